@@ -63,7 +63,7 @@ def test_a_principal_is_asked_for_by_name(tmp_path: Path) -> None:
         (("memory", "search", "x", "--since", "soon"), "is not a time"),
         (("memory", "search", "x"), "There is no memory at"),
         (("memory", "search", "x", "--memory", "text.txt"), "can be no database"),
-        (("memory", "status", "--memory", "journal.db"), "but no memory"),
+        (("memory", "status", "--memory", "journal.db"), "but not a memory"),
         (("memory", "status", "--memory", "byte"), "1 byte can be no database"),
         (("call", "recall", "query=x", "--memory", "byte"), "1 byte can be no database"),
         (("memory", "rebuild", "--memory", "new.db"), "There is no journal"),

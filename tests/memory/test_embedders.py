@@ -258,5 +258,5 @@ def test_an_embedder_has_to_say_what_it_is(tmp_path: Path, name: str, dimension:
 @pytest.mark.parametrize("what", [lambda texts: [[1.0] for _ in texts], object(), "all-minilm"], ids=["function", "object", "text"])
 def test_what_is_no_embedder_is_refused_and_says_what_is_missing(tmp_path: Path, what: Any) -> None:
     """Most models are a bare function: the sentence says what to put around it."""
-    with pytest.raises(UsageError, match=r"is no embedder.*`name`.*`dimension`"):
+    with pytest.raises(UsageError, match=r"is not an embedder.*`name`.*`dimension`"):
         Memory(tmp_path / "m.db", embedder=what)

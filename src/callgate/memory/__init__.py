@@ -1,7 +1,7 @@
-"""Memory: what calls came to, notes, and the files that calls wrote, to be found again.
+"""Memory: store and search results of calls, notes, and the files that calls wrote.
 
-`Memory` goes into an engine and follows its record; its tools give it to a model, and its index makes searches in files faster. Stands
-above the tools that come along, because it uses theirs; nothing below knows it. `PassageStore` and `Embedder` are what others may plug in.
+A `Memory` is given to an engine and follows its journal. Its tools let a model use it, and its index speeds up searches in files.
+`PassageStore` and `Embedder` can be replaced. Uses the built-in tools, which do not know it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a memory does behind its calls' backs: read marked files again, for the index and for the store, and refresh indexes.
+"""A memory's background work: read marked files into the store and the index, and refresh indexes.
 
-A file that cannot be taken in is tried a few times, then let go; every failure is logged, and none is anybody else's.
+A file that cannot be read is tried a few times, then given up. Every failure is logged and affects nothing else.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ log = logging.getLogger("callgate")
 
 
 class BackgroundJobs:
-    """The work that marks and searches leave.
+    """The background work that marks and searches request.
 
     Args:
-        stopped: Whether to leave the rest for another time.
-        wake: Called when a search has found something to do.
+        stopped: Whether to leave the rest for later.
+        wake: Called when a search has found outdated files.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class BackgroundJobs:
         self._wanting = threading.Lock()
 
     def look_at_files(self) -> bool:
-        """Take in what is marked; whether there is nothing more to do now."""
+        """Read the marked files; return whether nothing is left to do now."""
         marks, well = self._ledger.marks(redacting=self._files.redactor is not None), True
         for mark in marks:
             if self._stopped():
@@ -62,7 +62,7 @@ class BackgroundJobs:
         return not (marks and well)
 
     def _look_at(self, mark: ChangedFile) -> bool:
-        """Whether it went well."""
+        """Read one mark's files; return whether that succeeded."""
         try:
             if os.path.isdir(mark.workspace):
                 if self.index.has(mark.workspace):
@@ -88,7 +88,7 @@ class BackgroundJobs:
         self._wake()
 
     def refresh_indexes(self) -> None:
-        """Look at what searches found outdated."""
+        """Refresh the files that searches found outdated."""
         with self._wanting:
             wanted, self._wanted = self._wanted, {}
         for root, paths in wanted.items():

@@ -1,7 +1,6 @@
-"""One thread that does a memory's chores, one at a time, whenever it is woken: no call ever waits for it.
+"""A background thread for a memory's work; no call waits for it.
 
-What a chore raises is logged, once until one succeeds again, and ends nothing but that chore. The thread begins when there is something
-to do and ends in bounded time.
+An exception is logged, once until a later success, and ends only that piece of work. The thread starts on demand and ends in bounded time.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ log = logging.getLogger("callgate")
 
 
 class BackgroundThread:
-    """The thread.
+    """Runs a function in a background thread whenever it is woken.
 
     Args:
-        chore: Does what there is to do; asked again until it returns True. Looks at `stopping` between its steps.
-        failing: What did not happen where it fails, for the log.
-        interrupt: Ends what the chore waits for; called once it is to stop.
+        chore: Does the work; called again until it returns True. Checks `stopping` between its steps.
+        failing: What did not happen if it fails, for the log.
+        interrupt: Ends what the work waits for; called when it has to stop.
     """
 
     def __init__(self, chore: Callable[[], bool], *, failing: str, interrupt: Callable[[], None] = lambda: None) -> None:
@@ -38,14 +37,14 @@ class BackgroundThread:
         self._done = 0
         self._stopping = False
         self.failure = ""
-        """What went wrong last; empty while all is well."""
+        """The last error; empty after a success."""
 
     @property
     def stopping(self) -> bool:
         return self._stopping
 
     def wake(self) -> None:
-        """There may be something to do. Never waits, and never raises: where no thread can be started, the next time tries again."""
+        """Start the work if needed. Never waits or raises: if no thread can be started, the next call tries again."""
         with self._guard:
             if self._stopping:
                 return
@@ -64,7 +63,7 @@ class BackgroundThread:
             self._thread = thread
 
     def settled(self, timeout_s: float) -> bool:
-        """Wait until everything is done that there is to do now; False where the time was not enough."""
+        """Wait until all current work is done; return False if the time was not enough."""
         self.wake()
         with self._guard:
             asked = self._woken
@@ -73,7 +72,7 @@ class BackgroundThread:
             return self._guard.wait_for(lambda: self._done >= asked, timeout_s)
 
     def stop(self, timeout_s: float) -> bool:
-        """Do what there still is to do, for this long at most; whether it was all. Idempotent."""
+        """Finish the work within a time limit and stop; return whether all was done. Idempotent."""
         deadline = time.monotonic() + timeout_s
         done = self.settled(timeout_s / 2) if self._thread is not None and not self._stopping else True
         with self._guard:

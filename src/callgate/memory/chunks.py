@@ -1,4 +1,4 @@
-"""A text in pieces that each make sense: cut at headings, at what begins at the margin after a blank line, at blank lines, at lines.
+"""Cut a text into meaningful pieces: at headings, at unindented lines after a blank line, at blank lines, at lines.
 
 Pure. Every character of the text is in exactly one piece, in order.
 """
@@ -12,9 +12,9 @@ from msgspec import Struct
 __all__ = ["MOST_CHARS", "Chunk", "chunks"]
 
 MOST_CHARS = 2_000
-"""Of one piece."""
+"""The maximum number of characters of a piece."""
 _FEWEST_CHARS = 500
-"""A piece is not ended before this for the sake of a better place."""
+"""The minimum number of characters before a cut at a better place."""
 _HEADING = re.compile(r"#{1,6}[ \t]")
 
 
@@ -22,12 +22,12 @@ class Chunk(Struct, frozen=True, kw_only=True):
     """One piece of a text."""
 
     line: int
-    """Of its beginning, from 1."""
+    """The line of its start, from 1."""
     text: str
 
 
 def chunks(text: str) -> list[Chunk]:
-    """The text in pieces of at most `MOST_CHARS` characters; pieces of white space alone are left out."""
+    """Return the text in pieces of at most `MOST_CHARS` characters, without pieces of only white space."""
     lines = _cut(text)
     found: list[Chunk] = []
     start = 0
@@ -41,14 +41,14 @@ def chunks(text: str) -> list[Chunk]:
 
 
 def _cut(text: str) -> list[tuple[int, str]]:
-    """Lines with their numbers; one that is longer than a piece comes as several."""
+    """Return the lines with their numbers; a line longer than a piece is split."""
     *whole, last = text.split("\n")
     lines = [f"{line}\n" for line in whole] + ([last] if last else [])
     return [(number, line[at : at + MOST_CHARS]) for number, line in enumerate(lines, 1) for at in range(0, len(line), MOST_CHARS)]
 
 
 def _end(lines: list[tuple[int, str]], start: int) -> int:
-    """Where the piece that begins at `start` ends: the best place that it can reach, of equals the last."""
+    """Return the end of the piece that starts at `start`: the best place within reach, and the last of equals."""
     size, best, best_weight = 0, start + 1, -1
     for at in range(start, len(lines)):
         if at > start and size >= _FEWEST_CHARS:
@@ -62,7 +62,7 @@ def _end(lines: list[tuple[int, str]], start: int) -> int:
 
 
 def _weight(before: str, line: str) -> int:
-    """How well a piece may begin with `line`."""
+    """Return how well a piece can start with `line`."""
     if _HEADING.match(line):
         return 3
     if before.strip():

@@ -1,9 +1,8 @@
-"""The SQLite file of a memory: opened with care, brought to our version, one connection for writing and one for reading.
+"""The SQLite file of a memory: check, migrate and open it, with one connection for writing and one for reading.
 
-Everything in it can be made again, from the journal and from the files themselves, so a damaged or outdated file may be deleted. What the
-tables mean is the business of `passage_table`, `vectors`, `read_positions` and `index`. A migration is never changed once it was published;
-a new one comes
-behind it.
+All its data can be rebuilt from the journal and the files, so a damaged file may be deleted. `passage_table`, `vectors`, `read_positions`
+and `index`
+define the meaning of the tables. A published migration is never changed; a new one is added after it.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["VERSION", "Database"]
 
 _APPLICATION: Final = 0x63676D31
-"""Written into the file's head, so that nothing else is taken for a memory."""
+"""Written into the file's header to identify a memory."""
 _SAFE_SQLITE: Final = (3, 51, 3)
 _MIGRATIONS: Final = (
     f"""
@@ -124,19 +123,19 @@ _MIGRATIONS: Final = (
     """,
 )
 _FIRST_THAT_WIPES: Final = 2
-"""Files from before it have the words of what was forgotten in pages that are free."""
+"""Older files contain words of forgotten notes in free pages."""
 VERSION: Final = len(_MIGRATIONS)
 
 
 class Database:
-    """The file, for several threads.
+    """The database file, for several threads.
 
     Args:
-        path: Made if it does not exist, its folder too, for its owner only. `:memory:` keeps nothing.
-        extension: A loadable extension of SQLite whose functions are wanted; its path.
+        path: Created with its folder if it does not exist, for its owner only. `:memory:` keeps no file.
+        extension: The path of an SQLite extension to load.
 
     Raises:
-        UsageError: It cannot be opened, is something else, or was written by a newer callgate; or the extension cannot be loaded.
+        UsageError: The file cannot be opened, is not a memory, or was written by a newer callgate, or the extension cannot be loaded.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, extension: str = "") -> None:
@@ -149,7 +148,7 @@ class Database:
 
     @contextmanager
     def writing(self) -> Iterator[apsw.Connection]:
-        """One transaction: all of it is kept when the block ends, or nothing.
+        """Run the block in one transaction.
 
         Raises:
             MemoryFailed: The file is damaged, or the system refuses it.
@@ -157,12 +156,12 @@ class Database:
         with self._guard, self._telling():
             self._check()
             with self._writer as connection:
-                connection.execute("UPDATE cursors SET position = position WHERE 0")  # take the lock before anything is read
+                connection.execute("UPDATE cursors SET position = position WHERE 0")  # acquires the lock before anything is read
                 yield connection
 
     @contextmanager
     def reading(self) -> Iterator[apsw.Connection]:
-        """One view of the file: everything read in the block is of the same moment.
+        """Run the block on one snapshot of the file.
 
         Raises:
             MemoryFailed: The file is damaged, or the system refuses it.
@@ -173,7 +172,7 @@ class Database:
                 yield connection
 
     def wipe(self) -> None:
-        """Have what was deleted gone from the log, too. While somebody reads what was there before, it stays until the next time."""
+        """Remove deleted data from the write-ahead log too. During a concurrent read it stays until the next call."""
         import apsw
 
         with self._guard, self._telling():
@@ -183,7 +182,7 @@ class Database:
 
     @contextmanager
     def _telling(self) -> Iterator[None]:
-        """What SQLite says of the file, and what a damaged row holds, as one error."""
+        """Turn errors of SQLite and of damaged rows into `MemoryFailed`."""
         import apsw
 
         try:
@@ -196,12 +195,12 @@ class Database:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Where it is written."""
+        """The absolute paths of the database's files."""
         return () if self.path == ":memory:" else tuple(os.path.abspath(f"{self.path}{end}") for end in ("", "-wal", "-shm"))
 
     @property
     def identities(self) -> set[tuple[int, int]]:
-        """The device and inode of the files that this is, for whoever must not take them for somebody's work."""
+        """Return device and inode of the database's files, so that they are not taken for a user's files."""
         stats = [os.stat(file) for file in self.files if os.path.isfile(file)]
         return {(one.st_dev, one.st_ino) for one in stats}
 
@@ -210,7 +209,7 @@ class Database:
             raise UsageError(f"The memory {self.path} is closed. Open it again.")
 
     def close(self) -> None:
-        """Let go of the file. Idempotent."""
+        """Close the file. Idempotent."""
         with self._guard, self._reading:
             if not self._closed:
                 self._closed = True
@@ -266,15 +265,15 @@ def _check_kind(connection: apsw.Connection, path: str) -> None:
     present = int(connection.execute("PRAGMA user_version").get)
     application = int(connection.execute("PRAGMA application_id").get)
     if application != _APPLICATION and (present or connection.execute("SELECT count(*) FROM sqlite_master").get):
-        raise UsageError(f"{path} is a database, but no memory. Give another file.")
+        raise UsageError(f"{path} is a database, but not a memory. Give another file.")
     if present > VERSION:
         raise UsageError(f"{path} was written by a newer callgate (memory version {present}; this one knows {VERSION}). Upgrade callgate.")
 
 
 def _migrate(connection: apsw.Connection) -> int:
-    """Bring the file to our version; gives the one that it had."""
+    """Migrate the file to the current version; return its old version."""
     with connection:
-        connection.execute(f"PRAGMA application_id = {_APPLICATION}")  # takes the lock: of two at once, the second finds it done
+        connection.execute(f"PRAGMA application_id = {_APPLICATION}")  # acquires the lock: of two processes, the second one finds it done
         present = int(connection.execute("PRAGMA user_version").get)
         for number, statements in enumerate(_MIGRATIONS[present:], present + 1):
             connection.execute(statements)
@@ -283,7 +282,7 @@ def _migrate(connection: apsw.Connection) -> int:
 
 
 def _rewrite(connection: apsw.Connection) -> None:
-    """Leave nothing in the file that is not kept; given up where another process works on it."""
+    """Remove deleted data from the file; skipped if another process uses it."""
     import apsw
 
     with suppress(apsw.BusyError):

@@ -1,7 +1,7 @@
-"""Calls an embedder: one call at a time, in a thread of its own, and nobody waits longer than they said.
+"""Call an embedder: one call at a time, in its own thread, with a time limit for each caller.
 
-A call whose time is over is left to itself, and while it lasts nothing more is asked: so one that hangs costs one thread and no queue. An
-async embedder has its event loop here and is cancelled. Whatever it raises becomes one error.
+A call that exceeds its time is abandoned, and no further call is made until it ends, so that a hanging embedder costs one thread. An async
+embedder runs in an event loop here and is cancelled. All its exceptions become `EmbedderFailed`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class _EmbedderCall:
 
 
 class EmbedderCalls:
-    """The thread. It begins with the first question."""
+    """Calls one embedder in a thread that is started with the first call."""
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
@@ -46,10 +46,10 @@ class EmbedderCalls:
         self._closed = False
 
     def vectors(self, texts: Sequence[str], timeout_s: float) -> list[bytes]:
-        """One packed vector for each text; empty for one that got none that can be compared.
+        """Return one packed vector per text; empty for a text without a usable vector.
 
         Raises:
-            EmbedderFailed: It raised, took too long, is still busy with a call that took too long, or gave something else than vectors.
+            EmbedderFailed: It raised, took too long, is still busy with an earlier call, or did not return vectors.
         """
         job = _EmbedderCall(texts, timeout_s)
         self._put(job)
@@ -64,7 +64,7 @@ class EmbedderCalls:
         return job.vectors
 
     def close(self) -> None:
-        """Nobody waits any longer. Idempotent."""
+        """End all waits. Idempotent."""
         with self._guard:
             self._closed = True
             for job in self._waiting:
@@ -78,7 +78,7 @@ class EmbedderCalls:
         return f"The embedder {self._embedder.name!r}"
 
     def _late(self, limit_s: float) -> EmbedderFailed:
-        return EmbedderFailed(f"{self._said} gave no answer within {limit_s:g} s. See whether it is up and how busy it is.", late=True)
+        return EmbedderFailed(f"{self._said} gave no answer within {limit_s:g} s. Check whether it is up and how busy it is.", late=True)
 
     def _closed_error(self) -> EmbedderFailed:
         return EmbedderFailed(f"{self._said} is no longer asked: its memory is closed.", late=True)
@@ -108,7 +108,7 @@ class EmbedderCalls:
     # The thread
 
     def _work(self) -> None:
-        runner = asyncio.Runner()  # makes its loop when it is needed first
+        runner = asyncio.Runner()  # makes its event loop on first use
         while (job := self._jobs.get()) is not None:
             with self._guard:
                 if job.given_up:
@@ -125,7 +125,7 @@ class EmbedderCalls:
             job.vectors = self._asked(job, runner)
         except EmbedderFailed as error:
             job.error = error
-        except BaseException as error:  # whatever a model's code raises ends no thread of ours
+        except BaseException as error:  # an exception of the embedder must not end this thread
             job.error = EmbedderFailed(f"{self._said} failed: {type(error).__name__}: {error}")
 
     def _asked(self, job: _EmbedderCall, runner: asyncio.Runner) -> list[bytes]:
@@ -156,4 +156,4 @@ class EmbedderCalls:
 
 
 def _nothing() -> None:
-    """There is nothing to cancel."""
+    """Do nothing: a plain function cannot be cancelled."""

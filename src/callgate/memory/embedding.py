@@ -1,7 +1,7 @@
-"""What turns texts into vectors, and what a vector has to be before it is kept or compared.
+"""The protocol of embedders, and the checks of their vectors.
 
-`Embedder` is what others plug in: a model in this process, a server nearby. Vectors are kept with the length 1, as 32-bit numbers, so that
-none can be too large or too small to compare. Pure; knows nothing of databases or threads.
+An `Embedder` is, for example, a model in this process or a server. Vectors are stored with the length 1, as 32-bit numbers, so that all can
+be compared. Pure; knows nothing of databases or threads.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _MOST_NUMBERS: Final = 16_384
 
 
 class EmbedderFailed(CallgateError):
-    """The operator must act: an embedder gave no vectors. Nothing is lost: words find what it should have embedded.
+    """The operator must act: an embedder gave no vectors. Nothing is lost: the texts are still found by words.
 
     Args:
-        late: Its time was over.
+        late: Whether the time limit was exceeded.
     """
 
     code = "embedder_failed"
@@ -34,38 +34,38 @@ class EmbedderFailed(CallgateError):
 
 
 class Embedder(Protocol):
-    """Turns texts into vectors whose directions are near where meanings are. One call at a time, always from the same thread.
+    """Turns texts into vectors whose directions are near if the meanings are. One call at a time, always from the same thread.
 
-    It may be an async function: it then runs in an event loop of its own and is cancelled when its time is over. A plain one that does not
-    return is left behind, and nothing more is asked of it until it does.
+    An async function runs in its own event loop and is cancelled at its time limit. A plain function that does not return is abandoned and
+    not called again until it returns.
     """
 
     @property
     def name(self) -> str:
-        """Which model it is, and whatever else changes its vectors: those of two names are never compared."""
+        """Identifies the model and everything that changes its vectors: vectors of different names are never compared."""
         ...
 
     @property
     def dimension(self) -> int:
-        """How many numbers a vector has."""
+        """The number of components of a vector."""
         ...
 
     def __call__(self, texts: Sequence[str], /) -> Iterable[Iterable[float]] | Awaitable[Iterable[Iterable[float]]]:
-        """One vector for each text, in the order of the texts."""
+        """Return one vector per text, in order."""
         ...
 
 
 def check(embedder: Embedder) -> None:
-    """Refuse one that does not say what it is.
+    """Check an embedder.
 
     Raises:
-        UsageError: It cannot be called, has no name, or a dimension that cannot be.
+        UsageError: It cannot be called, has no name, or has an invalid dimension.
     """
     missing = [f"`{one}`" for one in ("name", "dimension") if not hasattr(embedder, one)] + ["`__call__`"] * (not callable(embedder))
     if missing:
         raise UsageError(
-            f"{type(embedder).__name__} is no embedder: it has no {' and no '.join(missing)}. Give an object with a `name`, a `dimension`"
-            " and a `__call__` that takes texts and gives a vector for each."
+            f"{type(embedder).__name__} is not an embedder: it has no {' and no '.join(missing)}. Give an object with a `name`, a"
+            " `dimension` and a `__call__` that takes texts and gives a vector for each."
         )
     if not isinstance(embedder.name, str) or not embedder.name.strip():
         raise UsageError("The embedder has no name. Give it one that changes whenever its vectors do: the model's name and version.")
@@ -77,10 +77,10 @@ def check(embedder: Embedder) -> None:
 
 
 def packed(vector: Iterable[float], embedder: Embedder) -> bytes:
-    """The vector as it is kept; empty where it has no direction: it is all zeros, or a number in it is infinite or none.
+    """Return the packed vector; empty if it has no direction: all zeros, or not finite.
 
     Raises:
-        EmbedderFailed: It has another dimension than the embedder says.
+        EmbedderFailed: The vector does not have the embedder's dimension.
     """
     numbers = [float(number) for number in islice(vector, embedder.dimension + 1)]
     if len(numbers) != embedder.dimension:

@@ -1,8 +1,7 @@
-"""What calls wrote to files becomes passages: read, freed of secrets, cut into pieces, kept.
+"""Store the files that calls wrote as passages: read, redact, cut and store them.
 
-Secrets leave the whole text before it is cut, so that none is missed because a cut went through it. Only text files in the call's
-workspace, within limits; none that a search passes over, and none whose name says that it holds secrets. What is gone or is no longer such
-a file is forgotten. Knows nothing of journals.
+The whole text is redacted before it is cut, so that no secret is missed at a cut. Only text files of the call's workspace within limits are
+stored; files that searches skip and files with names for secrets are not. Removed files are forgotten. Knows nothing of journals.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ __all__ = ["FilePassages", "file_origin", "marks_again", "without_secrets"]
 log = logging.getLogger("callgate")
 _TICK_NS = 50_000_000
 _COARSE_TICK_NS = 2_000_000_000
-"""How far a file system's clock may be behind ours: one that knows whole seconds only."""
+"""How far a file system's clock may be behind, for those with whole seconds only."""
 _text = msgspec.json.Decoder(dict[str, str]).decode
 
 
@@ -35,14 +34,14 @@ def file_origin(workspace: str, path: str) -> str:
 
 
 def without_secrets(redactor: Redactor | None, text: str) -> str:
-    """The text as it may be kept."""
+    """Return the text as the redactor leaves it."""
     if redactor is None:
         return text
     return _text(redactor.redact(msgspec.json.encode({"text": text})))["text"]
 
 
 class FilePassages:
-    """Takes in what a mark stands for."""
+    """Stores the files of a mark."""
 
     def __init__(self, store: PassageStore, limits: MemoryLimits, redactor: Redactor | None = None) -> None:
         self._store = store
@@ -50,10 +49,10 @@ class FilePassages:
         self.redactor = redactor
 
     def take_in(self, mark: ChangedFile) -> None:
-        """Bring what is kept of these files up to date.
+        """Update the passages of these files.
 
         Raises:
-            UsageError: The workspace is gone.
+            UsageError: The workspace does not exist.
         """
         with Workspace(mark.workspace, sync=False) as workspace:
             kind = workspace.kind(mark.path or ".")
@@ -65,7 +64,7 @@ class FilePassages:
             self._store.trim("file", mark.cause.principal, self._limits.pieces)
 
     def _take_in_below(self, workspace: Workspace, mark: ChangedFile, *, there: bool) -> None:
-        """A folder, or what is gone."""
+        """Update the passages of a folder or a removed path."""
         held = self._store.files(mark.workspace)
         for path in self._changed(workspace, mark, held) if there else ():
             self._keep(workspace, path, mark)
@@ -77,7 +76,7 @@ class FilePassages:
         self._store.keep({file_origin(mark.workspace, path): self._passages(workspace, path, mark)})
 
     def _changed(self, workspace: Workspace, mark: ChangedFile, held: dict[str, str]) -> Iterator[str]:
-        """The files below a folder that the call may have written, up to a limit."""
+        """Return the files in a folder that the call may have written, up to a limit."""
         found = 0
         moved = set(held.values())
         for entry in workspace.walk(mark.path or "."):
@@ -121,7 +120,7 @@ class FilePassages:
         ]
 
     def _readable(self, workspace: Workspace, path: str) -> tuple[str, str]:
-        """The text and its stamp; empty where the file is none that is remembered."""
+        """Return the text and its stamp; empty for a file that is not stored."""
         if workspace.protected(path) or workspace.ignored(path) or self.has_secret_name(path):
             return "", ""
         try:
@@ -132,11 +131,11 @@ class FilePassages:
         return ("", "") if is_binary(data) else (decoded(data)[0], stamp)
 
     def has_secret_name(self, path: str) -> bool:
-        """Whether the redactor would take something out of the path."""
+        """Whether the redactor would change the path."""
         return without_secrets(self.redactor, path) != path
 
     def is_current(self, passage: Passage) -> bool:
-        """Whether the file is still in the state that the passage is of."""
+        """Whether the file is unchanged since the passage was stored."""
         try:
             with Workspace(passage.workspace, sync=False) as workspace:
                 return stamp_of(workspace.stat(passage.path)) == passage.stamp
@@ -145,7 +144,7 @@ class FilePassages:
 
 
 def marks_again(passages: Iterable[Passage]) -> list[ChangedFile]:
-    """Somebody else changed these files: what is there now still counts as the work of the call that wrote them last."""
+    """Mark files that were changed from outside; their content still counts as written by the last call."""
     files = {(one.workspace, one.path): one for one in passages}
     return [
         ChangedFile(
@@ -167,7 +166,7 @@ def marks_again(passages: Iterable[Passage]) -> list[ChangedFile]:
 
 
 def _is_new(entry: DirectoryEntry, mark: ChangedFile) -> bool:
-    """Whether the file was touched since the call came: by the time of its last change, which no program sets."""
+    """Whether the file was changed since the call arrived, by its ctime, which programs cannot set."""
     changed_ns = int(entry.stamp.rpartition(":")[2] or 0)
     return changed_ns >= mark.since_ns - (_TICK_NS if changed_ns % 1_000_000_000 else _COARSE_TICK_NS)
 

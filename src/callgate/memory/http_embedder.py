@@ -1,7 +1,7 @@
-"""An embedder behind HTTP: `POST /embeddings` as OpenAI's API has it, and many servers that run on one's own machine.
+"""An embedder behind HTTP: `POST /embeddings` as in OpenAI's API and many local servers.
 
-Bounded in time and size, follows no redirect, and tries nothing again: a memory does. Keys are shown nowhere. httpx2 speaks HTTP; it is
-imported with the first request.
+Limited in time and size. Does not follow redirects and does not retry; the memory retries. Keys are never shown. httpx2 is imported with
+the first request.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ class EmbeddingsEndpoint:
     """An `Embedder` that asks a server. Close it when its memory is closed.
 
     Args:
-        base_url: Up to and without `/embeddings`, as `http://127.0.0.1:8080/v1`.
-        model: Its name there; also this embedder's name.
-        dimension: How many numbers its vectors have.
+        base_url: The URL without `/embeddings`, such as `http://127.0.0.1:8080/v1`.
+        model: The model's name on the server; also this embedder's name.
+        dimension: The number of components of its vectors.
         api_key: Sent as a bearer token.
-        headers: Sent as well.
-        shorten: Ask for vectors of this dimension, where the model can make shorter ones.
-        timeout_s: The longest wait for anything within one request.
+        headers: Additional headers.
+        shorten: Whether to request vectors of this dimension from a model that can shorten them.
+        timeout_s: The timeout in seconds for each step of a request.
     """
 
     def __init__(
@@ -74,10 +74,10 @@ class EmbeddingsEndpoint:
         self._client: httpx2.Client | None = None
 
     def __call__(self, texts: Sequence[str], /) -> list[list[float]]:
-        """One vector for each text.
+        """Return one vector per text.
 
         Raises:
-            EmbedderFailed: There was no answer, or it has no such vectors.
+            EmbedderFailed: There was no answer, or it has no valid vectors.
         """
         asked = {"model": self.name, "input": list(texts), "encoding_format": "float"}
         answer = self._posted(msgspec.json.encode(asked | ({"dimensions": self.dimension} if self._shorten else {})))
@@ -90,7 +90,7 @@ class EmbeddingsEndpoint:
         return [found[index] for index in range(len(texts))]
 
     def close(self) -> None:
-        """Close its connections. Idempotent."""
+        """Close the connections. Idempotent."""
         if self._client is not None:
             self._client.close()
 
@@ -118,7 +118,7 @@ class EmbeddingsEndpoint:
 
 
 def _read(response: httpx2.Response) -> bytes:
-    """The body, up to a bound."""
+    """Return the body, up to a limit."""
     pieces, size = [], 0
     for piece in response.iter_bytes():
         size += len(piece)

@@ -1,9 +1,8 @@
-"""An index of the text files of workspaces, so that a search reads only the files that can match.
+"""An index of the text files of workspaces, so that a search reads only files that can match.
 
-It holds each file's stamp, whether it is text, and which runs of three characters occur in it: no file's text, and nothing at all of files
-whose name says that they hold secrets. A search asks it about every file that it meets: one that is unknown, was written since or is marked
-is read as if there were no index, so answers are the same with and without. What was found outdated is looked at afterwards, in the
-background.
+It stores each file's stamp, whether it is text, and its trigrams, but not its text, and nothing of files with names for secrets. A search
+asks it about every file; a file that is unknown, changed or marked is read as without an index, so that answers are the same. Outdated
+files are indexed again afterwards, in the background.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ Kind = Literal["text", "binary", "large", "unread"]
 
 
 class IndexedFile(Struct, frozen=True):
-    """What is on file about one file."""
+    """The indexed facts of one file."""
 
     number: int
     stamp: str
@@ -50,12 +49,12 @@ class IndexedFile(Struct, frozen=True):
 
 
 def folded(text: str) -> str:
-    """The text with small letters, each character for itself: what is a part of a text is a part of it folded, too."""
+    """Return the text in lower case, character by character, so that substrings stay substrings."""
     return text.replace("\u03a3", "\u03c3").lower().replace("\u03c2", "\u03c3").replace("\0", "\1")
 
 
 def grams(pattern: str) -> list[str]:
-    """Runs of three characters that every text with this pattern has, whatever its capitals; some of them, if there are many."""
+    """Return trigrams that every text with this pattern has, in any case; some of them if there are many."""
     text = folded(pattern)
     if any("\ud800" <= char <= "\udfff" for char in text):
         return []
@@ -64,11 +63,11 @@ def grams(pattern: str) -> list[str]:
 
 
 class WorkspaceIndex:
-    """The index, of as many workspaces as calls name.
+    """The index of all workspaces that calls name.
 
     Args:
-        wanted: Told the folder and the paths that a search found outdated; None for paths: all of it.
-        secret: Whether a file's name has something in it that may not be kept: it is read as one that is unknown.
+        wanted: Called with a folder and the paths that a search found outdated; None for the whole folder.
+        secret: Whether a file's name contains a secret; such a file is treated as unknown.
     """
 
     def __init__(
@@ -111,14 +110,14 @@ class WorkspaceIndex:
             return bool(connection.execute("SELECT count(*) FROM trees WHERE root = ?", (root,)).get)
 
     def count(self) -> int:
-        """How many files are known."""
+        """The number of indexed files."""
         with self._database.reading() as connection:
             return int(connection.execute("SELECT count(*) FROM indexed").get)
 
-    # Keeping it true
+    # Updating
 
     def refresh(self, root: str, paths: Iterable[str] | None, stopped: Callable[[], bool]) -> None:
-        """Look again at these files and folders, or at all that a search would meet; stops early where `stopped` says so."""
+        """Index these files and folders again, or all files that a search reads; ends early if `stopped` returns True."""
         with Workspace(root, sync=False) as workspace:
             with self._database.reading() as connection:
                 known = _known(connection, root)
@@ -151,7 +150,7 @@ class WorkspaceIndex:
 
 
 class _IndexPass:
-    """What was known when a search began."""
+    """The index as of the start of a search."""
 
     def __init__(
         self,
@@ -191,7 +190,7 @@ class _IndexPass:
 
 
 def _outdated(workspace: Workspace, known: dict[str, IndexedFile], paths: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Files to look at, and files that are gone. One that is named is looked at whatever its stamp says."""
+    """Return the files to index and the removed ones. A named file is indexed again whatever its stamp is."""
     stale, here, below = list[str](), set[str](), list[str]()
     for path in paths:
         kind = workspace.kind(path or ".")
@@ -221,7 +220,7 @@ def _matching(connection: apsw.Connection, asked: list[str]) -> set[int]:
 
 
 def _read(workspace: Workspace, path: str) -> tuple[str, Kind, str]:
-    """The file's stamp, what it is, and its text where that is indexed."""
+    """Return the file's stamp, its kind, and its text if it is indexed."""
     try:
         found = workspace.stat(path)
         if is_protected(path):
@@ -247,7 +246,7 @@ def _kind_and_text(data: bytes, size: int, *, same: bool) -> tuple[Kind, str]:
 
 
 def _wait_a_tick(found: os.stat_result) -> None:
-    """Read a file only when whatever is written to it later gets another time: file systems' clocks tick slowly."""
+    """Wait until later writes get another timestamp, because file systems' clocks are coarse."""
     coarse = found.st_ctime_ns % 1_000_000_000 == 0 and found.st_mtime_ns % 1_000_000_000 == 0
     tick_s = _COARSE_TICK_S if coarse else _TICK_S
     age_s = (time.time_ns() - max(found.st_ctime_ns, found.st_mtime_ns)) / 1e9
@@ -264,7 +263,7 @@ def _put(connection: apsw.Connection, tree: int, path: str, stamp: str, kind: Ki
 
 
 def _drop_first_trees(connection: apsw.Connection, most: int) -> None:
-    """Make room: what was indexed first goes."""
+    """Remove the oldest indexes above the limit."""
     for (tree,) in list(connection.execute("SELECT number FROM trees ORDER BY number DESC LIMIT -1 OFFSET ?", (most,))):
         connection.execute("DELETE FROM grams WHERE rowid IN (SELECT number FROM indexed WHERE tree = ?)", (tree,))
         connection.execute("DELETE FROM indexed WHERE tree = ?", (tree,))

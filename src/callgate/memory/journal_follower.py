@@ -1,7 +1,7 @@
-"""Follow a journal: what ended since the last look is remembered, and the files that it may have written are marked.
+"""Follow a journal: store newly ended calls, and mark the files that they may have written.
 
-The journal is the queue: nothing waits in this process but one page of events, and a memory that was not there reads on where it
-stopped. Only what is durable counts, so that no memory outlives its event. Every step may be done twice.
+The journal is the queue: the process holds only one page of events, and reading continues where it stopped. Only durable events are read,
+so that no passage exists without its event. Every step may be repeated.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ _MOST_OPEN = 10_000
 
 
 Find = Callable[[EventQuery], Iterable[Event]]
-"""Events by their call, or after a position, up to a limit."""
+"""Returns events of a call, or after a position, up to a limit."""
 
 Progress = Literal["all", "some", "early"]
-"""Whether everything was read, there is more, or what there is is not durable yet."""
+"""Whether everything was read, more can be read, or the next events are not durable yet."""
 
 
 class JournalFollower:
-    """One journal's way into a memory. Safe to use from several threads.
+    """Reads one journal into a memory. Thread-safe.
 
     Args:
-        keep: Puts into the store what calls say.
-        tools: Say what their calls write; a call of another tool may have written anything.
-        redacted: Whether whoever writes the journal takes secrets out.
-        files: Whether to mark what calls may have written.
-        lasting: Whether the journal outlives this process, so that its position is worth keeping.
+        keep: Stores the passages of calls.
+        tools: The tools, which declare what their calls write; a call of another tool may have written anything.
+        redacted: Whether the writer of the journal redacts secrets.
+        files: Whether to mark files that calls may have written.
+        lasting: Whether the journal outlives this process, so that its position is stored.
     """
 
     def __init__(
@@ -79,10 +79,10 @@ class JournalFollower:
         self._open: OrderedDict[str, list[Event]] = OrderedDict()
 
     def take_in(self, most: int, durable: Callable[[], int] | None = None) -> Progress:
-        """Read on, `most` events at most.
+        """Read at most `most` further events.
 
         Args:
-            durable: Tells the position beyond which events do not count yet; None: all do.
+            durable: Returns the position up to which events are durable; None if all are.
         """
         with self._guard:
             while most > 0 and self._identified():
@@ -96,13 +96,13 @@ class JournalFollower:
             return "some" if most <= 0 else "all"
 
     def from_the_first(self) -> None:
-        """Read everything again."""
+        """Start again from the first event."""
         with self._guard:
             if self._identified():
                 self._position = 0
 
     def _identified(self) -> bool:
-        """Know which journal this is: by its first event, which never changes."""
+        """Identify the journal by its first event, which never changes."""
         if not self._name:
             first = next(iter(self._find(EventQuery(limit=1))), None)
             if first is None:
@@ -129,14 +129,14 @@ class JournalFollower:
             self._ledger.move(self._name, self._position)
 
     def _placed(self, mark: ChangedFile) -> Iterator[ChangedFile]:
-        """The mark by the one name that its path has; none where that is not in the workspace, or the workspace is gone."""
+        """Return the mark with its real path; None if that is outside the workspace or the workspace does not exist."""
         with suppress(CallgateError), Workspace(mark.workspace, sync=False) as workspace:
             path = workspace.normalise(mark.path) if mark.path else ""
             cause = replace(mark.cause, redacted=self._redacted)
             yield replace(mark, workspace=os.path.realpath(mark.workspace), path=path, cause=cause)
 
     def _complete(self, page: list[Event]) -> list[Event]:
-        """All events of the calls that end on this page; of others, keep what is here for later."""
+        """Return all events of the calls that end on this page; keep the others for later."""
         done: list[Event] = []
         for event in page:
             if event.kind == "call.received":
@@ -152,13 +152,13 @@ class JournalFollower:
 
 
 def finder(journal: Journal) -> Find:
-    """The journal, one page at a time."""
+    """Return the next page of events."""
 
     def find(query: EventQuery) -> list[Event]:
         for _ in range(2):
             try:
                 return list(journal.read(run=query.run, call=query.call, after=query.after, limit=query.limit))
-            except IndexError:  # one in memory forgot its oldest events meanwhile
+            except IndexError:  # a journal in memory may have dropped its oldest events
                 continue
         return []
 

@@ -1,4 +1,4 @@
-"""Every bound of a memory in one place."""
+"""All limits of a memory."""
 
 from __future__ import annotations
 
@@ -9,45 +9,45 @@ from callgate._options import Amount, Count, Options, Pause, Seconds, Whole
 __all__ = ["LOGGED_CHARS", "MemoryLimits"]
 
 LOGGED_CHARS: Final = 1_000
-"""Of an error in a line of the log."""
+"""Characters of an error in a log line."""
 
 
 class MemoryLimits(Options, frozen=True, kw_only=True):
-    """How much one memory takes. Sizes in bytes of UTF-8."""
+    """The limits of one memory. Sizes are in bytes of UTF-8."""
 
     note_bytes: Whole = 8_192
-    """One note."""
+    """Bytes of one note."""
     notes: Whole = 10_000
-    """Notes of one principal; the next one is refused."""
+    """Notes per principal; a further one is refused."""
     note_tags: Whole = 16
-    """Tags of one note, of 64 characters each."""
+    """Tags per note, of at most 64 characters each."""
     calls: Whole = 100_000
-    """Calls of one principal; the oldest go first."""
+    """Calls per principal; the oldest are removed first."""
     pieces: Whole = 100_000
-    """Pieces of files that one principal wrote; the oldest go first."""
+    """Pieces of files per principal; the oldest are removed first."""
     indexed_workspaces: Whole = 64
-    """Workspaces that have an index; of one more, the index that was made first goes."""
+    """Indexed workspaces; above, the oldest index is removed."""
     query_chars: Count = 1_000
-    """One question; of it, the first 32 words count."""
+    """Bytes of one question; only its first 32 words count."""
     found: Count = 50
-    """Passages that one question gives at most."""
+    """The maximum number of passages per question."""
     file_bytes: Whole = 1_048_576
-    """A larger file is not remembered."""
+    """Bytes of a file; a larger one is not stored."""
     files_per_call: Whole = 1_000
-    """Files that are taken in because of one call that does not say what it writes."""
+    """Files that are read because of one call without declared writes."""
     waiting: Whole = 64
-    """Workspaces whose index waits to be refreshed; one more has to wait for its next search."""
+    """Workspaces that wait for a refresh of their index; a further one waits for its next search."""
     attempts: Count = 3
-    """How often a file is tried that cannot be taken in, and a text that cannot be embedded."""
+    """Attempts for a file that cannot be read or a text that cannot be embedded."""
     events_per_question: Count = 20_000
-    """Events that a question reads from the journal before it is answered."""
+    """The maximum number of events to read from the journal before a question is answered."""
     embed_at_once: Count = 32
-    """Texts that an embedder is given in one call."""
+    """Texts per call of an embedder."""
     embed_s: Seconds = 30.0
-    """Seconds that it has for one call."""
+    """Seconds per call of an embedder."""
     embed_question_s: Seconds = 2.0
-    """Seconds that it has for a question; then words alone find."""
+    """Seconds for the embedding of a question; then it is answered by words alone."""
     farthest: Amount = 1.0
-    """Cosine distance, from 0 to 2, from which on a passage is too far from a question to answer it; 1 has nothing to do with it."""
+    """The cosine distance, from 0 to 2, at which a passage no longer answers a question; 1 means unrelated."""
     close_s: Pause = 2.0
-    """Seconds that closing waits for what is being taken in; the rest is done when the memory is opened again."""
+    """Seconds that closing waits for background work; the rest is done when the memory is opened again."""

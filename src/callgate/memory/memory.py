@@ -1,8 +1,7 @@
-"""`Memory`: what an agent's calls came to, the notes it made and the files it wrote, to be found again.
+"""`Memory`: store and search an agent's results, notes and written files.
 
-Give it to an engine, and it follows the record: whatever ended is remembered, and what calls wrote to a workspace is marked, read again and
-indexed, all of it in the background and beside the route. It fails no call and keeps none waiting. What it holds of calls and notes is made
-from the journal, what it holds of files from the files, and all of it can be made again.
+A memory that is given to an engine follows its journal in the background: it stores ended calls, and reads and indexes the files that calls
+wrote. It fails no call and delays none. Calls and notes come from the journal, files from the file system, so all of it can be rebuilt.
 """
 
 from __future__ import annotations
@@ -46,45 +45,45 @@ __all__ = ["Memory", "MemoryStatus"]
 log = logging.getLogger("callgate")
 _DEFAULTS = MemoryLimits()
 _QUESTION_S = 2.0
-"""How long a question waits for files that were written a moment ago."""
+"""Seconds that a question waits for files that were just written."""
 _EMBEDDING_ENDS_S = 0.25
-"""What embedding has to end at least, however long the rest took."""
+"""The minimum seconds for embedding to end when the memory is closed."""
 _DURABLE_S = 0.02
 _DURABLE_TIMES = 100
 _MOST = 1_000_000_000
 
 
 class MemoryStatus(Struct, frozen=True, kw_only=True):
-    """How a memory does, for an operator."""
+    """The state of a memory, for operators."""
 
     where: str
     notes: int
     calls: int
     pieces: int
-    """Of files."""
+    """Pieces of files."""
     indexed: int
-    """Files that searches know."""
+    """Indexed files."""
     marked: int
-    """Files and folders that have still to be looked at."""
+    """Files and folders that are still to be read."""
     embedder: str = ""
-    """Whose vectors there are; empty where there never was an embedder."""
+    """The embedder of the vectors; empty if there never was one."""
     embedded: int = 0
-    """Passages that are found by meaning, too."""
+    """Passages that are also found by meaning."""
     waiting: int = 0
-    """Passages that are found by words only, because they have not been embedded yet or cannot be."""
+    """Passages that are found by words only: not embedded yet, or not possible."""
     failure: str = ""
-    """What went wrong last; empty where nothing did."""
+    """The last error; empty if there is none."""
 
 
 class Memory:
-    """A memory in a file. Hand it to `Engine(memory=...)`, and `tools()` to the same engine for a model to use.
+    """A memory in a file. Give it to `Engine(memory=...)`, and `tools()` to the same engine for a model to use.
 
     Args:
-        path: Made if it does not exist, its folder too.
-        store: Where passages are kept; None: in the same file, found by full-text search.
-        limits: Every bound.
-        embedder: Finds by meaning, beside words; needs the extra `memory`. It stays yours: close it after the memory.
-        re_embed: Drop the vectors of another embedder and embed everything anew, in the background.
+        path: Created with its folder if it does not exist.
+        store: The store of passages; None for the same file with full-text search.
+        limits: The limits of the memory.
+        embedder: Adds search by meaning; needs the extra `memory`. Close it yourself after the memory.
+        re_embed: Whether to drop the vectors of another embedder and embed everything again, in the background.
 
     Raises:
         UsageError: The file cannot be used, or its vectors are of another embedder.
@@ -104,7 +103,7 @@ class Memory:
         if embedder is not None:
             check(embedder)
             if store is not None:
-                raise UsageError("A memory with a store of its own takes no embedder: that store finds. Give the one or the other.")
+                raise UsageError("A memory with its own store takes no embedder, because the store searches. Give one of them.")
         self._database = Database(path, extension=extension() if embedder is not None else "")
         self._ledger = ReadPositions(self._database)
         table = TablePassages(self._database)
@@ -122,11 +121,11 @@ class Memory:
             wake=self._background.wake,
         )
         self.index = self._chores.index
-        """For `workspace_tools(index=...)`: makes searches faster."""
+        """The index, for `workspace_tools(index=...)`."""
         self._following: JournalFollower | None = None
         self._durable: Callable[[], int] = lambda: 0
         self.catching_up = False
-        """Whether the last question was answered before all older events were read."""
+        """Whether the last question was answered before all earlier events were read."""
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -134,7 +133,7 @@ class Memory:
         return self._database.files
 
     def tools(self) -> list[Tool]:
-        """`remember`, `recall` and `forget`, for an engine."""
+        """Return the tools `remember`, `recall` and `forget`."""
         return MemoryTools(self).tools()
 
     def _meant(self, table: TablePassages, embedder: Embedder, *, anew: bool) -> SemanticSearch:
@@ -169,7 +168,7 @@ class Memory:
         bus.subscribe(lambda topic, item: self._background.wake(), "tool.completed", "call.aborted", "call.restarted")
 
     async def settled(self, timeout_s: float = 30.0) -> bool:
-        """Wait until everything that ended by now is taken in, and embedded; False where the time was not enough."""
+        """Wait until all calls that have ended are stored and embedded; return False if the time was not enough."""
         return await in_thread(lambda: self._settled(timeout_s))
 
     def _settled(self, timeout_s: float) -> bool:
@@ -178,7 +177,7 @@ class Memory:
         return done and (self._meaning is None or self._meaning.settled(max(0.0, deadline - time.monotonic())))
 
     def _chore(self) -> bool:
-        """One round of what there is to do; whether that was all."""
+        """Do one round of background work; return whether nothing is left."""
         all_done = self._read_on() and self._chores.look_at_files()
         if self._meaning is not None:
             self._meaning.wake()
@@ -187,7 +186,7 @@ class Memory:
         return all_done
 
     def _read_on(self) -> bool:
-        """Read the next events, those that are about to be durable too; whether that was all."""
+        """Read the next events, and wait for those that are about to become durable; return whether nothing is left."""
         if self._following is None:
             return True
         for _ in range(_DURABLE_TIMES):
@@ -200,13 +199,13 @@ class Memory:
     # Notes
 
     def remember(self, text: str, *, tags: Iterable[str] = (), principal: str = "", scope: Scope | None = None, call: str = "") -> str:
-        """Keep a note and return its id. The same text of the same principal is one note.
+        """Store a note and return its id. The same text of the same principal is one note.
 
         Args:
-            principal: Whose note it is; `scope` says it, and more, where a call makes it.
+            principal: The owner of the note; for a call, `scope` has it.
 
         Raises:
-            CallgateError: It is empty or too large, or there are too many.
+            CallgateError: The note is empty or too large, or there are too many notes.
         """
         identity = self._notes.keep(text, list(tags), scope or Scope(principal=principal), call)
         if self._meaning is not None:
@@ -224,9 +223,9 @@ class Memory:
     # Questions
 
     def search(self, query: PassageQuery) -> list[FoundPassage]:
-        """The passages that answer best; those of files that have changed since are left out, and looked at again.
+        """Return the best passages; those of changed files are left out, and the files are read again.
 
-        By words; with an embedder by meaning too, and by words alone where that does not answer in time.
+        Searches by words, with an embedder also by meaning, and by words alone if the embedder does not answer in time.
         """
         text, limit = query.text[: self.limits.query_chars], max(1, min(query.limit, self.limits.found))
         question = replace(query, text=text, limit=limit)
@@ -238,7 +237,7 @@ class Memory:
         return [one for one in found if one.passage not in stale]
 
     def recalled(self, text: str, *, scope: Scope, limit: int) -> list[FoundPassage]:
-        """What `recall` finds: of this principal, and of files in this workspace; everything that ended by now counts."""
+        """Search for `recall`: passages of this principal and files of this workspace, including all calls that have ended."""
         try:
             if self._following is not None:
                 self.catching_up = self._following.take_in(self.limits.events_per_question, self._durable) == "some"
@@ -253,15 +252,15 @@ class Memory:
         workspace = os.path.realpath(scope.workspace) if scope.workspace else ""
         return self.search(PassageQuery(text=text, principal=scope.principal, workspace=workspace, limit=limit))
 
-    # Making it again
+    # Rebuilding
 
     def rebuild(self, find: Find, tools: ToolRegistry | None = None, *, files: bool = False) -> None:
-        """Read a journal from its first event, whatever was read of it before: notes and calls.
+        """Read the notes and calls of a journal again, from its first event.
 
         Args:
-            find: The journal's, or a reader's, `find`.
-            tools: Say which files their calls write.
-            files: Read the files too, as they are now. Nobody takes secrets out of them here: an engine that follows does.
+            find: The `find` method of the journal or a reader.
+            tools: The tools, which declare the files that their calls write.
+            files: Whether to read the files too, as they are now, without redaction.
         """
         following = JournalFollower(find, self._ledger, self._store, self.limits, keep=self._notes.take_in, tools=tools, files=files)
         following.from_the_first()
@@ -270,10 +269,10 @@ class Memory:
             pass
 
     def embed(self, timeout_s: float = 600.0) -> int:
-        """Wait until everything is embedded that can be, what was left to words included; returns how many passages have no vector still.
+        """Wait until everything possible is embedded, including texts that were given up; return the number of passages without a vector.
 
         Raises:
-            EmbedderFailed: The embedder failed, or the time was not enough: the rest goes on in the background.
+            EmbedderFailed: The embedder failed, or the time was not enough; the rest continues in the background.
             UsageError: This memory has no embedder.
         """
         if self._meaning is None:
@@ -282,7 +281,7 @@ class Memory:
         return self.status().waiting
 
     def status(self) -> MemoryStatus:
-        """What there is, and what is still to be done."""
+        """Return what the memory has and what is still to be done."""
         embedder, embedded, waiting = counted(self._database)
         return MemoryStatus(
             where=self._database.path,
@@ -297,10 +296,10 @@ class Memory:
             failure=self._background.failure or self._chores.failure or (self._meaning.failure if self._meaning is not None else ""),
         )
 
-    # Life
+    # Closing
 
     async def close(self) -> None:
-        """End in bounded time. What is not taken in by then is when the memory is opened again. Idempotent."""
+        """Close in bounded time. Unfinished work is done when the memory is opened again. Idempotent."""
         await in_thread(self.close_sync)
 
     def close_sync(self) -> None:

@@ -1,4 +1,4 @@
-"""Passages in memory: for tests and short-lived scripts, gone with the process."""
+"""A passage store in memory, for tests and short-lived scripts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PREFIX_CHARS = 3
 
 
 class MemoryPassages:
-    """A `PassageStore` in memory. Looks at every passage for every question."""
+    """A `PassageStore` in memory. Every search reads all passages."""
 
     def __init__(self) -> None:
         self._kept: dict[str, tuple[Passage, ...]] = {}
@@ -57,7 +57,7 @@ class MemoryPassages:
         return len(surplus)
 
     def close(self) -> None:
-        """Keeps what it has."""
+        """Do nothing; the passages stay until the process ends."""
 
     def _all(self) -> list[Passage]:
         with self._guard:
@@ -65,7 +65,7 @@ class MemoryPassages:
 
 
 def _score(passage: Passage, asked: list[list[str]]) -> float:
-    """How many of the words it has, and how often for its length."""
+    """Return how many of the words the passage has, and how often relative to its length."""
     words = tokens(passage.text) + [word for tag in passage.tags for word in tokens(tag)]
     counts = [_count(words, phrase) for phrase in asked]
     hits = sum(count > 0 for count in counts)
@@ -73,7 +73,7 @@ def _score(passage: Passage, asked: list[list[str]]) -> float:
 
 
 def _count(words: list[str], phrase: list[str]) -> int:
-    """How often the words stand there in this order; the last may begin a longer one."""
+    """Return how often the words occur in this order; the last one may be a prefix."""
     size = len(phrase)
     return sum(
         words[at : at + size - 1] == phrase[:-1] and _is_or_begins(words[at + size - 1], phrase[-1]) for at in range(len(words) - size + 1)

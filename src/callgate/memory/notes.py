@@ -1,7 +1,7 @@
-"""Notes: what somebody asked to be remembered, checked, freed of secrets and kept at once.
+"""Notes: check, redact and store what a caller asked to remember.
 
-Unlike the rest of a memory it does not wait for the record: what was told as remembered is on disk. The record has it as well, so that it
-can be made again.
+Unlike the other passages, a note does not wait for the journal: it is on disk when the caller gets its id. The journal has it too, so that
+it can be rebuilt.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class Notes:
         self._files = files
         self._guard = threading.Lock()
         self._forgotten: dict[str, None] = {}
-        """Origins of notes that are gone, and that the record may still bring: it says so a moment later."""
+        """Origins of deleted notes that the journal may still add before it deletes them."""
 
     def keep(self, text: str, tags: Sequence[str], scope: Scope, call: str) -> str:
-        """Keep a note and return its id.
+        """Store a note and return its id.
 
         Raises:
-            CannotDo: It is empty or too large, or there are too many.
+            CannotDo: The note is empty or too large, or there are too many notes.
         """
         self._check(text, tags)
         note, *labels = (without_secrets(self._files.redactor, plain(word)) for word in (text, *tags))
@@ -82,11 +82,11 @@ class Notes:
             self._store.keep({origin: ()})
 
     def take_in(self, changes: Mapping[str, Sequence[Passage]]) -> None:
-        """Keep what the record says; it does not bring back a note that was forgotten meanwhile."""
+        """Store passages from the journal, except notes that were deleted meanwhile."""
         with self._guard:
             self._store.keep({origin: () if origin in self._forgotten else passages for origin, passages in changes.items()})
             for origin, passages in changes.items():
-                if not passages:  # the record has come to where it was forgotten
+                if not passages:  # the journal has reached the note's deletion
                     self._forgotten.pop(origin, None)
 
     def _check(self, text: str, tags: Sequence[str]) -> None:

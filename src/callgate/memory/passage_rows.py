@@ -1,6 +1,6 @@
-"""A passage as a row of the table `passages`, and the filters of a question as SQL: the same for every way of finding.
+"""Convert passages to rows of the table `passages`, and the filters of a query to SQL, for every kind of search.
 
-Pure. What the columns mean stands in `passages`; the statements that use them are in `passage_table` and `vectors`.
+Pure. `passages` defines the columns; the statements that use them are in `passage_table` and `vectors`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Row = tuple[Value, ...]
 
 
 def narrowing(query: PassageQuery) -> tuple[str, list[Value]]:
-    """The question's filters in SQL: what `admits` says."""
+    """Return the query's filters in SQL, with the meaning of `admits`."""
     wheres, values = ["principal = ?"], list[Value]([query.principal])
     if query.kinds:
         wheres.append(f"kind IN ({', '.join('?' * len(query.kinds))})")

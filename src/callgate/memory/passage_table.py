@@ -1,6 +1,6 @@
-"""Passages in an SQLite file, found by full-text search and ranked by bm25.
+"""The default passage store: an SQLite file with full-text search, ranked by bm25.
 
-The default store. What a note says counts more than what a call came to, and a tag more than a word of the text.
+Notes rank higher than calls, and tags higher than words of the text.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ADD: Final = f"INSERT INTO passages ({', '.join(COLUMNS)}) VALUES ({', '.join('
 _EMBEDDED: Final = "SELECT vector, origin, words, tags FROM passages JOIN vectors USING (number) WHERE origin = ?"
 _EMBEDDED_STILL: Final = """INSERT OR IGNORE INTO vectors (number, vector)
     SELECT number, ? FROM passages WHERE origin = ? AND words = ? AND tags = ?"""
-"""What says the same as before keeps its vector."""
+"""Keeps the vectors of unchanged passages."""
 _SNIPPET_TOKENS: Final = 48
 
 
@@ -30,7 +30,7 @@ class TablePassages:
     """A `PassageStore` in a file.
 
     Args:
-        database: The file, or its path.
+        database: The database, or the path of its file.
     """
 
     def __init__(self, database: Database | str) -> None:
@@ -56,7 +56,7 @@ class TablePassages:
         return list(self.ranked(query).values())
 
     def ranked(self, query: PassageQuery) -> dict[int, FoundPassage]:
-        """What `search` finds, in its order, by the numbers of the rows."""
+        """Return what `search` finds, in its order, by row number."""
         words = match_expression(query.text)
         if not words or query.limit < 1:
             return {}

@@ -1,7 +1,7 @@
-"""What a memory holds: passages of text that can be found again, each with where it comes from, and the questions to them.
+"""Passages of a memory with their origin, queries for them, and the protocol of their store.
 
-`PassageStore` is what others may plug in, for instance a vector store; `PassageQuery.admits` is the meaning of a question's filters, and
-every store has to come to the same. Pure; knows nothing of journals, files or tools.
+`PassageStore` can be replaced, for example by a vector store. `PassageQuery.admits` defines the filters of a query for every store. Pure;
+knows nothing of journals, files or tools.
 """
 
 from __future__ import annotations
@@ -14,61 +14,61 @@ from msgspec import Struct
 __all__ = ["FoundPassage", "Passage", "PassageKind", "PassageQuery", "PassageStore"]
 
 PassageKind = Literal["note", "call", "file"]
-"""`note`: somebody asked for it to be remembered. `call`: what a call came to. `file`: a piece of a file that a call wrote."""
+"""`note`: stored on request. `call`: the result of a call. `file`: a piece of a file that a call wrote."""
 
 
 class Passage(Struct, frozen=True, kw_only=True):
-    """One piece of text, without secrets."""
+    """One redacted piece of text."""
 
     origin: str
-    """What it is a piece of. What is kept of one origin is replaced together."""
+    """What the passage is a piece of. All passages of one origin are replaced together."""
     kind: PassageKind
     text: str
     at_ns: int
-    """When it was said, called or written, UTC nanoseconds."""
+    """The time of the note, call or write, UTC nanoseconds."""
     principal: str = ""
-    """Whose memory it is."""
+    """The owner of the passage."""
     actor: str = ""
     conversation: str = ""
     run: str = ""
     call: str = ""
-    """The uid of the call that it comes from."""
+    """The uid of its call."""
     tool: str = ""
     workspace: str = ""
-    """The root folder that the call worked in."""
+    """The workspace of the call."""
     path: str = ""
-    """Of a file's piece: the file, below that folder."""
+    """For a piece of a file: its path, relative to the workspace."""
     line: int = 0
-    """Of a file's piece: where it begins, from 1."""
+    """For a piece of a file: its first line, from 1."""
     stamp: str = ""
-    """Of a file's piece: which state of the file this was."""
+    """For a piece of a file: the state of the file."""
     tags: tuple[str, ...] = ()
     redacted: bool = False
-    """Of a file's piece: secrets were taken out. Only who can do that reads the file again."""
+    """For a piece of a file: whether it was redacted; then only a memory that redacts reads the file again."""
 
 
 class PassageQuery(Struct, frozen=True, kw_only=True):
-    """Which passages; what is not given does not narrow, but for the principal."""
+    """Selects passages. A field that is not given does not restrict, except for the principal."""
 
     text: str
-    """Words, in any order; one that begins a longer word counts. No syntax: every character is just that."""
+    """Words in any order; a prefix of a longer word counts. There is no query syntax."""
     principal: str
-    """Whose memory is asked. Nobody else's is looked at."""
+    """The owner of the passages; no others are searched."""
     kinds: tuple[PassageKind, ...] = ()
     actor: str | None = None
     conversation: str | None = None
     run: str | None = None
     tool: str | None = None
     workspace: str | None = None
-    """Of pieces of files: only of files below this folder."""
+    """For pieces of files: only files in this workspace."""
     since_ns: int | None = None
-    """Not before this time, UTC nanoseconds."""
+    """At or after this time, UTC nanoseconds."""
     until_ns: int | None = None
-    """Before this time."""
+    """Before this time, UTC nanoseconds."""
     limit: int = 10
 
     def admits(self, passage: Passage) -> bool:
-        """Whether the passage may be found, whatever its words."""
+        """Whether the passage passes the filters, apart from its words."""
         return (
             passage.principal == self.principal
             and (not self.kinds or passage.kind in self.kinds)
@@ -83,42 +83,42 @@ class PassageQuery(Struct, frozen=True, kw_only=True):
 
 
 class FoundPassage(Struct, frozen=True, kw_only=True):
-    """A passage that answers a question."""
+    """A found passage."""
 
     passage: Passage
     snippet: str
-    """The part of its text that answers best; `…` where something is left out."""
+    """The best matching part of its text; `…` marks omissions."""
     score: float
-    """Higher is better; comparable within one answer only."""
+    """Higher is better; comparable only within one answer."""
 
 
 class PassageStore(Protocol):
-    """Keeps passages and finds them. Called from threads, one call at a time for writing, several for searching."""
+    """Stores and searches passages. Called from threads: one call at a time for writes, several for searches."""
 
     def keep(self, changes: Mapping[str, Sequence[Passage]]) -> None:
-        """Make these passages all that is kept of each origin; none: forget it, words and all. All of it, or nothing."""
+        """Replace all passages of each origin in one transaction; an origin without passages is deleted."""
         ...
 
     def of(self, origin: str) -> list[Passage]:
-        """What is kept of an origin, in order."""
+        """Return the passages of an origin, in order."""
         ...
 
     def search(self, query: PassageQuery) -> list[FoundPassage]:
-        """The passages with any of the words, the best first, and of equals the newest first."""
+        """Return the passages with any of the words, the best first, and of equals the newest."""
         ...
 
     def files(self, workspace: str) -> dict[str, str]:
-        """The files of a workspace that something is kept of: path to stamp."""
+        """Return the stored files of a workspace, as path to stamp."""
         ...
 
     def count(self, kind: PassageKind, principal: str | None = None) -> int:
-        """How many passages there are; of one principal, if given."""
+        """Return the number of passages, of one principal if given."""
         ...
 
     def trim(self, kind: PassageKind, principal: str, most: int) -> int:
-        """Forget the oldest beyond `most`; returns how many."""
+        """Delete the oldest passages above `most`; return their number."""
         ...
 
     def close(self) -> None:
-        """Let go. Idempotent."""
+        """Close the store. Idempotent."""
         ...

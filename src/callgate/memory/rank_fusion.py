@@ -1,7 +1,7 @@
-"""Several rankings of the same things as one, by reciprocal rank fusion: who stands far up in several comes first.
+"""Combine several rankings by reciprocal rank fusion: entries that rank high in several come first.
 
-Only places count, because scores of different kinds cannot be compared. Pure, and exact: of equals the newest comes first, then the one
-that was kept first.
+Only ranks count, because scores of different kinds cannot be compared. Pure and deterministic: of equals, the newest comes first, then the
+one that was stored first.
 
 Source:
     Cormack, Clarke and Büttcher, "Reciprocal Rank Fusion outperforms Condorcet and individual Rank Learning Methods", SIGIR 2009.
@@ -19,15 +19,15 @@ from callgate.memory.passages import FoundPassage
 __all__ = ["fused"]
 
 _FLATTENING: Final = 60
-"""The paper's constant: how little the first places differ."""
+"""The paper's constant k; a larger one makes the first ranks differ less."""
 
 
 def fused(rankings: Sequence[Mapping[int, FoundPassage]], limit: int) -> list[FoundPassage]:
-    """The best of them, each once, with its new score; as the first ranking that has it shows it.
+    """Return the best entries, each once with its new score, in the form of the first ranking that has it.
 
     Args:
-        rankings: Each by the numbers of what was found, the best first.
-        limit: How many at most.
+        rankings: Entries by number, the best first.
+        limit: The maximum number of entries.
     """
     scores: dict[int, float] = {}
     shown: dict[int, FoundPassage] = {}

@@ -1,8 +1,7 @@
-"""How far a memory has read each journal, and which files it has still to look at.
+"""Store how far a memory has read each journal, and which files it still has to read.
 
-Both are on disk, so that an end in the middle loses nothing: what was marked is looked at by whoever opens the memory next. A mark stands
-for a file, for everything below a folder, or for the whole workspace; there are at most so many of one workspace, then one mark stands for
-all of it. Knows nothing of what is done with a file.
+Both are on disk, so that nothing is lost when the process ends: the next one continues. A mark is for a file, a folder or a whole
+workspace. Above a limit of marks, one mark for the whole workspace replaces them. Knows nothing of the use of files.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["MOST_MARKS", "ChangeCause", "ChangedFile", "ReadPositions"]
 
 MOST_MARKS: Final = 10_000
-"""Of one workspace."""
+"""The maximum number of marks of one workspace."""
 _EVERYTHING: Final = ""
 
 
@@ -35,17 +34,17 @@ class ChangeCause(Struct, frozen=True, kw_only=True, omit_defaults=True):
     actor: str = ""
     conversation: str = ""
     redacted: bool = False
-    """Whether the call's engine takes secrets out; then only who does so too may keep what is in the files."""
+    """Whether the call's engine redacts secrets; then only a memory that redacts may store the files."""
 
 
 class ChangedFile(Struct, frozen=True, kw_only=True):
-    """Something in a workspace that may have changed."""
+    """A path in a workspace that may have changed."""
 
     workspace: str
     path: str
-    """Below the workspace's folder; empty for all of it."""
+    """Relative to the workspace; empty for all of it."""
     since_ns: int
-    """When the call came that may have changed it: what is older is as it was."""
+    """The arrival of the call that may have changed it; older files are unchanged."""
     cause: ChangeCause
     number: int = 0
     failures: int = 0
@@ -55,13 +54,13 @@ _cause = msgspec.json.Decoder(ChangeCause).decode
 
 
 class ReadPositions:
-    """The two lists."""
+    """The positions and marks of a memory."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def position(self, journal: str) -> int:
-        """Everything up to here is taken in."""
+        """Store the position up to which a journal was read."""
         with self._database.reading() as connection:
             return int(connection.execute("SELECT coalesce(max(position), 0) FROM cursors WHERE journal = ?", (journal,)).get)
 
@@ -70,7 +69,7 @@ class ReadPositions:
             connection.execute("INSERT OR REPLACE INTO cursors VALUES (?, ?)", (journal, position))
 
     def mark(self, marks: Sequence[ChangedFile]) -> None:
-        """Note what may have changed, once for each path."""
+        """Add marks, one per path."""
         if marks:
             with self._database.writing() as connection:
                 for mark in marks:
@@ -79,14 +78,14 @@ class ReadPositions:
                     _narrow(connection, workspace)
 
     def marks(self, *, redacting: bool, limit: int = 1_000) -> list[ChangedFile]:
-        """The oldest of those that may be taken in by somebody who takes secrets out, or does not."""
+        """Return the oldest marks, without those that need a redactor if there is none."""
         sql = """SELECT number, workspace, path, since_ns, cause, failures FROM marks
             WHERE ? OR json_extract(cause, '$.redacted') IS NULL ORDER BY number LIMIT ?"""
         with self._database.reading() as connection:
             return [_mark(*row) for row in connection.execute(sql, (redacting, limit))]
 
     def marked(self, workspace: str) -> set[str]:
-        """What may have changed in a workspace."""
+        """Return the marked paths of a workspace."""
         with self._database.reading() as connection:
             return {str(path) for (path,) in connection.execute("SELECT path FROM marks WHERE workspace = ?", (workspace,))}
 
@@ -95,19 +94,19 @@ class ReadPositions:
             return int(connection.execute("SELECT count(*) FROM marks").get)
 
     def settle(self, mark: ChangedFile) -> None:
-        """It was looked at. One that was made again meanwhile stays."""
+        """Remove a mark, unless it was made again meanwhile."""
         with self._database.writing() as connection:
             connection.execute("DELETE FROM marks WHERE number = ?", (mark.number,))
 
     def failed(self, mark: ChangedFile) -> int:
-        """Looking at it failed; returns how often by now."""
+        """Count a failure of a mark; return the number of failures."""
         with self._database.writing() as connection:
             connection.execute("UPDATE marks SET failures = failures + 1 WHERE number = ?", (mark.number,))
         return mark.failures + 1
 
 
 def _add(connection: apsw.Connection, mark: ChangedFile) -> None:
-    """A new number each time, and never a later beginning."""
+    """Add a mark with a new number; keep the earlier time of an existing one."""
     connection.execute(
         """INSERT OR REPLACE INTO marks (workspace, path, since_ns, cause, failures) VALUES (?1, ?2, min(?3,
             coalesce((SELECT since_ns FROM marks WHERE workspace = ?1 AND path = ?2), ?3)), ?4, 0)""",
@@ -116,7 +115,7 @@ def _add(connection: apsw.Connection, mark: ChangedFile) -> None:
 
 
 def _narrow(connection: apsw.Connection, workspace: str) -> None:
-    """Too many to note each: one that stands for the whole workspace."""
+    """Replace the marks of a workspace by one for all of it."""
     if int(connection.execute("SELECT count(*) FROM marks WHERE workspace = ?", (workspace,)).get) > MOST_MARKS:
         since, cause = next(connection.execute("SELECT min(since_ns), cause FROM marks WHERE workspace = ?", (workspace,)))
         connection.execute("DELETE FROM marks WHERE workspace = ?", (workspace,))

@@ -1,8 +1,7 @@
-"""Questions answered by words and by meaning, and the vectors that this takes, made behind everybody's back.
+"""Answer questions by words and by meaning, and embed passages in the background.
 
-Texts are kept before anything is embedded, and what has no vector yet is found by words: so an embedder that fails or hangs costs nothing
-but its own findings. Secrets leave passages and questions before an embedder sees them. A text that it cannot embed while it can embed
-others is tried a few times and then left to words.
+Texts are stored before they are embedded, and texts without vectors are found by words, so a failing embedder costs only its own findings.
+Passages and questions are redacted before an embedder gets them. A text that repeatedly cannot be embedded is found by words only.
 """
 
 from __future__ import annotations
@@ -29,19 +28,19 @@ __all__ = ["SemanticSearch"]
 
 log = logging.getLogger("callgate")
 _DEPTH: Final = 100
-"""Places of each ranking that count."""
+"""The number of entries of each ranking that count."""
 _PROBE: Final = "What does this text mean?"
-"""Tells an embedder that fails from a text that it cannot embed."""
+"""A test text, to tell a failing embedder from a text that it cannot embed."""
 
 Made = list[tuple[PendingVector, bytes]]
 
 
 class SemanticSearch:
-    """Both ways of finding, as one.
+    """Search by words and by meaning combined.
 
     Args:
-        hide: Takes secrets out of a text.
-        anew: Drop vectors of another embedder.
+        hide: Redacts a text.
+        anew: Whether to drop vectors of another embedder.
 
     Raises:
         UsageError: The file has vectors of another embedder.
@@ -74,13 +73,13 @@ class SemanticSearch:
 
     @property
     def failure(self) -> str:
-        """What went wrong last; empty while all is well."""
+        """The last error; empty after a success."""
         return self._background.failure or self._unanswered
 
     # Questions
 
     def search(self, query: PassageQuery) -> list[FoundPassage]:
-        """What `PassageStore.search` finds and what is nearest in meaning, as one ranking; words alone where the embedder fails."""
+        """Return one ranking of the passages found by words and by meaning; by words alone if the embedder fails."""
         deep = replace(query, limit=_DEPTH)
         by_words = self._table.ranked(deep)
         try:
@@ -101,10 +100,10 @@ class SemanticSearch:
         (vector,) = self._calling.vectors([text], self._limits.embed_question_s)
         return self._vectors.nearest(query, vector, within=self._limits.farthest) if vector else {}
 
-    # Catching up
+    # Embedding
 
     def complete(self, timeout_s: float) -> None:
-        """Wait until all is embedded that can be, what was left to words included.
+        """Wait until everything possible is embedded, including texts that were given up.
 
         Raises:
             EmbedderFailed: The embedder failed, or the time was not enough.
@@ -112,11 +111,11 @@ class SemanticSearch:
         self._vectors.try_again()
         done = self.settled(timeout_s)
         if self._background.failure or not done:
-            late = f"Not everything is embedded after {timeout_s:g} s. It goes on in the background."
+            late = f"Not everything is embedded after {timeout_s:g} s. It continues in the background."
             raise EmbedderFailed(self._background.failure or late, late=not done)
 
     def _catch_up(self) -> bool:
-        """Embed what has no vector: on from where it failed last, and then all around."""
+        """Embed passages without vectors, starting where it failed last."""
         size = 1 if self._one_at_a_time else self._limits.embed_at_once
         for start in dict.fromkeys((self._after, 0)):
             self._after = start
@@ -127,10 +126,10 @@ class SemanticSearch:
         return True
 
     def _embedded(self, batch: Sequence[PendingVector]) -> Made:
-        """The batch with its vectors; empty for what the embedder cannot embed.
+        """Return the batch with its vectors; empty for a text that cannot be embedded.
 
         Raises:
-            EmbedderFailed: It can embed nothing.
+            EmbedderFailed: The embedder can embed nothing.
         """
         made, failure = self._tried(batch)
         if not any(vector for _, vector in made):

@@ -1,8 +1,7 @@
-"""Text as words, for keeping and for asking: the same on both sides.
+"""Split text into words, in the same way for storing and searching.
 
-Scripts that put no spaces between words (Chinese, Japanese, Thai and others) are taken a character at a time, so that any piece of such
-text is found; signs such as emoji are words too. A question has no syntax: what a person or a model wrote can ask for nothing but words.
-Pure.
+In scripts without spaces between words (Chinese, Japanese, Thai and others) each character is a word, so that any part of a text is found;
+symbols such as emoji are words too. A question has no syntax. Pure.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import unicodedata
 __all__ = ["MARK", "MOST_WORDS", "TOKENIZER", "asked_words", "match_expression", "plain", "spaced", "tokens"]
 
 MARK = "\ue000"
-"""Stands between characters that are words of their own; taken out of whatever comes in."""
+"""Separates characters that are words of their own; removed from input."""
 MOST_WORDS = 32
 _MOST_CHARS = 64
 _PREFIX_CHARS = 3
@@ -23,27 +22,27 @@ _UNSPACED = re.compile(
     "\U00020000-\U0003ffff])"
 )
 _BETWEEN = re.compile(r"[\s,:;(){}\[\]\"'<>|!?*^+=/\\]+")
-"""What separates the words of a question; dots, dashes and underscores hold a name together."""
+"""Separates the words of a question; dots, dashes and underscores are part of names."""
 _WORD = re.compile(r"[^\W_]+")
 
 
 def plain(text: str) -> str:
-    """Text that a store can hold: no NUL, no lone surrogate, no mark of ours."""
+    """Return text that a store can hold: without NUL, lone surrogates and the separator."""
     return text.replace("\0", " ").replace(MARK, " ").encode("utf-8", "replace").decode()
 
 
 def spaced(text: str) -> str:
-    """The text with a mark on both sides of each character that is a word of its own."""
+    """Return the text with separators around each character that is a word of its own."""
     return _UNSPACED.sub(f"{MARK}\\1{MARK}", plain(text))
 
 
 def asked_words(text: str) -> list[str]:
-    """What a question asks for: its first words, each once."""
+    """Return the first words of a question, each once."""
     return list(dict.fromkeys(word[:_MOST_CHARS] for word in _BETWEEN.split(plain(text)) if word))[:MOST_WORDS]
 
 
 def match_expression(text: str) -> str:
-    """The question in the syntax of SQLite's full-text search: any of the words, each quoted. Empty where there is none."""
+    """Return the question in SQLite's full-text syntax: any of the words, each quoted. Empty without words."""
     return " OR ".join(f'"{_quoted(word)}"{"*" if _may_begin(word) else ""}' for word in asked_words(text))
 
 
@@ -52,12 +51,12 @@ def _quoted(word: str) -> str:
 
 
 def _may_begin(word: str) -> bool:
-    """Whether longer words count too."""
+    """Whether the word also matches longer words."""
     return len(word) >= _PREFIX_CHARS and word[-1].isalnum()
 
 
 def tokens(text: str) -> list[str]:
-    """The words of a text as they are compared: without case and accents."""
+    """Return the words of a text without case and accents, for comparison."""
     return [_folded(one) for piece in spaced(text).split(MARK) for one in _pieces(piece)]
 
 

@@ -1,7 +1,7 @@
-"""`remember`, `recall` and `forget`: a memory in a model's hands.
+"""The tools `remember`, `recall` and `forget`, with which a model uses a memory.
 
-Ordinary tools. Whoever is asking (`scope.principal`) reads and writes their own memory and nobody else's. What is found is handed over as
-data that says where it comes from. Knows nothing of engines.
+Ordinary tools. A caller (`scope.principal`) reads and writes only its own memory. Findings are returned as data with their origin. Knows
+nothing of engines.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NOTE_SHOWN = 2_000
 
 
 class Remembering(Protocol):
-    """What the tools need of a memory."""
+    """The part of a memory that the tools use."""
 
     @property
     def catching_up(self) -> bool: ...
@@ -36,7 +36,7 @@ class Remembering(Protocol):
 
 
 class MemoryTools:
-    """The three tools of one memory."""
+    """Return the three tools of one memory."""
 
     def __init__(self, memory: Remembering) -> None:
         self._memory = memory
@@ -96,12 +96,12 @@ class MemoryTools:
 
 
 def _key(_: Mapping[str, object], scope: Scope) -> tuple[str, ...]:
-    """One principal's memory, as a resource: what is remembered in a message can be recalled in it."""
+    """Return the resource key of a principal's memory, so that a note can be recalled within the same message."""
     return (f"memory:{scope.principal}",)
 
 
 def _shown(found: FoundPassage) -> Result:
-    """One passage, for a model: what, from where, from when."""
+    """Return a passage for a model: its text, origin and time."""
     passage = found.passage
     item: Result = {"from": passage.kind, "when": _time(passage.at_ns), "run": passage.run, "call": passage.call}
     match passage.kind:

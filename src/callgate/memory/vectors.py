@@ -1,8 +1,7 @@
-"""Vectors of passages, in the memory's file beside their words, and the passages that are nearest to a question.
+"""Store the vectors of passages in the memory's file, and find the passages nearest to a question.
 
-Exact: every vector that the question's filters admit is compared, by sqlite-vec. They are plain rows, so a file with vectors can be opened,
-written and forgotten from without that extension; and they are of one embedder, which the file names. A vector goes with its passage. Knows
-nothing of who makes vectors.
+Exact: sqlite-vec compares every vector that passes the query's filters. Vectors are plain rows, so that the file can be used without that
+extension. All vectors are of one embedder, which the file names. A vector is deleted with its passage. Knows no embedder.
 """
 
 from __future__ import annotations
@@ -32,26 +31,26 @@ _SNIPPET_CHARS: Final = 300
 
 
 class PendingVector(Struct, frozen=True):
-    """A passage that has no vector yet."""
+    """A passage without a vector."""
 
     number: int
     words: str
-    """As they are kept."""
+    """As stored."""
     tags: str
 
     @property
     def text(self) -> str:
-        """What is embedded: the text, and what somebody said it is about."""
+        """Return the text to embed: the words and the tags."""
         return "\n".join([self.words.replace(MARK, ""), *tags_of(self.tags)])
 
 
 def extension() -> str:
-    """The path of sqlite-vec's library.
+    """Return the path of sqlite-vec's library.
 
     Raises:
-        UsageError: It is not installed.
+        UsageError: sqlite-vec is not installed.
     """
-    found = find_spec("sqlite_vec")  # not imported: that would load numpy where it is installed
+    found = find_spec("sqlite_vec")  # not imported, because that would load numpy if it is installed
     if found is None or not found.submodule_search_locations:
         raise UsageError("A memory with an embedder needs an extra: pip install 'callgate[memory]'. Without an embedder, words find.")
     return os.path.join(found.submodule_search_locations[0], "vec0")
@@ -61,8 +60,8 @@ class Vectors:
     """The vectors of one embedder.
 
     Args:
-        database: Opened with the extension.
-        anew: Drop what is there of another embedder, instead of refusing.
+        database: The database, opened with the extension.
+        anew: Whether to drop vectors of another embedder instead of raising.
 
     Raises:
         UsageError: The file has vectors of another embedder.
@@ -81,17 +80,17 @@ class Vectors:
             self._check(connection)
 
     def pending(self, after: int, limit: int, attempts: int) -> list[PendingVector]:
-        """Passages behind this number that have no vector and are not given up, in order."""
+        """Return passages after this number that have no vector and are not given up, in order."""
         sql = """SELECT number, words, tags FROM unembedded JOIN passages USING (number)
             WHERE number > ? AND failures < ? ORDER BY number LIMIT ?"""
         with self._database.reading() as connection:
             return [PendingVector(*row) for row in connection.execute(sql, (after, attempts, limit))]
 
     def keep(self, made: Sequence[tuple[PendingVector, bytes]]) -> None:
-        """Keep the vectors of what still says the same; count a failure where one is empty.
+        """Store the vectors of unchanged passages; count a failure for an empty vector.
 
         Raises:
-            UsageError: The file has been given to another embedder meanwhile.
+            UsageError: The file now has another embedder.
         """
         same = "SELECT number FROM passages WHERE number = ? AND words = ? AND tags = ?"
         add = f"INSERT OR IGNORE INTO vectors (number, vector) SELECT number, ? FROM ({same})"
@@ -102,18 +101,18 @@ class Vectors:
             connection.executemany(count, [(one.number, one.words, one.tags) for one, vector in made if not vector])
 
     def try_again(self) -> None:
-        """What was given up is tried once more."""
+        """Try passages that were given up again."""
         with self._database.writing() as connection:
             connection.execute("UPDATE unembedded SET failures = 0")
 
     def nearest(self, query: PassageQuery, vector: bytes, *, within: float) -> dict[int, FoundPassage]:
-        """The passages whose vectors point most nearly where this one does, the nearest first, and of equals the newest.
+        """Return the passages with the nearest vectors, the nearest first, and of equals the newest.
 
         Args:
-            within: Cosine distance below which a passage counts: 0 is the same direction, 1 has nothing to do with it, 2 is the opposite.
+            within: The cosine distance below which a passage counts: 0 is the same direction, 1 is unrelated, 2 is the opposite.
 
         Raises:
-            UsageError: The file has been given to another embedder meanwhile.
+            UsageError: The file now has another embedder.
         """
         wheres, values = narrowing(replace(query, kinds=query.kinds or _KINDS))
         sql = f"""
@@ -140,7 +139,7 @@ class Vectors:
 
 
 def counted(database: Database) -> tuple[str, int, int]:
-    """Whose vectors a file has, how many, and how many passages have none; no name where it never had an embedder."""
+    """Return the embedder of a file's vectors (empty if there never was one), their number, and the number of passages without one."""
     with database.reading() as connection:
         kept = _kept_of(connection)
         embedded = int(connection.execute("SELECT count(*) FROM vectors").get)
