@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from callgate._workspace import DirectoryEntry, PathNotFound, PathRefused, Workspace, is_protected, lexical, shown, stamp_of, strength
+from callgate._workspace import DirectoryEntry, PathNotFound, PathRefused, Workspace, is_protected, lexical, quoted_path, stamp_of, strength
 from callgate._workspace.ignored_files import IgnoredFiles
 from callgate._workspace.listing import Glob
 from callgate._workspace.open_beneath import Opener, open_by_kernel, open_by_walk, rename_new
@@ -158,7 +158,7 @@ def test_each_refusal_names_its_rule(top: Path, workspace: Workspace) -> None:
 def test_a_message_names_the_path_as_given_and_escapes_it(workspace: Workspace) -> None:
     with pytest.raises(PathNotFound, match=r"'gone\\u202e\.txt' does not exist in the workspace"):
         workspace.read_bytes("gone\u202e.txt")
-    assert shown("a" * 1000) == "'" + "a" * 80 + "…" + "a" * 80 + "'"
+    assert quoted_path("a" * 1000) == "'" + "a" * 80 + "…" + "a" * 80 + "'"
 
 
 def test_whole_life_of_a_file(top: Path, workspace: Workspace) -> None:

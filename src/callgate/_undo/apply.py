@@ -223,7 +223,7 @@ def _carry_out(root: int, one: Ready, objects: Objects, limit: int) -> None:
         still = _still(root, one, folder, name, limit)
         if target.kind == "file":
             data, replace = [objects.get(target.blob)], one.now.kind != "absent"
-            put(folder, name, data, dress=lambda fd: _dress(fd, target), replace=replace, still_there=still)
+            put(folder, name, data, set_metadata=lambda fd: _dress(fd, target), replace=replace, still_there=still)
         elif target.kind == "link":
             _link(folder, name, os.fsdecode(objects.get(target.blob)), target, still)
         elif target.kind == "directory" and one.now.kind != "directory":

@@ -148,7 +148,7 @@ class _Walk:
         elif not _is_text(entry.name):
             self._outside.append(path)
             why, path = "name", _shown(path)
-        elif self._ignore.one(path, directory=entry.is_dir(follow_symlinks=False)):
+        elif self._ignore.ignores_entry(path, directory=entry.is_dir(follow_symlinks=False)):
             self._outside.append(path)
             why = "ignored"
         if why:

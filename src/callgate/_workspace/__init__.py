@@ -1,7 +1,7 @@
-"""Files confined to one root folder, enforced by the kernel where it can be.
+"""File access confined to one root folder, enforced by the kernel where the system supports it.
 
-Everything that touches a user's files goes through a `Workspace`: file tools, commands' folders, undo. Stands below tools, because a
-path that was not checked here must not reach one. Knows nothing of calls, tools or policies; offers policies facts.
+All access to a user's files goes through a `Workspace`: file tools, the folders of commands, undo. Stands below the tools, so that no tool
+receives a path that was not checked here. Knows nothing of calls, tools or policies; provides facts to policies.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from callgate._workspace.ignored_files import SKIPPED
 from callgate._workspace.listing import DirectoryEntry, Listing, stamp_of
 from callgate._workspace.open_beneath import strength
 from callgate._workspace.path_errors import PathNotFound, PathRefused
-from callgate._workspace.path_text import lexical, shown
+from callgate._workspace.path_text import lexical, quoted_path
 from callgate._workspace.protected_names import is_protected
 from callgate._workspace.workspace import Workspace
 
@@ -23,7 +23,7 @@ __all__ = [
     "Workspace",
     "is_protected",
     "lexical",
-    "shown",
+    "quoted_path",
     "stamp_of",
     "strength",
 ]

@@ -1,7 +1,7 @@
-"""Put whole content under a name: all of it or nothing, whatever happens meanwhile.
+"""Write a file atomically: after an interruption, the name has either the old content or all of the new.
 
-The content goes to a draft, to disk, and then takes the name in one step. A reader sees the old content or the new, never a part. Works
-in an open directory only: it cannot be led elsewhere by a path.
+The content is written to a staged file, flushed to disk, and renamed in one step, so a reader never sees a part of it. Works in an open
+directory only, so that no path can lead it elsewhere.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from contextlib import suppress
 from callgate._workspace.extended_attributes import attributes, set_attributes
 from callgate._workspace.staged_file import new_staged_file
 
-__all__ = ["like", "put"]
+__all__ = ["metadata_from", "put"]
 
-Dress = Callable[[int], None]
-"""Gives an open file its owner, mode and whatever else is not its content."""
+SetMetadata = Callable[[int], None]
+"""Sets the owner, the mode and the extended attributes of an open file."""
 
 
 def put(
@@ -24,33 +24,33 @@ def put(
     name: str,
     chunks: Iterable[bytes],
     *,
-    dress: Dress = lambda _: None,
+    set_metadata: SetMetadata = lambda _: None,
     replace: bool = True,
     sync: bool = True,
     still_there: Callable[[], None] = lambda: None,
 ) -> int:
-    """Write `chunks` as the file `name` in the open directory `folder`; returns the size.
+    """Write `chunks` to the file `name` in the open directory `folder`; return its size in bytes.
 
     Args:
-        dress: Called once the content is there; without one the file has what the umask leaves of 0o666.
-        replace: Whether an existing name is replaced; else FileExistsError.
-        sync: Whether the content and the name survive a power cut once this returns.
-        still_there: Called just before the name is taken; raises to give up.
+        set_metadata: Called after the content is written. By default the file has mode 0o666 less the umask.
+        replace: Replace an existing file; otherwise raise FileExistsError.
+        sync: Flush the content and the name to disk, so that they survive a power cut once this returns.
+        still_there: Called just before the rename; raises to give up.
     """
-    with new_staged_file(folder, name) as draft:
-        size = _fill(draft.fd, chunks)
-        dress(draft.fd)
+    with new_staged_file(folder, name) as staged:
+        size = _fill(staged.fd, chunks)
+        set_metadata(staged.fd)
         if sync:
-            os.fsync(draft.fd)
+            os.fsync(staged.fd)
         still_there()
-        draft.take_name(replace=replace)
+        staged.take_name(replace=replace)
     if sync:
         os.fsync(folder)
     return size
 
 
-def like(folder: int, name: str) -> Dress:
-    """What a file that takes another's place gets of it: mode, attributes, and the owner where the process may."""
+def metadata_from(folder: int, name: str) -> SetMetadata:
+    """Return a function that copies the file's mode, attributes and, if permitted, owner to the file that replaces it."""
     found = os.stat(name, dir_fd=folder, follow_symlinks=False)
     noted = dict[str, bytes]()
     with suppress(PermissionError):
@@ -59,9 +59,9 @@ def like(folder: int, name: str) -> Dress:
             noted = attributes(fd)
         finally:
             os.close(fd)
-    noted.pop("security.capability", None)  # as in any write: what a program may do goes with its bytes
+    noted.pop("security.capability", None)  # as with any write: capabilities belong to the old content
 
-    def dress(fd: int) -> None:
+    def set_metadata(fd: int) -> None:
         now = os.fstat(fd)
         if (now.st_uid, now.st_gid) != (found.st_uid, found.st_gid):
             with suppress(PermissionError):
@@ -69,7 +69,7 @@ def like(folder: int, name: str) -> Dress:
         set_attributes(fd, noted)
         os.fchmod(fd, found.st_mode & 0o7777)
 
-    return dress
+    return set_metadata
 
 
 def _fill(fd: int, chunks: Iterable[bytes]) -> int:

@@ -1,7 +1,7 @@
-"""Extended attributes of a file or folder: what programs note on it, its access list, its capabilities.
+"""Read and set the extended attributes of a file or folder: notes of programs, the access list, capabilities.
 
-Only those that belong to the content: labels that the system gives by its own rules are left to it. Where a system or a file system has
-none, nothing is found. Knows nothing of paths.
+Labels that the system sets by its own rules are left out. On a system or file system without extended attributes there are none.
+Knows nothing of paths.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _NONE_HERE = (errno.ENOTSUP, errno.ENOSYS, errno.EPERM, errno.EACCES)
 
 
 def attributes(fd: int) -> dict[str, bytes]:
-    """What the open file or folder has, by name."""
+    """Return the extended attributes of the open file or folder, by name."""
     if sys.platform != "linux":
         return {}
     try:
@@ -30,10 +30,10 @@ def attributes(fd: int) -> dict[str, bytes]:
 
 
 def set_attributes(fd: int, wanted: Mapping[str, bytes]) -> None:
-    """Give the open file or folder exactly these.
+    """Replace the extended attributes of the open file or folder with `wanted`.
 
     Raises:
-        OSError: The process may not, or there is no room.
+        OSError: The process has no permission, or there is no space.
     """
     if sys.platform != "linux":
         return

@@ -1,7 +1,7 @@
-"""One line of a `.gitignore` file, matched as git matches it.
+"""Parse and match one line of a `.gitignore` file as git does.
 
-Follows git's wildmatch to the byte: names are compared as bytes, so `?` is one byte; a line that git can match with nothing, such as one
-that ends with a backslash, matches nothing here. Knows neither files nor folders, and does not limit how long a match may take.
+Follows git's wildmatch byte by byte: names are compared as bytes, so `?` is one byte; a line that can match nothing in git, such as one
+that ends with a backslash, matches nothing here. Reads no files, and does not limit how long a match may take.
 """
 
 from __future__ import annotations
@@ -36,27 +36,27 @@ _CLASSES: Final[dict[bytes, frozenset[int]]] = {
 
 
 class IgnorePattern(Struct, frozen=True):
-    """What one line says about the paths that it matches."""
+    """One pattern, and whether it ignores the paths that it matches."""
 
     ignores: bool
-    """False for a line that begins with `!`."""
+    """False if the line begins with `!`."""
     folders_only: bool
     by_name: bool
-    """Whether it is about the last name of a path alone."""
+    """Only the last name of a path is compared."""
     regex: re.Pattern[bytes]
 
     def matches(self, path: str, *, directory: bool) -> bool:
-        """Whether it matches `path` itself, which is below the file's folder; what is below a match is for the caller."""
+        """Return whether the pattern matches `path` itself, given below the file's folder; the caller handles paths below a match."""
         if self.folders_only and not directory:
             return False
         return self.regex.fullmatch(os.fsencode(path.rpartition("/")[2] if self.by_name else path)) is not None
 
 
 def pattern(line: str) -> IgnorePattern | None:
-    """The pattern of a line; None where it has none, as a comment.
+    """Return the pattern of a line, or None if the line has none, such as a comment.
 
     Args:
-        line: Without the end of the line.
+        line: Without the line end.
     """
     if line.startswith("#"):
         return None
@@ -72,14 +72,14 @@ def pattern(line: str) -> IgnorePattern | None:
 
 
 def _trimmed(line: str) -> str:
-    """Without the spaces at its end; a backslash keeps the one after it."""
+    """Return `line` without trailing spaces; a backslash keeps the space after it."""
     kept = line.rstrip(" ")
     escapes = len(kept) - len(kept.rstrip("\\"))
     return line[: len(kept) + escapes % 2]
 
 
 def _regex(text: bytes) -> bytes:
-    """A regular expression for the whole of a path or name."""
+    """Return a regular expression that matches a whole path or name."""
     special = _SPECIAL.search(text)
     if special is None:
         return re.escape(text)
@@ -92,7 +92,7 @@ def _regex(text: bytes) -> bytes:
 
 
 def _part(text: bytes, at: int, begin: int) -> tuple[bytes, int]:
-    """The expression of what begins at `at`, and where the next begins; before `begin` everything is literal."""
+    """Return the expression for the element at `at` and the position of the next; before `begin` everything is literal."""
     match text[at : at + 1]:
         case b"*":
             return _stars(text, at, begin)
@@ -107,7 +107,7 @@ def _part(text: bytes, at: int, begin: int) -> tuple[bytes, int]:
 
 
 def _stars(text: bytes, at: int, begin: int) -> tuple[bytes, int]:
-    """Stars in a row; two or more that stand for whole names match any number of them."""
+    """Translate a row of stars; two or more that stand for whole names match any number of names."""
     end = at
     while text[end : end + 1] == b"*":
         end += 1
@@ -118,7 +118,7 @@ def _stars(text: bytes, at: int, begin: int) -> tuple[bytes, int]:
 
 
 def _bracket(text: bytes, at: int) -> tuple[bytes, int]:
-    """A set of characters, from behind its `[`; one that nothing closes matches nothing, nor does the rest of its line."""
+    """Translate a character set that begins after its `[`; if it is not closed, the line matches nothing."""
     negated = text[at : at + 1] in (b"!", b"^")
     at += negated
     found: set[int] = set()
@@ -136,7 +136,7 @@ def _bracket(text: bytes, at: int) -> tuple[bytes, int]:
 
 
 def _member(text: bytes, at: int, before: int) -> tuple[set[int] | frozenset[int] | None, int, int]:
-    """One member of a set: its characters, the one that a range may begin with, and where the next begins. None: it is no set at all."""
+    """Return one member of a set: its characters, the one that may begin a range, the position of the next member; None if malformed."""
     char = text[at : at + 1]
     if char == b"-" and before and text[at + 1 : at + 2] not in (b"", b"]"):
         last = at + 2 if text[at + 1 : at + 2] == b"\\" else at + 1

@@ -1,8 +1,7 @@
 """Which files a project ignores: version control's own, installed packages, and what `.gitignore` files and `.git/info/exclude` name.
 
-Reads each folder's `.gitignore` once. A pattern that could take long to match is not applied, because the file comes from the same
-folder as everything else: a stranger may have written it. A search passes over what is known to be ignored; a rule asks `state`, which
-says where that cannot be known.
+Reads each folder's `.gitignore` once. A pattern that could take long to match is not applied, because the file is as untrusted as the
+rest of the folder. A search leaves out what is certainly ignored; a policy rule calls `state`, which returns None if that is unknown.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ __all__ = ["SKIPPED", "IgnoredFiles"]
 SKIPPED: frozenset[str] = frozenset(
     {".git", ".hg", ".svn", ".bzr", "node_modules", ".venv", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".tox", ".nox"}
 )
-"""Folders that are never searched, whatever `.gitignore` says. Listing or reading them by name still works."""
+"""Folders that are never searched, whatever `.gitignore` says. They can still be listed and read by name."""
 
 _EXCLUDE = ".git/info/exclude"
 _MAX_PATTERNS = 2_000
@@ -27,18 +26,18 @@ _MAX_CHOICES = 2
 _MAX_SLOW = 100
 
 ReadText = Callable[[str], str | None]
-"""A file's text by its path below the root; empty where there is none, None where there is one that cannot be used."""
+"""Returns a file's text by its path below the root; empty if there is no such file, None if it cannot be used."""
 
 
 class _IgnorePatterns(Struct, frozen=True):
-    """What one ignore file says."""
+    """The patterns of one ignore file."""
 
     last_first: tuple[IgnorePattern, ...]
     whole: bool
-    """Whether every line of it is applied."""
+    """All lines of the file are applied."""
 
-    def says(self, path: str, *, directory: bool) -> bool | None:
-        """Whether the last pattern that matches ignores `path`; None where none matches."""
+    def verdict(self, path: str, *, directory: bool) -> bool | None:
+        """Return whether the last matching pattern ignores `path`; None if no pattern matches."""
         return next((one.ignores for one in self.last_first if one.matches(path, directory=directory)), None)
 
 
@@ -47,11 +46,11 @@ _UNUSABLE = _IgnorePatterns((), False)
 
 
 class IgnoredFiles:
-    """Answers for one tree; remembers each folder's patterns for as long as it lives.
+    """Decides which paths of one tree are ignored; keeps each folder's patterns for its lifetime.
 
     Args:
         read: Reads an ignore file.
-        exclude: Whether `.git/info/exclude` counts.
+        exclude: Whether to apply `.git/info/exclude`.
     """
 
     def __init__(self, read: ReadText, *, exclude: bool = True) -> None:
@@ -60,19 +59,19 @@ class IgnoredFiles:
         self._known: dict[str, _IgnorePatterns] = {}
 
     def ignores(self, path: str, *, directory: bool) -> bool:
-        """Whether `path` (`a/b`, below the root) is known to be ignored, by itself or because a folder above it is."""
-        return any(self.one(name, directory=is_folder) for name, is_folder in _names(path, directory=directory))
+        """Return whether `path` (`a/b`, below the root), or a folder above it, is certainly ignored."""
+        return any(self.ignores_entry(name, directory=is_folder) for name, is_folder in _names(path, directory=directory))
 
-    def one(self, path: str, *, directory: bool) -> bool:
-        """The same, where the folders above are known not to be ignored."""
+    def ignores_entry(self, path: str, *, directory: bool) -> bool:
+        """Return the same for `path` alone, if the folders above it are known not to be ignored."""
         if path.rpartition("/")[2] in SKIPPED:
             return True
         return next(
-            (found for patterns, inner in self._about(path) if (found := patterns.says(inner, directory=directory)) is not None), False
+            (found for patterns, inner in self._about(path) if (found := patterns.verdict(inner, directory=directory)) is not None), False
         )
 
     def state(self, path: str, *, directory: bool) -> bool | None:
-        """As `ignores`; None where that cannot be known, because an ignore file that decides about it cannot be used as a whole."""
+        """Return the same as `ignores`, or None if it is unknown because an ignore file that matters cannot be fully applied."""
         found = [self._state_of_one(name, directory=is_folder) for name, is_folder in _names(path, directory=directory)]
         return True if True in found else None if None in found else False
 
@@ -82,13 +81,13 @@ class IgnoredFiles:
         for patterns, inner in self._about(path):
             if not patterns.whole:
                 return None
-            found = patterns.says(inner, directory=directory)
+            found = patterns.verdict(inner, directory=directory)
             if found is not None:
                 return found
         return False
 
     def _about(self, path: str) -> Iterator[tuple[_IgnorePatterns, str]]:
-        """The ignore files that may name `path`, the nearest first, each with the path below its folder."""
+        """Yield the ignore files that may match `path`, nearest first, each with the path below its folder."""
         folder = path.rpartition("/")[0]
         while folder:
             yield self._patterns(f"{folder}/.gitignore"), path[len(folder) + 1 :]
@@ -105,7 +104,7 @@ class IgnoredFiles:
 
 
 def _names(path: str, *, directory: bool) -> Iterator[tuple[str, bool]]:
-    """The path of each folder above, outermost first, and of `path` itself; with whether it is a folder."""
+    """Yield the path of each parent folder, outermost first, then `path` itself; each with whether it is a folder."""
     names = path.split("/")
     for end in range(1, len(names) + 1):
         if names[end - 1]:
@@ -126,9 +125,9 @@ def _compiled(text: str) -> _IgnorePatterns:
 
 
 def _choices(line: str) -> int:
-    """How many places of a pattern leave a choice where they end: the time that matching takes grows with the path to that power.
+    """Return the number of wildcards whose end is ambiguous: matching time grows with the path's length to that power.
 
-    One star within a name leaves none; each further one does, and so does each `**` between slashes.
+    The first star within a name is not ambiguous; each further one is, and so is each `**` between slashes.
     """
     if line.startswith("#"):
         return 0

@@ -1,7 +1,7 @@
-"""What is in a folder: listing, walking, and matching names against a glob.
+"""List and walk folders, and match paths against a glob.
 
-Never follows a link: a link is listed as a link, with nothing of its target. Every walk is bounded in what it visits and what it
-returns, and says when it stopped early.
+Never follows links: a link is listed as a link, without facts about its target. Each walk limits how many entries it visits and returns,
+and reports whether it stopped early.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["MAX_FOLDER", "DirectoryEntry", "Glob", "Kind", "Listing", "entries",
 
 Kind = Literal["file", "directory", "link", "special"]
 MAX_FOLDER = 20_000
-"""Names read of one folder."""
+"""The number of names that are read of one folder."""
 
 OpenFolder = Callable[[str], int]
 
@@ -31,20 +31,20 @@ class DirectoryEntry(Struct, frozen=True, kw_only=True):
     """One name in the workspace."""
 
     path: str
-    """Below the root, `a/b`. Bytes that are no UTF-8 and control characters are escapes; such a name cannot be opened by it."""
+    """Below the root, `a/b`. Bytes that are not UTF-8 and control characters are escaped; such a name cannot be opened by this text."""
     kind: Kind
     size: int | None = None
-    """In bytes; of files only."""
+    """In bytes; files only."""
     stamp: str = ""
-    """Of files only: another one where the file may have been written since. See `stamp_of`."""
+    """Files only: changes if the file may have been written. See `stamp_of`."""
 
 
 class Listing(Struct, frozen=True, kw_only=True):
-    """What was found, in order of path."""
+    """The entries found, ordered by path."""
 
     entries: tuple[DirectoryEntry, ...]
     truncated: bool
-    """There is more than was visited or asked for."""
+    """There are more entries than were visited or asked for."""
 
 
 def kind_of(found: os.stat_result) -> Kind:
@@ -56,12 +56,12 @@ def kind_of(found: os.stat_result) -> Kind:
 
 
 def stamp_of(found: os.stat_result) -> str:
-    """Which state of a file this is: no write leaves it as it was, but one within the same tick of the file system's clock."""
+    """Return a stamp that every write changes, except a write within the same tick of the file system's clock."""
     return f"{found.st_ino}:{found.st_size}:{found.st_mtime_ns}:{found.st_ctime_ns}"
 
 
 def entries(folder: int, prefix: str) -> tuple[list[DirectoryEntry], bool]:
-    """The names in an open directory, sorted, and whether some were left out. `prefix` is its own path below the root."""
+    """Return the sorted entries of an open directory and whether some were left out. `prefix` is its path below the root."""
     found: list[DirectoryEntry] = []
     with os.scandir(folder) as names:
         for item in names:
@@ -89,7 +89,7 @@ def walk(
     descends: Callable[[DirectoryEntry], bool] = lambda entry: True,
     most: int,
 ) -> Iterator[DirectoryEntry | None]:
-    """Every entry below the folder `start`, each folder before what it holds; a last None where there was more than `most`."""
+    """Yield every entry below the folder `start`, each folder before its contents; yield None last if there are more than `most`."""
     pending = [(start, 0)]
     visited = 0
     while pending:
@@ -99,7 +99,7 @@ def walk(
         except OSError:
             if folder == start:
                 raise
-            continue  # gone or locked since it was listed
+            continue  # removed or made unreadable since it was listed
         try:
             found, cut = entries(fd, folder)
         finally:
@@ -122,7 +122,7 @@ def walk(
 
 
 class Glob:
-    """A glob over paths below the root: `*`, `?` and `[...]` stay within one name, `**` spans folders. Matching cannot run away."""
+    """A glob over paths below the root: `*`, `?` and `[...]` match within one name, `**` spans folders. Matching time is bounded."""
 
     def __init__(self, pattern: str) -> None:
         names = [name for name in pattern.split("/") if name not in ("", ".")]
@@ -131,7 +131,7 @@ class Glob:
         while fixed < len(names) - 1 and not re.search(r"[*?\[]", names[fixed]):
             fixed += 1
         self.start = "/".join(names[:fixed])
-        """The folder that holds everything the pattern can match."""
+        """The folder that contains everything the pattern can match."""
 
     def matches(self, path: str) -> bool:
         states = self._open({0})
@@ -150,7 +150,7 @@ class Glob:
         return (state + 1,) if part.match(name) else ()
 
     def _open(self, states: set[int]) -> set[int]:
-        """`**` may also span nothing."""
+        """Add the states that are reachable because `**` may match nothing."""
         todo = list(states)
         while todo:
             state = todo.pop()

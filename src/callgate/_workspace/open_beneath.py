@@ -1,9 +1,9 @@
-"""Open a path so that it cannot leave a directory: the one place where a path meets the operating system.
+"""Open a path so that it cannot leave a directory: the one place where a path reaches the operating system.
 
 `open_by_kernel` asks Linux (`openat2` with RESOLVE_BENEATH and RESOLVE_NO_MAGICLINKS): `..`, absolute paths, links and magic links that
-leave the root fail in one step, whatever else moves meanwhile. `open_by_walk` is for systems without it: one name at a time, never
-following a link it has not read itself, with every parent held open, so that `..` goes back the way it came. It cannot see a folder
-that is moved out of the root during the walk; that is the difference in `strength`. Both speak `OSError`; EXDEV means outside.
+leave the root fail in one step, whatever is renamed meanwhile. `open_by_walk` is for other systems: it opens one name at a time, follows
+only links that it has read itself, and holds every parent open, so that `..` returns to the directory it came from. It does not detect a
+folder that is moved out of the root during the walk; `strength` reports this. Both raise `OSError`; EXDEV means outside the root.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from contextlib import suppress
 from functools import cache
 from typing import Literal
 
-__all__ = ["DIRECTORY", "LOOK", "Opener", "best_opener", "open_by_kernel", "open_by_walk", "real_name", "rename_new", "strength"]
+__all__ = ["DIRECTORY", "PATH_ONLY", "Opener", "best_opener", "open_by_kernel", "open_by_walk", "real_name", "rename_new", "strength"]
 
 Opener = Callable[[int, str, int, int], int]
-"""`(root_fd, relative path, flags, mode) -> fd`; the descriptor is never inherited."""
+"""`(root_fd, relative path, flags, mode) -> fd`; the descriptor is not inheritable."""
 
-LOOK: int = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK)
-"""Open only to look at what is there: nothing is read, no device is woken."""
+PATH_ONLY: int = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK)
+"""Opens a path only to examine it: reads nothing, activates no device."""
 DIRECTORY: int = os.O_RDONLY | os.O_DIRECTORY | os.O_NONBLOCK
 
 _OPENAT2 = 437
@@ -48,13 +48,13 @@ def _syscall() -> Callable[..., int]:
 
 
 def open_by_kernel(root: int, path: str, flags: int, mode: int = 0) -> int:
-    """Open `path` beneath the directory `root`, checked by the kernel at every step."""
+    """Open `path` beneath the directory `root`; the kernel checks every step."""
     how = _OpenHow(flags | os.O_CLOEXEC, mode if flags & os.O_CREAT else 0, _RESOLVE_BENEATH | _RESOLVE_NO_MAGICLINKS)
-    if "\0" in path:  # C would end the name there
+    if "\0" in path:  # C would end the path here
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
     name = ctypes.c_char_p(os.fsencode(path))
     code = errno.EAGAIN
-    for _ in range(_TRIES):  # EAGAIN: something moved while `..` was resolved, so the kernel could not be sure
+    for _ in range(_TRIES):  # EAGAIN: something was renamed while `..` was resolved, so the kernel could not be sure
         opened = _syscall()(ctypes.c_long(_OPENAT2), ctypes.c_int(root), name, ctypes.byref(how), ctypes.c_size_t(ctypes.sizeof(how)))
         if opened >= 0:
             return int(opened)
@@ -72,7 +72,7 @@ def open_by_walk(root: int, path: str, flags: int, mode: int = 0) -> int:
 
 
 def real_name(root: int, path: str) -> str:
-    """The path's one name below the root, every link resolved: `a/b`, empty for the root itself. What is missing keeps its text."""
+    """Return the canonical name of `path` below the root, links resolved: `a/b`, empty for the root. Missing parts keep their text."""
     with _StepwiseOpen(root) as walk:
         try:
             name = walk.to_last(path, follow=True)
@@ -84,7 +84,7 @@ def real_name(root: int, path: str) -> str:
 
 
 class _StepwiseOpen:
-    """A walk down from a root, with every directory on the way held open."""
+    """Walks down from a root and holds every directory on the way open."""
 
     def __init__(self, root: int) -> None:
         self._held = [os.dup(root)]
@@ -104,7 +104,7 @@ class _StepwiseOpen:
         return self._held[-1]
 
     def to_last(self, path: str, *, follow: bool) -> str:
-        """Walk to the directory of the last name and return that name; `.` where the path ends at the directory itself."""
+        """Walk to the directory of the last name and return that name; return `.` if the path ends at the directory itself."""
         if path.startswith("/"):
             raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
         self.todo = path.split("/")[::-1]
@@ -113,7 +113,7 @@ class _StepwiseOpen:
             if name in ("", ".", ".."):
                 self.todo.pop()
                 self._back(name)
-            elif (follow or len(self.todo) > 1) and self._is_link(name):
+            elif (follow or len(self.todo) > 1) and self._follow_link(name):
                 pass
             elif len(self.todo) == 1:
                 return name
@@ -130,12 +130,12 @@ class _StepwiseOpen:
         os.close(self._held.pop())
 
     def _down(self, name: str) -> None:
-        self._held.append(os.open(name, LOOK | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self.here))
+        self._held.append(os.open(name, PATH_ONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self.here))
         self.names.append(name)
         self.todo.pop()
 
-    def _is_link(self, name: str) -> bool:
-        """Put a link's target in the place of its name."""
+    def _follow_link(self, name: str) -> bool:
+        """Replace a link in the remaining path by its target; return False if `name` is not a link."""
         try:
             target = os.readlink(name, dir_fd=self.here)
         except OSError as error:
@@ -154,13 +154,13 @@ class _StepwiseOpen:
 
 @cache
 def strength() -> Literal["kernel", "walk"]:
-    """What keeps paths inside here: `kernel` (openat2, no race) or `walk` (name by name, a folder moved out meanwhile is not seen)."""
+    """Return how paths are confined here: `kernel` (openat2, no race) or `walk` (a folder moved out meanwhile is not detected)."""
     if not sys.platform.startswith("linux") or platform.machine() not in _RENAMEAT2:
         return "walk"
     with suppress(OSError):
-        here = os.open(".", LOOK | os.O_DIRECTORY | os.O_CLOEXEC)
+        here = os.open(".", PATH_ONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            os.close(open_by_kernel(here, ".", LOOK | os.O_DIRECTORY))
+            os.close(open_by_kernel(here, ".", PATH_ONLY | os.O_DIRECTORY))
         finally:
             os.close(here)
         return "kernel"
@@ -172,7 +172,7 @@ def best_opener() -> Opener:
 
 
 def rename_new(source_dir: int, source: str, target_dir: int, target: str) -> None:
-    """Rename, but never over something that exists: FileExistsError instead."""
+    """Rename `source` to `target`; raise FileExistsError if `target` exists."""
     number = _RENAMEAT2.get(platform.machine()) if sys.platform.startswith("linux") else None
     if number is not None:
         names = (ctypes.c_char_p(os.fsencode(source)), ctypes.c_char_p(os.fsencode(target)))

@@ -1,7 +1,7 @@
-"""Keep callgate's own files out of every tool's reach: the folder `.callgate`, and the files of an engine that are somewhere else.
+"""Keep callgate's own files out of reach of tools: the folder `.callgate`, and an engine's files elsewhere.
 
-Asked about what was opened and not about what was written: a link, `..` or another spelling of a name leads to the same file. A file that
-has a second name (a hard link) is compared by what it is. Says nothing of commands, which reach whatever their process may.
+Checks the opened file, not the path as written, because links, `..` and other spellings lead to the same file. A file with several names
+(hard links) is compared by its inode. Does not restrict commands, which can reach whatever their process can.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _OPENED = "/proc/self/fd"
 
 
 class OwnFiles:
-    """What belongs to callgate.
+    """The files that belong to callgate.
 
     Args:
-        root: The real path of the workspace; above it, `.callgate` is a name like any other.
-        paths: Files and folders of an engine, absolute.
+        root: The real path of the workspace; above it, `.callgate` is an ordinary name.
+        paths: Absolute paths of an engine's files and folders.
     """
 
     def __init__(self, root: str, paths: tuple[str, ...] = ()) -> None:
@@ -32,21 +32,21 @@ class OwnFiles:
         self._paths = frozenset(os.path.realpath(path) for path in paths)
 
     def refuse(self, path: str, fd: int, otherwise: Callable[[], str]) -> None:
-        """Raise `PathRefused` where the open file or folder is callgate's own.
+        """Raise `PathRefused` if the open file or folder belongs to callgate.
 
         Args:
-            otherwise: Gives its real path, where the system does not say what is open.
+            otherwise: Returns the real path, for systems that cannot tell the path of a descriptor.
         """
         if self._is(_real_path(fd, otherwise)) or self._is_linked(os.fstat(fd)):
             raise PathRefused(path, "own")
 
     def refuse_name(self, path: str, folder: int, name: str, otherwise: Callable[[], str]) -> None:
-        """The same for a name in an open folder, which need not exist."""
+        """Raise the same for a name in an open folder, whether it exists or not."""
         if self._is(os.path.join(_real_path(folder, otherwise), name)):
             raise PathRefused(path, "own")
 
     def has(self, path: str) -> bool:
-        """Whether this name below the root, as a walk found it, is callgate's own."""
+        """Return whether `path`, a name below the root found by a walk, belongs to callgate."""
         return self._is(self._root + path)
 
     def _is(self, real: str) -> bool:
@@ -55,7 +55,7 @@ class OwnFiles:
         return any(real == own or real.startswith(own + "/") for own in self._paths)
 
     def _is_linked(self, found: os.stat_result) -> bool:
-        """Whether it is one of these files under another name."""
+        """Return whether it is another name of one of these files."""
         if not stat.S_ISREG(found.st_mode) or found.st_nlink < 2:
             return False
         for own in self._paths:

@@ -1,7 +1,7 @@
-"""Why a path was not used: two errors, for the model to act on.
+"""The two errors for paths that cannot be used, written for the model.
 
-A message names the path as it was given (escaped, cut), the rule it met and the next step. It never holds a byte of any file, nor
-where a link leads: the text goes to the model.
+A message names the path as given (escaped, shortened), the rule that it breaks and the next step. It contains no file content and no link
+target, because the model sees it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import errno
 import os
 from typing import Literal
 
-from callgate._workspace.path_text import shown
+from callgate._workspace.path_text import quoted_path
 from callgate.errors import CallgateError
 
 __all__ = ["PathNotFound", "PathRefused", "Rule", "from_os_error"]
@@ -58,21 +58,21 @@ class PathRefused(CallgateError):
     """The model must use another path: this one may not be used in this way.
 
     Args:
-        path: As it was given.
-        rule: Which rule it met; stable.
+        path: As given.
+        rule: The rule that the path breaks; stable.
         detail: Follows the rule's sentence, for limits and numbers.
     """
 
     code = "path_refused"
 
     def __init__(self, path: str, rule: Rule, detail: str = "") -> None:
-        super().__init__(f"{shown(path)} {_TEXTS[rule]}{detail}.")
+        super().__init__(f"{quoted_path(path)} {_TEXTS[rule]}{detail}.")
         self.path = path
         self.rule = rule
 
 
 class PathNotFound(PathRefused):
-    """The model must look what exists: nothing has this path."""
+    """The model must look up what exists: there is nothing at this path."""
 
     code = "path_not_found"
 
@@ -98,7 +98,7 @@ _RULES: dict[int, Rule] = {
 
 
 def from_os_error(path: str, error: OSError) -> PathRefused:
-    """The refusal for what the operating system said about `path`."""
+    """Return the refusal for an `OSError` about `path`."""
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
         return PathNotFound(path)
     rule = _RULES.get(error.errno or 0)

@@ -1,6 +1,6 @@
-"""Paths as text: what a path may look like, where a root's part of it ends, and how it is shown. Pure.
+"""Paths as text: check their form, find the part below a root, and quote them for messages. Pure.
 
-Text decides only what is refused early and what a key is called. Whether a path stays inside the root is the kernel's answer
+Text alone decides only about early refusals and resource keys. Whether a path stays inside the root is decided by the kernel
 (`open_beneath`): nothing here resolves `..` or links.
 """
 
@@ -11,19 +11,19 @@ import os
 import unicodedata
 from urllib.parse import unquote
 
-__all__ = ["MAX_NAME", "MAX_PATH", "UNUSABLE", "below", "fault", "is_plain", "lexical", "reads_as_dotdot", "shown", "split"]
+__all__ = ["MAX_NAME", "MAX_PATH", "UNUSABLE", "below", "fault", "is_plain", "lexical", "quoted_path", "reads_as_dotdot", "split"]
 
 MAX_NAME = 255
 MAX_PATH = 4095
 UNUSABLE = frozenset({"Cc", "Cs", "Zl", "Zp"})
-"""Categories of characters that no path may hold: they break lines, logs and encodings."""
+"""Unicode categories that no path may contain: they break lines, logs and encodings."""
 _ESCAPED = frozenset({"Cc", "Cf", "Zl", "Zp", "Co", "Cs", "Cn"})
 _PLAIN_MARKS = frozenset(" ._-+@()[],=#!'")
 _SHOWN_CHARS = 160
 
 
-def shown(path: str) -> str:
-    """`path` in quotes for messages: control and format characters as escapes, the middle of a long one left out."""
+def quoted_path(path: str) -> str:
+    """Return `path` in quotes for messages: control and format characters escaped, the middle of a long path left out."""
     half = _SHOWN_CHARS // 2
     cut = path if len(path) <= _SHOWN_CHARS else f"{path[:half]}…{path[-half:]}"
     return "'" + "".join(_escape(char) for char in cut) + "'"
@@ -34,7 +34,7 @@ def _escape(char: str) -> str:
 
 
 def fault(path: str) -> str | None:
-    """`name` or `too_long` where no file operation takes this text, else None."""
+    """Return `name` or `too_long` if no file operation accepts this text, else None."""
     if not path or any(unicodedata.category(char) in UNUSABLE for char in path):
         return "name"
     if len(os.fsencode(path)) > MAX_PATH or any(len(os.fsencode(name)) > MAX_NAME for name in path.split("/")):
@@ -43,7 +43,7 @@ def fault(path: str) -> str | None:
 
 
 def below(path: str, roots: tuple[str, ...]) -> str | None:
-    """The part of `path` below the root: itself where relative, the rest where a spelling of the root begins it, else None.
+    """Return the part of `path` below the root, or None if it is outside. A relative path is returned unchanged.
 
     Compared name by name, so that a sibling whose name begins like the root's is outside.
     """
@@ -70,13 +70,13 @@ def _rest(names: list[str], root: list[str]) -> str | None:
 
 
 def split(path: str) -> tuple[str, str]:
-    """Parent (`.` for none) and last name of a relative path; the name is empty where the path cannot name a new entry."""
+    """Return the parent (`.` if none) and the last name of a relative path; the name is empty if the path cannot name a new entry."""
     parent, _, name = path.rpartition("/")
     return parent or ".", "" if name in ("", ".", "..") else name
 
 
 def lexical(path: str) -> str | None:
-    """The one spelling of a relative path (`a/b`, empty for the root), or None where text alone cannot tell (`..`, absolute)."""
+    """Return the canonical form of a relative path (`a/b`, empty for the root), or None if text alone cannot tell (`..`, absolute)."""
     names = path.split("/")
     if path.startswith("/") or ".." in names:
         return None
@@ -84,9 +84,9 @@ def lexical(path: str) -> str | None:
 
 
 def is_plain(name: str) -> bool:
-    """Whether a missing folder of this name may be made on the way to a new file.
+    """Return whether a missing folder of this name may be created for a new file.
 
-    `~`, `$HOME`, `file:`, `C:` or `....` as a folder is a spelling that some other program expands: making it hides a mistake.
+    `~`, `$HOME`, `file:`, `C:` or `....` are spellings that other programs expand: creating such a folder would hide a mistake.
     """
     return name.strip(". ") != "" and all(char in _PLAIN_MARKS or _is_letter(char) for char in name)
 
@@ -97,7 +97,7 @@ def _is_letter(char: str) -> bool:
 
 
 def reads_as_dotdot(path: str) -> bool:
-    """Whether some other program could read a name in `path` as `..`: encoded, folded, with backslashes or parameters."""
+    """Return whether another program could read a name in `path` as `..`: percent-encoded, folded, with backslashes or parameters."""
     text = path
     for _ in range(4):
         text = html.unescape(unquote(text))

@@ -1,7 +1,7 @@
-"""Names that make other programs run code, or hold secrets: a fact for policies. Pure.
+"""Names of files that make other programs run code, or that hold secrets: a fact for policies. Pure.
 
-A workspace does not refuse them, because reading `.git/config` is ordinary work; a rule says what happens when one is written.
-Compared the way a careless file system would: folded, without invisible characters, trailing dots, spaces and stream names.
+A workspace does not refuse them, because reading `.git/config` is ordinary work; policy rules decide about writing one. Compared as a
+lenient file system would: case-folded, without invisible characters, trailing dots, spaces and stream names.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 __all__ = ["OWN_FOLDER", "PROTECTED", "is_own", "is_protected"]
 
 OWN_FOLDER = ".callgate"
-"""The folder of callgate's own record."""
+"""The folder of callgate's own files."""
 
 PROTECTED: frozenset[str] = frozenset(
     {
@@ -52,18 +52,18 @@ PROTECTED: frozenset[str] = frozenset(
         ),
     }
 )
-"""Patterns for one name of a path, folded."""
+"""Patterns for one case-folded name of a path."""
 
 _IGNORABLE = frozenset({"Cf", "Cc", "Mn", "Cn"})
 
 
 def is_protected(path: str) -> bool:
-    """Whether any name in `path` is one that makes other programs run code or holds secrets."""
+    """Return whether any name in `path` makes other programs run code or holds secrets."""
     return any(_matches(_fold(name)) for name in path.replace("\\", "/").split("/"))
 
 
 def is_own(path: str) -> bool:
-    """Whether any name in `path` is the folder of callgate's own record, which no tool may use."""
+    """Return whether any name in `path` is callgate's own folder, which no tool may use."""
     return "callgate" in path.casefold() and any(_fold(name) == OWN_FOLDER for name in path.replace("\\", "/").split("/"))
 
 

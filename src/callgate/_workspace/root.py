@@ -1,7 +1,7 @@
-"""`Root`: a folder, held open, and the only ways from it to anything below.
+"""`Root`: an open folder, and the only ways to open what is below it.
 
-Opened once: whatever later takes the folder's name is not used. Text is checked first (`path_text`), the opening itself keeps inside
-(`open_beneath`). Knows files only as descriptors; what may be done with them is `Workspace`'s.
+Opened once: a folder that takes its name later is not used. The text of a path is checked first (`path_text`), then `open_beneath` keeps
+the opening inside the root. Works with descriptors only; `Workspace` defines the operations on files.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from callgate._workspace.own_files import OwnFiles
 from callgate._workspace.path_errors import PathNotFound, PathRefused, Rule, from_os_error
 from callgate._workspace.protected_names import is_own
 
-__all__ = ["Root", "Spot", "told"]
+__all__ = ["EntryLocation", "Root", "translate_os_errors"]
 
 _MAX_LINKS = 40
 
-Spot = tuple[int, str, Callable[[], None]]
-"""Where a path is an entry: the open folder, the name in it, and a check to make just before the name is used."""
+EntryLocation = tuple[int, str, Callable[[], None]]
+"""The location of a directory entry: the open parent folder, the name in it, and a check to call just before the name is used."""
 
 
 class Root:
-    """A folder held open."""
+    """A workspace's root folder, held open."""
 
     def __init__(self, root: str, opener: beneath.Opener, own: tuple[str, ...] = ()) -> None:
         self._fd = -1
         given = os.path.abspath(root)
         try:
-            self._fd = os.open(given, beneath.LOOK | os.O_DIRECTORY | os.O_CLOEXEC)
+            self._fd = os.open(given, beneath.PATH_ONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
             raise PathRefused(given, "not_directory", ". A workspace's root must be an existing folder") from error
         self.path = os.path.realpath(given)
@@ -48,20 +48,20 @@ class Root:
 
     @property
     def deleted(self) -> bool:
-        """Whether the folder is gone for good; one that was only renamed is still this root."""
+        """Whether the folder was deleted; a renamed folder is still this root."""
         return os.fstat(self._fd).st_nlink == 0
 
     def is_own(self, path: str) -> bool:
-        """Whether this name below the root, as a walk found it, is callgate's own."""
+        """Return whether `path`, a name below the root found by a walk, belongs to callgate."""
         return self._own.has(path)
 
     def real_name(self, path: str) -> str:
         rest = self.rest(path)
-        with told(path):
+        with translate_os_errors(path):
             return beneath.real_name(self._fd, rest)
 
     def open(self, rest: str, flags: int) -> int:
-        """Open text that `rest` or a walk gave; raises OSError, or PathRefused where it leads to callgate's own files."""
+        """Open a path returned by `rest` or by a walk; raise OSError, or PathRefused if it leads to callgate's own files."""
         fd = self._opener(self._fd, rest, flags, 0)
         try:
             self._own.refuse(rest, fd, lambda: os.path.join(self.path, beneath.real_name(self._fd, rest)))
@@ -71,7 +71,7 @@ class Root:
         return fd
 
     def rest(self, path: str) -> str:
-        """The text of `path` below the root, checked as text."""
+        """Return the part of `path` below the root, after checking its text."""
         rule = paths.fault(path)
         if rule is not None:
             raise PathRefused(path, "too_long" if rule == "too_long" else "name")
@@ -82,10 +82,10 @@ class Root:
             raise PathRefused(path, "own")
         return rest
 
-    def take(self, path: str, flags: int, otherwise: Rule | None = None) -> int:
-        """Open `path`; the caller closes it. `otherwise`: the rule to name where it is no directory."""
+    def open_path(self, path: str, flags: int, otherwise: Rule | None = None) -> int:
+        """Open `path`; the caller closes it. `otherwise`: the rule that the refusal names if a directory is expected and not found."""
         rest = self.rest(path)
-        with told(path):
+        with translate_os_errors(path):
             try:
                 return self.open(rest, flags)
             except NotADirectoryError as error:
@@ -95,23 +95,23 @@ class Root:
 
     @contextmanager
     def opened(self, path: str, flags: int, otherwise: Rule | None = None) -> Iterator[int]:
-        fd = self.take(path, flags, otherwise)
+        fd = self.open_path(path, flags, otherwise)
         try:
-            with told(path):
+            with translate_os_errors(path):
                 yield fd
         finally:
             os.close(fd)
 
     @contextmanager
-    def spot(self, path: str, *, make: bool = False, follow: bool = True) -> Iterator[Spot]:
-        """Where `path` is an entry.
+    def locate(self, path: str, *, make: bool = False, follow: bool = True) -> Iterator[EntryLocation]:
+        """Yield the location of `path` as a directory entry.
 
         Args:
-            make: Make missing folders on the way, and refuse names that nobody should make.
-            follow: Whether a link as last name is followed, within the root.
+            make: Create missing parent folders, and refuse names that must not be created.
+            follow: Follow a link that is the last name, within the root.
         """
         rest = self.rest(path)
-        with told(path):
+        with translate_os_errors(path):
             for _ in range(_MAX_LINKS):
                 parent, name = paths.split(rest)
                 if not name:
@@ -142,21 +142,21 @@ class Root:
             return self._make(path, names)
 
     def _make(self, path: str, names: list[str]) -> int:
-        """Make the missing ones of these folders, each beneath the root, and open the last."""
+        """Create the missing folders of `names`, each beneath the root, and open the last."""
         for end in range(1, len(names) + 1):
             with suppress(FileExistsError):
                 folder = self.open("/".join(names[: end - 1]) or ".", beneath.DIRECTORY)
                 try:
                     if not paths.is_plain(names[end - 1]) and not _exists(names[end - 1], folder):
-                        raise PathNotFound(path, f" (no folder {paths.shown(names[end - 1])}; '~', '$' and URLs are not expanded)")
+                        raise PathNotFound(path, f" (no folder {paths.quoted_path(names[end - 1])}; '~', '$' and URLs are not expanded)")
                     os.mkdir(names[end - 1], dir_fd=folder)
                 finally:
                     os.close(folder)
         return self.open("/".join(names), beneath.DIRECTORY)
 
     def _check_still(self, path: str, parent: str, folder: int) -> None:
-        """The folder must still be where the path says: it may have been moved out of the root since it was opened."""
-        again = self.open(parent, beneath.LOOK | os.O_DIRECTORY)
+        """Raise `PathRefused` if the folder is no longer at its path: it may have been moved out of the root since it was opened."""
+        again = self.open(parent, beneath.PATH_ONLY | os.O_DIRECTORY)
         try:
             same = os.path.samestat(os.fstat(again), os.fstat(folder))
         finally:
@@ -166,8 +166,8 @@ class Root:
 
 
 @contextmanager
-def told(path: str) -> Iterator[None]:
-    """Turn what the operating system says into a refusal that names the path."""
+def translate_os_errors(path: str) -> Iterator[None]:
+    """Turn an `OSError` in the block into a refusal that names `path`."""
     try:
         yield
     except OSError as error:

@@ -1,8 +1,8 @@
-"""A file that has its content before it has its name.
+"""A staged file: it gets its content first and its name last.
 
-Where the system can, it has no name at all until it is whole, so that nothing is left of a process that was killed. Else, and for the
-moment in which it takes the place of another file, it has a name beside the target that follows from the target's. Its process holds it
-by a lock: whoever writes the same file next, or comes after a kill, removes one that nobody holds.
+Where the system supports it, the file has no name until its content is complete, so that a killed process leaves nothing behind. Otherwise,
+and for the moment in which it replaces another file, it has a temporary name beside the target, derived from the target's name. Its process
+holds a lock on it; the next writer of the same target removes a staged file that is not locked.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from callgate._workspace.open_beneath import rename_new
 
 __all__ = ["StagedFile", "drop_staged_file", "new_staged_file", "staged_name"]
 
-_HELD = "/proc/self/fd"
-_NO_NAMELESS = (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL, errno.ENOSYS)
+_OPEN_FILES = "/proc/self/fd"
+_NO_UNNAMED_FILES = (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL, errno.ENOSYS)
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def staged_name(name: str) -> str:
-    """What the content for `name` is called where it needs a name of its own."""
+    """Return the temporary name of the staged file for `name`."""
     return f".callgate-{hashlib.sha256(os.fsencode(name)).hexdigest()[:16]}.tmp"
 
 
 def drop_staged_file(folder: int, name: str) -> bool:
-    """Remove the draft for `name` that a process left when it was killed; False where there is one that lives, or is none of ours."""
+    """Remove the staged file that a killed process left for `name`; return False if its process still runs or the file is not ours."""
     called = staged_name(name)
     try:
         fd = os.open(called, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
@@ -50,7 +50,7 @@ def drop_staged_file(folder: int, name: str) -> bool:
 
 
 class StagedFile:
-    """An open file that has no name yet, or none that lasts."""
+    """An open file without a name, or with a temporary one."""
 
     def __init__(self, folder: int, name: str) -> None:
         self._folder = folder
@@ -59,10 +59,10 @@ class StagedFile:
         self.fd = self._opened()
 
     def take_name(self, *, replace: bool) -> None:
-        """Become the file `name`.
+        """Give the file its final name.
 
         Raises:
-            FileExistsError: There is one, and it is not to be replaced.
+            FileExistsError: The name exists and `replace` is False.
         """
         if not self._called:
             if not replace:
@@ -76,27 +76,27 @@ class StagedFile:
         self._called = ""
 
     def close(self) -> None:
-        """Let go of it; without a name of its own it is gone."""
+        """Close the file; it is deleted unless it has taken its name."""
         if self._called:
             with suppress(OSError):
                 os.unlink(self._called, dir_fd=self._folder)
         os.close(self.fd)
 
     def _opened(self) -> int:
-        nameless = getattr(os, "O_TMPFILE", 0)
-        if nameless and os.path.isdir(_HELD):
+        unnamed = getattr(os, "O_TMPFILE", 0)
+        if unnamed and os.path.isdir(_OPEN_FILES):
             try:
-                fd = os.open(".", nameless | os.O_WRONLY | os.O_CLOEXEC, 0o666, dir_fd=self._folder)
+                fd = os.open(".", unnamed | os.O_WRONLY | os.O_CLOEXEC, 0o666, dir_fd=self._folder)
             except OSError as error:
-                if error.errno not in _NO_NAMELESS:
+                if error.errno not in _NO_UNNAMED_FILES:
                     raise
             else:
-                _hold(fd)
+                _lock(fd)
                 return fd
         for called in self._names():
             with suppress(FileExistsError):
                 fd = os.open(called, _NEW, 0o666, dir_fd=self._folder)
-                if _hold(fd) and _is_called(fd, self._folder, called):
+                if _lock(fd) and _is_called(fd, self._folder, called):
                     self._called = called
                     return fd
                 os.close(fd)
@@ -110,10 +110,10 @@ class StagedFile:
         raise AssertionError("names never end")
 
     def _link(self, called: str) -> None:
-        os.link(f"{_HELD}/{self.fd}", called, dst_dir_fd=self._folder)
+        os.link(f"{_OPEN_FILES}/{self.fd}", called, dst_dir_fd=self._folder)
 
     def _names(self) -> Iterator[str]:
-        """The one that whoever comes next looks for; while somebody else holds that, any."""
+        """Yield the derived temporary name first, unless another process holds it; then random ones."""
         if drop_staged_file(self._folder, self._name):
             yield staged_name(self._name)
         while True:
@@ -122,16 +122,16 @@ class StagedFile:
 
 @contextmanager
 def new_staged_file(folder: int, name: str) -> Iterator[StagedFile]:
-    """A draft of the file `name` in the open directory `folder`; gone after the block unless it took the name."""
-    draft = StagedFile(folder, name)
+    """Create a staged file for `name` in the open directory `folder`; it is deleted after the block unless it took the name."""
+    staged = StagedFile(folder, name)
     try:
-        yield draft
+        yield staged
     finally:
-        draft.close()
+        staged.close()
 
 
-def _hold(fd: int) -> bool:
-    """Lock it, where the file system has locks; False where somebody else was first, who takes it for left behind."""
+def _lock(fd: int) -> bool:
+    """Lock the file if the file system supports locks; return False if another process locked it first to remove it as left behind."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

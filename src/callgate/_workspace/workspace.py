@@ -1,7 +1,7 @@
-"""`Workspace`: everything that may be done to files beneath one root folder.
+"""`Workspace`: all operations on files below one root folder.
 
-Every operation reaches what it needs through `Root` and checks what it got, so that no path, link or race leads to anything else.
-Not promised: to tell a hard link apart when it is read; writing one is refused.
+Every operation opens files through `Root` and checks what it opened, so that no path, link or race leads outside. Not promised: detecting
+a hard link when it is read; writing to one is refused.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ from functools import partial
 from typing import BinaryIO
 
 from callgate._workspace import open_beneath as beneath
-from callgate._workspace.atomic_replace import like, put
+from callgate._workspace.atomic_replace import metadata_from, put
 from callgate._workspace.ignored_files import IgnoredFiles
 from callgate._workspace.listing import DirectoryEntry, Glob, Kind, Listing, entries, kind_of, walk
 from callgate._workspace.path_errors import PathNotFound, PathRefused
 from callgate._workspace.protected_names import is_protected
-from callgate._workspace.root import Root, told
+from callgate._workspace.root import Root, translate_os_errors
 
 __all__ = ["MAX_READ", "MAX_VISITED", "Workspace"]
 
 MAX_READ = 67_108_864
-"""Bytes of one file that are read into memory at most."""
+"""The largest number of bytes of one file that is read into memory."""
 MAX_VISITED = 100_000
-"""Entries that one walk visits at most."""
+"""The largest number of entries that one walk visits."""
 _CHUNK = 1_048_576
 
 
 class Workspace:
-    """Files beneath one root folder.
+    """Access to the files below one root folder.
 
     Args:
-        root: An existing folder. Opened now; a folder that takes its name later is not this workspace.
+        root: An existing folder. Opened now; a folder that takes its name later is not used.
         sync: Whether writes survive a power cut once they return.
-        opener: How paths are opened beneath the root; the strongest this system has, unless said otherwise.
-        own: Files of callgate itself, absolute, which are out of reach; those in a folder `.callgate` always are.
+        opener: How paths are opened beneath the root; by default the strongest way that the system supports.
+        own: Absolute paths of callgate's own files, which are refused; files in a folder `.callgate` always are.
 
     Every method takes paths relative to the root, or absolute ones that begin with it, and raises `PathRefused` or `PathNotFound`
     (a `PathRefused`). Safe to use from several threads.
@@ -51,7 +51,7 @@ class Workspace:
         self._beneath = Root(os.fspath(root), opener or beneath.best_opener(), own)
         self._sync = sync
         self.editing = threading.RLock()
-        """Held by whoever reads a file in order to write it, so that no edit is lost between threads."""
+        """Held while a file is read and written back, so that no edit is lost between threads."""
 
     def __enter__(self) -> Workspace:
         return self
@@ -61,24 +61,24 @@ class Workspace:
 
     @property
     def root(self) -> str:
-        """The folder's real path when it was opened, for people; nothing is opened by it."""
+        """The folder's real path when it was opened; for display only."""
         return self._beneath.path
 
     @property
     def deleted(self) -> bool:
-        """Whether the root is gone for good; one that was only renamed is still this workspace."""
+        """Whether the root was deleted; a renamed folder is still this workspace."""
         return self._beneath.deleted
 
     def close(self) -> None:
-        """Let go of the root. Idempotent."""
+        """Close the root. Idempotent."""
         self._beneath.close()
 
     def normalise(self, path: str) -> str:
-        """The one name that `path` has below the root, links resolved: `src/app.py`, empty for the root. It need not exist."""
+        """Return the canonical name of `path` below the root, links resolved: `src/app.py`, empty for the root. It need not exist."""
         return self._beneath.real_name(path)
 
     def inside(self, path: str) -> bool:
-        """Whether `path`, existing or not, is in this workspace."""
+        """Return whether `path`, existing or not, is in this workspace."""
         try:
             self.normalise(path)
         except PathRefused:
@@ -86,12 +86,12 @@ class Workspace:
         return True
 
     def ignored(self, path: str) -> bool:
-        """Whether a search passes over `path`."""
+        """Return whether searches leave out `path`."""
         name = self.normalise(path)
         return bool(name) and self.ignore().ignores(name, directory=self.kind(path) == "directory")
 
     def protected(self, path: str) -> bool:
-        """Whether `path` holds a name that makes other programs run code or holds secrets, as written or once links are resolved."""
+        """Return whether `path`, as written or with links resolved, has a name that makes other programs run code or holds secrets."""
         if is_protected(path):
             return True
         try:
@@ -100,7 +100,7 @@ class Workspace:
             return False
 
     def size(self, path: str) -> int | None:
-        """The file's size in bytes; None for what is no file."""
+        """Return the file's size in bytes, or None if it is not a file."""
         try:
             found = self.stat(path)
         except PathNotFound:
@@ -108,21 +108,21 @@ class Workspace:
         return found.st_size if stat.S_ISREG(found.st_mode) else None
 
     def kind(self, path: str) -> Kind | None:
-        """What is there, links followed; None for nothing."""
+        """Return the kind of what is at `path`, links followed; None if there is nothing."""
         try:
             return kind_of(self.stat(path))
         except PathNotFound:
             return None
 
     def stat(self, path: str) -> os.stat_result:
-        """Facts about what `path` leads to, `st_nlink` included. Opens nothing for reading."""
-        with self._beneath.opened(path, beneath.LOOK) as fd:
+        """Return the `os.stat_result` of what `path` leads to, without opening it for reading."""
+        with self._beneath.opened(path, beneath.PATH_ONLY) as fd:
             return os.fstat(fd)
 
     def open_read(self, path: str) -> BinaryIO:
-        """A regular file, open for reading. Never blocks on a fifo or device: those are refused."""
+        """Open a regular file for reading. Fifos and devices are refused, so this never blocks."""
         self._regular(path, self.stat(path))
-        fd = self._beneath.take(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+        fd = self._beneath.open_path(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
         try:
             self._regular(path, os.fstat(fd))
             return os.fdopen(fd, "rb")
@@ -131,17 +131,17 @@ class Workspace:
             raise
 
     def read_bytes(self, path: str, *, limit: int = MAX_READ) -> bytes:
-        """A whole file; refused, before anything is read, where it is larger than `limit` bytes."""
+        """Return the content of a file; refuse it without reading if it is larger than `limit` bytes."""
         with self.open_read(path) as file:
             size = os.fstat(file.fileno()).st_size
-            with told(path):
+            with translate_os_errors(path):
                 data = file.read(limit + 1) if size <= limit else b""
             if size > limit or len(data) > limit:
                 raise PathRefused(path, "too_large", f": {max(size, len(data)):,} bytes, and {limit:,} is the limit. Read a part of it")
             return data
 
     def list_dir(self, path: str = ".") -> Listing:
-        """The names in a folder. Links are listed as links."""
+        """List the names in a folder. Links are listed as links."""
         with self._beneath.opened(path, beneath.DIRECTORY, "not_directory") as fd:
             found, cut = entries(fd, self.normalise(path))
         return Listing(entries=tuple(entry for entry in found if not self._beneath.is_own(entry.path)), truncated=cut)
@@ -149,12 +149,12 @@ class Workspace:
     def walk(
         self, path: str = ".", *, depth: int = 64, limit: int = MAX_VISITED, everything: bool = False, shallow: bool = False
     ) -> Iterator[DirectoryEntry | None]:
-        """Every entry below a folder but callgate's own, in order; ends with None where there was more than `limit`.
+        """Yield the entries below a folder in order, without callgate's own; yield None last if there are more than `limit`.
 
         Args:
             depth: 1 for the folder's own entries.
-            everything: Also what searches pass over.
-            shallow: Show what searches pass over, but do not go into it.
+            everything: Include what searches leave out.
+            shallow: Include the folders that searches leave out, but not their contents.
         """
         ignore = self.ignore()
         start = self.normalise(path)
@@ -163,9 +163,9 @@ class Workspace:
             return self._beneath.is_own(entry.path)
 
         def passed(entry: DirectoryEntry) -> bool:
-            return own(entry) or ignore.one(entry.path, directory=entry.kind == "directory")
+            return own(entry) or ignore.ignores_entry(entry.path, directory=entry.kind == "directory")
 
-        with told(path):
+        with translate_os_errors(path):
             yield from walk(
                 lambda folder: self._beneath.open(folder, beneath.DIRECTORY | os.O_NOFOLLOW),
                 start,
@@ -176,7 +176,7 @@ class Workspace:
             )
 
     def glob(self, pattern: str, *, limit: int = 1_000) -> Listing:
-        """Files and links whose path below the root matches; `**` spans folders. What searches pass over is left out."""
+        """Return the files and links whose path below the root matches; `**` spans folders. Leaves out what searches leave out."""
         rest = self._beneath.rest(pattern)
         if ".." in rest.split("/"):
             raise PathRefused(pattern, "outside")
@@ -192,21 +192,21 @@ class Workspace:
         return Listing(entries=tuple(found), truncated=False)
 
     def write_bytes(self, path: str, data: bytes) -> bool:
-        """Make `data` the file's whole content, at once; missing folders are made. Mode is kept. Returns whether the file is new."""
-        with self._beneath.spot(path, make=True) as (folder, name, still_there):
+        """Replace the content of a file atomically, keeping its mode; create missing folders. Return whether the file is new."""
+        with self._beneath.locate(path, make=True) as (folder, name, still_there):
             new = self._target(path, folder, name) is None
-            dress = (lambda _: None) if new else like(folder, name)
-            put(folder, name, [data], dress=dress, sync=self._sync, still_there=still_there)
+            set_metadata = (lambda _: None) if new else metadata_from(folder, name)
+            put(folder, name, [data], set_metadata=set_metadata, sync=self._sync, still_there=still_there)
             return new
 
     def create(self, path: str, data: bytes = b"") -> None:
-        """A new file with this content, at once; refused where the name is taken."""
-        with self._beneath.spot(path, make=True, follow=False) as (folder, name, still_there):
+        """Create a file with this content atomically; refuse an existing name."""
+        with self._beneath.locate(path, make=True, follow=False) as (folder, name, still_there):
             put(folder, name, [data], replace=False, sync=self._sync, still_there=still_there)
 
     def append(self, path: str, data: bytes) -> bool:
-        """Add `data` to a file's end; makes it where it is missing. Returns whether the file is new."""
-        with self._beneath.spot(path, make=True) as (folder, name, still_there):
+        """Append `data` to a file, creating it if it is missing. Return whether the file is new."""
+        with self._beneath.locate(path, make=True) as (folder, name, still_there):
             new = self._target(path, folder, name) is None
             still_there()
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
@@ -223,14 +223,14 @@ class Workspace:
             return new
 
     def mkdir(self, path: str) -> None:
-        """A new folder; missing folders above it are made. Refused where the name is taken."""
-        with self._beneath.spot(path.rstrip("/") or path, make=True, follow=False) as (folder, name, still_there):
+        """Create a folder and its missing parents; refuse an existing name."""
+        with self._beneath.locate(path.rstrip("/") or path, make=True, follow=False) as (folder, name, still_there):
             still_there()
             os.mkdir(name, dir_fd=folder)
 
     def delete(self, path: str) -> None:
         """Remove a file, a link (never its target) or an empty folder."""
-        with self._beneath.spot(path.rstrip("/") or path, follow=False) as (folder, name, still_there):
+        with self._beneath.locate(path.rstrip("/") or path, follow=False) as (folder, name, still_there):
             kind = kind_of(os.stat(name, dir_fd=folder, follow_symlinks=False))
             if kind == "special":
                 raise PathRefused(path, "special")
@@ -241,11 +241,11 @@ class Workspace:
                 os.unlink(name, dir_fd=folder)
 
     def rename(self, path: str, target: str) -> None:
-        """Give a file, link or folder another name; refused where the new name is taken."""
-        with self._beneath.spot(path.rstrip("/") or path, follow=False) as (folder, name, still_there):
+        """Rename a file, link or folder; refuse an existing target."""
+        with self._beneath.locate(path.rstrip("/") or path, follow=False) as (folder, name, still_there):
             if kind_of(os.stat(name, dir_fd=folder, follow_symlinks=False)) == "special":
                 raise PathRefused(path, "special")
-            with self._beneath.spot(target.rstrip("/") or target, make=True, follow=False) as (new_folder, new_name, new_still_there):
+            with self._beneath.locate(target.rstrip("/") or target, make=True, follow=False) as (new_folder, new_name, new_still_there):
                 still_there()
                 new_still_there()
                 try:
@@ -256,21 +256,21 @@ class Workspace:
                     raise PathRefused(target, "device", " (it is another file system: copy and delete instead)") from error
 
     def copy(self, path: str, target: str) -> int:
-        """A second file with the same content and mode; refused where the name is taken. Returns the size."""
-        with self.open_read(path) as source, self._beneath.spot(target, make=True, follow=False) as (folder, name, still_there):
+        """Copy a file with its content and mode; refuse an existing target. Return the size in bytes."""
+        with self.open_read(path) as source, self._beneath.locate(target, make=True, follow=False) as (folder, name, still_there):
             mode = os.fstat(source.fileno()).st_mode & 0o777
             chunks = iter(lambda: source.read(_CHUNK), b"")
-            dress = partial(os.fchmod, mode=mode)
-            return put(folder, name, chunks, dress=dress, replace=False, sync=self._sync, still_there=still_there)
+            set_metadata = partial(os.fchmod, mode=mode)
+            return put(folder, name, chunks, set_metadata=set_metadata, replace=False, sync=self._sync, still_there=still_there)
 
     @contextmanager
     def folder(self, path: str = ".") -> Iterator[int]:
-        """A folder of the workspace, open, to start a command in."""
+        """Open a folder of the workspace, to start a command in it."""
         with self._beneath.opened(path, beneath.DIRECTORY, "not_directory") as fd:
             yield fd
 
     def _target(self, path: str, folder: int, name: str) -> os.stat_result | None:
-        """What a write would replace; None for nothing. Refused where it is no plain file of its own."""
+        """Return the status of the file that a write would replace, or None; refuse anything but a regular file with one name."""
         try:
             found = os.stat(name, dir_fd=folder, follow_symlinks=False)
         except FileNotFoundError:
@@ -291,11 +291,11 @@ class Workspace:
             raise PathRefused(path, "special")
 
     def ignore(self) -> IgnoredFiles:
-        """What is ignored below the root, as the files that say so are from now on."""
+        """Return what is ignored below the root, by the current ignore files."""
         return IgnoredFiles(self._text)
 
     def _text(self, path: str) -> str | None:
-        """An ignore file's text, as `IgnoredFiles` reads it; bytes that are no UTF-8 as names of files have them."""
+        """Return an ignore file's text for `IgnoredFiles`; bytes that are not UTF-8 are kept as surrogates, as in file names."""
         try:
             return self.read_bytes(path, limit=_CHUNK).decode("utf-8", "surrogateescape")
         except PathRefused as refused:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from glob import escape
 
-from callgate._workspace import Workspace, shown
+from callgate._workspace import Workspace, quoted_path
 from callgate.builtins._failures import CannotDo, Result, told
 from callgate.builtins._mime import mime_of
 from callgate.builtins._search import Search, TextIndex, withheld
@@ -70,7 +70,9 @@ class FileTools:
         """
         data = self._workspace(context).read_bytes(path, limit=_READABLE)
         if is_binary(data):
-            raise CannotDo(f"{shown(path)} is not text ({len(data):,} bytes, begins with {data[:8].hex(' ')}). read_file reads text only.")
+            raise CannotDo(
+                f"{quoted_path(path)} is not text ({len(data):,} bytes, begins with {data[:8].hex(' ')}). read_file reads text only."
+            )
         text, undecodable = decoded(data)
         lines = text.removeprefix("\ufeff").split("\n")
         lines = [line + "\n" for line in lines[:-1]] + ([lines[-1]] if lines[-1] else [])
@@ -116,10 +118,10 @@ class FileTools:
             data = workspace.read_bytes(path, limit=_READABLE)
             places = _places(data, before)
             if not places:
-                raise CannotDo(f"`old` does not occur in {shown(path)}. {_hint(data, before)}")
+                raise CannotDo(f"`old` does not occur in {quoted_path(path)}. {_hint(data, before)}")
             if len(places) > 1 and not replace_all:
                 raise CannotDo(
-                    f"`old` occurs {len(places)} times in {shown(path)}, at lines {_numbers(places)}. Add lines around it to make it"
+                    f"`old` occurs {len(places)} times in {quoted_path(path)}, at lines {_numbers(places)}. Add lines around it to make it"
                     " unique, or set replace_all."
                 )
             workspace.write_bytes(path, data.replace(before, after))
@@ -135,7 +137,7 @@ class FileTools:
         """
         workspace = self._workspace(context)
         if workspace.kind(path) == "file":
-            raise CannotDo(f"{shown(path)} is a file, not a folder. Read it with read_file.")
+            raise CannotDo(f"{quoted_path(path)} is a file, not a folder. Read it with read_file.")
         found: list[Result] = []
         truncated, kept_back = False, 0
         with workspace.folder(path):
@@ -160,7 +162,7 @@ class FileTools:
         workspace = self._workspace(context)
         folder = workspace.normalise(path)
         if folder and pattern.startswith("/"):
-            raise CannotDo(f"{shown(pattern)} does not begin in {shown(path)}. Give a pattern that is relative to `path`.")
+            raise CannotDo(f"{quoted_path(pattern)} does not begin in {quoted_path(path)}. Give a pattern that is relative to `path`.")
         found = workspace.glob(f"{escape(folder)}/{pattern}" if folder else pattern, limit=_LISTED)
         paths = [entry.path for entry in found.entries if context.may_visit(entry.path, entry.size or 0)]
         answer: Result = {"pattern": pattern, "paths": paths, "truncated": found.truncated}
