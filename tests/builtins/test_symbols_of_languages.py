@@ -23,7 +23,7 @@ from tests.memory.fakes import make
 from tests.patience import PATIENCE_S
 
 needs_grammars = pytest.mark.skipif(
-    any(_languages.question_of(language) is None for language in _languages._LANGUAGES), reason="needs the extra: callgate[symbols]"
+    any(_languages.parser_request(language) is None for language in _languages._LANGUAGES), reason="needs the extra: callgate[symbols]"
 )
 
 

@@ -1,7 +1,7 @@
-"""Tools that come with callgate: files, definitions, commands, pages, and the rest of a large result.
+"""Built-in tools: files, symbol definitions, commands, web pages, and the rest of a large result.
 
-Each function makes the tools of one kind, ready for a registry; nothing is loaded before it is called. They are ordinary tools: the
-same route, the same rules. Knows nothing of engines.
+Each function creates the tools of one kind, ready for a registry; their modules are imported when the function is called. They are ordinary
+tools and follow the same route and rules as all others. Knows nothing of engines.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ __all__ = ["command_tools", "fetch_tool", "result_tools", "symbol_tools", "works
 
 
 def workspace_tools(*, index: TextIndex | None = None) -> list[Tool]:
-    """Read, write, edit, list, glob and grep files of `scope.workspace`, and nothing outside it.
+    """Return tools that read, write, edit, list, glob and grep files of `scope.workspace`, and nothing outside it.
 
     Args:
-        index: Makes `grep_files` faster and changes nothing else (`callgate.memory.Memory.index`).
+        index: Makes `grep_files` faster; the results stay the same (`callgate.memory.Memory.index`).
     """
     from callgate.builtins.files import FileTools
 
@@ -30,10 +30,10 @@ def workspace_tools(*, index: TextIndex | None = None) -> list[Tool]:
 
 
 def symbol_tools(*, index: TextIndex | None = None) -> list[Tool]:
-    """Find where something is defined in the Python files of `scope.workspace`.
+    """Return the tool that finds where something is defined in the source files of `scope.workspace`.
 
     Args:
-        index: Makes it faster and changes nothing else (`callgate.memory.Memory.index`).
+        index: Makes it faster; the results stay the same (`callgate.memory.Memory.index`).
     """
     from callgate.builtins.symbols import SymbolTools
 
@@ -41,17 +41,17 @@ def symbol_tools(*, index: TextIndex | None = None) -> list[Tool]:
 
 
 def command_tools() -> list[Tool]:
-    """Run a command in `scope.workspace`. A command can do whatever the process may: judge it by rules."""
+    """Return the tool that runs a command in `scope.workspace`. A command can do whatever its process can: control it with policy rules."""
     from callgate.builtins.command import run_command
 
     return [run_command]
 
 
 def fetch_tool(*, allow: Iterable[str] = ()) -> Tool:
-    """GET a page from a public address.
+    """Return the tool that fetches a page from a public address with GET.
 
     Args:
-        allow: What is reachable beside public addresses: `host:port` as a URL names it, or a network like `10.1.0.0/16`.
+        allow: Addresses allowed in addition to public ones: `host:port` as in the URL, or a network like `10.1.0.0/16`.
     """
     from callgate.builtins.fetch import Fetcher
 
@@ -59,7 +59,7 @@ def fetch_tool(*, allow: Iterable[str] = ()) -> Tool:
 
 
 def result_tools(blobs: BlobStore) -> list[Tool]:
-    """Read and search results that were too large to show whole."""
+    """Return the tools that read and search results that were too large to show in full."""
     from callgate.builtins.results import ResultTools
 
     return ResultTools(blobs).tools()

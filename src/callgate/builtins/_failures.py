@@ -1,4 +1,4 @@
-"""How a built-in tool says that it could not do what was asked: as a result the model can act on, not as a broken tool."""
+"""Turn a failure of a built-in tool into a result that the model can act on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import ParamSpec
 
 from callgate.errors import CallgateError, Retryable, UsageError
 
-__all__ = ["CannotDo", "Result", "declared", "told"]
+__all__ = ["CannotDo", "Result", "failure_result", "failures_as_results"]
 
 P = ParamSpec("P")
 
@@ -16,18 +16,18 @@ Result = dict[str, object]
 
 
 class CannotDo(CallgateError):
-    """The model must ask for something else. The message gives fact, cause or limit, and next step."""
+    """The model must ask for something else. The message gives the fact, the cause or limit, and the next step."""
 
     code = "cannot_do"
 
 
-def declared(error: CallgateError) -> Result:
-    """The tool's own failure, as its result."""
+def failure_result(error: CallgateError) -> Result:
+    """Return the result that reports the tool's own failure."""
     return {"success": False, "error": str(error), "code": error.code}
 
 
-def told(function: Callable[P, Result]) -> Callable[P, Result]:
-    """Make a refusal (`PathRefused`, `CannotDo`) the function's result. What passes or is nobody's fault is still raised."""
+def failures_as_results(function: Callable[P, Result]) -> Callable[P, Result]:
+    """Return a refusal (`PathRefused`, `CannotDo`) as the function's result. `UsageError` and `Retryable` are still raised."""
 
     @wraps(function)
     def called(*args: P.args, **kwargs: P.kwargs) -> Result:
@@ -36,6 +36,6 @@ def told(function: Callable[P, Result]) -> Callable[P, Result]:
         except (UsageError, Retryable):
             raise
         except CallgateError as error:
-            return declared(error)
+            return failure_result(error)
 
     return called

@@ -1,7 +1,7 @@
-"""One GET request to one checked address, bounded in every direction.
+"""Send one GET request to one checked address, with limits on time and size.
 
-Asyncio streams, so that a deadline or a kill ends it at once. Connects to the address it is given and to nothing else: the host's name
-is only what the server is asked for and what its certificate must be for. No proxy, no cookies, no keep-alive, no retries.
+Uses asyncio streams, so that a deadline or a kill ends it at once. Connects only to the given address: the host name is used for the
+Host header and for verifying the certificate. No proxy, no cookies, no keep-alive, no retries.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from callgate.errors import Retryable
 __all__ = ["Connect", "HttpResponse", "connect_tcp", "get"]
 
 Connect = Callable[[str, FetchTarget], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
-"""Open a connection to an address for a URL; the seam for tests and for hosts with their own network."""
+"""Opens a connection to an address for a URL; replaced in tests and by hosts with their own network."""
 
 _HEAD_BYTES = 65_536
 _MEMBER = 0x1F
-"""What every member of a gzip body begins with."""
+"""The first byte of each member of a gzip body."""
 _CHUNK = 65_536
 
 
 class HttpResponse(Struct, frozen=True, kw_only=True):
-    """What came back: headers as they are, the body decompressed and cut at the limit."""
+    """A response: the headers unchanged, the body decompressed and cut at the limit."""
 
     status: int
     headers: Message
@@ -42,7 +42,7 @@ class HttpResponse(Struct, frozen=True, kw_only=True):
 
 
 async def connect_tcp(address: str, target: FetchTarget) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Connect, with TLS for https; the certificate must be valid for the host's name."""
+    """Connect, with TLS for https; the certificate must be valid for the host name."""
     context = ssl.create_default_context() if target.scheme == "https" else None
     return await asyncio.open_connection(
         address, target.port, limit=_HEAD_BYTES, ssl=context, server_hostname=target.host if context is not None else None
@@ -50,11 +50,11 @@ async def connect_tcp(address: str, target: FetchTarget) -> tuple[asyncio.Stream
 
 
 async def get(target: FetchTarget, address: str, *, connect: Connect, max_bytes: int) -> HttpResponse:
-    """Ask `address` for `target`.
+    """Request `target` from the server at `address`.
 
     Raises:
-        Retryable: The connection failed or broke, or the answer is not HTTP.
-        CannotDo: The server could not prove who it is.
+        Retryable: The connection failed or broke, or the response is not HTTP.
+        CannotDo: The server's certificate is not valid.
     """
     try:
         reader, writer = await connect(address, target)
@@ -113,21 +113,21 @@ async def _body(reader: asyncio.StreamReader, headers: Message, max_bytes: int) 
 
 
 class _Plain:
-    """A body that is not packed."""
+    """Collects a body that is not compressed."""
 
     def __init__(self) -> None:
         self.data = bytearray()
 
     def add(self, piece: bytes, limit: int) -> None:
-        """Take the next piece; stops at `limit` bytes in all."""
+        """Add the next piece; stop at `limit` bytes in total."""
         self.data += piece
 
     def end(self) -> None:
-        """The body has come to its end."""
+        """Called at the end of the body; raise EOFError if it is incomplete."""
 
 
 class _Gzip(_Plain):
-    """A body of gzip members; what follows the last one is padding (RFC 1952, 2.2)."""
+    """Collects a body of gzip members; anything after the last one is padding (RFC 1952, 2.2)."""
 
     def __init__(self) -> None:
         super().__init__()

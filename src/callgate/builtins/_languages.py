@@ -1,6 +1,6 @@
-"""Which file is of which language, and what reads it: a package of the extra `symbols`, with a query of ours (`queries/`).
+"""Map file names to languages, and find the parsers: packages of the extra `symbols`, with queries in `queries/`.
 
-Finds out what is installed and imports none of it; that is for the child that parses.
+Detects what is installed without importing it; only the child process that parses imports it.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from importlib.util import find_spec
 
 from msgspec import Struct
 
-__all__ = ["Language", "language_of", "question_of"]
+__all__ = ["Language", "language_of", "parser_request"]
 
 
 class Language(Struct, frozen=True):
-    """A language with a grammar."""
+    """A language with a tree-sitter grammar."""
 
     name: str
     title: str
@@ -43,12 +43,12 @@ _BY_SUFFIX = {suffix: language for language, suffixes in _LANGUAGES.items() for 
 
 
 def language_of(path: str) -> Language | None:
-    """By the end of its name; None where it is none of these."""
+    """Return the language of a file by its extension, or None."""
     return _BY_SUFFIX.get(os.path.splitext(path)[1].lower())
 
 
-def question_of(language: Language) -> dict[str, object] | None:
-    """What the child has to know to read it; None where its grammar is not installed."""
+def parser_request(language: Language) -> dict[str, object] | None:
+    """Return what the child process needs to parse the language, or None if its grammar is not installed."""
     folders = [_folder(package) for package in ("tree_sitter", language.package)]
     if None in folders:
         return None
@@ -56,7 +56,7 @@ def question_of(language: Language) -> dict[str, object] | None:
 
 
 def _folder(package: str) -> str | None:
-    """Where it can be imported from; asked each time, because what is installed can change."""
+    """Return the folder that the package is imported from; looked up on each call, because installed packages can change."""
     try:
         found = find_spec(package)
     except ValueError:

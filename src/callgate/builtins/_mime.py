@@ -1,4 +1,4 @@
-"""What kind of text a file is, by its name: a table of its own, since the system's differs from machine to machine. Pure."""
+"""Guess the media type of a text file from its name. Uses its own table, because the system's differs between machines. Pure."""
 
 from __future__ import annotations
 
@@ -38,6 +38,6 @@ _BY_ENDING = {ending: mime for mime, endings in _KINDS.items() for ending in end
 
 
 def mime_of(path: str) -> str:
-    """The media type of a text file; `text/plain` where its ending says nothing."""
+    """Return the media type of a text file; `text/plain` if the extension is unknown."""
     name = path.rpartition("/")[2]
     return _BY_ENDING.get(name.rpartition(".")[2].lower(), "text/plain") if "." in name else "text/plain"

@@ -1,8 +1,8 @@
-"""What a Python source defines: classes, functions, methods and names that are assigned, each with its line and signature.
+"""List what a Python source defines: classes, functions, methods and assigned names, each with its line and signature.
 
-Python's own parser reads it. Where it cannot, the pieces that begin at the margin are read each for itself, so that one mistake hides what
-is near it and no more. This module's text is run in a child (`_symbols`), because a parser's time and memory depend on what it is given and
-its warnings are the whole process's; so it imports nothing but the standard library.
+Uses Python's own parser. If the whole file cannot be parsed, each top-level statement is parsed alone, so that a syntax error hides only
+what is near it. The source of this module runs in a child process (`_symbols`), because a parser's time and memory depend on its input and
+its warnings would affect the whole process; so it imports only the standard library.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 __all__ = ["outline"]
 
 _MOST = 20_000
-"""Symbols of one file."""
+"""The largest number of symbols of one file."""
 _SIGNATURE_CHARS = 300
 _BROKEN = (SyntaxError, ValueError, RecursionError, MemoryError)
 _BLOCKS = (ast.If, ast.For, ast.While, ast.With, ast.Try, ast.TryStar, ast.ExceptHandler)
@@ -25,7 +25,7 @@ Symbol = tuple[str, str, str, int, str]
 
 
 def outline(text: str) -> tuple[list[Symbol], bool]:
-    """Its symbols as `(name, kind, inside, line, signature)`, in order, and whether all of it could be read."""
+    """Return the symbols as `(name, kind, inside, line, signature)`, in order, and whether the whole text could be parsed."""
     try:
         return list(_symbols(ast.parse(text), 0))[:_MOST], True
     except _BROKEN:
@@ -39,7 +39,7 @@ def outline(text: str) -> tuple[list[Symbol], bool]:
 
 
 def _pieces(text: str) -> Iterator[tuple[int, str]]:
-    """What begins at the margin, with how many lines are before it."""
+    """Yield the text of each top-level statement, with the number of lines before it."""
     lines = text.split("\n")
     start = 0
     for number, line in enumerate(lines):
@@ -78,7 +78,7 @@ def _assigned(node: ast.AST) -> list[ast.Name]:
 
 
 def _declared(node: ast.AST, name: str) -> str:
-    """Without its value, which may be long, or secret."""
+    """Return the declaration without its value, which may be long or secret."""
     return _cut(f"{name}: {ast.unparse(node.annotation)}") if isinstance(node, ast.AnnAssign) else name
 
 

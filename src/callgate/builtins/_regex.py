@@ -1,7 +1,7 @@
-"""Match a regular expression that a model wrote, in a process that can be ended.
+"""Match a regular expression that a model wrote, in a child process that can be killed.
 
 Python's `re` backtracks: a short pattern can run for years on a short text, and holds the interpreter lock meanwhile, so neither a
-thread nor a deadline in this process helps. The child gets text on its standard input and gives positions back.
+thread nor a deadline in this process helps. The child receives text on standard input and returns positions.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ except (re.error, RecursionError, OverflowError, MemoryError) as error:
     sys.exit()
 answer(None)
 while True:
-    question = read()
-    most, text = struct.unpack(">I", question[:4])[0], question[4:].decode("utf-8", "surrogatepass")
+    request = read()
+    most, text = struct.unpack(">I", request[:4])[0], request[4:].decode("utf-8", "surrogatepass")
     found = []
     for match in pattern.finditer(text):
         found.append(match.span())
@@ -38,7 +38,7 @@ while True:
 
 
 class RegexStopped(CannotDo):
-    """The expression used up its time or its memory."""
+    """The expression exceeded its time or memory limit."""
 
     code = "regex_budget"
 
@@ -47,7 +47,7 @@ class RegexStopped(CannotDo):
 
 
 class Matcher:
-    """One compiled expression. A context manager: the process ends with the block."""
+    """One compiled expression. A context manager: the child process ends with the block."""
 
     def __init__(self, pattern: str, *, ignore_case: bool = False, budget_s: float = BUDGET_S) -> None:
         if len(pattern) > _MAX_PATTERN:
@@ -71,21 +71,21 @@ class Matcher:
         self.close()
 
     def close(self) -> None:
-        """End the process. Idempotent."""
+        """End the child process. Idempotent."""
         self._child.close()
 
     def find(self, text: str, most: int) -> list[tuple[int, int]]:
-        """Where the expression matches in `text`, in order, not overlapping.
+        """Return the positions of the non-overlapping matches in `text`, in order, at most `most`.
 
         Raises:
-            RegexStopped: The time of this search is used up.
+            RegexStopped: The time limit of this search is reached.
         """
         found = self._ask(struct.pack(">I", most) + text.encode("utf-8", "surrogatepass"))
         return [(int(start), int(end)) for start, end in found] if isinstance(found, list) else []
 
-    def _ask(self, question: bytes) -> object:
+    def _ask(self, request: bytes) -> object:
         try:
-            return json.loads(self._child.ask(question))
+            return json.loads(self._child.ask(request))
         except WorkerProcessEnded as error:
             raise RegexStopped("The regular expression's process ended: it took too much time or memory.") from error
         except WorkerProcessLate as error:

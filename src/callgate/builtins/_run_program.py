@@ -1,8 +1,8 @@
-"""Run one program and read what it writes, without ever waiting for anybody but the program itself.
+"""Run one program and read its output, without waiting for anything but the program itself.
 
-A program's children may hold its pipes open long after it has ended: from then on at most a moment is spent on what they still write.
-What is kept is bounded, head and tail. Ends the program and its process group when its time is up; whatever has left the group is the
-process runner's to end.
+A program's children may hold its pipes open after it has ended: from then on, reading is limited to a short moment. The head and the tail
+of the output are kept, within a limit. Ends the program and its process group at the timeout; processes that have left the group are ended
+by the process runner.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ _CHUNK = 65_536
 
 
 class ProgramEnd(Struct, frozen=True, kw_only=True):
-    """How a program ended."""
+    """The exit code and the output of a program."""
 
     exit_code: int | None
-    """Negative: ended by that signal. None: its time was up."""
+    """Negative: ended by that signal. None: the timeout was reached."""
     stdout: str
     stderr: str
     left_out: int
-    """Bytes of output that were not kept."""
+    """The number of bytes of output that were not kept."""
     seconds: float
 
 
 class _ProgramOutput:
-    """One stream: whole lines go to `show` as they come, head and tail are kept."""
+    """One output stream: passes whole lines to `show` as they arrive, and keeps head and tail."""
 
     def __init__(self, show: Callable[[str], None]) -> None:
         self._show = show
@@ -57,7 +57,7 @@ class _ProgramOutput:
         if newline:
             self._show(lines + newline)
         self._line = rest
-        if len(rest) > _CHUNK:  # a line without an end must not grow without one
+        if len(rest) > _CHUNK:  # limits memory for a line without an end
             self.flush()
 
     def flush(self) -> None:
@@ -85,9 +85,9 @@ class ProgramRun:
     """One running program and its three pipes.
 
     Args:
-        process: Started with pipes for output, in a process group of its own.
-        stdin: What it may read, where it has a pipe for that.
-        show: Takes `(lines, stream)` as they come.
+        process: Started with output pipes, in its own process group.
+        stdin: The input, if the program has an input pipe.
+        show: Called with `(lines, stream)` as lines arrive.
     """
 
     def __init__(self, process: subprocess.Popen[bytes], *, stdin: bytes, show: Callable[[str, str], None]) -> None:
@@ -99,7 +99,7 @@ class ProgramRun:
         }
 
     def run(self, timeout_s: float) -> ProgramEnd:
-        """Feed and read until the program has ended or its time is up; then its group is ended and its pipes are closed."""
+        """Write the input and read the output until the program ends or the timeout is reached; then end its group and close the pipes."""
         started = time.monotonic()
         try:
             with selectors.DefaultSelector() as selector, _exit_of(self._process, selector):
@@ -143,7 +143,7 @@ class ProgramRun:
         return True
 
     def _drain(self, selector: selectors.BaseSelector) -> None:
-        """What is still in the pipes; a child that holds them open gets a moment, not more."""
+        """Read what is left in the pipes; if a child holds them open, only for a short moment."""
         deadline = time.monotonic() + _DRAIN_S
         while any(key.data in self._outputs for key in selector.get_map().values()) and time.monotonic() < deadline:
             self._turn(selector, max(0.0, deadline - time.monotonic()))
@@ -167,7 +167,7 @@ class ProgramRun:
             self._rest = self._rest[os.write(fd, self._rest[:_CHUNK]) :] if self._rest else self._rest
         except BlockingIOError:
             return False
-        except OSError:  # it does not read; that is its own business
+        except OSError:  # the program does not read its input, which is not an error
             return True
         return not self._rest
 
@@ -182,7 +182,7 @@ class ProgramRun:
 
 @contextmanager
 def _exit_of(process: subprocess.Popen[bytes], selector: selectors.BaseSelector) -> Iterator[None]:
-    """Wake the selector when the program ends, where the system can; elsewhere it is asked every 50 ms."""
+    """Wake the selector when the program ends, if the system supports it; otherwise it polls every 50 ms."""
     opener = getattr(os, "pidfd_open", None)
     if opener is None:
         yield
@@ -196,7 +196,7 @@ def _exit_of(process: subprocess.Popen[bytes], selector: selectors.BaseSelector)
 
 
 def _has_ended(process: subprocess.Popen[bytes]) -> bool:
-    """Whether the program has ended. It is not reaped yet, where the system can: its number, and its group's, stay its own."""
+    """Return whether the program has ended, without reaping it if possible, so that its pid and process group id are not reused."""
     if process.returncode is not None or not hasattr(os, "waitid"):
         return process.poll() is not None
     try:
@@ -206,7 +206,7 @@ def _has_ended(process: subprocess.Popen[bytes]) -> bool:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End what is left of the program's group: asked first, where the program itself still runs. Then reap the program."""
+    """End the rest of the program's group: with SIGTERM first if the program still runs. Then reap the program."""
     if process.returncode is not None:
         return
     if not _has_ended(process):

@@ -1,7 +1,7 @@
-"""Find text in the files of a workspace, within bounds.
+"""Find text in the files of a workspace, within limits.
 
-Literal by default. A regular expression is matched in a process of its own (`_regex`), because Python's engine can take for ever and
-holds the interpreter while it does.
+Patterns are literal by default. A regular expression is matched in a child process (`_regex`), because Python's engine may never finish
+and holds the interpreter lock meanwhile.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from callgate.builtins._text_pages import PAGE_BYTES, decoded, is_binary, snippe
 __all__ = ["MAX_FILE", "Search", "SearchResult", "TextIndex", "finder", "withheld"]
 
 MAX_FILE = 4_194_304
-"""Bytes of a file that is searched."""
+"""The largest file that is searched, in bytes."""
 _MAX_TOTAL = 268_435_456
 _AROUND = 120
 
@@ -29,34 +29,34 @@ Find = Callable[[str, int], list[tuple[int, int]]]
 
 
 class SearchResult(Protocol):
-    """What an index knows for one search."""
+    """What an index knows about the files of one search."""
 
     def judge(self, entry: DirectoryEntry) -> Literal["read", "pass", "skip"]:
-        """Whether the file has to be read, is text that cannot match, or is none that is searched. In doubt: `read`."""
+        """Return `read` if the file must be read, `pass` if it cannot match, `skip` if it is not searched. If in doubt: `read`."""
         ...
 
     def close(self) -> None:
-        """The search is over."""
+        """End the search."""
         ...
 
 
 class TextIndex(Protocol):
-    """What knows some files without reading them. Makes a search faster, never different."""
+    """An index that rules out files without reading them. Makes a search faster; the results stay the same."""
 
     def look(self, workspace: Workspace, pattern: str) -> SearchResult | None:
-        """Begin a search for this text, as it is or with other capitals; None where nothing is known. Never raises."""
+        """Begin a search for this text in any capitalisation; return None if the index does not help. Never raises."""
         ...
 
 
 def finder(pattern: str, *, regex: bool, ignore_case: bool, stack: ExitStack) -> Find:
-    """How to find `pattern`; a regular expression's process ends with `stack`."""
+    """Return the function that finds `pattern`; the child process of a regular expression ends with `stack`."""
     if regex:
         return stack.enter_context(Matcher(pattern, ignore_case=ignore_case)).find
     return lambda text, most: _literal(text, pattern, ignore_case, most)
 
 
 def _literal(text: str, piece: str, ignore_case: bool, most: int) -> list[tuple[int, int]]:
-    # lower() keeps the length of nearly every text; where it does not, positions would be wrong and capitals count.
+    # lower() keeps the length of nearly every text; if it does not, positions would be wrong, so the case is not ignored.
     lowered = text.lower() if ignore_case else text
     sought = piece.lower() if ignore_case else piece
     where = lowered if len(lowered) == len(text) else text
@@ -72,8 +72,8 @@ class Search:
     """One search over a workspace.
 
     Args:
-        stopped: Whether to end early.
-        may_visit: Whether rules let this call read a file, by its path and size.
+        stopped: Returns whether to end early.
+        may_visit: Returns whether policy rules let this call read a file, by its path and size.
         index: Makes it faster; None: every file is read.
     """
 
@@ -110,16 +110,16 @@ class Search:
         return {"matches": matches, **self.counted(truncated=False)}
 
     def counted(self, *, truncated: bool) -> Result:
-        """What every answer says: whether there may be more, and how many files were searched or skipped."""
+        """Return the fields of every result: whether there may be more, and how many files were searched or skipped."""
         counted: Result = {"truncated": truncated or self._cut, "files_searched": self._searched, "files_skipped": self._skipped}
         return counted | withheld(self._withheld)
 
     def texts(self, pattern: str | None, path: str, wanted: Callable[[str], bool], stack: ExitStack) -> Iterator[tuple[str, str]]:
-        """The files that may have this text, as text, in order of path; what is binary, too large or unreadable is skipped and counted.
+        """Yield the files that may contain the text, ordered by path; binary, too large and unreadable files are skipped and counted.
 
         Args:
-            pattern: As it is or with other capitals; None where it is no plain text.
-            wanted: Whether a file of this path is searched.
+            pattern: The text in any capitalisation; None for a regular expression.
+            wanted: Returns whether a file of this path is searched.
             stack: Ends with the search.
         """
         if self._index is not None and pattern is not None:
@@ -169,7 +169,7 @@ class Search:
 
 
 def withheld(count: int) -> Result:
-    """What an answer says of files that rules keep from the call; nothing where there are none."""
+    """Return the field that reports files that policy rules withheld from the call; empty if there are none."""
     return {"files_withheld": count, "note": "Rules keep some files from this call. Do not look for another way to them."} if count else {}
 
 
@@ -178,7 +178,7 @@ def _any(path: str) -> bool:
 
 
 def _lines(text: str, spans: list[tuple[int, int]]) -> list[tuple[int, str]]:
-    """Each line that holds the beginning of a match, once, with its number from 1; a long one cut around the match."""
+    """Return each line that contains the start of a match, once, numbered from 1; a long line is cut around the match."""
     ends = [at for at, char in enumerate(text) if char == "\n"] if spans else []
     found: dict[int, str] = {}
     for start, end in spans:

@@ -1,9 +1,8 @@
-"""Find where something is defined in the source files of a workspace, within bounds.
+"""Find where something is defined in the source files of a workspace, within limits.
 
-An index narrows it to the files that have the name at all, the same one and in the same way as for a search of text, and so with the same
-answers as without. Those that may define it are parsed, in a process that can be ended: Python's by Python (`_python_symbols`), those of
-other
-languages by their grammars (`_treesitter_symbols`), where these are installed.
+An index narrows the search to files that contain the name, as it does for text searches; the results are the same as without it. The
+candidates are parsed in a child process: Python files by Python's parser (`_python_symbols`), those of other languages by their grammars
+(`_treesitter_symbols`), if these are installed.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from typing import Literal
 from callgate.builtins import _python_symbols as _outline
 from callgate.builtins import _treesitter_symbols as _tags
 from callgate.builtins._failures import Result
-from callgate.builtins._languages import Language, language_of, question_of
+from callgate.builtins._languages import Language, language_of, parser_request
 from callgate.builtins._search import Search
 from callgate.builtins._text_pages import PAGE_BYTES
 from callgate.builtins._worker_process import BUDGET_S, WorkerProcess, WorkerProcessEnded, WorkerProcessLate
@@ -29,9 +28,9 @@ __all__ = ["Match", "SymbolSearch"]
 Match = Literal["exact", "prefix", "substring"]
 _SUFFIXES = (".py", ".pyi")
 _DEFINED = re.compile(r"(?:def|class|type)[\s\\]++(\w++)|\b(\w++)[\s\\)]*+[:=,\])]")
-"""Every name that a Python file defines, and some that are not: time grows with the text's length and no faster."""
+"""Matches every name that a Python file defines, and some that it does not; the time is linear in the text's length."""
 _FILE_S = 3.0
-"""Of parsing one file of another language than Python, whose parsers can take much longer than their files are long."""
+"""Time limit for parsing one file that is not Python, in seconds: these parsers can take much longer than linear time."""
 _EXTRA = "pip install 'callgate[symbols]'"
 _CODE = f"""
 outlines, tags = {{}}, {{}}
@@ -51,7 +50,7 @@ class SymbolSearch:
 
     Args:
         files: Reads the files.
-        budget_s: Of parsing, for all files together.
+        budget_s: The total time for parsing, for all files together.
     """
 
     def __init__(self, files: Search, *, budget_s: float = BUDGET_S) -> None:
@@ -60,7 +59,7 @@ class SymbolSearch:
         self._child: WorkerProcess | None = None
         self._broken: list[str] = []
         self._late = False
-        self._questions: dict[Language, dict[str, object] | None] = {}
+        self._parser_requests: dict[Language, dict[str, object] | None] = {}
         self._unread: dict[str, int] = {}
 
     def run(self, name: str, path: str, *, match: Match, ignore_case: bool, most: int) -> Result:
@@ -94,15 +93,15 @@ class SymbolSearch:
         return {"symbols": found, **counted, "files_with_mistakes": self._broken[:10], **note}
 
     def _wanted(self, file: str) -> bool:
-        """Whether it is a source that can be read here; counts it where only its grammar is missing."""
+        """Return whether the file is a source that can be parsed here; count it if only its grammar is missing."""
         if file.endswith(_SUFFIXES):
             return True
         language = language_of(file)
         if language is None:
             return False
-        if language not in self._questions:
-            self._questions[language] = question_of(language)
-        if self._questions[language] is None:
+        if language not in self._parser_requests:
+            self._parser_requests[language] = parser_request(language)
+        if self._parser_requests[language] is None:
             self._unread[language.title] = self._unread.get(language.title, 0) + 1
             return False
         return True
@@ -112,7 +111,7 @@ class SymbolSearch:
             if self._child is None:
                 self._child = WorkerProcess(_CODE, budget_s=self._budget_s)
             language = None if file.endswith(_SUFFIXES) else language_of(file)
-            asked = json.dumps(self._questions[language]) if language else ""
+            asked = json.dumps(self._parser_requests[language]) if language else ""
             symbols, whole = json.loads(
                 self._child.ask(f"{asked}\n{text}".encode("utf-8", "replace"), most_s=_FILE_S if language else math.inf)
             )
@@ -134,7 +133,7 @@ class SymbolSearch:
 
 
 def _fitting(name: str, match: Match, *, ignore_case: bool) -> Callable[[str], bool]:
-    """Whether a name is one that is asked for."""
+    """Return a predicate for names that match the request."""
     asked = name.lower() if ignore_case else name
 
     def fits(other: str) -> bool:
@@ -145,19 +144,19 @@ def _fitting(name: str, match: Match, *, ignore_case: bool) -> Callable[[str], b
 
 
 def _may_define(text: str, fits: Callable[[str], bool]) -> bool:
-    """False where no such name is defined; true where one is, and sometimes where one is only used."""
+    """Return False only if the text defines no such name; it may return True if the name is only used."""
     return any(fits(found[1] or found[2]) for found in _DEFINED.finditer(text))
 
 
 def _having(name: str, match: Match, *, ignore_case: bool) -> Callable[[str], bool]:
-    """Whether a text of any language has such a name at all."""
+    """Return a predicate for texts of any language that contain such a name."""
     before, after = "" if match == "substring" else r"(?<!\w)", r"(?!\w)" if match == "exact" else ""
     sought = re.compile(before + re.escape(name.lower() if ignore_case else name) + after)
     return lambda text: sought.search(text.lower() if ignore_case else text) is not None
 
 
 def _is_within(within: str, inside: str, *, ignore_case: bool) -> bool:
-    """Whether the classes around a symbol are those that are asked for, or end with them."""
+    """Return whether the classes around a symbol are, or end with, the requested ones."""
     if ignore_case:
         within, inside = within.lower(), inside.lower()
     return not inside or within == inside or within.endswith(f".{inside}")

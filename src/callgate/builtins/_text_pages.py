@@ -1,4 +1,4 @@
-"""Text for a model: pages of it, cut at whole lines or characters, and what a file of bytes is as text. Pure."""
+"""Pages of text for a model, cut at whole lines or characters, and decoding of file content. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from msgspec import Struct
 __all__ = ["PAGE_BYTES", "TextPage", "cut", "decoded", "is_binary", "page", "snippet"]
 
 PAGE_BYTES = 12_000
-"""What one call shows at most, so that a page fits the engine's default budget for one result without being cut again."""
+"""The most that one call shows, so that a page fits the engine's default budget for one result and is not cut again."""
 
 
 class TextPage(Struct, frozen=True, kw_only=True):
@@ -15,18 +15,18 @@ class TextPage(Struct, frozen=True, kw_only=True):
 
     text: str
     lines: int
-    """How many lines the page holds."""
+    """The number of lines of the page."""
     cut_line: int = 0
-    """The length in bytes of a single line that was too long to show whole; 0 for none."""
+    """The length in bytes of a single line that was too long to show in full; 0 if there is none."""
 
 
 def is_binary(data: bytes) -> bool:
-    """Whether the beginning holds a NUL, which text does not."""
+    """Return whether the beginning contains a NUL byte, which text does not."""
     return b"\0" in data[:8192]
 
 
 def decoded(data: bytes) -> tuple[str, int]:
-    """UTF-8 as text, with how many places could not be decoded and read `�` instead."""
+    """Return UTF-8 decoded as text, and the number of places that could not be decoded and read `�` instead."""
     try:
         return data.decode("utf-8"), 0
     except UnicodeDecodeError:
@@ -35,7 +35,7 @@ def decoded(data: bytes) -> tuple[str, int]:
 
 
 def page(lines: list[str], most_lines: int) -> TextPage:
-    """The first of `lines` that fit a page."""
+    """Return the first of `lines` that fit on a page."""
     shown: list[str] = []
     size = 0
     for line in lines[:most_lines]:
@@ -49,11 +49,11 @@ def page(lines: list[str], most_lines: int) -> TextPage:
 
 
 def cut(text: str, most_bytes: int) -> str:
-    """The beginning of `text`, at most so many bytes of UTF-8, at a whole character."""
+    """Return the beginning of `text`: whole characters, at most `most_bytes` of UTF-8."""
     return text.encode("utf-8", "replace")[:most_bytes].decode("utf-8", "ignore")
 
 
 def snippet(text: str, start: int, end: int, around: int) -> str:
-    """What stands at `start` to `end`, with so many characters before and after it; `…` where something is left out."""
+    """Return the text from `start` to `end` with `around` characters before and after it; `…` marks what is left out."""
     first, last = max(0, start - around), min(len(text), end + around)
     return ("…" if first else "") + text[first:last] + ("…" if last < len(text) else "")

@@ -1,8 +1,7 @@
-"""What a source of another language than Python defines: each pattern of the language's query (`queries/`) marks one kind of definition.
+"""List what a source file in a language other than Python defines: each pattern of the language's query (`queries/`) marks one kind.
 
-tree-sitter reads it, and goes on after a mistake. This module's text is run in a child (`_symbols`), for the same reasons as
-`_python_symbols`'s,
-and tree-sitter is imported there alone, from the folders that the question names.
+Uses tree-sitter, which continues after a syntax error. The source of this module runs in a child process (`_symbols`), for the same reasons
+as `_python_symbols`; tree-sitter is imported only there, from the folders that the request names.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ from typing import Any
 __all__ = ["tagged"]
 
 _MOST = 20_000
-"""Symbols of one file."""
+"""The largest number of symbols of one file."""
 _MOST_BYTES = 2_097_152
-"""Of a file, from its beginning: what is parsed takes a hundred times its length of memory, if it is dense."""
+"""How many bytes of a file are parsed, from its beginning: parsing dense code takes a hundred times its length of memory."""
 _SIGNATURE_CHARS = 300
 _HOLDERS = frozenset({"class", "interface", "struct", "enum", "trait", "module", "within"})
 _HIDES = frozenset({"function", "method", "local"})
@@ -27,14 +26,14 @@ _WORDS = re.compile(rb"[\sa-z]*")
 _GENERIC = re.compile(r"<[^<>]*>")
 _VALUE = re.compile(r"=(?!>)")
 _STRETCH = 262_144
-"""Bytes that are looked through at once, so that what is found takes bounded memory."""
+"""How many bytes are queried at once, so that the matches take bounded memory."""
 
 Tagged = tuple[str, str, str, int, str]
 _LOADED: dict[str, tuple[Any, Any]] = {}
 
 
 def tagged(asked: dict[str, Any], source: bytes) -> tuple[list[Tagged], bool]:
-    """Its symbols as `(name, kind, inside, line, signature)`, in order, and whether all of it could be read."""
+    """Return the symbols as `(name, kind, inside, line, signature)`, in order, and whether the whole source could be parsed."""
     parser, query = _loaded(asked)
     root = parser.parse(source[:_MOST_BYTES]).root_node
     found = sorted(_definitions(query, root), key=lambda one: (one[1].start_byte, -one[1].end_byte, one[0] != "within"))
@@ -52,7 +51,7 @@ def _loaded(asked: dict[str, Any]) -> tuple[Any, Any]:
 
 
 def _definitions(query: Any, root: Any) -> list[tuple[str, Any, dict[str, Any]]]:
-    """The kind, the node and what else is captured: one of each name, by the first pattern that marks it."""
+    """Return kind, node and other captures of each definition; for each name, those of the first pattern that matches."""
     found: dict[tuple[int, bool], tuple[int, str, Any, dict[str, Any]]] = {}
     for start in range(0, root.end_byte, _STRETCH):
         query.set_byte_range(start, start + _STRETCH)
@@ -100,7 +99,7 @@ def _kind(kind: str, name: str, within: str, holder: str, inside: str) -> str:
 
 
 def _named(nodes: dict[str, Any], inside: str) -> tuple[str, str]:
-    """What is around it, and its name."""
+    """Return the enclosing definition and the name."""
     text = _text(nodes["name"])
     while (plain := _GENERIC.sub("", text)) != text:
         text = plain
@@ -114,7 +113,7 @@ def _text(node: Any) -> str:
 
 
 def _first_line(node: Any, nodes: dict[str, Any], source: bytes, *, of_value: bool) -> str:
-    """The line of its name, without its body or its value, which may be long, or secret."""
+    """Return the line of the name without the body or the value, which may be long or secret."""
     name = nodes["name"]
     before = source[_start(node, name, source) : name.start_byte].decode("utf-8", "replace")
     after = source[name.start_byte : _until(node, nodes)].decode("utf-8", "replace").split("\n", 1)[0]
@@ -125,14 +124,14 @@ def _first_line(node: Any, nodes: dict[str, Any], source: bytes, *, of_value: bo
 
 
 def _start(node: Any, name: Any, source: bytes) -> int:
-    """Where it begins, or the line of its name does; with the words before it, like `export`, that belong to it."""
+    """Return where the shown line begins: at the definition or its name's line, with preceding words such as `export`."""
     begin = int(name.start_byte - name.start_point[1])
     start = max(int(node.start_byte), begin)
     return begin if start - begin <= 80 and _WORDS.fullmatch(source, begin, start) else start
 
 
 def _until(node: Any, nodes: dict[str, Any]) -> int:
-    """Where its body or its value begins, or more than is shown has been passed."""
+    """Return where the body or the value begins, or the position at which the shown text is cut."""
     value = nodes.get("until") or node.child_by_field_name("body") or node.child_by_field_name("value")
     until = (value.child_by_field_name("body") or value).start_byte if value else node.end_byte
     end = int(nodes["name"].end_byte)

@@ -1,6 +1,6 @@
-"""Which URLs may be fetched. Pure: no name is resolved here; hosts are read by `callgate._addresses`.
+"""Decide which URLs may be fetched. Pure: resolves no names; `callgate._addresses` parses addresses.
 
-Everything that two programs could read differently is refused rather than guessed.
+Anything that two programs could read differently is refused.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SAFE = "/:?#[]@!$&'()*+,;=%~"
 
 
 class FetchTarget(Struct, frozen=True, kw_only=True):
-    """A URL that may be asked for, once its host's addresses are checked."""
+    """A URL that may be fetched once its host's addresses are checked."""
 
     url: str
     scheme: Literal["http", "https"]
@@ -32,23 +32,23 @@ class FetchTarget(Struct, frozen=True, kw_only=True):
     """Lower case, without brackets or a trailing dot."""
     port: int
     path: str
-    """With the query; what the request line takes."""
+    """With the query, as in the request line."""
     address: Address | None
-    """Where the host is an address and not a name."""
+    """Set if the host is an address and not a name."""
 
     @property
     def authority(self) -> str:
-        """For the Host header."""
+        """The value of the Host header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == (443 if self.scheme == "https" else 80) else f"{host}:{self.port}"
 
 
 class AllowedHosts:
-    """What is reachable beside public addresses.
+    """Addresses that are allowed in addition to public ones.
 
     Args:
-        entries: `host:port` opens that port of that very host as a URL names it, wherever it resolves to; a network (`10.1.0.0/16`)
-            opens its addresses for every name and port.
+        entries: `host:port` allows that port of exactly that host as written in the URL, wherever it resolves to; a network (`10.1.0.0/16`)
+            allows its addresses for every name and port.
     """
 
     def __init__(self, entries: Iterable[str] = ()) -> None:
@@ -60,15 +60,15 @@ class AllowedHosts:
         return f"{target.host}:{target.port}" in self._places or f"[{target.host}]:{target.port}" in self._places
 
     def reaches(self, target: FetchTarget, address: Address) -> bool:
-        """Whether this address may be connected to for this URL."""
+        """Return whether this address may be connected to for this URL."""
         return self.names(target) or is_public(address) or any(address in network for network in self._networks)
 
 
 def parse(url: str) -> FetchTarget:
-    """Read a URL strictly.
+    """Parse a URL strictly.
 
     Raises:
-        CannotDo: It is not plainly an http or https URL of one host.
+        CannotDo: It is not clearly an http or https URL of one host.
     """
     if len(url) > _MAX_URL:
         raise _refused(url, f"is longer than {_MAX_URL:,} characters. Use a shorter one")
@@ -96,8 +96,8 @@ def parse(url: str) -> FetchTarget:
 
 
 def redirected(base: FetchTarget, location: str) -> FetchTarget:
-    """Where a redirect leads, read as strictly as the first URL."""
-    try:  # headers arrive as Latin-1; what servers mean is UTF-8
+    """Return the target of a redirect, parsed as strictly as the first URL."""
+    try:  # headers arrive as Latin-1, but servers send UTF-8
         text = location.encode("latin-1").decode("utf-8")
     except UnicodeError:
         text = location

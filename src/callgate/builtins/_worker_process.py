@@ -1,8 +1,8 @@
-"""A process of its own for work that cannot be stopped in this one: asked in bytes, answered in bytes, ended whenever that is enough.
+"""Run work that cannot be stopped in this process in a child process: a request in bytes, a response in bytes, killed at its limits.
 
-It runs Python's standard library alone, unless its code names more to import, sees no environment, opens nothing else, and has a budget
-of processor time and of memory that hold even if this process is gone. What may take for ever, or more memory than there is, belongs there:
-a model's regular expression, somebody's source.
+The child runs only the standard library unless its code names more to import. It has no environment and no other open files, and its
+limits of processor time and memory hold even if this process is gone. For work that may never finish or take unbounded memory: a model's
+regular expression, source code of unknown origin.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Sequence
 __all__ = ["BUDGET_S", "WorkerProcess", "WorkerProcessEnded", "WorkerProcessLate"]
 
 BUDGET_S = 10.0
-"""Of work, for all questions of one call together."""
+"""Seconds of work for all requests of one call together."""
 _MEMORY = 536_870_912
 _SETUP = """
 import json, struct, sys
@@ -44,20 +44,20 @@ _ENVIRONMENT = {name: os.environ[name] for name in ("LD_LIBRARY_PATH", "DYLD_LIB
 
 
 class WorkerProcessEnded(Exception):
-    """It took too much memory or processor time."""
+    """The process ended because it took too much memory or processor time."""
 
 
 class WorkerProcessLate(Exception):
-    """The time for all questions is used up."""
+    """The time for all requests is used up."""
 
 
 class WorkerProcess:
-    """The process. A context manager: it ends with the block.
+    """A child process. A context manager: it ends with the block.
 
     Args:
-        code: What it runs, with `read()` for the next question and `answer(value)` for its answer as JSON.
-        words: What it finds in `sys.argv[3:]`.
-        budget_s: For all questions together.
+        code: The program; `read()` returns the next request and `answer(value)` sends a response as JSON.
+        words: Available to it as `sys.argv[3:]`.
+        budget_s: Seconds for all requests together.
 
     Raises:
         OSError: It cannot be started.
@@ -84,19 +84,19 @@ class WorkerProcess:
             if pipe is not None:
                 pipe.close()
 
-    def ask(self, question: bytes, *, most_s: float = math.inf) -> bytes:
-        """Its answer.
+    def ask(self, request: bytes, *, most_s: float = math.inf) -> bytes:
+        """Send a request and return its response.
 
         Args:
-            most_s: For this question, where less than the time that is left.
+            most_s: Limit of this request, if less than the time that is left.
 
         Raises:
-            ChildEnded: There will be none, or none within `most_s`.
-            ChildLate: There is none within the time that is left.
+            WorkerProcessEnded: There is no response, or none within `most_s`.
+            WorkerProcessLate: There is no response within the time that is left.
         """
         started = time.monotonic()
         try:
-            self._send(struct.pack(">I", len(question)) + question)
+            self._send(struct.pack(">I", len(request)) + request)
             (size,) = struct.unpack(">I", self._receive(4, started + min(most_s, self.left_s)))
             return self._receive(size, started + min(most_s, self.left_s))
         except TimeoutError as error:
@@ -107,7 +107,7 @@ class WorkerProcess:
             self.left_s -= time.monotonic() - started
 
     def _send(self, data: bytes) -> None:
-        # The child reads a whole question before it works, so this cannot wait for its work.
+        # The child reads a whole request before it works, so this cannot block on its work.
         assert self._process.stdin is not None
         rest = memoryview(data)
         while rest:

@@ -1,4 +1,4 @@
-"""Which workspace a call works in, held open from one call to the next."""
+"""Find the workspace of a call, and keep workspaces open between calls."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _HELD = 64
 
 
 class Workspaces:
-    """Workspaces by the root that scopes name.
+    """Open workspaces, by the root that a scope names.
 
-    A root is opened by the first call that names it and stays that folder, whatever takes its name meanwhile; one that was deleted is
-    opened anew. At most 64 are held; the least recently used goes.
+    A root is opened by the first call that names it and stays that folder, even if another folder takes its name; a deleted one is
+    opened again. At most 64 are kept open; the least recently used is closed first.
     """
 
     def __init__(self) -> None:
@@ -25,13 +25,13 @@ class Workspaces:
         self._lock = threading.Lock()
 
     def of(self, root: str, own: tuple[str, ...] = ()) -> Workspace:
-        """The workspace at this root.
+        """Return the workspace at this root.
 
         Args:
-            own: Files of the engine, which are out of reach.
+            own: Files of the engine, which tools may not use.
 
         Raises:
-            CannotDo: The scope names none.
+            CannotDo: The scope has no workspace.
         """
         if not root:
             raise CannotDo(
@@ -43,12 +43,12 @@ class Workspaces:
                 found = self._held[root, own] = Workspace(root, own=own)
             self._held.move_to_end((root, own))
             if len(self._held) > _HELD:
-                self._held.popitem(last=False)  # closes when its last call is over
+                self._held.popitem(last=False)  # closed when its last call ends
             return found
 
 
 def folder_key(pattern: object) -> str:
-    """The resource key of the folder that holds everything a glob can match."""
+    """Return the resource key of the folder that contains everything a glob can match."""
     name = lexical(pattern) if isinstance(pattern, str) else None
     names = (name or "").split("/")[:-1]
     fixed: list[str] = []

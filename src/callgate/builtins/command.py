@@ -1,8 +1,8 @@
-"""`run_command`: one command in the workspace, its output as it comes, its end as a result.
+"""`run_command`: run one command in the workspace, with live output, and return how it ended.
 
-Runs in the process runner, so that a kill or a deadline ends it and whatever it started. Category `dangerous` and effect `once`,
-because a command can do anything that the process may: what it touches is not declared, so nothing runs beside it. The workspace
-decides where it starts, not what it reaches; which commands run at all is for rules.
+Uses the process runner, so that a kill or a deadline ends the command and everything it started. Category `dangerous` and effect `once`,
+because a command can do anything that its process can: its resources are not known, so nothing runs in parallel with it. The workspace
+determines where it starts, not what it can reach; policy rules decide which commands may run.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import subprocess
 import sys
 
 from callgate._workspace import Workspace
-from callgate.builtins._failures import CannotDo, Result, told
+from callgate.builtins._failures import CannotDo, Result, failures_as_results
 from callgate.builtins._run_program import ProgramRun
 from callgate.tools import ToolContext, tool
 
@@ -23,7 +23,7 @@ _MAX_TIMEOUT_S = 3_600.0
 
 
 @tool(category="dangerous", effect="once", runner="process")
-@told
+@failures_as_results
 def run_command(
     context: ToolContext, command: str | list[str], cwd: str = ".", timeout_s: float = 120.0, stdin: str | None = None
 ) -> Result:
@@ -58,7 +58,7 @@ def run_command(
 
 
 def _start(argv: list[str], workspace: Workspace, cwd: str, folder: int, *, with_input: bool) -> subprocess.Popen[bytes]:
-    # By descriptor, so that the folder that was checked is the one that is used; only Linux names descriptors of folders as paths.
+    # Start by descriptor, so that the checked folder is the one that is used; only Linux has paths for folder descriptors.
     place = f"/proc/self/fd/{folder}" if sys.platform.startswith("linux") else os.path.join(workspace.root, workspace.normalise(cwd))
     try:
         return subprocess.Popen(

@@ -1,7 +1,7 @@
-"""`fetch_url`: GET a page from a public address, and from nowhere else.
+"""`fetch_url`: fetch a page from a public address, and from nowhere else.
 
-Each hop's URL is read strictly, its name resolved once, every answer checked, and the checked address is the one that is connected to:
-a name cannot be public for the check and private for the connection. Nothing is rendered; what comes back is data from a stranger.
+The URL of each redirect is parsed strictly, its name is resolved once, every address is checked, and the checked address is connected to:
+a name cannot be public for the check and private for the connection. Nothing is rendered; the response is untrusted data.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import socket
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from email.message import Message
 
-from callgate.builtins._failures import CannotDo, Result, declared
+from callgate.builtins._failures import CannotDo, Result, failure_result
 from callgate.builtins._http import Connect, HttpResponse, connect_tcp, get
 from callgate.builtins._text_pages import decoded, is_binary
 from callgate.builtins._urls import AllowedHosts, FetchTarget, parse, redirected
@@ -22,7 +22,7 @@ from callgate.tools import Tool, ToolContext, tool
 __all__ = ["Fetcher", "Resolve", "resolve_system"]
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
-"""`(name, port) -> addresses`, the best first."""
+"""`(name, port) -> addresses`, best first."""
 
 _MAX_BYTES = 16_777_216
 _MAX_REDIRECTS = 10
@@ -34,7 +34,7 @@ _CHARSETS = ("utf", "iso8859", "cp125", "cp437", "cp850", "ascii", "latin", "shi
 
 
 async def resolve_system(name: str, port: int) -> Sequence[str]:
-    """What the system's resolver says."""
+    """Return the addresses from the system's resolver."""
     found = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(item[4][0]) for item in found))
 
@@ -43,10 +43,10 @@ class Fetcher:
     """Fetches pages.
 
     Args:
-        allow: What is reachable beside public addresses; see `AllowedHosts`.
-        resolve: How names are resolved.
-        connect: How an address is connected to.
-        deadline_s: Of one fetch with all its redirects.
+        allow: Addresses allowed in addition to public ones; see `AllowedHosts`.
+        resolve: Resolves names.
+        connect: Connects to an address.
+        deadline_s: Limit of one fetch with all its redirects.
     """
 
     def __init__(
@@ -78,9 +78,9 @@ class Fetcher:
             async with asyncio.timeout(self._deadline_s):
                 return await self._fetch(context, url, max(1, min(max_bytes, _MAX_BYTES)))
         except TimeoutError:
-            return declared(CannotDo(f"The page did not arrive within {self._deadline_s:g} s. Try another source, or later."))
+            return failure_result(CannotDo(f"The page did not arrive within {self._deadline_s:g} s. Try another source, or later."))
         except CannotDo as error:
-            return declared(error)
+            return failure_result(error)
 
     async def _fetch(self, context: ToolContext, url: str, max_bytes: int) -> Result:
         target = parse(url)
@@ -106,7 +106,7 @@ class Fetcher:
         raise CannotDo(f"{target.host} has no address.")
 
     async def _addresses(self, target: FetchTarget) -> list[str]:
-        """The addresses to connect to: every one the host has, or none."""
+        """Return the host's addresses; raise if any of them may not be reached."""
         if target.address is not None:
             found: Sequence[str] = [str(target.address)]
         else:
@@ -142,7 +142,7 @@ def _result(target: FetchTarget, response: HttpResponse, hops: int) -> Result:
 
 
 def _note(result: Result) -> str:
-    """What a page's text does not say: where it is from, how the server answered, and whether it is all."""
+    """Return a note with the source, the status and whether the text is complete."""
     kind, cut = (
         result["content_type"] or "no content type",
         " Only its beginning is here: ask for more with max_bytes." if result["truncated"] else "",

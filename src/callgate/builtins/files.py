@@ -1,7 +1,7 @@
 """File tools: read, write, edit, list, glob and grep in the scope's workspace.
 
 Everything goes through `Workspace`, so no argument reaches anything outside. Plain functions, run in threads. A call's resources are
-its normalised paths: `./a.txt` and `a.txt` never run beside each other where one writes. Knows nothing of policies.
+its normalised paths: calls with `./a.txt` and `a.txt` do not run at the same time if one of them writes. Knows nothing of policies.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from glob import escape
 
 from callgate._workspace import Workspace, quoted_path
-from callgate.builtins._failures import CannotDo, Result, told
+from callgate.builtins._failures import CannotDo, Result, failures_as_results
 from callgate.builtins._mime import mime_of
 from callgate.builtins._search import Search, TextIndex, withheld
 from callgate.builtins._text_pages import TextPage, decoded, is_binary, page
@@ -21,13 +21,13 @@ from callgate.tools import Tool, ToolContext, tool
 __all__ = ["FileTools"]
 
 _READABLE = 16_777_216
-"""Bytes of a file that read_file and edit_file take."""
+"""The largest file that read_file and edit_file accept, in bytes."""
 _LISTED = 1_000
 _NEAR = 10
 
 
 class FileTools:
-    """The file tools, with the workspaces that they hold open between calls.
+    """The file tools, with the workspaces that they keep open between calls.
 
     Args:
         index: Makes searches faster; None: every file is read.
@@ -48,7 +48,7 @@ class FileTools:
         ]
 
     def _key(self, arguments: Mapping[str, object], scope: Scope) -> tuple[str, ...]:
-        """The resource that a path names, links resolved, so that two spellings of one file meet."""
+        """Return the resource that a path names, links resolved, so that two spellings of one file get the same key."""
         return (f"file:{self._workspaces.of(scope.workspace).normalise(str(arguments.get('path', '.')))}",)
 
     def _folder_key(self, arguments: Mapping[str, object], scope: Scope) -> tuple[str, ...]:
@@ -59,7 +59,7 @@ class FileTools:
     def _workspace(self, context: ToolContext) -> Workspace:
         return self._workspaces.of(context.workspace, context.own_files)
 
-    @told
+    @failures_as_results
     def read_file(self, context: ToolContext, path: str, offset: int = 0, limit: int = 1000) -> Result:
         """Read a text file, a page at a time.
 
@@ -87,7 +87,7 @@ class FileTools:
         note = _note(found, start, len(lines), undecodable)
         return result | ({"note": note} if note else {})
 
-    @told
+    @failures_as_results
     def write_file(self, context: ToolContext, path: str, content: str) -> Result:
         """Make `content` the whole content of a file. Replaces what was there; missing folders are made.
 
@@ -100,7 +100,7 @@ class FileTools:
             created = workspace.write_bytes(path, data)
         return {"path": path, "bytes": len(data), "created": created}
 
-    @told
+    @failures_as_results
     def edit_file(self, context: ToolContext, path: str, old: str, new: str, replace_all: bool = False) -> Result:
         """Replace a piece of a file by another. The piece must occur exactly once, unless all are to be replaced.
 
@@ -127,7 +127,7 @@ class FileTools:
             workspace.write_bytes(path, data.replace(before, after))
         return {"path": path, "replacements": len(places), "lines": places[:100]}
 
-    @told
+    @failures_as_results
     def list_files(self, context: ToolContext, path: str = ".", depth: int = 1) -> Result:
         """List what is in a folder. Folders of version control and installed packages are named, but not opened.
 
@@ -151,7 +151,7 @@ class FileTools:
                 found.append({"path": entry.path, "kind": entry.kind} | ({} if entry.size is None else {"bytes": entry.size}))
         return {"path": path, "entries": found, "truncated": truncated} | withheld(kept_back)
 
-    @told
+    @failures_as_results
     def glob_files(self, context: ToolContext, pattern: str, path: str = ".") -> Result:
         """Find files by name. Leaves out what .gitignore names, version control and installed packages.
 
@@ -168,7 +168,7 @@ class FileTools:
         answer: Result = {"pattern": pattern, "paths": paths, "truncated": found.truncated}
         return answer | withheld(len(found.entries) - len(paths))
 
-    @told
+    @failures_as_results
     def grep_files(
         self,
         context: ToolContext,
@@ -196,21 +196,21 @@ class FileTools:
 
 
 def _note(found: TextPage, start: int, total: int, undecodable: int) -> str:
-    """What the text of a page does not say by itself; empty for a whole file of sound text."""
-    said = []
+    """Return a note on what the page leaves out or cannot show; empty for a whole file of valid text."""
+    notes = []
     after = start + found.lines
     if not total:
-        said.append("The file is empty.")
+        notes.append("The file is empty.")
     elif start >= total:
-        said.append(f"Nothing is there: the file has {total:,} lines, and offset={start} skips them all.")
+        notes.append(f"Nothing is there: the file has {total:,} lines, and offset={start} skips them all.")
     elif found.lines < total:
         rest = f"continue with offset={after}" if after < total else "this is the end"
-        said.append(f"Lines {start + 1:,} to {after:,} of {total:,}; {rest}.")
+        notes.append(f"Lines {start + 1:,} to {after:,} of {total:,}; {rest}.")
     if found.cut_line:
-        said.append(f"Line {start + 1} has {found.cut_line:,} bytes; only its beginning is shown. grep_files finds text further on.")
+        notes.append(f"Line {start + 1} has {found.cut_line:,} bytes; only its beginning is shown. grep_files finds text further on.")
     if undecodable:
-        said.append(f"{undecodable:,} places are no UTF-8 and read as \ufffd here.")
-    return f"[{' '.join(said)}]" if said else ""
+        notes.append(f"{undecodable:,} places are no UTF-8 and read as \ufffd here.")
+    return f"[{' '.join(notes)}]" if notes else ""
 
 
 def _encoded(text: str) -> bytes:
@@ -221,7 +221,7 @@ def _encoded(text: str) -> bytes:
 
 
 def _places(data: bytes, piece: bytes) -> list[int]:
-    """The line numbers, from 1, where `piece` begins; not overlapping, as `replace` sees them."""
+    """Return the line numbers, from 1, where `piece` begins; not overlapping, like `bytes.replace`."""
     found: list[int] = []
     line, last = 1, 0
     at = data.find(piece)
@@ -238,7 +238,7 @@ def _numbers(places: list[int]) -> str:
 
 
 def _hint(data: bytes, piece: bytes) -> str:
-    """Why an exact match may have failed: line ends, white space, or only the first line is right."""
+    """Return why an exact match may have failed: line ends, white space, or only the first line matches."""
     if b"\r\n" in data and b"\r\n" not in piece and b"\n" in piece:
         return "The file ends its lines with \\r\\n and `old` with \\n: use \\r\\n in `old` and `new`."
     first = next((line.strip() for line in piece.split(b"\n") if line.strip()), b"")

@@ -1,7 +1,7 @@
-"""Read and search results that were too large to show whole.
+"""Read and search results that were too large to show in full.
 
-The engine shows head and tail and keeps the rest by its hash; these tools take that hash. Bound to one blob store. They show no more
-than a page at a time, so that their own results are whole.
+The engine shows head and tail and stores the whole under its hash; these tools take that hash. Bound to one blob store. They return at
+most one page, so that their own results are not cut.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from msgspec import MsgspecError
 
 from callgate import _json
 from callgate._blobs import is_digest
-from callgate.builtins._failures import CannotDo, Result, told
+from callgate.builtins._failures import CannotDo, Result, failures_as_results
 from callgate.builtins._search import finder
 from callgate.builtins._text_pages import PAGE_BYTES, cut, decoded, snippet
 from callgate.protocols import BlobStore
@@ -37,7 +37,7 @@ class ResultTools:
             tool(category="safe_chain", effect="none", reads="blob:{digest}")(self.search_result),
         ]
 
-    @told
+    @failures_as_results
     def read_result(self, digest: str, offset: int = 0, limit: int = 8000, pointer: str | None = None) -> Result:
         """Read more of a result that was cut, a page at a time.
 
@@ -58,7 +58,7 @@ class ResultTools:
         after = start + len(shown)
         return result | {"text": shown, "offset": start, "next_offset": after if after < len(text) else None, "total_chars": len(text)}
 
-    @told
+    @failures_as_results
     def search_result(
         self,
         digest: str,
@@ -96,10 +96,10 @@ class ResultTools:
         return {"digest": digest, "matches": matches, "truncated": len(matches) < len(spans)}
 
     def _text(self, digest: str) -> str:
-        """The whole result.
+        """Return the whole result.
 
         Raises:
-            CannotDo: Nothing is kept under this hash.
+            CannotDo: There is no result with this hash.
         """
         name = digest.strip().removeprefix("sha256:").lower()
         data = self._blobs.get(name) if is_digest(name) else None
@@ -118,7 +118,7 @@ def _parsed(text: str) -> object:
 
 
 def _at(value: object, pointer: str) -> object:
-    """What a JSON pointer (RFC 6901) leads to."""
+    """Return what a JSON pointer (RFC 6901) points to."""
     if pointer and not pointer.startswith("/"):
         raise CannotDo(f"{cut(pointer, 80)!r} is no JSON pointer. Begin with '/', as in '/items/3'; empty is the whole.")
     for step in pointer.split("/")[1:]:

@@ -1,6 +1,6 @@
-"""`find_symbol`: where a class, function, method or constant is defined. A plain function, run in a thread; reads and writes nothing else.
+"""`find_symbol`: find where a class, function, method or constant is defined. A plain function, run in a thread; read-only.
 
-In Python files, and with the extra `symbols` in those of the languages in `_languages`; of the others `grep_files` finds the text.
+Covers Python files, and with the extra `symbols` those of the languages in `_languages`; use `grep_files` for all others.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 
-from callgate.builtins._failures import CannotDo, Result, told
+from callgate.builtins._failures import CannotDo, Result, failures_as_results
 from callgate.builtins._search import Search, TextIndex
 from callgate.builtins._symbols import Match, SymbolSearch
 from callgate.builtins._workspaces import Workspaces
@@ -21,7 +21,7 @@ _MOST_CHARS = 200
 
 
 class SymbolTools:
-    """The tool, with the workspaces that it holds open between calls.
+    """The tool, with the workspaces that it keeps open between calls.
 
     Args:
         index: Makes it faster; None: every source file is read.
@@ -37,7 +37,7 @@ class SymbolTools:
     def _key(self, arguments: Mapping[str, object], scope: Scope) -> tuple[str, ...]:
         return (f"file:{self._workspaces.of(scope.workspace).normalise(str(arguments.get('path', '.')))}",)
 
-    @told
+    @failures_as_results
     def find_symbol(
         self,
         context: ToolContext,
@@ -75,5 +75,5 @@ class SymbolTools:
 
 
 def _is_name(word: str) -> bool:
-    """Of any language: also `$scope`, `#limit` and `closed?`."""
+    """Return whether `word` is a name in any language, including `$scope`, `#limit` and `closed?`."""
     return word.removeprefix("#").rstrip("?!").replace("$", "_").isidentifier()

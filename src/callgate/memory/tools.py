@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Protocol
 
-from callgate.builtins._failures import CannotDo, Result, told
+from callgate.builtins._failures import CannotDo, Result, failures_as_results
 from callgate.builtins._text_pages import PAGE_BYTES, cut
 from callgate.calls import Scope
 from callgate.memory.ended_calls import ABOUT
@@ -48,7 +48,7 @@ class MemoryTools:
             tool(category="async_required", effect="idempotent", writes=_key)(self.forget),
         ]
 
-    @told
+    @failures_as_results
     def remember(self, context: ToolContext, text: str, tags: list[str] | None = None) -> Result:
         """Keep a note for later, in this conversation and in others. Remembering the same text again keeps one note.
 
@@ -58,7 +58,7 @@ class MemoryTools:
         """
         return {"remembered": self._memory.remember(text, tags=tags or (), scope=context.scope, call=context.uid)}
 
-    @told
+    @failures_as_results
     def recall(self, context: ToolContext, query: str, limit: int = 10) -> Result:
         """Search what was remembered, what earlier calls came to, and the files that they wrote.
 
@@ -84,7 +84,7 @@ class MemoryTools:
             result["note"] = "Older calls are still being read in. Ask again later if something is missing."
         return result
 
-    @told
+    @failures_as_results
     def forget(self, context: ToolContext, id: str) -> Result:
         """Delete a note.
 
