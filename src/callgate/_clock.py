@@ -1,6 +1,6 @@
-"""Time, chance and identifiers, injected so that tests can own them.
+"""Time, randomness and identifiers, injected so that tests can control them.
 
-Everything above reads the clock through here. Wall time is UTC nanoseconds and only ever shown or stored; durations and deadlines use
+All other modules read the time through here. Wall time is in UTC nanoseconds and only shown or stored; durations and deadlines use
 the monotonic clock.
 """
 
@@ -16,26 +16,26 @@ __all__ = ["Clock", "SystemClock"]
 
 
 class Clock(Protocol):
-    """Where the engine takes time, waiting, jitter and fresh identifiers from."""
+    """Provides the engine with the time, sleeping, jitter and new identifiers."""
 
     def wall_ns(self) -> int:
-        """UTC time in nanoseconds since 1970."""
+        """Return the UTC time in nanoseconds since 1970."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds that never go back; only differences mean something."""
+        """Return seconds that never go back; only differences are meaningful."""
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Wait; cancellable at any moment."""
+        """Wait; cancellable at any time."""
         ...
 
     def jitter(self) -> float:
-        """A number in [0, 1)."""
+        """Return a random number in [0, 1)."""
         ...
 
     def new_id(self) -> str:
-        """A fresh identifier that nobody can guess: 16 lower-case characters."""
+        """Return a new unguessable identifier: 16 lower-case characters."""
         ...
 
 

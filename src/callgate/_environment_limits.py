@@ -1,7 +1,7 @@
-"""The environment variables that move a bound, and what they may say.
+"""The environment variables that set limits, and their valid values.
 
-A number given in code is used as it is; one from the environment is never below its minimum. What is no number is refused and not passed
-over: whoever set it would wait for another time than they think.
+A limit given in code is used unchanged; one from the environment is raised to its minimum. A value that is not a number is refused rather
+than ignored, because its author would expect another limit than the one in force.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ __all__ = ["silence_from_environment", "timeout_from_environment"]
 
 _LEAST_MS: Final = 10_000
 _MOST_MS: Final = 2**31 - 1
-"""Three weeks and a half: what timers of every kind can take."""
+"""About three and a half weeks: the longest time that every kind of timer accepts."""
 _CALL_MS: Final = 300_000
 _SILENCE_MS: Final = 120_000
 
 
 def timeout_from_environment(environ: Mapping[str, str] = os.environ) -> float:
-    """The deadline of a whole call in seconds, from `TOOL_EXECUTION_TIMEOUT_MS`.
+    """Return the deadline of a whole call in seconds, from `TOOL_EXECUTION_TIMEOUT_MS`.
 
     Not set: 300 s. Below 10,000: 10 s.
 
     Raises:
-        UsageError: It is no whole number, or above 2,147,483,647.
+        UsageError: It is not a whole number, or above 2,147,483,647.
     """
     return _seconds(environ, "TOOL_EXECUTION_TIMEOUT_MS", _CALL_MS)
 
 
 def silence_from_environment(environ: Mapping[str, str] = os.environ) -> float:
-    """How long a model's stream may be silent, in seconds, from `STREAM_SDK_CALL_TIMEOUT_MS`.
+    """Return how long a model's stream may be silent, in seconds, from `STREAM_SDK_CALL_TIMEOUT_MS`.
 
     Not set: 120 s. Below 10,000: 10 s.
 
     Raises:
-        UsageError: It is no whole number, or above 2,147,483,647.
+        UsageError: It is not a whole number, or above 2,147,483,647.
     """
     return _seconds(environ, "STREAM_SDK_CALL_TIMEOUT_MS", _SILENCE_MS)
 

@@ -1,6 +1,6 @@
-"""Paths that cannot be used: what the system says about one, with the cause and what to do, for whoever named it.
+"""Turn operating system errors about a path into a `UsageError` with the cause and the next step.
 
-Below everything that keeps something in a file. Knows nothing of what is kept.
+Used by everything that stores something in a file. Knows nothing of what is stored.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ _CAUSES: Final = {
 
 
 def shown(path: str | os.PathLike[str]) -> str:
-    """A path for a message: not longer than anybody reads, and without characters that do something."""
+    """Return a path for a message: shortened, with control characters escaped."""
     text = os.fspath(path)
     text = text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]}…{text[-_LONGEST // 2 :]}"
     return text if text.isprintable() else ascii(text)
 
 
 def resolved(path: str | os.PathLike[str], use: str) -> Path:
-    """The path without symbolic links, so that two names of one file are one.
+    """Return the path without symbolic links, so that two names of one file are equal.
 
     Args:
-        use: What it is for, as in "cannot be used as a journal".
+        use: Its purpose, as in "cannot be used as a journal".
 
     Raises:
         UsageError: It cannot be a path.
@@ -52,23 +52,23 @@ def resolved(path: str | os.PathLike[str], use: str) -> Path:
         try:
             found.stat()
         except OSError as error:
-            if error.errno == errno.ELOOP:  # from Python 3.13 on, resolving says nothing of it
+            if error.errno == errno.ELOOP:  # from Python 3.13 on, resolve() does not report loops
                 raise
         return found
 
 
 @contextmanager
 def refused_paths(path: str | os.PathLike[str], use: str) -> Iterator[None]:
-    """Raise a `UsageError` for what the system says about a path.
+    """Raise a `UsageError` for an `OSError` about the path in the block.
 
     Args:
-        use: What it is for, as in "cannot be used as a journal".
+        use: Its purpose, as in "cannot be used as a journal".
     """
     try:
         yield
     except OSError as error:
         raise path_error(path, use, error) from error
-    except ValueError as error:  # what the system is not even asked
+    except ValueError as error:  # Python refuses the path before the system sees it
         if "null" not in str(error):
             raise
         raise UsageError(f"{shown(path)} cannot be used as {use}: its name has a NUL character. Give another path.") from error
@@ -79,7 +79,7 @@ def refused_paths(path: str | os.PathLike[str], use: str) -> Iterator[None]:
 
 
 def path_error(path: str | os.PathLike[str], use: str, error: OSError) -> UsageError:
-    """What an `OSError` about a path means for whoever named the path."""
+    """Return the `UsageError` for an `OSError` about a path."""
     cause, then = _cause(path, error)
     return UsageError(f"{shown(path)} cannot be used as {use}: {cause}. {then}")
 
@@ -96,7 +96,7 @@ def _cause(path: str | os.PathLike[str], error: OSError) -> tuple[str, str]:
 
 
 def _file_among(path: Path) -> Path:
-    """The parent that is no folder."""
+    """Return the parent that is not a folder."""
     for parent in reversed(path.parents):
         with suppress(OSError):
             if parent.exists() and not parent.is_dir():

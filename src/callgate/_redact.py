@@ -1,6 +1,6 @@
-"""The place where secrets leave a value before anybody records or shows it.
+"""Remove secrets from a value before it is recorded or shown.
 
-Sits on the record path. Until a redactor is given, nothing is registered as secret and everything passes unchanged.
+Without a redactor, no value counts as secret and everything passes unchanged.
 """
 
 from __future__ import annotations
@@ -25,33 +25,33 @@ __all__ = [
 
 _log = logging.getLogger("callgate")
 SECRET_CHARS = 8_192
-"""What lies this near to a place where a text was cut before it could be redacted is never shown: it may be a piece of a secret."""
+"""Text this close to a cut that was made before redaction is never shown: it may be a part of a secret."""
 _END_CHARS = 32_768
-"""Kept of each end of a long text until it can be redacted."""
+"""How much of each end of a long text is kept until it can be redacted."""
 _LEFT_OUT = re.compile(r" \[\.\.\. (\d+) characters left out \.\.\.\] ")
 _WITHHELD = "[withheld]"
 
 
 class Redactor(Protocol):
-    """Removes what must not be stored or shown from encoded JSON."""
+    """Removes from encoded JSON what must not be stored or shown."""
 
     def redact(self, body: bytes) -> bytes:
         """Return `body` without secrets. Valid JSON in, valid JSON out.
 
-        Of a large result, called in a thread that is not the event loop's.
+        For a large result, it is called in a thread other than the event loop's.
         """
         ...
 
 
 class NothingSecret:
-    """The default: no value is registered, so none is hidden."""
+    """The default redactor: changes nothing."""
 
     def redact(self, body: bytes) -> bytes:
         return body
 
 
 def redacted_text(text: str, redactor: Redactor | None) -> str:
-    """One text without secrets; a sentence in its place where the redactor fails, as a secret may be in it."""
+    """Return `text` without secrets; if the redactor fails, return a notice instead, because the text may contain one."""
     if redactor is None:
         return text
     given = text.encode("utf-8", "backslashreplace").decode()
@@ -59,20 +59,20 @@ def redacted_text(text: str, redactor: Redactor | None) -> str:
         kept = json.loads(redactor.redact(json.dumps(given, ensure_ascii=False).encode()))
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # a plain call: no cancel can come from elsewhere
+    except BaseException as error:  # a synchronous call: it cannot be a cancellation of this task
         return f"[withheld: the redactor failed ({type(error).__name__})]"
     return kept if isinstance(kept, str) else "[withheld: the redactor gave no text]"
 
 
 def cut_text(text: str, chars: int, redactor: Redactor | None) -> str:
-    """The first characters of a text. Redacted before it is cut, since a piece of a secret would not be found any more."""
+    """Return the first `chars` characters of `text`. Redacts before it cuts, because a part of a secret would not be recognised."""
     if len(text) <= chars:
         return text
     return text[:chars] if redactor is None else _beginning(text, chars, redactor)[:chars]
 
 
 def cut_utf8(raw: bytes, size: int, redactor: Redactor | None) -> str:
-    """The same of a text in UTF-8, measured in bytes."""
+    """Return the same for a text in UTF-8, with `size` in bytes."""
     if len(raw) <= size or redactor is None:
         return raw[:size].decode("utf-8", "ignore")
     text = raw[: 4 * (size + _END_CHARS + 2)].decode("utf-8", "ignore")
@@ -80,7 +80,7 @@ def cut_utf8(raw: bytes, size: int, redactor: Redactor | None) -> str:
 
 
 def _beginning(text: str, chars: int, redactor: Redactor) -> str:
-    """The beginning of a text without secrets, and without what may be a piece of one; no more of it is redacted than is needed."""
+    """Return the redacted beginning of `text` without what may be a part of a secret; redacts no more than is needed."""
     most = chars + _END_CHARS
     if len(text) <= most:
         return redacted_text(text, redactor)
@@ -88,7 +88,7 @@ def _beginning(text: str, chars: int, redactor: Redactor) -> str:
 
 
 def middle_left_out(text: str, chars: int = 2 * _END_CHARS) -> str:
-    """`text` with its middle left out above `chars` characters. By default, so much is kept that `cut_middle` can redact the rest."""
+    """Return `text` with its middle left out if it is longer than `chars`. The default keeps enough for `cut_middle` to redact."""
     if len(text) <= chars:
         return text
     half = chars // 2
@@ -96,7 +96,7 @@ def middle_left_out(text: str, chars: int = 2 * _END_CHARS) -> str:
 
 
 def cut_middle(text: str, chars: int, redactor: Redactor | None) -> str:
-    """Both ends of a text of which `middle_left_out` may have left out something already; redacted before it is cut."""
+    """Return both ends of `text`, which `middle_left_out` may have shortened already; redacts before it cuts."""
     if len(text) <= chars:
         return text
     begin, end, half = text, text, chars // 2
@@ -117,7 +117,7 @@ def _joined(begin: str, left_out: int, end: str) -> str:
 
 
 class RedactedLog:
-    """The logger `callgate`, as one engine writes to it: a line with its arguments and its traceback goes through the redactor."""
+    """The logger `callgate` for one engine: redacts each message with its arguments and its traceback."""
 
     __slots__ = ("_redactor",)
 

@@ -1,8 +1,8 @@
-"""One turn at a time per conversation, the rest in a queue; and which message a turn answers.
+"""Run one turn at a time per conversation and queue the rest; determine which message a turn answers.
 
-A kill empties the queue. A follow-up goes to its front, after it has asked the running turn to yield, but only so often. A turn that would
-wait for its own end is refused. It stands below the engine, which owns one for all who take turns on it: agents that share an engine
-share its conversations. Must not know what a turn does.
+A kill empties the queue. A follow-up asks the running turn to yield, a limited number of times, and goes to the front of the queue. A turn
+that would wait for its own end is refused. Stands below the engine, which owns one for all its users: agents that share an engine share
+its conversations. Must not know what a turn does.
 """
 
 from __future__ import annotations
@@ -24,37 +24,37 @@ _MOST_INTERRUPTS = 3
 
 
 class QueuedTurn(Struct, frozen=True):
-    """A turn that has its conversation to itself."""
+    """A turn that may run now, or that was drained from the queue."""
 
     reply_to: str | None
-    """The message that the turn answers; None where it did not wait, and for the turns of a scene, which share their trigger."""
+    """The message that the turn answers; None if it did not wait, and for turns of a scene, which share their trigger."""
     drained: str = ""
-    """Why the turn does not begin after all: the conversation was killed while it waited."""
+    """Set if the turn must not run: the reason why the conversation was killed while the turn waited."""
     queued: bool = False
-    """Whether it waited for another turn, whose end has cleared the way; what was asked for since then is meant for this one."""
+    """The turn waited for another one to end; requests made since then are meant for this turn."""
 
 
 class _Turn:
-    """A turn that runs or waits, and the lines that code inside it waits in."""
+    """A turn that runs or waits, and the queues in which code inside it waits."""
 
     __slots__ = ("waits",)
 
     def __init__(self) -> None:
-        self.waits: list[_TurnLine] = []
+        self.waits: list[_TurnQueue] = []
 
 
 _inside: ContextVar[tuple[_Turn, ...]] = ContextVar("callgate_turns", default=())
-"""The turns that the present code belongs to, the outermost first."""
+"""The turns that the current code belongs to, the outermost first."""
 
 
-class _TurnLine:
-    """The turns of one conversation: one that runs, others that wait."""
+class _TurnQueue:
+    """The turns of one conversation: one runs, the others wait."""
 
     __slots__ = ("interrupts", "scenes", "triggers", "turn", "waiting")
 
     def __init__(self) -> None:
         self.turn: _Turn | None = None
-        """The one that runs."""
+        """The turn that runs."""
         self.waiting: deque[tuple[asyncio.Future[str], _Turn]] = deque()
         self.triggers: Counter[str] = Counter()
         self.scenes: set[str] = set()
@@ -75,41 +75,41 @@ class _TurnLine:
 
 
 class TurnQueues:
-    """The lines of all conversations of one engine."""
+    """The turn queues of all conversations of one engine."""
 
     def __init__(self) -> None:
-        self._lines: dict[str, _TurnLine] = {}
+        self._queues: dict[str, _TurnQueue] = {}
 
     def waiting(self, conversation: str) -> int:
-        """How many turns wait for the conversation."""
-        line = self._lines.get(conversation)
-        return len(line.waiting) if line is not None else 0
+        """Return how many turns wait for the conversation."""
+        queue = self._queues.get(conversation)
+        return len(queue.waiting) if queue is not None else 0
 
     def busy(self, conversation: str) -> bool:
-        """Whether a turn of the conversation runs."""
-        line = self._lines.get(conversation)
-        return line is not None and line.turn is not None
+        """Return whether a turn of the conversation runs."""
+        queue = self._queues.get(conversation)
+        return queue is not None and queue.turn is not None
 
     def may_interrupt(self, conversation: str) -> bool:
-        """Whether one more follow-up may end the running turn; counts it."""
-        line = self._lines.get(conversation)
-        if line is None or line.turn is None or line.interrupts >= _MOST_INTERRUPTS:
+        """Return whether one more follow-up may interrupt the running turn, and count it."""
+        queue = self._queues.get(conversation)
+        if queue is None or queue.turn is None or queue.interrupts >= _MOST_INTERRUPTS:
             return False
-        line.interrupts += 1
+        queue.interrupts += 1
         return True
 
     def drain(self, conversation: str, reason: str) -> None:
-        """End the wait of every turn in the queue; none of them begins."""
-        line = self._lines.get(conversation)
-        while line is not None and line.waiting:
-            waiter, _ = line.waiting.popleft()
+        """End the wait of every queued turn; none of them begins."""
+        queue = self._queues.get(conversation)
+        while queue is not None and queue.waiting:
+            waiter, _ = queue.waiting.popleft()
             if not waiter.done():
                 waiter.set_result(reason)
 
     def refuse_inside(self, conversation: str) -> None:
-        """Raises `UsageError` where code inside a turn asks for a turn that could only begin after that one's end."""
-        line = self._lines.get(conversation)
-        if line is None or line.turn is None or not _leads_to(line, frozenset(_inside.get())):
+        """Raise `UsageError` if code inside a turn requests a turn that could begin only after its own."""
+        queue = self._queues.get(conversation)
+        if queue is None or queue.turn is None or not _waits_for_any(queue, frozenset(_inside.get())):
             return
         raise UsageError(
             f"A tool that runs in a turn of conversation '{conversation[:80]}' asked for another turn of it, which would begin when that"
@@ -121,66 +121,66 @@ class TurnQueues:
     async def turn(
         self, conversation: str, *, trigger: str | None = None, scene: bool = False, first: bool = False
     ) -> AsyncIterator[QueuedTurn]:
-        """Wait for the conversation, and have it until the block ends.
+        """Wait for the conversation and hold it until the block ends.
 
         Args:
-            conversation: Whose turn.
-            trigger: The host's id of the message that asked for the turn.
-            scene: Whether the turn is one of a scene. So is one whose trigger another turn has that runs or waits.
-            first: Whether to go to the front of the queue.
+            conversation: The turn's conversation.
+            trigger: The host's id of the message that requested the turn.
+            scene: The turn belongs to a scene. A turn also does if a running or waiting turn has the same trigger.
+            first: Go to the front of the queue.
 
         Raises:
             UsageError: Too many turns wait already, or this one would wait for itself (`waits_for_itself`).
         """
         self.refuse_inside(conversation)
-        line = self._lines.setdefault(conversation, _TurnLine())
-        line.join(trigger)
-        queued, drained = line.turn is not None, ""
+        queue = self._queues.setdefault(conversation, _TurnQueue())
+        queue.join(trigger)
+        queued, drained = queue.turn is not None, ""
         turn = _Turn()
         has_turn = False
         try:
             if queued:
-                with _waiting_in(line):
-                    drained = await self._wait(line, conversation, turn, first)
+                with _waiting_in(queue):
+                    drained = await self._wait(queue, conversation, turn, first)
             has_turn = not drained
             if has_turn:
-                line.turn = turn
+                queue.turn = turn
             with _as_part_of(turn):
-                replies = queued and not scene and trigger not in line.scenes
+                replies = queued and not scene and trigger not in queue.scenes
                 yield QueuedTurn(trigger if replies else None, drained, queued)
         finally:
-            line.leave(trigger)
+            queue.leave(trigger)
             if has_turn:
-                self._next(line, conversation)
+                self._next(queue, conversation)
 
-    async def _wait(self, line: _TurnLine, conversation: str, turn: _Turn, first: bool) -> str:
-        if len(line.waiting) >= _MOST_WAITING:
+    async def _wait(self, queue: _TurnQueue, conversation: str, turn: _Turn, first: bool) -> str:
+        if len(queue.waiting) >= _MOST_WAITING:
             raise UsageError(f"{_MOST_WAITING} turns of conversation '{conversation[:80]}' wait already. Try again when one has ended.")
         waiter: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        (line.waiting.appendleft if first else line.waiting.append)((waiter, turn))
+        (queue.waiting.appendleft if first else queue.waiting.append)((waiter, turn))
         try:
             return await waiter
         except asyncio.CancelledError:
-            if (waiter, turn) in line.waiting:
-                line.waiting.remove((waiter, turn))
+            if (waiter, turn) in queue.waiting:
+                queue.waiting.remove((waiter, turn))
             elif not waiter.cancelled() and not waiter.result():
-                self._next(line, conversation)  # it was this turn's time, and it is gone
+                self._next(queue, conversation)  # this turn was next, but was cancelled
             raise
 
-    def _next(self, line: _TurnLine, conversation: str) -> None:
-        while line.waiting:
-            waiter, line.turn = line.waiting.popleft()
+    def _next(self, queue: _TurnQueue, conversation: str) -> None:
+        while queue.waiting:
+            waiter, queue.turn = queue.waiting.popleft()
             if not waiter.done():
                 waiter.set_result("")
                 return
-        line.turn = None
-        self._lines.pop(conversation, None)
+        queue.turn = None
+        self._queues.pop(conversation, None)
 
 
-def _leads_to(line: _TurnLine, mine: frozenset[_Turn]) -> bool:
-    """Whether the line's turn is one of `mine`, or waits for one, over however many lines."""
+def _waits_for_any(queue: _TurnQueue, mine: frozenset[_Turn]) -> bool:
+    """Return whether the queue's turn is one of `mine` or waits for one of them, directly or through other queues."""
     seen: set[_Turn] = set()
-    ahead = [line.turn]
+    ahead = [queue.turn]
     while ahead:
         turn = ahead.pop()
         if turn in mine:
@@ -192,16 +192,16 @@ def _leads_to(line: _TurnLine, mine: frozenset[_Turn]) -> bool:
 
 
 @contextmanager
-def _waiting_in(line: _TurnLine) -> Iterator[None]:
-    """The turns that this code belongs to wait in the line."""
+def _waiting_in(queue: _TurnQueue) -> Iterator[None]:
+    """Record that the turns that the current code belongs to wait in the queue."""
     turns = _inside.get()
     for turn in turns:
-        turn.waits.append(line)
+        turn.waits.append(queue)
     try:
         yield
     finally:
         for turn in turns:
-            turn.waits.remove(line)
+            turn.waits.remove(queue)
 
 
 @contextmanager

@@ -244,7 +244,7 @@ def check_record(world: World, result: RunResult) -> None:
 def check_nothing_is_left(world: World) -> None:
     control = world.engine.control
     assert (control.stops, control._passes, control._follow_ups, control._errors) == ({}, {}, {}, {})
-    assert world.engine.conversations._lines == {}
+    assert world.engine.conversations._queues == {}
     assert not world.engine._holding._work
 
 

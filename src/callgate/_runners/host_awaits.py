@@ -49,10 +49,10 @@ class _HostAwait(Struct, frozen=True, eq=False):
 class HostAwaits:
     """Awaits host code on one event loop, and keeps what did not stop."""
 
-    __slots__ = ("_deadlines", "_strays")
+    __slots__ = ("_abandoned_code", "_deadlines")
 
     def __init__(self) -> None:
-        self._strays = AbandonedCode()
+        self._abandoned_code = AbandonedCode()
         self._deadlines = Deadlines()
 
     async def run(
@@ -76,7 +76,7 @@ class HostAwaits:
             return cast("_T", begun.value)
         if on_wait is not None:
             on_wait()
-        execution = await Drive(request, *begun, context, self._strays, self._deadlines)
+        execution = await Drive(request, *begun, context, self._abandoned_code, self._deadlines)
         return cast("_T", execution.value) if execution.status == "returned" else None
 
     async def ask(
@@ -89,7 +89,7 @@ class HostAwaits:
         request = cast("RunRequest", _HostAwait(kill or AbortSignal(), grace_s, _Named(name), timeout_s))
         context = copy_context()
         begun = context.run(_first_step, request, _caught(answer))
-        execution = begun if isinstance(begun, Execution) else await Drive(request, *begun, context, self._strays, self._deadlines)
+        execution = begun if isinstance(begun, Execution) else await Drive(request, *begun, context, self._abandoned_code, self._deadlines)
         found = cast("HostAnswer", execution.value) if execution.status == "returned" else HostAnswer(error=TimeoutError())
         _carry_over(context)
         if isinstance(found.error, KeyboardInterrupt):
@@ -99,7 +99,7 @@ class HostAwaits:
     async def close(self) -> None:
         """Cancel abandoned coroutines once more."""
         self._deadlines.close()
-        await self._strays.close()
+        await self._abandoned_code.close()
 
 
 async def _caught(answer: Awaitable[Any]) -> HostAnswer:

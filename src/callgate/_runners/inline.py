@@ -32,7 +32,7 @@ class InlineRunner:
     """Runs a tool in the calling task. A sync tool blocks the event loop while it runs."""
 
     def __init__(self, on_late: OnLate | None = None, behind: AbandonedCalls | None = None) -> None:
-        self._strays = AbandonedCode(on_late, behind)
+        self._abandoned_code = AbandonedCode(on_late, behind)
         self._deadlines = Deadlines()
         self._closed = False
         self._watches = False
@@ -40,12 +40,12 @@ class InlineRunner:
     @property
     def abandoned(self) -> int:
         """The number of abandoned coroutines and tasks that still run."""
-        return len(self._strays)
+        return len(self._abandoned_code)
 
     @property
     def late(self) -> int:
         """The number of results that arrived after their call had ended."""
-        return self._strays.late
+        return self._abandoned_code.late
 
     async def run(self, request: RunRequest) -> Execution:
         begun = self.begin(request)
@@ -56,7 +56,7 @@ class InlineRunner:
         if request.kill.reason is not None or self._closed:
             return not_started(request.kill.reason or "the engine is closed")
         if not self._watches:
-            self._strays.watch()
+            self._abandoned_code.watch()
             self._watches = True
         context = copy_context()
         try:
@@ -64,14 +64,14 @@ class InlineRunner:
         except BaseException as error:
             begun = raised(error, request.not_done)
         if isinstance(begun, Execution):
-            return replace(begun, tasks_left=self._strays.tasks_left(request)) if self._strays.started else begun
+            return replace(begun, tasks_left=self._abandoned_code.tasks_left(request)) if self._abandoned_code.started else begun
         coro, waiting = begun
-        return Drive(request, coro, waiting, context, self._strays, self._deadlines)
+        return Drive(request, coro, waiting, context, self._abandoned_code, self._deadlines)
 
     async def close(self) -> None:
         self._closed = True
         self._deadlines.close()
-        await self._strays.close()
+        await self._abandoned_code.close()
 
 
 def _enter(request: RunRequest) -> Execution | tuple[Coro, object]:
@@ -102,16 +102,18 @@ async def _awaiting(value: Awaitable[object]) -> object:
     return await value
 
 
-async def drive(value: Awaitable[object], request: RunRequest, context: Context, strays: AbandonedCode, deadlines: Deadlines) -> Execution:
+async def drive(
+    value: Awaitable[object], request: RunRequest, context: Context, abandoned: AbandonedCode, deadlines: Deadlines
+) -> Execution:
     """Await `value` under the deadline and the kill of `request`."""
     try:
         begun = context.run(_first_step, request, _awaiting(value))
     except BaseException as error:
         begun = raised(error, request.not_done)
     if isinstance(begun, Execution):
-        execution = replace(begun, tasks_left=strays.tasks_left(request)) if strays.started else begun
+        execution = replace(begun, tasks_left=abandoned.tasks_left(request)) if abandoned.started else begun
     else:
-        execution = await Drive(request, *begun, context, strays, deadlines)
+        execution = await Drive(request, *begun, context, abandoned, deadlines)
     return replace(execution, changes=awaited(request.approved.call.tool.tool)) if execution.status == "returned" else execution
 
 
@@ -127,6 +129,7 @@ class Drive:
     """
 
     __slots__ = (
+        "_abandoned_code",
         "_alarm",
         "_asyncio_future_blocking",
         "_baseline",
@@ -139,7 +142,6 @@ class Drive:
         "_loop",
         "_request",
         "_said",
-        "_strays",
         "_task",
         "_task_context",
         "_throw",
@@ -149,14 +151,14 @@ class Drive:
     )
 
     def __init__(
-        self, request: RunRequest, coro: Coro, waiting: object, context: Context, strays: AbandonedCode, deadlines: Deadlines
+        self, request: RunRequest, coro: Coro, waiting: object, context: Context, abandoned: AbandonedCode, deadlines: Deadlines
     ) -> None:
         self._asyncio_future_blocking = False
         self._request = request
         self._coro = coro
         self._waiting: Any = waiting
         self._context = context
-        self._strays = strays
+        self._abandoned_code = abandoned
         self._deadlines = deadlines
         self._loop = asyncio.get_running_loop()
         task = asyncio.current_task()
@@ -297,7 +299,7 @@ class Drive:
             self._handle.cancel()
         else:
             self._waiting.remove_done_callback(self._ready)
-        self._strays.adopt(self._request.context.uid, self._coro, self._waiting, self._context)
+        self._abandoned_code.adopt(self._request.context.uid, self._coro, self._waiting, self._context)
         self._handle = self._loop.call_soon(self._ready, self._waiting, context=self._task_context)
 
     def _settle(self) -> None:
@@ -307,7 +309,7 @@ class Drive:
 
     def _ended(self, execution: Execution | None) -> Execution:
         """Return the execution; `execution` is None if the coroutine was abandoned."""
-        left = self._strays.tasks_left(self._request) if self._strays.started else 0
+        left = self._abandoned_code.tasks_left(self._request) if self._abandoned_code.started else 0
         ended = self._outcome(execution)
         return replace(ended, tasks_left=left) if left else ended
 
@@ -316,7 +318,7 @@ class Drive:
             if self._why is None:
                 return execution
             if execution.status == "returned":
-                self._strays.came_late(self._request.context.uid, execution)
+                self._abandoned_code.came_late(self._request.context.uid, execution)
         if self._why == "cancelled":
             raise asyncio.CancelledError(*self._said)
         return overdue(self._request, self._why == "killed", abandoned=execution is None)

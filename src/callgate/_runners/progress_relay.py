@@ -1,6 +1,6 @@
-"""Progress on its way from a tool's thread to the event loop, bounded.
+"""Pass progress from a tool's thread to the event loop, with bounded memory.
 
-Apart from the thread runner because it lives in both worlds. Must not know what runs in the thread.
+Separate from the thread runner because it runs in both threads. Must not know what runs in the tool's thread.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["ProgressRelay"]
 
 
 class ProgressRelay:
-    """Takes progress in any thread, and shows it through the call's own context on the event loop's."""
+    """Accepts progress in any thread and reports it through the call's context on the event loop."""
 
     def __init__(self, context: ToolContext, loop: asyncio.AbstractEventLoop) -> None:
         self._context = context
@@ -28,7 +28,7 @@ class ProgressRelay:
         self._listening = True
 
     def take(self, text: str, stream: str) -> None:
-        """In the tool's thread."""
+        """Accept a piece of progress; called in the tool's thread."""
         with self._lock:
             if self._live is None:
                 self._live = LiveText()
@@ -36,11 +36,11 @@ class ProgressRelay:
             self._fresh += self._live.offer(text, stream, self._loop.time())
             if waiting or not self._fresh:
                 return
-        with suppress(RuntimeError):  # the event loop is closed: nobody listens any more
+        with suppress(RuntimeError):  # the event loop is closed: nothing receives progress any more
             self._loop.call_soon_threadsafe(self._show)
 
     def flush(self) -> None:
-        """Show what was taken and what was held back. On the event loop, as is all that follows."""
+        """Report all accepted progress, including what the rate limit held back. This and the following run on the event loop."""
         if self._live is not None:
             with self._lock:
                 self._fresh += self._live.rest()
@@ -56,10 +56,10 @@ class ProgressRelay:
                 self._context.progress(text, stream=stream)
 
     def text(self) -> str:
-        """The end of all that was shown."""
+        """Return the end of everything that was reported."""
         return self._tail.text() if self._tail is not None else ""
 
     def stop(self) -> None:
-        """The call is over: show what there is, and nothing after that."""
+        """Report what is left when the call ends, and nothing afterwards."""
         self.flush()
         self._listening = False

@@ -1,8 +1,8 @@
-"""Read what a tool gave: a returned value as plain JSON data, an exception as text.
+"""Read what a tool returned or raised: a value as plain JSON data, an exception as text.
 
-That may run code of the tool's author, such as `model_dump`, `__iter__` or `__str__`, for as long as it likes. So it belongs to the
-attempt. What thread and process tools give is read where they ran; what an async tool or a runner of the host's gives is read here: at once
-where that certainly takes no such code, in a thread under the attempt's deadline and kill where it may. Must not know what becomes of it.
+Reading may run code of the tool's author, such as `model_dump`, `__iter__` or `__str__`, for any length of time, so it belongs to the
+attempt. Results of thread and process tools are read where they ran; results of async tools and of the host's runners are read here: at
+once if that certainly runs no such code, otherwise in a thread under the attempt's deadline and kill. Must not know how results are used.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from callgate.protocols import Execution
 __all__ = ["UNREADABLE", "ReadingTimeout", "ResultReader", "read", "unreadable"]
 
 UNREADABLE = "ResultNotSerializable"
-"""The `error_type` of an execution that returned what has no JSON form."""
+"""The `error_type` of an execution whose return value has no JSON form."""
 
 
 class ReadingTimeout(Struct, frozen=True, eq=False):
-    """What ends the reading from outside."""
+    """The timeout and the kill signal of a reading."""
 
     timeout_s: float
     kill: AbortSignal
 
 
 def read(execution: Execution, max_bytes: int) -> Execution:
-    """`execution` with what it gave read. Runs whatever code that takes, and raises none of its errors."""
+    """Return `execution` with its value or exception read. May run foreign code; raises none of its errors."""
     if isinstance(execution.value, BaseException) and execution.status == "raised":
         return replace(failed(execution.value), evidence=execution.evidence)
     if execution.status != "returned":
@@ -42,37 +42,37 @@ def read(execution: Execution, max_bytes: int) -> Execution:
         value, changes = to_jsonable(execution.value, max_bytes=max_bytes)
     except ResultNotSerializable as error:
         return unreadable(str(error), error.code)
-    except BaseException as error:  # in a thread, nobody else would catch it
+    except BaseException as error:  # foreign code may raise anything; in a thread, nothing else would catch it
         return unreadable(f"The tool's result cannot be read: {': '.join(describe(error))}.")
     return Execution(status="returned", value=value, read=True, changes=execution.changes + changes)
 
 
 def unreadable(why: str, code: str = "non_serializable") -> Execution:
-    """The execution of a tool that returned something of which there is no result."""
+    """Return the execution of a tool whose return value cannot become a result."""
     return Execution(status="returned", read=True, error_type=UNREADABLE, error=why, details={"code": code})
 
 
 class ResultReader:
-    """Reads what the tools of one engine give."""
+    """Reads the results of one engine's tools."""
 
     def __init__(self, offload: Offload, max_bytes: int) -> None:
         self._offload = offload
         self.max_bytes = max_bytes
 
     async def read(self, execution: Execution, time: TimeBound) -> Execution:
-        """`execution` with what it gave read, in a thread; what takes longer than `time` allows has timed out, or was killed."""
+        """Return `execution`, read in a thread; if that exceeds the timeout or is killed, return that outcome."""
         refusal = self._offload.refusal
         if refusal:
-            return _untold(execution) if execution.status == "raised" else unreadable(f"The tool's result was not read: {refusal}")
+            return _text_not_read(execution) if execution.status == "raised" else unreadable(f"The tool's result was not read: {refusal}")
         try:
             return await self._offload.run(partial(read, execution, self.max_bytes), time)
         except LeftBehind:
             killed = time.kill.reason is not None
-            return _untold(execution) if execution.status == "raised" and not killed else overdue(time, killed, abandoned=True)
+            return _text_not_read(execution) if execution.status == "raised" and not killed else overdue(time, killed, abandoned=True)
 
 
-def _untold(execution: Execution) -> Execution:
-    """The execution of a tool that raised what does not say what it is."""
+def _text_not_read(execution: Execution) -> Execution:
+    """Return the execution of a tool that raised an exception whose text could not be read."""
     kind = clean(type_name(execution.value))
     text = f"{kind}, whose text could not be read in time"
     return Execution(status="raised", error_type=kind, error=text, evidence=execution.evidence)

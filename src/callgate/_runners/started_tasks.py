@@ -1,8 +1,8 @@
-"""Which tasks the code of a tool starts on the event loop, so that those it leaves running can be counted and cancelled.
+"""Track the tasks that a tool's code starts on the event loop, so that those it leaves running can be counted and cancelled.
 
-A task factory sees each task as it is made; the context variable of the running tool, which a task's context inherits, says whose it is.
-A tool that starts no task costs nothing here. A factory that the host has set makes the tasks as before, and is put back in the end.
-Must not know of runners.
+A task factory sees each task when it is created; a context variable, inherited by the task's context, identifies the running tool. A tool
+that starts no task costs nothing here. A factory set by the host still creates the tasks, and is restored at the end. Must not know of
+runners.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from callgate.protocols import RunRequest
 __all__ = ["INSIDE", "StartedTask", "TaskWatch"]
 
 INSIDE: ContextVar[tuple[RunRequest, ...]] = ContextVar("callgate_running", default=())
-"""Whose tool the present code belongs to, the outermost call first: a tool that calls a tool shares its task, and with it the drives of
-both. Tells the timers of a tool, and of any tool it called, from the host's when that task is cancelled."""
+"""The requests whose tools the current code belongs to, the outermost call first: a nested tool shares its caller's task, and with it both
+`Drive` objects. Distinguishes the timers of a tool, and of any tool it called, from the host's when that task is cancelled."""
 
 Task = asyncio.Future[Any]
 
 
 class StartedTask:
-    """The tasks of one tool's run that have not ended. There is none of these while there are none of those."""
+    """The unfinished tasks that one run of a tool has started; exists only while there are any."""
 
     __slots__ = ("keep", "request", "tasks")
 
     def __init__(self, request: RunRequest) -> None:
-        self.request = request  # kept: its id is the key
+        self.request = request  # keeps it alive: its id is the key
         self.tasks: set[Task] = set()
         self.keep: Callable[[Task], None] | None = None
-        """Set once the tool has ended: takes what its tasks start now."""
+        """Set once the tool has ended: called with tasks that its tasks start afterwards."""
 
     def left(self) -> list[Task]:
-        """Those that nobody has asked to end."""
+        """Return the tasks that nothing has cancelled."""
         return [task for task in self.tasks if not (task.done() or getattr(task, "cancelling", int)())]
 
 
 class TaskWatch:
-    """The task factory of one event loop, for all engines on it."""
+    """The task factory of one event loop, shared by all engines on it."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.started: dict[int, StartedTask] = {}
@@ -52,7 +52,7 @@ class TaskWatch:
 
     @classmethod
     def on(cls, loop: asyncio.AbstractEventLoop) -> TaskWatch:
-        """Watch a loop; `release` ends it."""
+        """Install the factory on `loop`, or share the installed one; undone by `release`."""
         factory = loop.get_task_factory()
         if not isinstance(factory, TaskWatch):
             factory = cls(loop)
@@ -61,7 +61,7 @@ class TaskWatch:
         return factory
 
     def release(self) -> None:
-        """Put the host's factory back where nobody watches any more; one that it has set meanwhile stays."""
+        """Restore the host's factory when the last user releases it; a factory that the host has set meanwhile stays."""
         self._users -= 1
         if not self._users and self._loop.get_task_factory() is self:
             self._loop.set_task_factory(self._inner)

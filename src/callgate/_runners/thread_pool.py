@@ -1,7 +1,7 @@
 """A bounded pool of daemon threads whose jobs may wait for calls that need threads of the same pool.
 
-A job counts against the limit only while no call that its tool made is open, and the jobs of such calls are taken first: so no number of
-jobs that wait can keep from running what they wait for. Must not know what a job does.
+A job counts against the limit only while none of the calls that its tool made is open, and the jobs of such calls are taken first: so
+waiting jobs can never block the jobs that they wait for. Must not know what a job does.
 """
 
 from __future__ import annotations
@@ -17,47 +17,47 @@ _IDLE_S = 30.0
 
 
 class PoolJob(Protocol):
-    """What the pool runs. The attributes are guarded by the pool's lock."""
+    """A job of the pool. The attributes are guarded by the pool's lock."""
 
     nested: bool
-    """A call that another tool made: it is taken before those that none waits for."""
+    """The call was made by another tool: it is taken before calls that no tool waits for."""
     open_calls: int
-    """How many calls that its tool made have not ended."""
+    """The number of open calls that its tool made."""
     finished: bool
     """The tool has returned."""
     abandoned: bool
     """The caller no longer waits for the tool, which still runs."""
 
     def enter(self) -> bool:
-        """True for the first who asks: the thread that will run it, or the caller who no longer wants it run."""
+        """Return True on the first call: made by the thread that will run the job, or by the caller to prevent that."""
         ...
 
     def execute(self) -> Any:
-        """Run it, in the thread; never raises."""
+        """Run the job in the thread; never raises."""
         ...
 
     def deliver(self, answer: Any) -> None:
-        """Hand the answer over to the event loop; called in the thread."""
+        """Deliver the result to the event loop; called in the thread."""
         ...
 
     def refuse(self, why: str) -> None:
-        """It will not be run."""
+        """Report that the job will not run."""
         ...
 
 
 class ThreadPool:
-    """`submit` and the other public methods belong to the event loop's thread."""
+    """Runs jobs in threads. `submit` and the other public methods must be called in the event loop's thread."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._lock = threading.Lock()
         self._wakeups: queue.SimpleQueue[bool] = queue.SimpleQueue()
-        """One for each queued job: true; and for each thread that is to end: false."""
+        """True for each queued job; False for each thread that must end."""
         self._queued: deque[PoolJob] = deque()
         self._nested: deque[PoolJob] = deque()
         self._threads = 0
         self._busy = 0
-        """Jobs submitted and neither finished nor given up."""
+        """Jobs that were submitted and have neither finished nor been abandoned."""
         self.waiting = 0
         """Jobs with open calls: their threads do not count against the limit."""
         self.abandoned = 0
@@ -71,12 +71,12 @@ class ThreadPool:
         self._grow()
 
     def withdrawn(self) -> None:
-        """A job was given up before a thread took it."""
+        """Record that a job was given up before a thread took it."""
         with self._lock:
             self._busy -= 1
 
     def call_begins(self, job: PoolJob) -> None:
-        """The job's tool has called another one and waits for it, as far as anybody knows."""
+        """Record that the job's tool has called another tool and is assumed to wait for it."""
         with self._lock:
             if job.finished or job.abandoned:
                 return
@@ -91,7 +91,7 @@ class ThreadPool:
                 self.waiting -= job.open_calls == 0
 
     def abandon(self, job: PoolJob) -> bool:
-        """Give up the thread that runs `job`. False: it is through, and its answer is on the way."""
+        """Abandon the thread that runs `job`; return False if the tool has returned and its result is on the way."""
         with self._lock:
             if job.finished:
                 return False
@@ -121,7 +121,7 @@ class ThreadPool:
         job.open_calls = 0
 
     def _grow(self) -> None:
-        """Start threads for queued jobs, as far as the limit allows."""
+        """Start threads for queued jobs, within the limit."""
         while self._takes_thread():
             try:
                 threading.Thread(target=self._work, name="callgate tool", daemon=True).start()
@@ -136,7 +136,7 @@ class ThreadPool:
             return grows
 
     def _unstarted(self, why: str) -> None:
-        """The system has no thread to give: queued jobs wait for one of ours, and are refused where none will come to them."""
+        """Handle that no thread could be started: queued jobs wait for an existing thread; they are refused if none can take them."""
         with self._lock:
             self._threads -= 1
             if self._threads > self.waiting:
@@ -147,7 +147,7 @@ class ThreadPool:
                 self.withdrawn()
                 job.refuse(f"no thread could be started for it: {why}")
 
-    # In a thread.
+    # Runs in a thread.
 
     def _work(self) -> None:
         while True:
@@ -162,14 +162,14 @@ class ThreadPool:
             job = self._next()
             if job.enter() and not self._run(job):
                 return
-            del job  # or the last job and its result would live until the next one
+            del job  # frees the job and its result before the next job arrives
 
     def _next(self) -> PoolJob:
         with self._lock:
             return (self._nested or self._queued).popleft()
 
     def _run(self, job: PoolJob) -> bool:
-        """Run a job. False: this thread is to end, given up by the job's caller or one too many after a wait."""
+        """Run a job; return False if this thread must end, because it was abandoned or exceeds the limit after a wait."""
         answer = job.execute()
         with self._lock:
             job.finished = True

@@ -1,8 +1,8 @@
-"""Run sync tools in threads, so that they do not hold up the event loop.
+"""Run sync tools in threads, so that they do not block the event loop.
 
-A pool of our own: a thread is started only where none is free, and an answer costs one wake-up of the loop. A thread cannot be stopped:
-at the deadline or the kill the caller goes on, and the thread is counted as abandoned until its tool returns. Where no thread can be
-started, the call is refused before its tool is entered. Must not know of processes.
+Uses its own pool: a thread is started only if none is free, and a result costs one wake-up of the loop. A thread cannot be stopped: at the
+deadline or the kill the caller continues, and the thread is counted as abandoned until its tool returns. If no thread can be started, the
+call is refused before its tool runs. Must not know of processes.
 """
 
 from __future__ import annotations
@@ -41,38 +41,38 @@ class ThreadRunner:
         self._max_bytes = limits.result_bytes
         self._most_abandoned = limits.abandoned_threads
         self._most_waiting = limits.waiting_threads
-        self._strays = AbandonedCode(on_late, behind)
+        self._abandoned_code = AbandonedCode(on_late, behind)
         self._deadlines = Deadlines()
 
     @property
     def abandoned(self) -> int:
-        """Threads and coroutines that would not stop, and tasks that tools left, as far as they still run."""
-        return self._pool.abandoned + len(self._strays)
+        """The number of abandoned threads, coroutines and tasks that still run."""
+        return self._pool.abandoned + len(self._abandoned_code)
 
     @property
     def late(self) -> int:
-        """Answers that came after their call had ended."""
-        return self._strays.late
+        """The number of results that arrived after their call had ended."""
+        return self._abandoned_code.late
 
     async def run(self, request: RunRequest) -> Execution:
         why = self._refusal(request)
         if why is not None:
             return not_started(why)
-        self._strays.watch()
+        self._abandoned_code.watch()
         loop = asyncio.get_running_loop()
         begun_at = loop.time()
-        job = _ThreadAttempt(request, loop, self._pool, self._strays, self._deadlines, self._max_bytes)
+        job = _ThreadAttempt(request, loop, self._pool, self._abandoned_code, self._deadlines, self._max_bytes)
         self._pool.submit(job)
         left = 0
         try:
             answer = await self._answer(job)
             if not isinstance(answer, Execution):
                 rest = replace(request, timeout_s=max(0.0, request.timeout_s - (loop.time() - begun_at)))
-                answer = await drive(answer, rest, job.context, self._strays, self._deadlines)
+                answer = await drive(answer, rest, job.context, self._abandoned_code, self._deadlines)
         finally:
             job.relay.stop()
-            if self._strays.started and not job.abandoned:
-                left = self._strays.tasks_left(request)
+            if self._abandoned_code.started and not job.abandoned:
+                left = self._abandoned_code.tasks_left(request)
         return replace(answer, tasks_left=answer.tasks_left + left) if left else answer
 
     async def _answer(self, job: _ThreadAttempt) -> Execution | Awaitable[object]:
@@ -80,11 +80,11 @@ class ThreadRunner:
             answer = await job.wait.get()
         except BaseException:
             if job.wait.value is None:
-                self._leave(job)
+                self._stop_waiting(job)
             else:
                 job.came_late(job.wait.value)
             raise
-        return self._leave(job) if answer is None else answer
+        return self._stop_waiting(job) if answer is None else answer
 
     def _refusal(self, request: RunRequest) -> str | None:
         if request.kill.reason is not None:
@@ -103,33 +103,33 @@ class ThreadRunner:
             " Run such tools with runner='process', where they can be stopped, and restart this program."
         )
 
-    def _leave(self, job: _ThreadAttempt) -> Execution:
-        """Go on without the job."""
+    def _stop_waiting(self, job: _ThreadAttempt) -> Execution:
+        """Stop waiting for the job and return how its call ended."""
         if job.enter():
             self._pool.withdrawn()
             ended = job.wait.overdue()
             return not_started(f"no thread was free in time: {ended.error}")
         abandoned = self._pool.abandon(job)
         if abandoned:
-            self._strays.behind.left(job.request.context.uid)
+            self._abandoned_code.behind.left(job.request.context.uid)
         return job.wait.overdue(abandoned=abandoned, partial=job.relay.text())
 
     async def close(self) -> None:
-        """End the threads that wait for work; those inside a tool are not waited for."""
+        """End the idle threads; threads that run a tool are not waited for."""
         self._pool.close()
         self._deadlines.close()
-        await self._strays.close()
+        await self._abandoned_code.close()
 
 
 class _ThreadAttempt:
-    """One attempt on its way through the pool."""
+    """One attempt, run as a job of the pool."""
 
     def __init__(
         self,
         request: RunRequest,
         loop: asyncio.AbstractEventLoop,
         pool: ThreadPool,
-        strays: AbandonedCode,
+        abandoned_code: AbandonedCode,
         deadlines: Deadlines,
         max_bytes: int,
     ) -> None:
@@ -143,15 +143,15 @@ class _ThreadAttempt:
         self.abandoned = False
         self._loop = loop
         self._pool = pool
-        self._strays = strays
+        self._abandoned_code = abandoned_code
         self._max_bytes = max_bytes
-        self._ticket = threading.Lock()
+        self._entered = threading.Lock()
 
     def enter(self) -> bool:
-        """True for the first who asks: the thread that will run the tool, or the caller who no longer wants it run."""
-        return self._ticket.acquire(blocking=False)
+        """Return True on the first call: made by the thread that will run the tool, or by the caller to prevent that."""
+        return self._entered.acquire(blocking=False)
 
-    # In the thread.
+    # Runs in the thread.
 
     def execute(self) -> Execution | Awaitable[object]:
         try:
@@ -169,16 +169,16 @@ class _ThreadAttempt:
         return approved.call.tool.tool.invoke(context.for_thread(self.relay.take, self._loop, nested), decode(approved.encoded))
 
     def deliver(self, answer: Execution | Awaitable[object]) -> None:
-        with suppress(RuntimeError):  # the event loop is closed: nobody waits any more
+        with suppress(RuntimeError):  # the event loop is closed: nothing waits for the result
             self._loop.call_soon_threadsafe(self._finish, answer)
 
-    # On the event loop.
+    # Runs on the event loop.
 
     def refuse(self, why: str) -> None:
         self.wait.finish(not_started(why))
 
     async def _call(self, attempt: int, name: str, arguments: Mapping[str, object]) -> ToolResult:
-        """Call another tool; while that lasts, this job's thread takes no place in the pool."""
+        """Call another tool; until it returns, this job's thread does not count against the pool's limit."""
         call = self.request.context.nested
         assert call is not None
         self._pool.call_begins(self)
@@ -191,8 +191,8 @@ class _ThreadAttempt:
         self.relay.flush()
         self._pool.finished(self)
         if self.abandoned:
-            self._strays.behind.gone(self.request.context.uid)
-            self._strays.tasks_left(self.request)
+            self._abandoned_code.behind.gone(self.request.context.uid)
+            self._abandoned_code.tasks_left(self.request)
         if isinstance(answer, Execution) and answer.status != "returned":
             answer = replace(answer, partial=self.relay.text())
         if not self.wait.finish(answer):
@@ -200,6 +200,6 @@ class _ThreadAttempt:
 
     def came_late(self, answer: Execution | Awaitable[object]) -> None:
         if isinstance(answer, Execution):
-            self._strays.came_late(self.request.context.uid, answer)
+            self._abandoned_code.came_late(self.request.context.uid, answer)
         elif inspect.iscoroutine(answer):
             answer.close()

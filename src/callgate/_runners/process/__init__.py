@@ -1,9 +1,9 @@
-"""Run tools in processes of their own, so that they can be stopped, whatever they do.
+"""Run tools in worker processes, which can always be stopped.
 
     engine (`runner`, `worker_pool`, `worker_connection`)  <-- frames (`protocol`) -->  `supervisor`  <-- the same frames -->  `worker`
 
-A worker is warm: it keeps the tool's module loaded and serves one call at a time. Its supervisor finds and ends every process that a call
-started, also when the engine dies. A tool is found by `module:qualname` (`import_target`); only plain values cross.
+A worker is reused: it keeps the tool's module imported and runs one call at a time. Its supervisor finds and ends every process that a call
+started, also when the engine dies. A tool is imported by `module:qualname` (`import_target`); only plain data is sent.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the process runner guarantees on this machine: what `callgate doctor` prints."""
+"""What the process runner guarantees on this machine; printed by `callgate doctor`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["require_support", "strength"]
 
 
 def strength() -> dict[str, str]:
-    """Each guarantee by name, and how far it holds here."""
+    """Return each guarantee by name, and how far it holds on this machine."""
     if sys.platform == "win32":
         return {"process tools": "refused: Windows cannot end a tree of processes the way this runner does"}
     if sys.platform == "linux" and PROC:
@@ -28,6 +28,6 @@ def strength() -> dict[str, str]:
 
 
 def require_support() -> None:
-    """Refuse where nothing could be promised."""
+    """Raise `UsageError` on systems where worker processes cannot be ended reliably."""
     if sys.platform == "win32":
         raise UsageError("Process tools do not run on Windows: a tool's processes could not be ended. Use runner='thread', or WSL.")

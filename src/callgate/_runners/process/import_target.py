@@ -1,7 +1,7 @@
-"""Where a worker process finds a tool: `module:qualname`, both ways.
+"""Convert between a tool and its import target, `module:qualname`, by which a worker process imports it.
 
-A worker imports the tool again, so it must be reachable by name. What is not (lambdas, closures, tools with state of their own) is refused
-when it is registered, with what to do about it. Must not know how the target travels.
+A worker imports the tool again, so it must be reachable by name. Others (lambdas, closures, tools with their own state) are refused at
+registration, with advice. Must not know how the target is sent.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _MAIN = "__callgate_main__"
 
 
 def process_target(tool: Tool) -> str:
-    """The place of `tool`, as `module:qualname`; a script's as `/path/to/script.py:qualname`.
+    """Return the import target of `tool`: `module:qualname`, or `/path/to/script.py:qualname` for a script.
 
     Raises:
-        UsageError: No other process could find it.
+        UsageError: Another process could not import it.
     """
     if isinstance(tool, FunctionTool):
         module, qualname = tool.function.__module__, getattr(tool.function, "__qualname__", "")
@@ -41,7 +41,7 @@ def process_target(tool: Tool) -> str:
 
 
 def _by_name(module: str, tool: Tool) -> str:
-    """The module's own name for this very tool, or ''."""
+    """Return the name under which `module` holds this very tool, or ''."""
     names: dict[str, object] = vars(sys.modules[module]) if module in sys.modules else {}
     return next((name for name, value in names.items() if value is tool), "")
 
@@ -60,7 +60,7 @@ def _walk(value: object, qualname: str) -> Any:
 
 
 def _plain(tool: Tool) -> bool:
-    """Whether a new instance of the class is as good as this one."""
+    """Return whether a new instance of the tool's class is equivalent to this one."""
     parameters = [] if type(tool).__init__ is object.__init__ else list(inspect.signature(type(tool)).parameters.values())
     if any(item.default is item.empty and item.kind not in (item.VAR_POSITIONAL, item.VAR_KEYWORD) for item in parameters):
         return False
@@ -95,7 +95,7 @@ def _refusal(tool: Tool, qualname: str) -> str:
 
 
 def load_target(target: str) -> Tool:
-    """Import the tool at `target`. Whatever the import raises comes through."""
+    """Import the tool at `target`. Exceptions of the import are not caught."""
     module, _, qualname = target.rpartition(":")
     found = _walk(_load_file(module) if module.endswith(".py") else importlib.import_module(module), qualname)
     if isinstance(found, Tool):
@@ -108,7 +108,7 @@ def load_target(target: str) -> Tool:
 
 
 def _load_file(path: str) -> ModuleType:
-    """A script as a module, under a name that is not `__main__`, so that it does not run itself."""
+    """Import a script as a module under a name other than `__main__`, so that its main block does not run."""
     if _MAIN in sys.modules:
         return sys.modules[_MAIN]
     spec = importlib.util.spec_from_file_location(_MAIN, path)

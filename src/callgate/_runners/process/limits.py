@@ -1,4 +1,4 @@
-"""How much a worker process may take, and how much of the engine's environment it sees."""
+"""Resource limits of worker processes, and the environment variables that they receive."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ _LEAST_FILES = 256
 
 
 class ProcessLimits(Options, frozen=True, kw_only=True):
-    """Bounds of the process runner. Those of memory, files and time hold for a worker and for each process that its tool starts."""
+    """Limits of the process runner. Memory, file size and processor time apply to a worker and to each process that it starts."""
 
     memory_bytes: Count = 2_147_483_648
     """Address space. A tool that asks for more gets a MemoryError."""
     file_bytes: Count = 1_073_741_824
-    """The largest file a tool may write."""
+    """The largest file that a tool may write."""
     open_files: Count = 1_024
     cpu_s: Count | None = None
-    """Processor time of one call; None: only the deadline bounds it."""
+    """Processor time of one call; None: only the deadline limits it."""
     workers: Count = 16
-    """Calls that run at once; others wait, which counts against their deadline."""
+    """Calls that run at the same time; others wait, which counts against their deadline."""
     idle_s: Pause = 60.0
-    """A worker that nobody needs ends after this."""
+    """An idle worker ends after this time."""
     environment: tuple[str, ...] = ()
-    """Names of further environment variables that tools may see. What is not named here or harmless never reaches them."""
+    """Names of additional environment variables that tools may see. All others are withheld, except harmless ones."""
 
     def resources(self) -> str:
-        """For the supervisor: `NUMBER=VALUE,...`."""
-        import resource  # not on every system that imports this module
+        """The limits in the supervisor's format: `NUMBER=VALUE,...`."""
+        import resource  # not available on every system that imports this module
 
         pairs = {
             resource.RLIMIT_AS: self.memory_bytes,
@@ -44,7 +44,7 @@ class ProcessLimits(Options, frozen=True, kw_only=True):
 
 
 def worker_environment(limits: ProcessLimits, marker: str, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The environment of a worker. `marker` names it, so that what it starts can be recognised."""
+    """Return the environment of a worker. `marker` identifies the worker and the processes that it starts."""
     names = _PASSED | set(limits.environment)
     passed = {name: value for name, value in environ.items() if name in names or name.startswith("LC_")}
     return passed | {"CALLGATE_WORKER": marker}

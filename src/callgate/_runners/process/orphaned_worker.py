@@ -1,6 +1,6 @@
-"""End what is left of a worker whose engine has ended, so that a call may start again without the first attempt still acting.
+"""End what is left of a worker whose engine has ended, so that its call can start again without the first attempt still running.
 
-Used by the engine that takes a run over. A supervisor ends its tree when its engine goes; this waits for that, and ends what is left.
+Used by the engine that takes over a run. A supervisor ends its process tree when its engine ends; this waits for that, and ends the rest.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _LOOK_S = 0.01
 
 
 async def end_worker(worker: str) -> bool:
-    """Make sure that nothing of a worker runs any more; True where that is certain.
+    """End all processes of a worker; return True if certainly none still runs.
 
     Args:
-        worker: As `Link.name` gives it: its supervisor's `process_identity`, a space, and the marker that its processes carry.
+        worker: A `WorkerConnection.name`: the `process_identity` of its supervisor, a space, and the marker of its processes.
     """
     supervisor, _, marker = worker.partition(" ")
     if not supervisor or not marker:

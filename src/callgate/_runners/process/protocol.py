@@ -1,17 +1,17 @@
-"""What engine and worker say to each other: the letters of the frames, and the values in them.
+"""The protocol between engine and worker: the letters of the frames, and the values in them.
 
     C  engine -> worker      a call: `CallMessage`
-    K  engine -> supervisor  tell everything to stop, end it after so many seconds of grace
-    B  worker -> engine      the tool is about to be entered
+    K  engine -> supervisor  stop: signal all processes, and end them after a grace period in seconds
+    B  worker -> engine      the tool is about to start
     P  worker -> engine      a piece of progress: `ProgressMessage`
-    E  worker -> engine      the call's end: `Execution`; the worker takes the next one
-    F  worker -> engine      the same, but the worker has to be replaced: the call left something behind
-    O  supervisor -> engine  the stream's digit (1 output, 2 error) and what the tool wrote to it
-    S  supervisor -> engine  the stream's digit and how many bytes of it were left out
-    W  supervisor -> engine  it is about to start the worker
-    X  supervisor -> engine  all is over: the worker's exit code, how many processes could not be ended, whether its channel was closed
+    E  worker -> engine      the call has ended: `Execution`; the worker is ready for the next one
+    F  worker -> engine      the call has ended: `Execution`; the worker must be replaced, because the call left something behind
+    O  supervisor -> engine  output: the stream's digit (1 stdout, 2 stderr) and what the tool wrote to it
+    S  supervisor -> engine  skipped output: the stream's digit and the number of bytes that were left out
+    W  supervisor -> engine  the worker is about to be started
+    X  supervisor -> engine  the end: the worker's exit code, the number of processes that survived, whether its channel was closed
 
-Must not know how frames travel.
+Must not know how frames are sent.
 """
 
 from __future__ import annotations
@@ -29,29 +29,29 @@ __all__ = ["LOST_CHANNEL", "CallMessage", "ProgressMessage", "WorkerExit", "deco
 
 
 class CallMessage(Struct, frozen=True, kw_only=True):
-    """One attempt, as plain values."""
+    """One attempt as plain data."""
 
     target: str
-    """Where the worker finds the tool; see `target`."""
+    """The import target of the tool; see `import_target`."""
     arguments: Raw
     scope: Scope
     extra: str
-    """What the scope's `extra` is, where it does not cross: a live object, or too much; else empty."""
+    """If the scope's `extra` cannot be sent: what it is (a live object, or too large). Otherwise empty."""
     call_id: str
     uid: str
     tool: str
     attempt: int
     key: str
     deadline: float
-    """On `time.monotonic`, which all processes of a machine share. Means nothing on another machine, which sets its own."""
+    """By `time.monotonic`, which all processes of a machine share. Another machine sets its own."""
     show_kill_hint: bool
     max_bytes: int
-    """The largest result that is sent back."""
+    """The largest result that is sent back, in bytes."""
     cpu_s: int | None
 
 
 class ProgressMessage(Struct, frozen=True, array_like=True):
-    """Progress, numbered from 1 within the call."""
+    """A piece of progress, numbered from 1 within the call."""
 
     seq: int
     text: str
@@ -73,7 +73,7 @@ class WorkerExit(Struct, frozen=True):
 
 
 LOST_CHANNEL = 97
-"""The exit code of a worker that can no longer answer, because its tool has closed the channel."""
+"""The exit code of a worker that cannot send its result, because its tool has closed the channel."""
 
 encode = msgspec.json.Encoder().encode
 decode_call = msgspec.json.Decoder(CallMessage).decode
@@ -82,14 +82,14 @@ _decode_execution = msgspec.json.Decoder(Execution).decode
 
 
 def read_execution(body: bytes | Raw) -> Execution:
-    """What a worker sent as its call's end; a value that is nested too deep is an error of the tool.
+    """Decode the execution that a worker sent; a value that is nested too deep becomes an error of the tool.
 
     Raises:
-        msgspec.DecodeError: It is no execution.
+        msgspec.DecodeError: It is not an execution.
     """
     try:
         execution = _decode_execution(body)
         status = "returned" if execution.error_type == UNREADABLE else execution.status
-        return replace(execution, status=status, read=True)  # what is decoded is plain, whatever the worker says
+        return replace(execution, status=status, read=True)  # a decoded value is plain data, whatever the worker claims
     except RecursionError as error:
         return unreadable(f"The tool's result cannot be read back: {describe(error)[1]}.")

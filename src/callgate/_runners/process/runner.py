@@ -1,7 +1,7 @@
-"""Run tools in worker processes, which can be stopped whatever they do.
+"""Run tools in worker processes, which can always be stopped.
 
-One attempt: take a worker, send the call, pass on what it writes, and at the deadline, the kill or the cancel wait until its whole tree is
-gone. Must not know how frames travel or how processes are found.
+An attempt takes a worker, sends the call, and passes on its output; at the deadline, the kill or a cancellation it waits until the worker's
+whole process tree has ended. Must not know how frames are sent or how processes are found.
 """
 
 from __future__ import annotations
@@ -46,25 +46,25 @@ _STREAMS = {b"1": "stdout", b"2": "stderr"}
 
 
 class AttemptRequest(Struct, frozen=True, kw_only=True, eq=False):
-    """One attempt as plain values, with what ends it and who hears of it. Needs no tool on this side."""
+    """One attempt as plain data, with its limits and callbacks. Does not need the tool in this process."""
 
     call: CallMessage
     timeout_s: float
     grace_s: float
     kill: AbortSignal
     report: Callable[[str, str], None]
-    """Takes progress and output: the text, and its stream."""
+    """Called with progress and output: the text and its stream."""
     on_late: Callable[[Execution], None] | None = None
-    """Takes what the tool answered after the attempt had ended."""
+    """Called with a result that arrives after the attempt has ended."""
     claim: Claim | None = None
-    """Awaited once a worker is there, before it gets the call."""
+    """Awaited once a worker is available, before the call is sent to it."""
 
 
 class ProcessRunner:
-    """Runs a tool in a warm process of its own. An attempt may wait for a free one, so the claim of it is a record of its own.
+    """Runs a tool in a reused worker process. An attempt may wait for a free worker, so it is claimed by a separate record.
 
     Raises:
-        UsageError: On Windows, where a tree of processes cannot be ended.
+        UsageError: On Windows, where a process tree cannot be ended.
     """
 
     claims = True
@@ -78,15 +78,15 @@ class ProcessRunner:
         self._on_late = on_late
         self.deadlines = Deadlines()
         self.late = 0
-        """Answers that came after their call had ended."""
+        """The number of results that arrived after their call had ended."""
         self.abandoned = 0
-        """Calls some of whose processes could not be ended."""
+        """The number of calls some of whose processes could not be ended."""
 
     async def run(self, request: RunRequest) -> Execution:
         try:
             work = self._work(request)
         except Exception as error:
-            return not_begun(error)  # the tool cannot be found by another process
+            return not_begun(error)  # another process cannot import the tool
         return await self.carry_out(work)
 
     def _work(self, request: RunRequest) -> AttemptRequest:
@@ -105,27 +105,27 @@ class ProcessRunner:
         )
 
     async def carry_out(self, work: AttemptRequest) -> Execution:
-        """The same for a call that came from elsewhere."""
+        """Run an attempt that was created elsewhere."""
         if work.kill.reason is not None or self._pool.closed:
             return not_started(work.kill.reason or "the engine is closed")
         try:
             body = encode(work.call)
         except Exception as error:
-            return not_begun(error)  # the scope holds text that is no Unicode
+            return not_begun(error)  # the scope contains text that is not valid Unicode
         since = time.monotonic()
         try:
-            link: WorkerConnection | OSError | None = self._pool.take()
+            connection: WorkerConnection | OSError | None = self._pool.take()
         except OSError as error:
-            link = error
-        if link is None:
+            connection = error
+        if connection is None:
             waiting: BoundedWait[WorkerConnection | OSError] = BoundedWait(work, self.deadlines)
-            link = await self._next_free(waiting)
-            if link is None:
+            connection = await self._next_free(waiting)
+            if connection is None:
                 return not_started(f"all {self._limits.workers} worker processes were busy: {waiting.overdue().error}")
             work = replace(work, timeout_s=max(0.0, work.timeout_s - (time.monotonic() - since)))
-        if isinstance(link, OSError):
-            return not_started(f"no worker process could be started for it: {link}")
-        return await self._run_in(link, work, body)
+        if isinstance(connection, OSError):
+            return not_started(f"no worker process could be started for it: {connection}")
+        return await self._run_in(connection, work, body)
 
     async def _next_free(self, waiting: BoundedWait[WorkerConnection | OSError]) -> WorkerConnection | OSError | None:
         leave = self._pool.wait(waiting.finish)
@@ -138,17 +138,17 @@ class ProcessRunner:
         finally:
             leave()
 
-    async def _run_in(self, link: WorkerConnection, work: AttemptRequest, body: bytes) -> Execution:
-        attempt = _WorkerAttempt(self, link, work)
-        link.listener = attempt
+    async def _run_in(self, connection: WorkerConnection, work: AttemptRequest, body: bytes) -> Execution:
+        attempt = _WorkerAttempt(self, connection, work)
+        connection.listener = attempt
         try:
             await attempt.claim()
         except BaseException:
             if attempt.open:
                 attempt.open = False
-                self._pool.give_back(link)
+                self._pool.give_back(connection)
             raise
-        link.send(b"C", body)
+        connection.send(b"C", body)
         try:
             execution = await attempt.wait.get()
         except BaseException:
@@ -156,17 +156,17 @@ class ProcessRunner:
                 self.came_late(work, attempt.wait.value)
             raise
         finally:
-            if attempt.open:  # the deadline, the kill or a cancel: nothing of the call may outlive it
-                self._pool.end(link, work.grace_s)
-                await asyncio.wait([link.gone])
-                self.abandoned += link.survivors > 0
+            if attempt.open:  # the deadline, the kill or a cancellation: none of the call's processes may survive it
+                self._pool.end(connection, work.grace_s)
+                await asyncio.wait([connection.gone])
+                self.abandoned += connection.survivors > 0
         return attempt.stopped() if execution is None else execution
 
-    def free(self, link: WorkerConnection) -> None:
-        self._pool.give_back(link)
+    def free(self, connection: WorkerConnection) -> None:
+        self._pool.give_back(connection)
 
-    def replace(self, link: WorkerConnection) -> None:
-        self._pool.end(link)
+    def replace(self, connection: WorkerConnection) -> None:
+        self._pool.end(connection)
 
     def came_late(self, work: AttemptRequest, execution: Execution) -> None:
         self.late += 1
@@ -183,31 +183,31 @@ class ProcessRunner:
 
 
 class _WorkerAttempt:
-    """One call in one worker: hears what it says."""
+    """One call in one worker; receives the worker's frames."""
 
-    def __init__(self, runner: ProcessRunner, link: WorkerConnection, work: AttemptRequest) -> None:
+    def __init__(self, runner: ProcessRunner, connection: WorkerConnection, work: AttemptRequest) -> None:
         self.wait: BoundedWait[Execution] = BoundedWait(work, runner.deadlines)
         self.open = True
-        """The worker has not yet said that the call has ended."""
+        """The worker has not yet reported the end of the call."""
         self._runner = runner
-        self._link = link
+        self._connection = connection
         self._work = work
         self._begun = False
         self._decoding: asyncio.Task[None] | None = None
-        """Reads a large result."""
+        """Decodes a large result."""
         self._tail = OutputTail(PARTIAL_CHARS)
         self._decoders = {digit: codecs.getincrementaldecoder("utf-8")("replace") for digit in _STREAMS}
 
     async def claim(self) -> None:
-        """Have it put on record that this worker gets the call now."""
+        """Record that this worker gets the call now."""
         if self._work.claim is not None:
-            await self._work.claim(self._link.name)
+            await self._work.claim(self._connection.name)
 
-    def heard(self, kind: bytes, body: bytes) -> None:
+    def received(self, kind: bytes, body: bytes) -> None:
         try:
             self._take(kind, body)
         except msgspec.DecodeError:
-            self._runner.replace(self._link)  # no words of the worker's own: its tool has written to the channel
+            self._runner.replace(self._connection)  # not written by the worker: its tool has written to the channel
 
     def _take(self, kind: bytes, body: bytes) -> None:
         match kind:
@@ -232,7 +232,7 @@ class _WorkerAttempt:
         if len(body) <= LARGE_BYTES:
             self._ended(read_execution(body), clean=clean)
             return
-        self.open = False  # said, though not yet read: a worker that ends now has not crashed
+        self.open = False  # reported, though not yet decoded: if the worker ends now, it has not crashed
         self._decoding = asyncio.get_running_loop().create_task(self._decode(body, clean=clean), context=Context())
 
     async def _decode(self, body: bytes, *, clean: bool) -> None:
@@ -241,9 +241,9 @@ class _WorkerAttempt:
             execution = await in_thread(partial(read_execution, body))
         except msgspec.DecodeError:
             self.open = True
-            self._runner.replace(self._link)
-            if self._link.gone.done():
-                self.lost(self._link.exit)
+            self._runner.replace(self._connection)
+            if self._connection.gone.done():
+                self.lost(self._connection.exit)
         else:
             self._ended(execution, clean=clean)
 
@@ -254,9 +254,9 @@ class _WorkerAttempt:
         if not self.wait.finish(execution) and execution.status == "returned":
             self._runner.came_late(self._work, execution)
         if clean:
-            self._runner.free(self._link)
+            self._runner.free(self._connection)
         else:
-            self._runner.replace(self._link)
+            self._runner.replace(self._connection)
 
     def lost(self, exit: WorkerExit | None) -> None:
         if self.open:
@@ -264,7 +264,7 @@ class _WorkerAttempt:
             self.wait.finish(self._crashed(exit))
 
     def _crashed(self, exit: WorkerExit | None) -> Execution:
-        why, details = _explain(exit, has_worker=self._link.has_worker)
+        why, details = _explain(exit, has_worker=self._connection.has_worker)
         if self._runner.closed:
             return Execution(status="killed", error="the engine was closed", partial=self._tail.text(), not_started=self._unbegun)
         if self._unbegun:
@@ -273,12 +273,12 @@ class _WorkerAttempt:
 
     @property
     def _unbegun(self) -> bool:
-        """Whether the tool was certainly not entered: there was no worker, or all that it ever said has been read and it did not say so."""
-        return not self._begun and (self._link.exit is not None or not self._link.has_worker)
+        """Whether the tool certainly did not start: there was no worker, or all of its frames were read and none reported the start."""
+        return not self._begun and (self._connection.exit is not None or not self._connection.has_worker)
 
     def stopped(self) -> Execution:
-        """How the call ended, once its deadline or a kill has ended the worker."""
-        execution = self.wait.overdue(partial=self._tail.text(), abandoned=self._link.survivors > 0)
+        """Return how the call ended, after its deadline or a kill has ended the worker."""
+        execution = self.wait.overdue(partial=self._tail.text(), abandoned=self._connection.survivors > 0)
         if not self._unbegun:
             return execution
         return not_started(f"the worker process was not ready in time: {execution.error}")

@@ -1,6 +1,6 @@
-"""What of an attempt crosses into another process: plain values, and the name of whatever stays behind.
+"""Serialise an attempt for another process: plain data, and a description of what cannot be sent.
 
-Apart from the runner because an attempt that goes to another machine crosses in the same form. Must not know where the other process is.
+Separate from the runner because attempts are sent to other machines in the same form. Must not know where the other process is.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ __all__ = ["crossing"]
 
 _MOST_LEVELS = 17
 _MOST_VALUES, _MOST_CHARS = 250_000, 67_108_864
-"""Of the scope's `extra`; as many as a result may hold. One value that stands in it several times counts as often."""
+"""The limits of the scope's `extra`, the same as a result's. A value that occurs several times is counted each time."""
 
 
 def crossing(request: RunRequest, target: str, *, max_bytes: int, cpu_s: int | None = None) -> CallMessage:
-    """The attempt as plain values.
+    """Return the attempt as plain data.
 
     Args:
-        target: Where the other process finds the tool; see `target`.
-        max_bytes: The largest result that may come back.
+        target: The import target of the tool; see `import_target`.
+        max_bytes: The largest result that may be sent back.
         cpu_s: Processor time of the call; None: no limit.
     """
     context = request.context
@@ -51,7 +51,7 @@ def crossing(request: RunRequest, target: str, *, max_bytes: int, cpu_s: int | N
 
 
 def _kept_back(extra: object) -> str:
-    """What the scope's `extra` is, where it does not cross; empty where it does: it is plain JSON data, and not too much of it."""
+    """Return a description of the scope's `extra` if it cannot be sent, else ''. Plain JSON data within the limits can be sent."""
     values, chars, level = _MOST_VALUES, _MOST_CHARS, [extra]
     for _ in range(_MOST_LEVELS):
         below: list[object] = []

@@ -1,6 +1,6 @@
-"""The worker process: takes one call at a time, runs the tool in its main thread, and sends back data, whatever the tool does.
+"""The worker process: receives one call at a time, runs the tool in its main thread, and sends back plain data.
 
-Runs under a supervisor, which ends it. Must not know of the engine; what it imports is what a tool needs.
+Runs under a supervisor, which ends it. Must not know of the engine; it imports only what a tool needs.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _LEFTOVER_S = 0.2
 
 
 class _Stopped(BaseException):
-    """Raised in a sync tool when the call has to end, so that its clean-up runs within the grace."""
+    """Raised in a sync tool when the call must end, so that its cleanup runs within the grace period."""
 
 
 class _NoPolicies:
-    """In the place of the policies, which are the engine's: asking is a mistake, and never an allow."""
+    """Takes the place of the policies, which exist only in the engine: every question to it raises, so it never allows anything."""
 
     def __init__(self, tool: str) -> None:
         self._why = f"{tool} runs in its own process, where no rules are known; run it inline or in a thread"
@@ -57,7 +57,7 @@ class _NoPolicies:
 
 
 class _Channel:
-    """The worker's side of the frames; blocking. Silent in a process that the tool forked."""
+    """The worker's end of the frame channel; blocking. Sends nothing in a process that the tool forked."""
 
     def __init__(self, fd: int) -> None:
         os.set_inheritable(fd, False)
@@ -66,17 +66,17 @@ class _Channel:
         self._lock = threading.Lock()
         self._unread = bytearray()
         self.writing = 0
-        """The thread that is in the middle of a frame."""
+        """The thread that is writing a frame."""
 
     @property
     def mine(self) -> bool:
         return os.getpid() == self._pid
 
     def read(self) -> bytes:
-        """The next call; ends the process when the supervisor is gone."""
+        """Return the next call; exit the process if the supervisor is gone."""
         while True:
             for _, body in split(self._unread):
-                return body  # one call at a time: never a second frame behind it
+                return body  # one call at a time: there is never a second frame after it
             data = os.read(self._fd, _READ_BYTES)
             if not data:
                 os._exit(0)
@@ -97,7 +97,7 @@ class _Channel:
 
 
 class _Unavailable:
-    """Stands for an `extra` that stayed in the engine's process."""
+    """A placeholder for an `extra` that could not be sent to this process."""
 
     def __init__(self, kind: str) -> None:
         self.__kind = kind
@@ -119,7 +119,7 @@ class _Unavailable:
 
 
 class _CurrentCall:
-    """One call: its context, and how it is told to stop."""
+    """One call: its context, and the way to stop it."""
 
     def __init__(self, call: CallMessage, channel: _Channel) -> None:
         self.call = call
@@ -163,11 +163,11 @@ class _CurrentCall:
         if self._overdue and threading.get_ident() == self._thread:
             self._interrupt()
 
-    def tell(self) -> None:
-        """In the signal handler, between two steps of whatever the main thread does."""
+    def request_stop(self) -> None:
+        """Stop the call; runs in the signal handler, between two steps of the main thread."""
         self.stop.abort("the call is over: its deadline has passed, or it was killed")
         if self._channel.writing == self._thread:
-            self._overdue = True  # not in the middle of a frame: right after it
+            self._overdue = True  # a frame is being written: interrupt right after it
         else:
             self._interrupt()
 
@@ -191,7 +191,7 @@ class _Worker:
         while True:
             call = decode_call(self._channel.read())
             _reap()
-            body, damage = self._take(call)
+            body, damage = self._run_call(call)
             self._channel.write(b"F" if damage else b"E", body)
             if damage:
                 os._exit(0)
@@ -199,9 +199,9 @@ class _Worker:
     def _on_sigterm(self, number: int, stack: FrameType | None) -> None:
         if self._running is None:
             os._exit(143)
-        self._running.tell()
+        self._running.request_stop()
 
-    def _take(self, call: CallMessage) -> tuple[bytes, list[str]]:
+    def _run_call(self, call: CallMessage) -> tuple[bytes, list[str]]:
         try:
             tool = self._load(call.target)
         except BaseException as error:
@@ -220,7 +220,7 @@ class _Worker:
 
     def _load(self, target: str) -> Tool:
         if target not in self._tools:
-            self._baseline = None  # what a tool's module does when it is loaded is no call's doing
+            self._baseline = None  # changes made by importing a tool's module are not the call's
             self._tools[target] = load_target(target)
         return self._tools[target]
 
@@ -241,8 +241,8 @@ class _Worker:
             execution = failed(error, tool.not_done)
         self._running = None
         if not self._channel.mine:
-            os._exit(0)  # a child that the tool forked, and that came back from it as well
-        left = self._settle()
+            os._exit(0)  # a child that the tool forked and that returned from the tool too
+        left = self._clean_up()
         running.show_rest()
         return replace(execution, tasks_left=left) if left else execution
 
@@ -260,8 +260,8 @@ class _Worker:
         finally:
             executor.shutdown(wait=False, cancel_futures=True)
 
-    def _settle(self) -> int:
-        """Push out what was printed, and end the tasks that an async tool left; returns how many those were."""
+    def _clean_up(self) -> int:
+        """Flush the standard streams and cancel the tasks that an async tool left; return the number of these tasks."""
         for stream in (sys.stdout, sys.stderr):
             with suppress(Exception):
                 stream.flush()
@@ -274,12 +274,12 @@ class _Worker:
         if left:
             loop.run_until_complete(asyncio.wait(left, timeout=_LEFTOVER_S))
         if any(not task.done() for task in left):
-            self._asyncio = None  # they stay with the old loop, which never runs again
+            self._asyncio = None  # the tasks stay on the old loop, which never runs again
         return len(left)
 
 
 def _limit_cpu(cpu_s: int | None) -> None:
-    """The processor time of this call, on top of what earlier ones have used."""
+    """Limit the processor time of this call, in addition to what earlier calls have used."""
     if cpu_s is not None:
         used = resource.getrusage(resource.RUSAGE_SELF)
         hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
@@ -287,7 +287,7 @@ def _limit_cpu(cpu_s: int | None) -> None:
 
 
 def _reap() -> None:
-    """Forget the children of earlier calls, which the supervisor has ended."""
+    """Reap the children of earlier calls, which the supervisor has ended."""
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass

@@ -1,10 +1,10 @@
-"""What a call changed in its worker: put right what can be, and say what cannot.
+"""Undo what a call changed in its worker, and report what cannot be undone.
 
-A warm worker serves calls of several tools, so a call must not meet what an earlier one left. Put back after each call: working
-directory, environment, import path and hooks, umask, recursion limit, signal handlers and mask, timers, locale, time zone. Then all of it,
-and whatever else can be read (`worker_state`), is compared; a difference is a reason to replace the worker, as are threads still running,
-standard descriptors closed or redirected, more than a few files left open, memory that ran out. What is not compared stays until the worker
-goes: a tool's own globals, the insides of modules and classes. The engine is never affected.
+A worker runs calls of several tools, so a call must not see what an earlier one left. Restored after each call: working directory,
+environment, import path and hooks, umask, recursion limit, signal handlers and mask, timers, locale, time zone. Then all of these, and
+everything else that can be read (`worker_state`), is compared; the worker is replaced if they differ, if threads still run, if standard
+descriptors were closed or redirected, if more than a few files stay open, or if memory ran out. Not compared, and kept until the worker
+ends: a tool's own globals, and the contents of modules and classes. The engine is never affected.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from callgate._runners.process.worker_state import FACTS, WATCHED, KernelStatus,
 __all__ = ["Baseline"]
 
 _SPARE_FILES = 16
-"""Files that calls may leave open: connections that a tool keeps for the next call."""
+"""The number of files that calls may leave open: connections that a tool keeps for the next call."""
 _SETTLE_S = 0.05
 
 
 class Baseline:
-    """The worker's state before a call; it holds for the next one too, where the call has left it so."""
+    """The worker's state before a call; also valid for the next call if nothing has changed."""
 
     def __init__(self) -> None:
         self._cwd = os.getcwd()
@@ -50,7 +50,7 @@ class Baseline:
         self._facts = {name: read() for name, read in FACTS.items()}
 
     def restore(self) -> list[str]:
-        """Put the worker back; returns why it cannot serve another call, or nothing."""
+        """Restore the worker; return the reasons why it cannot run another call, or an empty list."""
         sys.setrecursionlimit(self._recursion)
         try:
             status = self._put_back()
@@ -59,7 +59,7 @@ class Baseline:
             return [f"{type(error).__name__} while the worker was put back"]
 
     def _put_back(self) -> KernelStatus:
-        """Put back what can be; returns what the kernel says then."""
+        """Restore what can be restored; return the kernel's status afterwards."""
         for kind in (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF):
             signal.setitimer(kind, 0)
         status = self._put_signals_back(KernelStatus.read())
@@ -80,7 +80,7 @@ class Baseline:
         return status
 
     def _put_signals_back(self, status: KernelStatus) -> KernelStatus:
-        # Whoever sets a handler by another way than Python's changes only what the kernel says, and whoever replaces one, only the other.
+        # A handler set other than through Python changes only the kernel's status; replacing one handler by another changes only Python's.
         everywhere = not status.signals or status.signals != self._status.signals
         for number in self._handlers if everywhere else WATCHED:
             handler = self._handlers[number]
@@ -111,7 +111,7 @@ class Baseline:
         return found + [f"{name} changed" for name, read in FACTS.items() if read() != self._facts[name]]
 
     def _threads_left(self) -> bool:
-        """Threads that are about to end are given a moment."""
+        """Return whether there are more threads than before; threads that are ending get a moment."""
         until = time.monotonic() + _SETTLE_S
         while threading.active_count() > self._threads:
             if time.monotonic() > until:
@@ -139,12 +139,12 @@ def _identity(fd: int) -> tuple[int, int] | None:
 
 
 def _too_many(now: int | None, before: int | None) -> bool:
-    """Where they could be counted before the call and no longer can be, not even the one file for counting could be opened."""
+    """Return whether too many files are open. If counting worked before and fails now, not even one more file could be opened."""
     return before is not None and (now is None or now > before + _SPARE_FILES)
 
 
 def _open_files() -> int | None:
-    """None where they cannot be counted."""
+    """Return the number of open files, or None if it is not known."""
     for folder in ("/proc/self/fd", "/dev/fd"):
         try:
             return len(os.listdir(folder))

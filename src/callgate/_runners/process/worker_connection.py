@@ -1,6 +1,6 @@
-"""One supervised worker, seen from the engine: started, spoken to in frames, and ended for certain.
+"""The engine's connection to one supervised worker: start it, exchange frames, and reliably end it.
 
-Everything here happens in callbacks of the event loop, so that a worker is also ended when whoever used it was cancelled. Must not know of
+Everything here runs in callbacks of the event loop, so that a worker is ended even if its user was cancelled. Must not know of
 requests, tools or the pool.
 """
 
@@ -29,7 +29,7 @@ __all__ = ["WorkerConnection", "WorkerListener", "end_marked", "import_path"]
 
 _READ_BYTES = 262_144
 _FORCE_S = 0.5
-"""After the grace, until the supervisor itself is given up."""
+"""How long after the grace period the supervisor itself is killed."""
 _REAP_S = 0.002
 _SUPERVISOR = "import sys; sys.path.append(sys.argv[1]); from supervisor.main import main; main(*sys.argv[2:])"
 _WORKER = (
@@ -39,17 +39,17 @@ _WORKER = (
 
 
 class WorkerListener(Protocol):
-    """Hears what one call's worker says."""
+    """Receives the frames of one call's worker."""
 
-    def heard(self, kind: bytes, body: bytes) -> None: ...
+    def received(self, kind: bytes, body: bytes) -> None: ...
 
     def lost(self, exit: WorkerExit | None) -> None:
-        """The worker and all it started are gone; None: its supervisor died first, so that nobody saw how."""
+        """Called when the worker and all its processes have ended; None: its supervisor died first, so the exit status is unknown."""
         ...
 
 
 def import_path() -> tuple[str, ...]:
-    """Where a worker finds modules: where this process does."""
+    """Return the import path for a worker: the same as this process's."""
     return tuple(os.path.abspath(entry) for entry in sys.path)
 
 
@@ -57,7 +57,7 @@ class WorkerConnection:
     """A worker with its supervisor.
 
     Raises:
-        OSError: No process can be started for it, or no channel made to it.
+        OSError: The process or its channel cannot be created.
     """
 
     def __init__(self, limits: ProcessLimits, marker: str, on_gone: Callable[[WorkerConnection], None]) -> None:
@@ -67,11 +67,11 @@ class WorkerConnection:
         self.path = import_path()
         self.listener: WorkerListener | None = None
         self.gone: asyncio.Future[None] = self._loop.create_future()
-        """Done when nothing of it runs any more."""
+        """Done when none of its processes runs any more."""
         self.reaped: asyncio.Future[None] = self._loop.create_future()
         self.exit: WorkerExit | None = None
         self.has_worker = False
-        """Whether the supervisor has begun to start the worker; nothing of a call can have happened before."""
+        """The supervisor has begun to start the worker; before that, no part of a call can have run."""
         self.survivors = 0
         self.stopping = False
         self._unread = bytearray()
@@ -79,12 +79,12 @@ class WorkerConnection:
         self._sweep: asyncio.Task[None] | None = None
         self._socket, self._process = _start(limits, marker, self.path)
         self.name = f"{process_identity(self._process.pid)} {marker}"
-        """Tells another process which worker this is; see `end_worker`."""
+        """Identifies this worker to other processes; see `end_worker`."""
         self._loop.add_reader(self._socket, self._on_readable)
 
     def send(self, kind: bytes, body: bytes = b"") -> None:
         if self._socket.fileno() < 0:
-            return  # it has ended; `gone` is on its way
+            return  # it has ended; `gone` will be set
         self._unsent += frame(kind, body)
         self._flush()
 
@@ -96,7 +96,7 @@ class WorkerConnection:
             self._loop.add_writer(self._socket, self._flush)
             return
         except OSError:
-            self._unsent.clear()  # the reading side finds out what happened
+            self._unsent.clear()  # the reader detects the cause
         self._loop.remove_writer(self._socket)
 
     def _on_readable(self) -> None:
@@ -108,41 +108,41 @@ class WorkerConnection:
             data = b""
         self._unread += data
         for kind, body in split(self._unread):
-            self._hear(kind, body)
+            self._receive(kind, body)
         if not data:
             self._on_end()
 
-    def _hear(self, kind: bytes, body: bytes) -> None:
+    def _receive(self, kind: bytes, body: bytes) -> None:
         if kind == b"W":
             self.has_worker = True
         elif kind == b"X":
             self.exit = WorkerExit.read(body)
             self._set_gone(self.exit.survivors)
         elif self.listener is not None:
-            self.listener.heard(kind, body)
+            self.listener.received(kind, body)
 
     def stop(self, grace_s: float) -> None:
-        """Tell everything to stop, and end it after the grace. `gone` follows, at the latest half a second later, for certain."""
+        """Signal all its processes to stop, and end them after the grace period. `gone` is set at most half a second later."""
         if self.stopping or self.gone.done():
             return
         self.stopping = True
         self.send(b"K", str(max(0.0, grace_s)).encode())
-        self._loop.call_later(grace_s + _FORCE_S, self._force)
+        self._loop.call_later(grace_s + _FORCE_S, self._kill_supervisor)
 
     @property
     def is_orphaned(self) -> bool:
-        """Whether the event loop that serves it has ended, so that nobody would hear what becomes of it."""
+        """Whether the event loop that serves it has ended, so that nothing would notice its end."""
         return not self._loop.is_running()
 
-    def hang_up(self) -> None:
-        """Close its channel, upon which the supervisor ends everything and itself. For one that is orphaned; `join` follows."""
-        with suppress(Exception):  # a loop that is closed has forgotten its readers
+    def close_channel(self) -> None:
+        """Close the channel, which makes the supervisor end everything and exit. For an orphaned connection; call `join` next."""
+        with suppress(Exception):  # a closed loop has no readers
             self._loop.remove_reader(self._socket)
             self._loop.remove_writer(self._socket)
         self._socket.close()
 
     def join(self, until: float) -> None:
-        """Wait for the supervisor until that time of `time.monotonic`; kill it and what it left then. For one that is orphaned."""
+        """Wait for the supervisor until `until` (`time.monotonic`); then kill it and the rest. For an orphaned connection."""
         try:
             self._process.wait(max(0.0, until - time.monotonic()))
         except subprocess.TimeoutExpired:
@@ -150,18 +150,18 @@ class WorkerConnection:
             self._process.wait()
             end_marked(self._marker)
 
-    def _force(self) -> None:
+    def _kill_supervisor(self) -> None:
         if not self.gone.done():
-            self._process.kill()  # the end of its channel follows, and with it `_on_end`
+            self._process.kill()  # closes the channel, which calls `_on_end`
 
     def _on_end(self) -> None:
-        """The supervisor has closed its side: it is about to end, or something has killed it."""
+        """Handle that the supervisor has closed the channel: it is exiting, or was killed."""
         self._loop.remove_reader(self._socket)
         self._loop.remove_writer(self._socket)
         self._socket.close()
         self._reap()
         if not self.gone.done():
-            self._sweep = self._loop.create_task(self._end_rest(), context=Context())  # no task of a tool's that may have led here
+            self._sweep = self._loop.create_task(self._end_rest(), context=Context())  # must not count as a task of the current tool
 
     async def _end_rest(self) -> None:
         self._set_gone(await in_thread(partial(end_marked, self._marker)))
@@ -196,7 +196,7 @@ def _start(limits: ProcessLimits, marker: str, path: tuple[str, ...]) -> tuple[s
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            start_new_session=True,  # what is typed at the engine's terminal is not for the tools
+            start_new_session=True,  # signals of the engine's terminal must not reach the tools
             env=worker_environment(limits, marker),
         )
         ours.setblocking(False)
@@ -205,7 +205,7 @@ def _start(limits: ProcessLimits, marker: str, path: tuple[str, ...]) -> tuple[s
 
 
 def end_marked(marker: str) -> int:
-    """Kill every process that carries the marker, where the supervisor no longer can; returns how many withstood that."""
+    """Kill every process that carries the marker, if the supervisor no longer can; return how many survived."""
     import psutil
 
     left = 0
@@ -221,5 +221,5 @@ def end_marked(marker: str) -> int:
                 process.send_signal(signal.SIGKILL)
         if not left:
             break
-        time.sleep(0.01)  # on a busy machine what was killed needs a moment to die
+        time.sleep(0.01)  # on a busy machine, killed processes need a moment to exit
     return left

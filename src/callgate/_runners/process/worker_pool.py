@@ -1,4 +1,4 @@
-"""Which worker takes which call: warm ones first, new ones up to the limit, then in turn. Must not know what a call is."""
+"""The pool of workers: idle ones are reused first, new ones are started up to the limit, then calls queue. Must not know what a call is."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ from callgate._runners.process.worker_connection import WorkerConnection, import
 
 __all__ = ["WorkerPool"]
 
-Give = Callable[[WorkerConnection | OSError], bool]
+OnFree = Callable[[WorkerConnection | OSError], bool]
 _CLOSE_S = 1.2
 _ORPHANS_S = 2.0
-"""What the supervisors of all workers together get to end them, where their event loop is gone."""
+"""How long the supervisors of all workers together may take to end them if their event loop is gone."""
 
 
 class WorkerPool:
-    """The workers of one runner. Each serves one call at a time."""
+    """The workers of one runner. Each runs one call at a time."""
 
     def __init__(self, limits: ProcessLimits, clock: Clock) -> None:
         self._limits = limits
         self._clock = clock
         self._members: set[WorkerConnection] = set()
-        """Those that count against the limit."""
+        """The workers that count against the limit."""
         self._ending: set[WorkerConnection] = set()
         self._idle: dict[WorkerConnection, asyncio.TimerHandle] = {}
-        self._waiting: deque[Give] = deque()
+        self._waiting: deque[OnFree] = deque()
         self.closed = False
 
     def take(self) -> WorkerConnection | None:
-        """A worker, the one used last if there is one; None if all are busy and no more may, or can, be started.
+        """Return an idle worker, the most recently used first, or a new one; None if all are busy and no more may, or can, be started.
 
         Raises:
-            OSError: There is none, and none can be started.
+            OSError: There is no worker, and none can be started.
         """
         while self._idle:
-            link, timer = self._idle.popitem()
+            connection, timer = self._idle.popitem()
             timer.cancel()
-            if link.path == import_path():
-                return link
-            self.end(link)
+            if connection.path == import_path():
+                return connection
+            self.end(connection)
         if len(self._members) >= self._limits.workers:
             return None
         try:
@@ -56,51 +56,51 @@ class WorkerPool:
             raise
 
     def _start(self) -> WorkerConnection:
-        link = WorkerConnection(self._limits, self._clock.new_id(), self._gone)
-        self._members.add(link)
-        return link
+        connection = WorkerConnection(self._limits, self._clock.new_id(), self._gone)
+        self._members.add(connection)
+        return connection
 
-    def wait(self, give: Give) -> Callable[[], None]:
-        """Call `give` with the next free worker, or with why there will be none; it returns False if it does not want it any more.
+    def wait(self, on_free: OnFree) -> Callable[[], None]:
+        """Queue for the next free worker: call `on_free` with it, or with the error why there is none.
 
-        Returns how to leave the queue.
+        `on_free` returns False if the worker is no longer needed. Returns a function that leaves the queue.
         """
-        self._waiting.append(give)
+        self._waiting.append(on_free)
 
         def leave() -> None:
-            if give in self._waiting:
-                self._waiting.remove(give)
+            if on_free in self._waiting:
+                self._waiting.remove(on_free)
 
         return leave
 
-    def give_back(self, link: WorkerConnection) -> None:
-        if link not in self._members:
+    def give_back(self, connection: WorkerConnection) -> None:
+        if connection not in self._members:
             return
-        link.listener = None
+        connection.listener = None
         while self._waiting:
-            if self._waiting.popleft()(link):
+            if self._waiting.popleft()(connection):
                 return
         loop = asyncio.get_running_loop()
-        self._idle[link] = loop.call_later(self._limits.idle_s, self.end, link)
+        self._idle[connection] = loop.call_later(self._limits.idle_s, self.end, connection)
 
-    def end(self, link: WorkerConnection, grace_s: float = 0.0) -> None:
+    def end(self, connection: WorkerConnection, grace_s: float = 0.0) -> None:
         """End a worker; another may be started in its place at once."""
-        self._leave(link)
-        if not link.reaped.done():
-            self._ending.add(link)
-            link.reaped.add_done_callback(lambda _: self._ending.discard(link))
-        link.stop(grace_s)
+        self._leave(connection)
+        if not connection.reaped.done():
+            self._ending.add(connection)
+            connection.reaped.add_done_callback(lambda _: self._ending.discard(connection))
+        connection.stop(grace_s)
 
-    def _gone(self, link: WorkerConnection) -> None:
-        self.end(link)
+    def _gone(self, connection: WorkerConnection) -> None:
+        self.end(connection)
 
-    def _leave(self, link: WorkerConnection) -> None:
-        timer = self._idle.pop(link, None)
+    def _leave(self, connection: WorkerConnection) -> None:
+        timer = self._idle.pop(connection, None)
         if timer is not None:
             timer.cancel()
-        if link not in self._members:
+        if connection not in self._members:
             return
-        self._members.discard(link)
+        self._members.discard(connection)
         while self._waiting and not self.closed and len(self._members) < self._limits.workers:
             try:
                 fresh = self._start()
@@ -111,27 +111,27 @@ class WorkerPool:
                 self.give_back(fresh)
 
     def _refuse(self, error: OSError) -> None:
-        """No worker can be started: whoever waits gets one that is busy now, or is told."""
+        """Handle that no worker can be started: queued calls wait for a busy worker; if there is none, they get the error."""
         while self._waiting and not self._members:
             self._waiting.popleft()(error)
 
     async def close(self) -> None:
-        """End all workers, in bounded time, also where the event loop that served them is gone."""
+        """End all workers in bounded time, even if the event loop that served them is gone."""
         self.closed = True
-        orphans = [link for link in self._members | self._ending if link.is_orphaned]
+        orphans = [connection for connection in self._members | self._ending if connection.is_orphaned]
         self._members.difference_update(orphans)
         self._ending.difference_update(orphans)
-        for link in list(self._members):
-            self.end(link)
+        for connection in list(self._members):
+            self.end(connection)
         if self._ending:
-            await asyncio.wait([link.reaped for link in self._ending], timeout=_CLOSE_S)
+            await asyncio.wait([connection.reaped for connection in self._ending], timeout=_CLOSE_S)
         if orphans:
             await in_thread(partial(_end_orphans, orphans))
 
 
-def _end_orphans(links: list[WorkerConnection]) -> None:
-    for link in links:
-        link.hang_up()
+def _end_orphans(connections: list[WorkerConnection]) -> None:
+    for connection in connections:
+        connection.close_channel()
     until = time.monotonic() + _ORPHANS_S
-    for link in links:
-        link.join(until)
+    for connection in connections:
+        connection.join(until)

@@ -1,6 +1,6 @@
-"""What of a worker's state can be read and compared, fact by fact.
+"""Read the parts of a worker's state that can be compared.
 
-Apart from `worker_cleanup`, which decides what a difference means. Pure reading: nothing here changes the process.
+Separate from `worker_cleanup`, which decides what a difference means. Read-only: nothing here changes the process.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _LIMITS = tuple(sorted(getattr(resource, name) for name in dir(resource) if name
 _RIGHTS = (b"Uid:", b"Gid:", b"Groups:", b"CapInh:", b"CapPrm:", b"CapEff:", b"CapBnd:", b"CapAmb:", b"NoNewPrivs:", b"Seccomp:")
 _SIGNALS = (b"SigBlk:", b"SigIgn:", b"SigCgt:")
 _PATCHED = ("builtins", "io", "json", "os", "os.path", "random", "shutil", "socket", "ssl", "subprocess", "sys", "tempfile", "time")
-"""Modules of the standard library whose functions and classes are compared, as far as they are loaded."""
+"""Modules of the standard library whose functions and classes are compared, if they are loaded."""
 
 
 class KernelStatus(NamedTuple):
-    """The kernel's own account of this process; empty where there is none."""
+    """The status of this process in the kernel; empty if the system does not provide it."""
 
     rights: tuple[bytes, ...]
-    """Of which user and groups it is, and what it may do beside."""
+    """Its user, groups and capabilities."""
     signals: tuple[bytes, ...]
-    """Which are blocked, ignored and caught, by whatever code."""
+    """The blocked, ignored and caught signals, whatever code set them."""
 
     @classmethod
     def read(cls) -> KernelStatus:
@@ -80,11 +80,11 @@ FACTS: Mapping[str, Callable[[], object]] = {
     "session or process group": lambda: (os.getsid(0), os.getpgrp()),
     "settings of the interpreter": _interpreter,
 }
-"""What is read before and after each call."""
+"""The functions that read the state before and after each call."""
 
 
 def c_environment() -> frozenset[bytes] | None:
-    """The environment as C code and new processes see it, which `os.putenv` changes and `os.environ` does not show; None if unknown."""
+    """Return the environment that C code and new processes see, including changes by `os.putenv`; None if unknown."""
     try:
         entries = ctypes.POINTER(ctypes.c_char_p).in_dll(ctypes.CDLL(None), "environ")
     except (OSError, ValueError):
@@ -96,14 +96,14 @@ def c_environment() -> frozenset[bytes] | None:
 
 
 class LoadedCode:
-    """Which modules are loaded, and which functions and classes the most used ones of the standard library have."""
+    """The loaded modules, and the functions and classes of the most used modules of the standard library."""
 
     def __init__(self) -> None:
         self._modules = dict(sys.modules)
         self._code = [_Code(module) for name in _PATCHED if isinstance(module := sys.modules.get(name), ModuleType)]
 
     def is_changed(self) -> bool:
-        """Whether one of them is another one now; what has been loaded since does not count."""
+        """Return whether one of them has been replaced; modules that were loaded since are ignored."""
         if not self._modules.items() <= sys.modules.items():
             return True
         return any(code.is_changed() for code in self._code)

@@ -1,7 +1,7 @@
-"""Frames over a descriptor that never blocks.
+"""Frames over a non-blocking file descriptor.
 
-A frame is one letter, the length of the body in four bytes (big-endian), and the body. What the letters mean is in `protocol.py`; a
-supervisor only needs a few of them.
+A frame is one letter, the length of the body in four bytes (big-endian), and the body. `protocol.py` defines the letters; a supervisor
+needs only a few of them.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ __all__ = ["NO_WORKER", "WORKER_FD", "FrameChannel", "frame", "split"]
 HEAD = 5
 READ_BYTES = 262_144
 MOST_BYTES = 268_435_456
-"""A longer frame is no frame: something else has written to the channel."""
+"""The largest valid frame. A longer one means that something else has written to the channel."""
 WORKER_FD = 230
-"""The worker's end. High, so that a tool that closes the first few descriptors does not meet it."""
+"""The worker's descriptor. High, so that a tool that closes the first few descriptors does not close it."""
 NO_WORKER = 96
-"""What stands for the worker's exit code where it could not be started."""
+"""Reported in place of the worker's exit code if it could not be started."""
 
 
 def frame(kind: bytes, body: bytes = b"") -> bytes:
@@ -25,7 +25,7 @@ def frame(kind: bytes, body: bytes = b"") -> bytes:
 
 
 def split(data: bytearray) -> list[tuple[bytes, bytes]]:
-    """Take the complete frames off the front of `data`."""
+    """Remove the complete frames from the front of `data` and return them."""
     frames, at = [], 0
     while len(data) - at >= HEAD:
         end = at + HEAD + _size(data, at)
@@ -49,11 +49,11 @@ class FrameChannel:
         self.fd = fd
         self.unsent = bytearray()
         self.ended = False
-        """The other side is gone."""
+        """The other side has closed the channel."""
         self._unread = bytearray()
 
     def fill(self) -> bool:
-        """Read once. False where nothing was there."""
+        """Read once; return False if there was nothing to read."""
         try:
             data = os.read(self.fd, READ_BYTES)
         except BlockingIOError:
@@ -65,7 +65,7 @@ class FrameChannel:
         return bool(data)
 
     def take(self) -> list[tuple[bytes, bytes]]:
-        """The frames that are complete by now; what is no frame ends the channel."""
+        """Return the frames that are complete; an invalid frame ends the channel."""
         frames = split(self._unread)
         if len(self._unread) >= HEAD and _size(self._unread, 0) > MOST_BYTES:
             self.ended = True
@@ -76,7 +76,7 @@ class FrameChannel:
         self.flush()
 
     def flush(self) -> None:
-        """Write as much as goes without waiting; what nobody will read is dropped."""
+        """Write as much as possible without blocking; discard it if the other side has gone."""
         try:
             while self.unsent:
                 del self.unsent[: os.write(self.fd, self.unsent)]

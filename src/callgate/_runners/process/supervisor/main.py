@@ -1,4 +1,4 @@
-"""The supervisor's loop, and how it starts its worker."""
+"""The supervisor's main loop, and how it starts its worker."""
 
 from __future__ import annotations
 
@@ -20,17 +20,16 @@ STOPPING_S = 0.02
 PATIENCE_S = 5.0
 """How long killing is repeated before survivors are reported."""
 EXIT_S = 1.0
-"""How long a worker that has closed its channel may take to end; on a busy machine it needs some of it."""
+"""How long a worker that has closed its channel may take to exit; a busy machine needs some of it."""
 LOOKS = 2
 PR_SET_CHILD_SUBREAPER = 36
 
 
 class Supervisor:
-    """Serves one worker until it dies, has to go, or the engine is gone; then ends the whole tree.
+    """Serves one worker until it exits, must stop, or the engine ends; then ends the whole process tree.
 
-    running --the engine says so--> stopping (everything was told to stop; `_stop_by` is the end of the grace)
-    stopping --nothing is left, or the grace is over--> ending
-    running --the worker dies or closes its channel, the engine goes away--> ending
+    running --the engine commands it--> stopping (all processes were sent SIGTERM; `_stop_by` is the end of the grace period) stopping --no
+    process is left, or the grace period is over--> ending running --the worker exits or closes its channel, the engine ends--> ending
     """
 
     def __init__(self, engine: FrameChannel, worker: FrameChannel, pid: int, outputs: list[StreamOutput], wakeup: int) -> None:
@@ -100,22 +99,22 @@ class Supervisor:
                 self._kill(spare=self._pid)
                 self._show_rest()
                 self._calling = False
-            if kind in b"BEFP":  # a tool can write to the channel, too: it must not speak for its supervisor
+            if kind in b"BEFP":  # a tool can write to the channel, too: it must not send frames that only the supervisor may send
                 self._engine.send(kind, body)
 
     def _show_rest(self) -> None:
-        """What was written before the call's end is shown before it. Who still holds the pipe does not matter."""
+        """Send output that was written before the call's end; processes that still hold the pipe are not waited for."""
         for output in self._outputs:
             output.drain(self._calling)
             output.flush()
 
     def _kill(self, spare: int = 0) -> int:
-        """Kill everything below, again and again, until nothing is left but the one spared; returns how many withstood that."""
+        """Kill all descendants but `spare` repeatedly until none is left; return how many survived."""
         until = time.monotonic() + PATIENCE_S
         unseen = 0
         while True:
             left = [pid for pid in self._tree.alive() if pid != spare]
-            # Twice, because a process can change its parent while one looks, and is then seen below neither.
+            # Twice, because a process can change its parent during the listing, and then appears below neither.
             unseen = 0 if left else unseen + 1
             if unseen == LOOKS or time.monotonic() > until:
                 return len(left)
@@ -132,8 +131,8 @@ class Supervisor:
         except ChildProcessError:
             return
 
-    def _exits(self) -> bool:
-        """Whether the worker, whose channel has closed, is ending by itself: the kernel closes files first and tells the parent then."""
+    def _wait_for_exit(self) -> bool:
+        """Return whether the worker exits after its channel has closed: the kernel closes files before it notifies the parent."""
         until = time.monotonic() + EXIT_S
         while self._status is None and time.monotonic() < until:
             self._reap()
@@ -141,8 +140,8 @@ class Supervisor:
         return self._status is not None
 
     def _end(self) -> None:
-        """End the whole tree, say how the worker ended, and go."""
-        lost = self._worker.ended and not self._engine.ended and self._stop_by is None and not self._exits()
+        """End the whole process tree and report how the worker ended."""
+        lost = self._worker.ended and not self._engine.ended and self._stop_by is None and not self._wait_for_exit()
         left = self._kill()
         self._reap()
         if self._engine.ended:
@@ -153,16 +152,16 @@ class Supervisor:
         self._show_rest()
         code = os.waitstatus_to_exitcode(self._status) if self._status is not None else 0
         self._engine.send(b"X", f"{code} {left} {int(lost)}".encode())
-        self._let_go()
+        self._send_last_frames()
 
-    def _let_go(self) -> None:
+    def _send_last_frames(self) -> None:
         os.set_blocking(self._engine.fd, True)
-        signal.alarm(2)  # an engine that does not read is not waited for
+        signal.alarm(2)  # do not wait for an engine that does not read
         self._engine.flush()
 
 
 def _start(channel: int, command: list[str], limits: str) -> tuple[int, int, int]:
-    """Start the worker in a session of its own; returns its pid and the ends of its output pipes."""
+    """Start the worker in a new session; return its pid and the read ends of its output pipes."""
     out, out_end = os.pipe()
     err, err_end = os.pipe()
     pid = os.fork()
@@ -193,7 +192,7 @@ def _limit(limits: str) -> None:
 
 
 def _adopt_orphans() -> None:
-    """Become the parent of every orphan below. Only Linux can; elsewhere an orphan is lost sight of when its parent ends."""
+    """Become the parent of all orphaned descendants. Supported on Linux only; elsewhere, orphans cannot be tracked."""
     if sys.platform == "linux":
         import ctypes
 
@@ -218,7 +217,7 @@ def main(engine: str, near: str, far: str, limits: str, *command: str) -> None:
     channel.send(b"W")
     try:
         pid, out, err = _start(int(far), list(command), limits)
-    except OSError:  # nothing of a call has happened, and the engine is to know that
+    except OSError:  # reports that no call has started
         channel.send(b"X", f"{NO_WORKER} 0 0".encode())
         return
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)

@@ -1,4 +1,4 @@
-"""One standard stream of the worker: shown live within a rate; beyond it, only its end is kept."""
+"""One standard stream of the worker: sent live up to a rate; above it, only the end is kept."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from .frames import READ_BYTES, FrameChannel
 __all__ = ["BACKLOG_BYTES", "StreamOutput"]
 
 BACKLOG_BYTES = 1_048_576
-"""Above this the engine reads too slowly: nothing is shown live, and no more frames are taken from the worker."""
+"""Above this the engine reads too slowly: no live output is sent, and no more frames are read from the worker."""
 LIVE_BYTES_PER_S = 1_048_576
 TAIL_BYTES = 65_536
 SECRET_BYTES = 8_192
-"""Left out behind a cut: what stands there may be the end of a secret, which nobody can recognise without its beginning."""
+"""Left out after a cut: it may contain the end of a secret, which cannot be recognised without its beginning."""
 
 
 class StreamOutput:
-    """Reads a pipe, so that whoever writes to it never waits."""
+    """Reads a pipe, so that its writers never block."""
 
     def __init__(self, fd: int, stream: bytes, engine: FrameChannel) -> None:
         os.set_blocking(fd, False)
@@ -31,7 +31,7 @@ class StreamOutput:
         self._dropped = 0
 
     def drain(self, wanted: bool) -> bool:
-        """Read once and show it where it is wanted. False at the end of the stream."""
+        """Read once and send the data if `wanted`; return False at the end of the stream."""
         try:
             data = os.read(self.fd, READ_BYTES)
         except BlockingIOError:
@@ -59,7 +59,7 @@ class StreamOutput:
             self._dropped += extra
 
     def flush(self) -> None:
-        """Show what was held back, after a word about how much of it is missing."""
+        """Send what was held back, after a frame that states how many bytes are missing."""
         if self._dropped:
             del self._tail[:SECRET_BYTES]
             self._dropped += SECRET_BYTES

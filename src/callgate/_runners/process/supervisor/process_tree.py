@@ -1,4 +1,4 @@
-"""Every process below one: found in /proc, or with `ps` where there is none."""
+"""Find all descendants of a process, in /proc, or with `ps` on systems without it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ PROC = os.path.exists(f"/proc/self/task/{os.getpid()}/children")
 
 
 class ProcessTree:
-    """The descendants of a process. Complete where that process adopts the orphans among them (Linux)."""
+    """The descendants of a process. Complete if that process adopts its orphaned descendants (Linux)."""
 
     def __init__(self, root: int, *, proc: bool = PROC) -> None:
         self._root = root
         self._proc = proc
 
     def alive(self) -> list[int]:
-        """All that still run, parents before their children."""
+        """Return the pids of all descendants that still run, parents before their children."""
         table = None if self._proc else _parents_by_ps()
         found: list[int] = []
         waiting = [self._root]
@@ -35,7 +35,7 @@ class ProcessTree:
                 try:
                     os.kill(pid, number)
                 except OSError:
-                    break  # gone, or of another user: what remains is reported
+                    break  # has ended, or belongs to another user: remaining processes are reported
 
 
 def _children(pid: int) -> list[int]:
@@ -51,7 +51,7 @@ def _children_of_task(pid: int, task: str) -> list[int]:
         with open(f"/proc/{pid}/task/{task}/children", "rb") as file:
             return [int(child) for child in file.read().split()]
     except OSError:
-        return []  # ended meanwhile: its children have a new parent, where the next look finds them
+        return []  # has ended: its children have a new parent, and the next listing finds them there
 
 
 def _parents_by_ps() -> list[tuple[int, int]]:
