@@ -15,23 +15,23 @@ from typing import Final
 
 from callgate.errors import UsageError
 
-__all__ = ["path_error", "refused_paths", "resolved", "shown"]
+__all__ = ["displayed", "path_error", "refused_paths", "resolved"]
 
 _LONGEST: Final = 200
 _SYMLINKS: Final = "its symbolic links lead in a circle"
 _CAUSES: Final = {
     errno.EROFS: ("its file system is read-only", "Give one that can be written to."),
-    errno.ELOOP: (_SYMLINKS, "Mend the links, or give another path."),
-    errno.ENAMETOOLONG: ("the name is too long for its file system, with what is put behind it", "Give a shorter one."),
+    errno.ELOOP: (_SYMLINKS, "Repair the links, or give another path."),
+    errno.ENAMETOOLONG: ("the name is too long for its file system, with the suffix that is added to it", "Give a shorter one."),
     errno.EISDIR: ("it is a folder", "Give a file in it."),
     errno.ENOSPC: ("the disk is full", "Make room, or give a path on another disk."),
     errno.EDQUOT: ("the user's share of the disk is used up", "Make room, or give a path on another disk."),
     errno.EFBIG: ("this process may not write files of that size", "Raise its limit (ulimit -f)."),
-    errno.EMFILE: ("this process has too many files open", "Raise its limit (ulimit -n), or find out who leaves them open."),
+    errno.EMFILE: ("this process has too many files open", "Raise its limit (ulimit -n), or find what leaves them open."),
 }
 
 
-def shown(path: str | os.PathLike[str]) -> str:
+def displayed(path: str | os.PathLike[str]) -> str:
     """Return a path for a message: shortened, with control characters escaped."""
     text = os.fspath(path)
     text = text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]}…{text[-_LONGEST // 2 :]}"
@@ -71,7 +71,7 @@ def refused_paths(path: str | os.PathLike[str], use: str) -> Iterator[None]:
     except ValueError as error:  # Python refuses the path before the system sees it
         if "null" not in str(error):
             raise
-        raise UsageError(f"{shown(path)} cannot be used as {use}: its name has a NUL character. Give another path.") from error
+        raise UsageError(f"{displayed(path)} cannot be used as {use}: its name has a NUL character. Give another path.") from error
     except RuntimeError as error:
         if "ymlink loop" not in str(error):
             raise
@@ -81,21 +81,21 @@ def refused_paths(path: str | os.PathLike[str], use: str) -> Iterator[None]:
 def path_error(path: str | os.PathLike[str], use: str, error: OSError) -> UsageError:
     """Return the `UsageError` for an `OSError` about a path."""
     cause, then = _cause(path, error)
-    return UsageError(f"{shown(path)} cannot be used as {use}: {cause}. {then}")
+    return UsageError(f"{displayed(path)} cannot be used as {use}: {cause}. {then}")
 
 
 def _cause(path: str | os.PathLike[str], error: OSError) -> tuple[str, str]:
-    where = f" ({shown(error.filename)})" if error.filename and os.fspath(error.filename) != os.fspath(path) else ""
+    where = f" ({displayed(error.filename)})" if error.filename and os.fspath(error.filename) != os.fspath(path) else ""
     if error.errno in (errno.EACCES, errno.EPERM):
         return f"{_user()} has no right to it{where}", "Give that user the right, or give another path."
     if error.errno in (errno.ENOTDIR, errno.EEXIST):
-        return f"{shown(_file_among(Path(path)))} is a file and no folder", "Give a path in a folder."
+        return f"{displayed(_parent_file(Path(path)))} is a file and no folder", "Give a path in a folder."
     if error.errno in _CAUSES:
         return _CAUSES[error.errno]
     return f"{error.strerror or error}{where}", "Check the disk, or give another path."
 
 
-def _file_among(path: Path) -> Path:
+def _parent_file(path: Path) -> Path:
     """Return the parent that is not a folder."""
     for parent in reversed(path.parents):
         with suppress(OSError):

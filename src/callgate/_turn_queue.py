@@ -112,8 +112,8 @@ class TurnQueues:
         if queue is None or queue.turn is None or not _waits_for_any(queue, frozenset(_inside.get())):
             return
         raise UsageError(
-            f"A tool that runs in a turn of conversation '{conversation[:80]}' asked for another turn of it, which would begin when that"
-            " one has ended, which waits for it. Give it a conversation of its own, or ask for it when the turn is over.",
+            f"A tool requested a turn of conversation '{conversation[:80]}' that could begin only after the turn that the tool runs in."
+            " Give it a conversation of its own, or request it after the present turn has ended.",
             code="waits_for_itself",
         )
 

@@ -22,7 +22,7 @@ from callgate.tools.retry import is_retryable_error
 
 __all__ = ["TimeBound", "awaited", "clean", "describe", "failed", "not_begun", "not_started", "overdue", "raised"]
 
-_AWAITED = ("the tool is no async function but returned something to wait for; it was waited for",)
+_AWAITED = ("the tool is not an async function but returned an awaitable, which was awaited",)
 
 
 class TimeBound(Protocol):
@@ -109,15 +109,15 @@ def not_begun(error: BaseException) -> Execution:
 
 def raised(error: BaseException, not_done: tuple[type[BaseException], ...] = ()) -> Execution:
     """Return the same on an event loop: the text of an exception with its own `__str__` is read later, in a thread."""
-    if _tells_at_once(error):
+    if _has_builtin_text(error):
         return failed(error, not_done)
     return Execution(status="raised", value=error, evidence=evidence_of(error, not_done))
 
 
-def _tells_at_once(error: BaseException) -> bool:
+def _has_builtin_text(error: BaseException) -> bool:
     """Return whether Python alone makes the exception's text, without foreign code."""
-    tells = next(_members_of(kind)["__str__"] for kind in _mro_of(type(error)) if "__str__" in _members_of(kind))
-    if type(tells) is not WrapperDescriptorType or isinstance(error, BaseExceptionGroup):
+    str_method = next(_members_of(kind)["__str__"] for kind in _mro_of(type(error)) if "__str__" in _members_of(kind))
+    if type(str_method) is not WrapperDescriptorType or isinstance(error, BaseExceptionGroup):
         return False
     said = [*error.args, error.filename, error.filename2] if isinstance(error, OSError) else error.args
     if not all(type(one) in _PLAIN for one in said):

@@ -133,6 +133,7 @@ class Drive:
         "_alarm",
         "_asyncio_future_blocking",
         "_baseline",
+        "_cancel_message",
         "_cancels",
         "_context",
         "_coro",
@@ -141,7 +142,6 @@ class Drive:
         "_handle",
         "_loop",
         "_request",
-        "_said",
         "_task",
         "_task_context",
         "_throw",
@@ -168,7 +168,7 @@ class Drive:
         self._cancels = 0
         self._why: Literal["timed_out", "killed", "cancelled"] | None = None
         self._throw = False
-        self._said: tuple[object, ...] = ()
+        self._cancel_message: tuple[object, ...] = ()
         """The message of the cancellation: cancel scopes of other libraries recognise their own by it."""
         self._given_up = False
         self._handle: asyncio.Handle | None = None
@@ -204,7 +204,7 @@ class Drive:
                     self._waiting = self._context.run(self._coro.send, None)
                 else:
                     self._throw = False
-                    self._waiting = self._context.run(self._coro.throw, problem or asyncio.CancelledError(*self._said))
+                    self._waiting = self._context.run(self._coro.throw, problem or asyncio.CancelledError(*self._cancel_message))
             except StopIteration as end:
                 return Execution(status="returned", value=end.value)
             except BaseException as error:
@@ -250,7 +250,7 @@ class Drive:
         return None
 
     def cancel(self, msg: object = None) -> bool:
-        self._said = () if msg is None else (msg,)
+        self._cancel_message = () if msg is None else (msg,)
         if asyncio.current_task(self._loop) is self._task:
             # The tool cancelled its own task: its failure, not a request of the host. The innermost drive undoes it once.
             if not isinstance(self._waiting, Drive):
@@ -283,13 +283,13 @@ class Drive:
             return
         self._why = why
         if why != "cancelled":
-            self._said = ()
+            self._cancel_message = ()
         self._deadlines.cancel(self._alarm)
         self._alarm = self._deadlines.set(self._request.grace_s, self._give_up)
         self._interrupt()
 
     def _interrupt(self) -> None:
-        self._throw = self._waiting is None or not self._waiting.cancel(*self._said)
+        self._throw = self._waiting is None or not self._waiting.cancel(*self._cancel_message)
 
     def _give_up(self) -> None:
         """Continue the coroutine in a new task: the grace period is over."""
@@ -320,5 +320,5 @@ class Drive:
             if execution.status == "returned":
                 self._abandoned_code.came_late(self._request.context.uid, execution)
         if self._why == "cancelled":
-            raise asyncio.CancelledError(*self._said)
+            raise asyncio.CancelledError(*self._cancel_message)
         return overdue(self._request, self._why == "killed", abandoned=execution is None)

@@ -70,7 +70,7 @@ class ThreadPool:
         self._wakeups.put(True)
         self._grow()
 
-    def withdrawn(self) -> None:
+    def withdraw(self) -> None:
         """Record that a job was given up before a thread took it."""
         with self._lock:
             self._busy -= 1
@@ -122,20 +122,20 @@ class ThreadPool:
 
     def _grow(self) -> None:
         """Start threads for queued jobs, within the limit."""
-        while self._takes_thread():
+        while self._may_start_thread():
             try:
                 threading.Thread(target=self._work, name="callgate tool", daemon=True).start()
             except (RuntimeError, MemoryError) as error:
-                self._unstarted(str(error) or type(error).__name__)
+                self._thread_not_started(str(error) or type(error).__name__)
                 return
 
-    def _takes_thread(self) -> bool:
+    def _may_start_thread(self) -> bool:
         with self._lock:
             grows = self._busy > self._threads and self._threads - self.waiting < self._limit
             self._threads += grows
             return grows
 
-    def _unstarted(self, why: str) -> None:
+    def _thread_not_started(self, why: str) -> None:
         """Handle that no thread could be started: queued jobs wait for an existing thread; they are refused if none can take them."""
         with self._lock:
             self._threads -= 1
@@ -144,7 +144,7 @@ class ThreadPool:
             jobs = [*self._nested, *self._queued]
         for job in jobs:
             if job.enter():
-                self.withdrawn()
+                self.withdraw()
                 job.refuse(f"no thread could be started for it: {why}")
 
     # Runs in a thread.
@@ -159,12 +159,12 @@ class ThreadPool:
                 continue
             if not wanted:
                 return
-            job = self._next()
+            job = self._next_job()
             if job.enter() and not self._run(job):
                 return
             del job  # frees the job and its result before the next job arrives
 
-    def _next(self) -> PoolJob:
+    def _next_job(self) -> PoolJob:
         with self._lock:
             return (self._nested or self._queued).popleft()
 

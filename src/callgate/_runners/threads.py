@@ -106,7 +106,7 @@ class ThreadRunner:
     def _stop_waiting(self, job: _ThreadAttempt) -> Execution:
         """Stop waiting for the job and return how its call ended."""
         if job.enter():
-            self._pool.withdrawn()
+            self._pool.withdraw()
             ended = job.wait.overdue()
             return not_started(f"no thread was free in time: {ended.error}")
         abandoned = self._pool.abandon(job)

@@ -74,9 +74,9 @@ def entries(folder: int, prefix: str) -> tuple[list[DirectoryEntry], bool]:
             kind = kind_of(status)
             path = f"{prefix}/{item.name}" if prefix else item.name
             if kind == "file":
-                found.append(DirectoryEntry(path=_sayable(path), kind=kind, size=status.st_size, stamp=stamp_of(status)))
+                found.append(DirectoryEntry(path=_printable(path), kind=kind, size=status.st_size, stamp=stamp_of(status)))
             else:
-                found.append(DirectoryEntry(path=_sayable(path), kind=kind))
+                found.append(DirectoryEntry(path=_printable(path), kind=kind))
     return sorted(found, key=_path), False
 
 
@@ -164,7 +164,7 @@ def _path(entry: DirectoryEntry) -> str:
     return entry.path
 
 
-def _sayable(name: str) -> str:
+def _printable(name: str) -> str:
     if name.isprintable():
         return name
     return "".join(char.encode("unicode_escape").decode() if unicodedata.category(char) in UNUSABLE else char for char in name)

@@ -112,16 +112,16 @@ class _StepwiseOpen:
             name = self.todo[-1]
             if name in ("", ".", ".."):
                 self.todo.pop()
-                self._back(name)
+                self._leave_folder(name)
             elif (follow or len(self.todo) > 1) and self._follow_link(name):
                 pass
             elif len(self.todo) == 1:
                 return name
             else:
-                self._down(name)
+                self._enter_folder(name)
         return "."
 
-    def _back(self, name: str) -> None:
+    def _leave_folder(self, name: str) -> None:
         if name != "..":
             return
         if not self.names:
@@ -129,7 +129,7 @@ class _StepwiseOpen:
         self.names.pop()
         os.close(self._held.pop())
 
-    def _down(self, name: str) -> None:
+    def _enter_folder(self, name: str) -> None:
         self._held.append(os.open(name, PATH_ONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self.here))
         self.names.append(name)
         self.todo.pop()

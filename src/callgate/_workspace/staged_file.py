@@ -31,17 +31,17 @@ def staged_name(name: str) -> str:
 
 def drop_staged_file(folder: int, name: str) -> bool:
     """Remove the staged file that a killed process left for `name`; return False if its process still runs or the file is not ours."""
-    called = staged_name(name)
+    temporary = staged_name(name)
     try:
-        fd = os.open(called, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+        fd = os.open(temporary, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     except FileNotFoundError:
         return True
     except OSError:
         return False
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if _is_called(fd, folder, called):
-            os.unlink(called, dir_fd=folder)
+        if _has_name(fd, folder, temporary):
+            os.unlink(temporary, dir_fd=folder)
         return True
     except OSError:
         return False
@@ -55,7 +55,7 @@ class StagedFile:
     def __init__(self, folder: int, name: str) -> None:
         self._folder = folder
         self._name = name
-        self._called = ""
+        self._temporary_name = ""
         self.fd = self._opened()
 
     def take_name(self, *, replace: bool) -> None:
@@ -64,22 +64,22 @@ class StagedFile:
         Raises:
             FileExistsError: The name exists and `replace` is False.
         """
-        if not self._called:
+        if not self._temporary_name:
             if not replace:
                 self._link(self._name)
                 return
-            self._called = self._linked()
+            self._temporary_name = self._linked()
         if replace:
-            os.rename(self._called, self._name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+            os.rename(self._temporary_name, self._name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
         else:
-            rename_new(self._folder, self._called, self._folder, self._name)
-        self._called = ""
+            rename_new(self._folder, self._temporary_name, self._folder, self._name)
+        self._temporary_name = ""
 
     def close(self) -> None:
         """Close the file; it is deleted unless it has taken its name."""
-        if self._called:
+        if self._temporary_name:
             with suppress(OSError):
-                os.unlink(self._called, dir_fd=self._folder)
+                os.unlink(self._temporary_name, dir_fd=self._folder)
         os.close(self.fd)
 
     def _opened(self) -> int:
@@ -93,24 +93,24 @@ class StagedFile:
             else:
                 _lock(fd)
                 return fd
-        for called in self._names():
+        for temporary in self._names():
             with suppress(FileExistsError):
-                fd = os.open(called, _NEW, 0o666, dir_fd=self._folder)
-                if _lock(fd) and _is_called(fd, self._folder, called):
-                    self._called = called
+                fd = os.open(temporary, _NEW, 0o666, dir_fd=self._folder)
+                if _lock(fd) and _has_name(fd, self._folder, temporary):
+                    self._temporary_name = temporary
                     return fd
                 os.close(fd)
         raise AssertionError("names never end")
 
     def _linked(self) -> str:
-        for called in self._names():
+        for temporary in self._names():
             with suppress(FileExistsError):
-                self._link(called)
-                return called
+                self._link(temporary)
+                return temporary
         raise AssertionError("names never end")
 
-    def _link(self, called: str) -> None:
-        os.link(f"{_OPEN_FILES}/{self.fd}", called, dst_dir_fd=self._folder)
+    def _link(self, name: str) -> None:
+        os.link(f"{_OPEN_FILES}/{self.fd}", name, dst_dir_fd=self._folder)
 
     def _names(self) -> Iterator[str]:
         """Yield the derived temporary name first, unless another process holds it; then random ones."""
@@ -141,8 +141,8 @@ def _lock(fd: int) -> bool:
     return True
 
 
-def _is_called(fd: int, folder: int, called: str) -> bool:
+def _has_name(fd: int, folder: int, name: str) -> bool:
     try:
-        return os.path.samestat(os.fstat(fd), os.stat(called, dir_fd=folder, follow_symlinks=False))
+        return os.path.samestat(os.fstat(fd), os.stat(name, dir_fd=folder, follow_symlinks=False))
     except FileNotFoundError:
         return False

@@ -68,13 +68,13 @@ class SymbolSearch:
         size = 0
         with ExitStack() as stack:
             stack.callback(self._end)
-            fits = _fitting(last, match, ignore_case=ignore_case)
-            has = _having(last, match, ignore_case=ignore_case)
+            fits = _name_predicate(last, match, ignore_case=ignore_case)
+            has = _text_predicate(last, match, ignore_case=ignore_case)
             for file, text in self._files.texts(last, path, self._wanted, stack):
                 for symbol in self._outlined(file, text) if (_may_define(text, fits) if file.endswith(_SUFFIXES) else has(text)) else ():
                     if not fits(str(symbol[0])) or not _is_within(str(symbol[2]), inside, ignore_case=ignore_case):
                         continue
-                    one = _shown(symbol, file)
+                    one = _symbol_result(symbol, file)
                     size += len(json.dumps(one))
                     if len(found) == most or size > PAGE_BYTES:
                         return self._result(found, truncated=True)
@@ -132,7 +132,7 @@ class SymbolSearch:
             self._child = None
 
 
-def _fitting(name: str, match: Match, *, ignore_case: bool) -> Callable[[str], bool]:
+def _name_predicate(name: str, match: Match, *, ignore_case: bool) -> Callable[[str], bool]:
     """Return a predicate for names that match the request."""
     asked = name.lower() if ignore_case else name
 
@@ -148,7 +148,7 @@ def _may_define(text: str, fits: Callable[[str], bool]) -> bool:
     return any(fits(found[1] or found[2]) for found in _DEFINED.finditer(text))
 
 
-def _having(name: str, match: Match, *, ignore_case: bool) -> Callable[[str], bool]:
+def _text_predicate(name: str, match: Match, *, ignore_case: bool) -> Callable[[str], bool]:
     """Return a predicate for texts of any language that contain such a name."""
     before, after = "" if match == "substring" else r"(?<!\w)", r"(?!\w)" if match == "exact" else ""
     sought = re.compile(before + re.escape(name.lower() if ignore_case else name) + after)
@@ -162,7 +162,7 @@ def _is_within(within: str, inside: str, *, ignore_case: bool) -> bool:
     return not inside or within == inside or within.endswith(f".{inside}")
 
 
-def _shown(symbol: list[object], file: str) -> Result:
+def _symbol_result(symbol: list[object], file: str) -> Result:
     name, kind, inside, line, signature = symbol
     shown: Result = {"name": f"{inside}.{name}" if inside else name, "kind": kind, "at": f"{file}:{line}", "signature": signature}
     return shown

@@ -36,16 +36,16 @@ def decoded(data: bytes) -> tuple[str, int]:
 
 def page(lines: list[str], most_lines: int) -> TextPage:
     """Return the first of `lines` that fit on a page."""
-    shown: list[str] = []
+    taken: list[str] = []
     size = 0
     for line in lines[:most_lines]:
         size += len(line.encode("utf-8", "surrogatepass"))
         if size > PAGE_BYTES:
             break
-        shown.append(line)
-    if lines and not shown and most_lines > 0:
+        taken.append(line)
+    if lines and not taken and most_lines > 0:
         return TextPage(text=cut(lines[0], PAGE_BYTES), lines=1, cut_line=size)
-    return TextPage(text="".join(shown), lines=len(shown))
+    return TextPage(text="".join(taken), lines=len(taken))
 
 
 def cut(text: str, most_bytes: int) -> str:

@@ -73,7 +73,7 @@ def _start(argv: list[str], workspace: Workspace, cwd: str, folder: int, *, with
     except FileNotFoundError as error:
         raise CannotDo(f"There is no program {argv[0][:200]!r} here. Check its name, or use another one.") from error
     except PermissionError as error:
-        raise CannotDo(f"{argv[0][:200]!r} may not be run: it is no program, or the operating system refused it.") from error
+        raise CannotDo(f"{argv[0][:200]!r} may not be run: it is not a program, or the operating system refused it.") from error
     except (OSError, UnicodeEncodeError) as error:
         raise CannotDo(f"The command could not be started: {type(error).__name__}. Shorten it or use other characters.") from error
 

@@ -202,14 +202,14 @@ def _note(found: TextPage, start: int, total: int, undecodable: int) -> str:
     if not total:
         notes.append("The file is empty.")
     elif start >= total:
-        notes.append(f"Nothing is there: the file has {total:,} lines, and offset={start} skips them all.")
+        notes.append(f"There is nothing at this offset: the file has {total:,} lines, and offset={start} skips all of them.")
     elif found.lines < total:
         rest = f"continue with offset={after}" if after < total else "this is the end"
         notes.append(f"Lines {start + 1:,} to {after:,} of {total:,}; {rest}.")
     if found.cut_line:
         notes.append(f"Line {start + 1} has {found.cut_line:,} bytes; only its beginning is shown. grep_files finds text further on.")
     if undecodable:
-        notes.append(f"{undecodable:,} places are no UTF-8 and read as \ufffd here.")
+        notes.append(f"{undecodable:,} places are not UTF-8 and are shown as \ufffd.")
     return f"[{' '.join(notes)}]" if notes else ""
 
 

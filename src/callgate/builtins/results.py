@@ -104,7 +104,7 @@ class ResultTools:
         name = digest.strip().removeprefix("sha256:").lower()
         data = self._blobs.get(name) if is_digest(name) else None
         if data is None:
-            what = "is no hash (64 hex digits)" if not is_digest(name) else "is not the hash of a result that is kept"
+            what = "is not a hash (64 hex digits)" if not is_digest(name) else "is not the hash of a stored result"
             raise CannotDo(f"{cut(digest, 80)!r} {what}. Copy it from the cut result's own text, or call the tool again for a new result.")
         return decoded(data)[0]
 
@@ -120,7 +120,9 @@ def _parsed(text: str) -> object:
 def _at(value: object, pointer: str) -> object:
     """Return what a JSON pointer (RFC 6901) points to."""
     if pointer and not pointer.startswith("/"):
-        raise CannotDo(f"{cut(pointer, 80)!r} is no JSON pointer. Begin with '/', as in '/items/3'; empty is the whole.")
+        raise CannotDo(
+            f"{cut(pointer, 80)!r} is not a JSON pointer. Begin with '/', as in '/items/3'; an empty pointer means the whole result."
+        )
     for step in pointer.split("/")[1:]:
         key = step.replace("~1", "/").replace("~0", "~")
         if isinstance(value, dict) and key in value:

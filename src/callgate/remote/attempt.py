@@ -15,7 +15,7 @@ from callgate._limits import Limits
 from callgate._runners.failures import describe, failed, not_begun, not_started, overdue
 from callgate._runners.output import PARTIAL_CHARS, OutputTail
 from callgate._runners.process.import_target import process_target
-from callgate._runners.process.serialization import crossing
+from callgate._runners.process.serialization import call_message
 from callgate.protocols import Execution, RunRequest
 from callgate.remote.messages import Ended, Late, Order, OutputPiece, Start, Stop
 from callgate.tools import Tool
@@ -171,7 +171,7 @@ class Attempt:
 
     def _start(self, timeout_s: float) -> Start:
         request = self._request
-        call = crossing(request, target_of(request.approved.call.tool.tool), max_bytes=self._max_bytes)
+        call = call_message(request, target_of(request.approved.call.tool.tool), max_bytes=self._max_bytes)
         return Start(id=self.id, call=call, timeout_s=max(0.0, timeout_s), grace_s=request.grace_s)
 
     async def _follow(self, send: Send, left_s: float) -> Execution:

@@ -104,7 +104,7 @@ def load_target(target: str) -> Tool:
         return found()
     if callable(found):
         return FunctionTool(found)
-    raise UsageError(f"{target} is no tool but {type(found).__name__}. Restart the program if the file has changed.")
+    raise UsageError(f"{target} is not a tool; got {type(found).__name__}. Restart the program if the file has changed.")
 
 
 def _load_file(path: str) -> ModuleType:

@@ -33,7 +33,7 @@ from callgate._runners.process.guarantees import require_support
 from callgate._runners.process.import_target import process_target
 from callgate._runners.process.limits import ProcessLimits
 from callgate._runners.process.protocol import LOST_CHANNEL, CallMessage, WorkerExit, decode_piece, encode, read_execution
-from callgate._runners.process.serialization import crossing
+from callgate._runners.process.serialization import call_message
 from callgate._runners.process.supervisor.frames import NO_WORKER
 from callgate._runners.process.worker_connection import WorkerConnection
 from callgate._runners.process.worker_pool import WorkerPool
@@ -95,7 +95,7 @@ class ProcessRunner:
         if target is None:
             target = self._targets[tool] = process_target(tool)
         return AttemptRequest(
-            call=crossing(request, target, max_bytes=self._max_bytes, cpu_s=self._limits.cpu_s),
+            call=call_message(request, target, max_bytes=self._max_bytes, cpu_s=self._limits.cpu_s),
             timeout_s=request.timeout_s,
             grace_s=request.grace_s,
             kill=request.kill,
@@ -266,20 +266,22 @@ class _WorkerAttempt:
     def _crashed(self, exit: WorkerExit | None) -> Execution:
         why, details = _explain(exit, has_worker=self._connection.has_worker)
         if self._runner.closed:
-            return Execution(status="killed", error="the engine was closed", partial=self._tail.text(), not_started=self._unbegun)
-        if self._unbegun:
+            return Execution(
+                status="killed", error="the engine was closed", partial=self._tail.text(), not_started=self._certainly_not_started
+            )
+        if self._certainly_not_started:
             return replace(not_started(f"the worker process did not come up: {why}"), partial=self._tail.text(), details=details)
         return Execution(status="crashed", error_type="ProcessCrashed", error=why, partial=self._tail.text(), details=details)
 
     @property
-    def _unbegun(self) -> bool:
+    def _certainly_not_started(self) -> bool:
         """Whether the tool certainly did not start: there was no worker, or all of its frames were read and none reported the start."""
         return not self._begun and (self._connection.exit is not None or not self._connection.has_worker)
 
     def stopped(self) -> Execution:
         """Return how the call ended, after its deadline or a kill has ended the worker."""
         execution = self.wait.overdue(partial=self._tail.text(), abandoned=self._connection.survivors > 0)
-        if not self._unbegun:
+        if not self._certainly_not_started:
             return execution
         return not_started(f"the worker process was not ready in time: {execution.error}")
 

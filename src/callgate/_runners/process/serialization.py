@@ -13,14 +13,14 @@ from msgspec.structs import replace
 from callgate._runners.process.protocol import CallMessage
 from callgate.protocols import RunRequest
 
-__all__ = ["crossing"]
+__all__ = ["call_message"]
 
 _MOST_LEVELS = 17
 _MOST_VALUES, _MOST_CHARS = 250_000, 67_108_864
 """The limits of the scope's `extra`, the same as a result's. A value that occurs several times is counted each time."""
 
 
-def crossing(request: RunRequest, target: str, *, max_bytes: int, cpu_s: int | None = None) -> CallMessage:
+def call_message(request: RunRequest, target: str, *, max_bytes: int, cpu_s: int | None = None) -> CallMessage:
     """Return the attempt as plain data.
 
     Args:
@@ -30,14 +30,12 @@ def crossing(request: RunRequest, target: str, *, max_bytes: int, cpu_s: int | N
     """
     context = request.context
     scope = context.scope
-    kept_back = _kept_back(scope.extra)
+    not_sent = _why_not_sent(scope.extra)
     return CallMessage(
         target=target,
         arguments=Raw(request.approved.encoded),
-        scope=replace(scope, extra=None if kept_back else scope.extra, streaming=None)
-        if kept_back or scope.streaming is not None
-        else scope,
-        extra=kept_back,
+        scope=replace(scope, extra=None if not_sent else scope.extra, streaming=None) if not_sent or scope.streaming is not None else scope,
+        extra=not_sent,
         call_id=context.call_id,
         uid=context.uid,
         tool=context.tool,
@@ -50,7 +48,7 @@ def crossing(request: RunRequest, target: str, *, max_bytes: int, cpu_s: int | N
     )
 
 
-def _kept_back(extra: object) -> str:
+def _why_not_sent(extra: object) -> str:
     """Return a description of the scope's `extra` if it cannot be sent, else ''. Plain JSON data within the limits can be sent."""
     values, chars, level = _MOST_VALUES, _MOST_CHARS, [extra]
     for _ in range(_MOST_LEVELS):

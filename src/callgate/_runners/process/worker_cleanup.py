@@ -53,16 +53,16 @@ class Baseline:
         """Restore the worker; return the reasons why it cannot run another call, or an empty list."""
         sys.setrecursionlimit(self._recursion)
         try:
-            status = self._put_back()
+            status = self._restore_state()
             return self._damage(status)
         except Exception as error:
             return [f"{type(error).__name__} while the worker was put back"]
 
-    def _put_back(self) -> KernelStatus:
+    def _restore_state(self) -> KernelStatus:
         """Restore what can be restored; return the kernel's status afterwards."""
         for kind in (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF):
             signal.setitimer(kind, 0)
-        status = self._put_signals_back(KernelStatus.read())
+        status = self._restore_signals(KernelStatus.read())
         os.environ = self._environ_object  # noqa: B003 - the object that a tool may have replaced, not its content
         os.environ.pop("CALLGATE_CALL", None)
         if self._c_environ is None or c_environment() != self._c_environ:
@@ -79,7 +79,7 @@ class Baseline:
         os.chdir(self._cwd)
         return status
 
-    def _put_signals_back(self, status: KernelStatus) -> KernelStatus:
+    def _restore_signals(self, status: KernelStatus) -> KernelStatus:
         # A handler set other than through Python changes only the kernel's status; replacing one handler by another changes only Python's.
         everywhere = not status.signals or status.signals != self._status.signals
         for number in self._handlers if everywhere else WATCHED:
