@@ -18,7 +18,21 @@ from msgspec import Meta, Struct, StructMeta
 
 from callgate.errors import UsageError
 
-__all__ = ["MOST", "Amount", "Count", "Options", "Pause", "Seconds", "Whole", "by_name", "check", "refuse_unknown", "refused", "shown"]
+__all__ = [
+    "MOST",
+    "Amount",
+    "Count",
+    "Options",
+    "Pause",
+    "Seconds",
+    "Whole",
+    "by_name",
+    "by_name_with",
+    "check",
+    "refuse_unknown",
+    "refused",
+    "shown",
+]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -59,15 +73,26 @@ class Options(Struct, frozen=True, kw_only=True, metaclass=_ByName):
 
 def by_name(function: Callable[P, R]) -> Callable[P, R]:
     """Decorate a function or class so that an unknown keyword raises a `UsageError` that lists the known ones."""
+    return _by_name(function, ())
 
+
+def by_name_with(options: type) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Do the same for a function whose `**` keywords are the keys of `options`, a TypedDict."""
+    return lambda function: _by_name(function, tuple(options.__annotations__))
+
+
+def _by_name(function: Callable[P, R], more: tuple[str, ...]) -> Callable[P, R]:
     owner = function.__qualname__.removesuffix(".__init__")
+    known = frozenset((*inspect.signature(function).parameters, *more))
 
     @wraps(function)
     def told(*args: P.args, **given: P.kwargs) -> R:
         try:
+            if not given.keys() <= known:
+                raise TypeError(f"{owner} has no such option")
             return function(*args, **given)
         except TypeError:
-            _refuse_names(owner, function, args, given)
+            _refuse_names(owner, function, args, given, more)
             raise
 
     @wraps(function)
@@ -75,7 +100,7 @@ def by_name(function: Callable[P, R]) -> Callable[P, R]:
         try:
             return await cast("Awaitable[Any]", function(*args, **given))
         except TypeError:
-            _refuse_names(owner, function, args, given)
+            _refuse_names(owner, function, args, given, more)
             raise
 
     return cast("Callable[P, R]", told_later) if inspect.iscoroutinefunction(function) else told
@@ -123,9 +148,11 @@ def shown(value: object) -> str:
         return f"a {type(value).__name__}"
 
 
-def _refuse_names(owner: str, of: Callable[..., Any], args: Sequence[object], given: Mapping[str, object]) -> None:
-    taken = {name: one for name, one in inspect.signature(of).parameters.items() if one.kind is not one.VAR_POSITIONAL}
-    named = [name for name in taken if name != "self"]
+def _refuse_names(
+    owner: str, of: Callable[..., Any], args: Sequence[object], given: Mapping[str, object], more: tuple[str, ...] = ()
+) -> None:
+    taken = {name: one for name, one in inspect.signature(of).parameters.items() if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)}
+    named = [*(name for name in taken if name != "self"), *more]
     refuse_unknown(owner, given, named)
     unnamed = [name for name, one in taken.items() if one.kind is not one.KEYWORD_ONLY]
     if len(args) > len(unnamed):

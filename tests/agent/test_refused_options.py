@@ -10,7 +10,7 @@ import pytest
 
 from callgate import EventQuery, RetryPolicy, before_call, tool
 from callgate.agent import Agent, Budget, Compaction, ContextRestarts, Deliberate, Settings, keep_last, summarise
-from callgate.agent.settings import Prices
+from callgate.agent.settings import ModelSettings, Prices
 from callgate.agent.stuck import StuckLimits
 from callgate.decide import LoopRules
 from callgate.engine import Engine
@@ -51,6 +51,14 @@ def test_an_option_that_cannot_be_is_refused_with_what_can(options: dict[str, An
         (lambda: Settings(when_spent="stop"), "Settings(when_spent='stop'): it must be one of 'answer', 'end'."),  # type: ignore[arg-type]
         (lambda: LoopRules(errors_in_a_row=0), "LoopRules(errors_in_a_row=0): it must be a whole number from 1 or None."),
         (lambda: LoopRules(end_after_text="say"), "LoopRules(end_after_text='say'): it must be a list of texts."),  # type: ignore[arg-type]
+        (lambda: ModelSettings(max_tokens="x"), "ModelSettings(max_tokens='x'): it must be a whole number from 1 or None."),  # type: ignore[arg-type]
+        (lambda: ModelSettings(max_tokens=0), "ModelSettings(max_tokens=0): it must be a whole number from 1 or None."),
+        (lambda: ModelSettings(temperature="hot"), "ModelSettings(temperature='hot'): it must be a finite number"),  # type: ignore[arg-type]
+        (lambda: ModelSettings(temperature=float("nan")), "ModelSettings(temperature=nan): it must be a finite number"),
+        (
+            lambda: ModelSettings(extra=[1]),  # type: ignore[arg-type]
+            "ModelSettings(extra=[1]): it must be a dict by the names of the provider's request body",
+        ),
         (lambda: StuckLimits(hint=0), "StuckLimits(hint=0): it must be a whole number from 1."),
         (lambda: StuckLimits(stop=-1), "StuckLimits(stop=-1): it must be"),
         (lambda: Prices(output=Decimal(3)), "Prices(output=Decimal('3')): it must be a number from 0."),  # type: ignore[arg-type]
@@ -93,9 +101,9 @@ async def hears_later(event: object) -> None:
         (lambda: RetryPolicy(retries=5), "RetryPolicy has no option 'retries'. It takes attempts, base_s, max_s, multiplier, jitter."),  # type: ignore[call-arg]
         (lambda: Compaction(), "Compaction lacks compact, at_tokens. It takes compact, at_tokens, estimate, timeout_s."),  # type: ignore[call-arg]
         (lambda: EventQuery(kind="x"), "EventQuery has no option 'kind'; did you mean 'kinds'? It takes run, call, "),  # type: ignore[call-arg]
-        (lambda: Agent(MODEL, tool=[]), "Agent has no option 'tool'; did you mean 'tools'? It takes model, engine, tools, "),  # type: ignore[call-arg]
-        (lambda: Agent(), "Agent lacks model. It takes model, engine, tools, "),  # type: ignore[call-arg]
-        (lambda: Agent(MODEL, None, []), "Agent was given [] without a name. By name it takes tools=..., policies=..., "),  # type: ignore[call-arg]
+        (lambda: Agent(MODEL, tool=[]), "Agent has no option 'tool'; did you mean 'tools'? It takes model, engine, instructions, "),  # type: ignore[call-arg]
+        (lambda: Agent(), "Agent lacks model. It takes model, engine, instructions, "),  # type: ignore[call-arg]
+        (lambda: Agent(MODEL, None, []), "Agent was given [] without a name. By name it takes instructions=..., output=..., "),  # type: ignore[arg-type, call-arg]
         (lambda: Engine(policy=[]), "Engine has no option 'policy'; did you mean 'policies'? It takes tools, policies, "),  # type: ignore[call-arg]
         (lambda: Engine([], []), "Engine was given [] without a name. By name it takes policies=..., hooks=..., "),  # type: ignore[call-arg]
         (lambda: tool(efect="none"), "@tool has no option 'efect'; did you mean 'effect'? It takes name, description, "),  # type: ignore[call-overload]
@@ -107,7 +115,7 @@ async def hears_later(event: object) -> None:
             lambda: ContextRestarts(ttl=5),  # type: ignore[call-arg]
             "ContextRestarts has no option 'ttl'; did you mean 'ttl_s'? It takes ",
         ),
-        (lambda: Agent(MODEL).run_sync("x", max_iterations=5), "Agent.run has no option 'max_iterations'. It takes task, conversation, "),
+        (lambda: Agent(MODEL).run_sync("x", max_iterations=5), "Agent.run has no option 'max_iterations'. It takes task, conversation, "),  # type: ignore[call-arg]
     ],
 )
 def test_an_option_that_there_is_not_is_refused_with_the_nearest_and_all_there_are(made: Callable[[], object], said: str) -> None:
@@ -158,11 +166,7 @@ async def test_a_task_that_is_no_message_is_refused_before_anything_begins(task:
         {"instructions": 5},
         {"deliberate": True},
         {"compact": 1_000},
-        {"max_tokens": "x"},
-        {"max_tokens": 0},
-        {"temperature": "hot"},
-        {"temperature": float("nan")},
-        {"extra": [1]},
+        {"model_settings": {"max_tokens": 5}},
         {"dialect": "nope"},
         {"bios": "yes"},
     ],
@@ -224,5 +228,5 @@ async def test_what_cannot_be_asked_of_an_agent_is_refused_by_name(ask: Callable
 async def test_a_stream_takes_no_listener_and_says_where_the_events_are() -> None:
     async with Agent(Script()) as agent:
         with pytest.raises(UsageError, match=r"^Agent\.stream\(on_event=\.\.\.\) is not taken: the events are what it yields\."):
-            async for _ in agent.stream("Go.", on_event=print):
+            async for _ in agent.stream("Go.", on_event=print):  # type: ignore[call-arg]
                 pass

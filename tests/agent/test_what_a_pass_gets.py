@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from callgate import Engine, Tool, tool
-from callgate.agent import Agent, Settings
+from callgate.agent import Agent, ModelSettings, Settings
 from callgate.calls import Text
 from callgate.decide import LoopRules
 from callgate.messages import AssistantMessage, Native, Reasoning, SystemMessage, ToolCall, ToolMessage, UserMessage
@@ -38,7 +38,10 @@ def thinking(call_id: str) -> Answer:
 
 async def test_every_pass_gets_the_parameters_and_all_that_was_said_as_it_was_said() -> None:
     script = Script(thinking("a"), thinking("b"), says("There is none."))
-    settings: dict[str, Any] = {"max_tokens": 77, "temperature": 0.25, "extra": {"seed": 7}, "instructions": "Be brief."}
+    settings: dict[str, Any] = {
+        "model_settings": ModelSettings(max_tokens=77, temperature=0.25, extra={"seed": 7}),
+        "instructions": "Be brief.",
+    }
     async with Agent(script, tools=[search], **settings) as agent:
         result = await agent.run("Find tea.", conversation="talk")
     assert result.status == "completed"
@@ -62,7 +65,7 @@ async def test_a_provider_gets_its_own_words_back_over_the_wire() -> None:
     """The parameters, the tools, the call under its id, and its result."""
     async with ScriptedServer([["I look. ", Call("search", {"query": "tea"})], "There is none."]) as server:
         over_http = model("openai-compatible:any", base_url=server.url)
-        async with Agent(over_http, tools=[search], max_tokens=77, temperature=0.25) as agent:
+        async with Agent(over_http, tools=[search], model_settings=ModelSettings(max_tokens=77, temperature=0.25)) as agent:
             await agent.run("Find tea.")
         await over_http.close()
         bodies: list[Any] = [request.body_json for request in server.requests]

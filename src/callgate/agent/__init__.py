@@ -13,9 +13,10 @@ from callgate.agent.agent import Agent
 from callgate.agent.events import AgentEvent, CallEnded, CallStarted, MessageBegan, MessageEnded, Notice, RunEnded
 from callgate.agent.exposed import Exposed, Match
 from callgate.agent.history import History
+from callgate.agent.options import EngineOptions, RunOptions, StreamOptions
 from callgate.agent.restart import ContextRestarts, Enrichment
 from callgate.agent.results import RunResult, Signal, Spent
-from callgate.agent.settings import PRESETS, Budget, Settings
+from callgate.agent.settings import PRESETS, Budget, ModelSettings, Settings
 
 if TYPE_CHECKING:
     from callgate.agent.compaction import Compaction, estimate_tokens, keep_last, summarise
@@ -31,18 +32,22 @@ __all__ = [
     "Compaction",
     "ContextRestarts",
     "Deliberate",
+    "EngineOptions",
     "Enrichment",
     "Exposed",
     "History",
     "Match",
     "MessageBegan",
     "MessageEnded",
+    "ModelSettings",
     "Notice",
     "RunEnded",
+    "RunOptions",
     "RunResult",
     "Settings",
     "Signal",
     "Spent",
+    "StreamOptions",
     "estimate_tokens",
     "keep_last",
     "summarise",

@@ -9,10 +9,10 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from callgate._environment_limits import silence_from_environment
-from callgate._options import by_name, check
+from callgate._options import by_name, by_name_with, check
 from callgate._pipeline.sync import SyncDoor
 from callgate._runners.host_awaits import HostAwaits
 from callgate.agent.events import AgentEvent
@@ -29,12 +29,12 @@ from callgate.agent.given import (
     request_of,
 )
 from callgate.agent.history import History
-from callgate.agent.options import TextCallMode, check_asked, check_made
+from callgate.agent.options import EngineOptions, RunOptions, StreamOptions, TextCallMode, check_asked, check_made
 from callgate.agent.parts import Mode
 from callgate.agent.results import RunResult
 from callgate.agent.resuming import Resuming
 from callgate.agent.runs import Wish
-from callgate.agent.settings import PRESETS, PresetName, Settings
+from callgate.agent.settings import PRESETS, ModelSettings, PresetName, Settings
 from callgate.agent.stuck import StuckLimits
 from callgate.calls import Scope
 from callgate.engine import Engine
@@ -42,9 +42,7 @@ from callgate.errors import UsageError
 from callgate.messages import Message, UserMessage
 from callgate.models.model import Model
 from callgate.models.wire.request import ToolSpec
-from callgate.protocols import CallJudge, Policy, RestartHandler, WriteLog
 from callgate.stream import StreamLimits
-from callgate.tools import Tool
 
 if TYPE_CHECKING:  # loaded when first used: most agents need none of these
     from callgate.agent.compaction import Compaction
@@ -61,64 +59,58 @@ class Agent(Resuming):
 
     Args:
         model: A `Model`, or `"provider:model"`.
-        engine: Runs the calls; None: one is made of `tools` and `policies`, and closed with the agent. Agents that share one
-            share its conversations: one turn of each at a time, whoever runs it, and stop and kill reach it through any of them.
-            What was said in a conversation each agent remembers for itself.
-        tools: For the engine that is made.
-        policies: The same.
-        restart: The same; `ContextRestarts` lets results enrich the context instead of the history.
-        undo: The same; `Shadows()` keeps what calls change in the scope's workspace, so that it can be undone.
-        instructions: The system prompt, or what makes it from the iterations that are left (None: no limit) before each pass.
+        engine: Runs the calls; None: one is made of `engine_options`, and closed with the agent. Agents that share an engine share its
+            conversations: one turn of each at a time, whoever runs it, and stop and kill reach it through any of them. What was said in
+            a conversation each agent remembers for itself.
+        instructions: The system prompt, or a function that returns it, given the iterations that are left (None: no limit) before each
+            pass.
+        output: The type of the answer; None: text.
         exit_tools: Shown to the model; their calls become signals, never executions. `ToolSpec`s, or tool dictionaries as OpenAI has them.
         preset: Where `settings` is not given.
-        settings: Every bound and rule.
+        settings: Every bound and rule of the loop.
+        model_settings: What every request to the model has: `max_tokens`, `temperature`, and more of its body.
         stream_limits: On the model's silence; None: from `STREAM_SDK_CALL_TIMEOUT_MS`, or 120 s.
         stuck: When a model that repeats itself is told, refused and stopped; None: never.
-        output: The type of the answer; None: text.
         deliberate: Offer only the tools that each message asks for; None: all of them, always.
         compact: Make long histories shorter; None: never.
-        max_tokens: Of one answer.
-        temperature: As the provider takes it.
-        extra: More of the request's body, by the provider's own names.
         text_calls: When calls are read from the model's text. `auto`: only where the model has no calls of its own, which then is
             taught to write them; `fallback`: also where a message of a model with calls has none; `never`.
         dialect: How the model's family writes calls as text; None: found out.
         bios: Whether the loop writes a system text of its own before the instructions: time, rounds left, rules of tools. None: as
             `Settings.bios` says, which the preset `worker` has, and where calls are text.
+        engine_options: What the new engine is made of, such as `tools`, `policies`, `hooks`, `journal`, `limits`; as for `Engine`.
+
+    Raises:
+        UsageError: An option does not exist or has a value that cannot be, or options of an engine are given together with an engine.
     """
 
-    @by_name
+    @by_name_with(EngineOptions)
     def __init__(
         self,
         model: Model | str,
         engine: Engine | None = None,
         *,
-        tools: Iterable[Tool | type[Tool]] = (),
-        policies: Iterable[Policy | CallJudge] = (),
-        restart: RestartHandler | None = None,
-        undo: WriteLog | None = None,
         instructions: str | Callable[[int | None], str] = "",
+        output: Any = None,
         exit_tools: Iterable[ToolSpec | Mapping[str, object]] = (),
         preset: PresetName = "agent",
         settings: Settings | None = None,
+        model_settings: ModelSettings | None = None,
         stream_limits: StreamLimits | None = None,
         stuck: StuckLimits | None = StuckLimits(),  # noqa: B008
-        output: Any = None,
         deliberate: Deliberate | None = None,
         compact: Compaction | None = None,
-        max_tokens: int | None = None,
-        temperature: float | None = None,
-        extra: dict[str, object] | None = None,
         text_calls: TextCallMode = "auto",
         dialect: str | None = None,
         bios: bool | None = None,
+        **engine_options: Unpack[EngineOptions],
     ) -> None:
-        check_made(engine=engine, preset=preset, settings=settings, stream_limits=stream_limits, stuck=stuck)
+        check_made(engine=engine, preset=preset, settings=settings, model_settings=model_settings, stream_limits=stream_limits, stuck=stuck)
         check_made(text_calls=text_calls, bios=bios)
         given = model_of(model)
         self.model = reading_text(given, text_calls, dialect)
         self.settings = settings or PRESETS[preset]
-        self.engine = engine_of(engine, self.settings, tools, policies, restart, undo)
+        self.engine = engine_of(engine, self.settings, engine_options)
         self._own_engine = engine is None
         self._instructions = instructions_of(instructions)
         self._bios = (self.settings.bios or preset == "worker" or self.model is not given) if bios is None else bios
@@ -128,7 +120,7 @@ class Agent(Resuming):
         self._output = output_of(output)
         self._deliberation = deliberation_of(deliberate, self.engine)
         self._compaction = compaction_of(compact)
-        self._request = request_of(self.model, self._output, max_tokens, temperature, extra)
+        self._request = request_of(self.model, self._output, model_settings)
         self._guards = HostAwaits()
         self._histories: OrderedDict[str, History] = OrderedDict()
         self._door = SyncDoor()
@@ -227,7 +219,7 @@ class Agent(Resuming):
             return await self._take_up(run, extra, on_event)
         return await self._take_up_result(run, extra, on_event)
 
-    def run_sync(self, task: str | UserMessage, **options: Any) -> RunResult:
+    def run_sync(self, task: str | UserMessage, **options: Unpack[RunOptions]) -> RunResult:
         """`run` for plain code, on an event loop in a thread of the agent's own; end it with `close_sync`.
 
         Raises:
@@ -235,7 +227,7 @@ class Agent(Resuming):
         """
         return self._door.run(self._check_open, lambda: self.run(task, **options))
 
-    async def stream(self, task: str | UserMessage, **options: Any) -> AsyncIterator[AgentEvent]:
+    async def stream(self, task: str | UserMessage, **options: Unpack[StreamOptions]) -> AsyncIterator[AgentEvent]:
         """`run`, told event by event; the last is `RunEnded`. Leaving the loop early kills the run."""
         if "on_event" in options:
             raise UsageError("Agent.stream(on_event=...) is not taken: the events are what it yields. Leave it out, or take Agent.run.")

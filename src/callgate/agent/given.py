@@ -7,21 +7,18 @@ about what is right for a task.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from msgspec import Meta
 from msgspec.structs import replace
 
 from callgate._limits import Limits
-from callgate._options import MOST, Count, check, refused, shown
-from callgate.agent.options import TextCallMode, check_list
-from callgate.agent.settings import Settings
+from callgate._options import refused, shown
+from callgate.agent.options import EngineOptions, TextCallMode, check_list
+from callgate.agent.settings import ModelSettings, Settings
 from callgate.engine import Engine
 from callgate.errors import UsageError
 from callgate.models.model import Model
 from callgate.models.wire.request import ModelRequest, ToolSpec
-from callgate.protocols import CallJudge, Policy, RestartHandler, WriteLog
-from callgate.tools import Tool
 
 if TYPE_CHECKING:  # loaded when first used: most agents need none of these
     from callgate.agent.compaction import Compaction
@@ -40,8 +37,6 @@ __all__ = [
     "reading_text",
     "request_of",
 ]
-
-_TEMPERATURE = Annotated[float, Meta(ge=-MOST, le=MOST)]
 
 
 def model_of(model: Model | str) -> Model:
@@ -68,32 +63,37 @@ def reading_text(model: Model, mode: TextCallMode, dialect: str | None) -> Model
     return TextCalls(model, teach=not model.native_tools, dialect=dialect)
 
 
-def engine_of(
-    given: Engine | None,
-    settings: Settings,
-    tools: Iterable[Tool | type[Tool]],
-    policies: Iterable[Policy | CallJudge],
-    restart: RestartHandler | None,
-    undo: WriteLog | None,
-) -> Engine:
-    """The engine that was given, which has parts of its own already; or one of these parts."""
-    check_list("Agent", "tools", tools, "a list of tools, also for one: tools=[...]")
-    check_list("Agent", "policies", policies, "a list of policies, also for one: policies=[...]")
+def engine_of(given: Engine | None, settings: Settings, options: EngineOptions) -> Engine:
+    """The engine that was given, or a new one made of these options."""
     if given is None:
-        limits = Limits(dangerous_per_tick=settings.dangerous_per_tick)
-        if settings.soft_warn is not None:
-            limits = replace(limits, soft_warn_iteration=settings.soft_warn)
-        return Engine(tools, policies=policies, limits=limits, restart=restart, undo=undo)
-    if any(True for _ in (*tools, *policies)) or restart is not None or undo is not None:
+        check_list("Agent", "tools", options.get("tools", ()), "a list of tools, also for one: tools=[...]")
+        check_list("Agent", "policies", options.get("policies", ()), "a list of policies, also for one: policies=[...]")
+        return Engine(**(options | {"limits": _limits_of(options.get("limits", Limits()), settings)}))
+    if options:
         raise UsageError(
-            "Agent(engine=...) takes the engine's own tools, policies, restart and undo. Give them to it, or leave the engine out."
+            f"Agent was given an engine, and {', '.join(options)} for a new one. Give the engine these options when you make it, or leave"
+            " it out."
         )
-    if settings.soft_warn not in (None, given.limits.soft_warn_iteration):
-        raise UsageError(
-            f"Settings.soft_warn is {settings.soft_warn}, and the given engine's Limits.soft_warn_iteration is"
-            f" {given.limits.soft_warn_iteration}: the notice and the kill hint have one threshold. Set the engine's, and leave this out."
-        )
+    _check_soft_warn(settings, given.limits)
     return given
+
+
+def _limits_of(given: Limits, settings: Settings) -> Limits:
+    """The limits of a new engine; those that the settings have too are taken from there where `given` leaves them at their default."""
+    if given.dangerous_per_tick is None and settings.dangerous_per_tick is not None:
+        given = replace(given, dangerous_per_tick=settings.dangerous_per_tick)
+    if settings.soft_warn is not None and given.soft_warn_iteration == Limits().soft_warn_iteration:
+        return replace(given, soft_warn_iteration=settings.soft_warn)
+    _check_soft_warn(settings, given)
+    return given
+
+
+def _check_soft_warn(settings: Settings, limits: Limits) -> None:
+    if settings.soft_warn not in (None, limits.soft_warn_iteration):
+        raise UsageError(
+            f"Settings.soft_warn is {settings.soft_warn}, and the engine's Limits.soft_warn_iteration is {limits.soft_warn_iteration}: the"
+            " notice and the kill hint have one threshold. Set the engine's, and leave this out."
+        )
 
 
 def instructions_of(given: str | Callable[[int | None], str]) -> str | Callable[[int | None], str]:
@@ -181,19 +181,14 @@ def compaction_of(given: object) -> Compaction | None:
     return given
 
 
-def request_of(
-    model: Model, output: OutputType | None, max_tokens: int | None, temperature: float | None, extra: dict[str, object] | None
-) -> ModelRequest:
-    """What every request has; what is wrong here would come back as the provider's complaint, or be taken for nothing."""
-    check("Agent", "max_tokens", max_tokens, Count | None)
-    check("Agent", "temperature", temperature, _TEMPERATURE | None)
-    if extra is not None and not (isinstance(extra, dict) and all(isinstance(name, str) for name in extra)):
-        raise refused("Agent", "extra", extra, "a dict by the names of the provider's request body, or None")
+def request_of(model: Model, output: OutputType | None, settings: ModelSettings | None) -> ModelRequest:
+    """What every request has."""
+    settings = settings or ModelSettings()
     return ModelRequest(
         model=model.name,
         messages=(),
-        max_tokens=max_tokens,
-        temperature=temperature,
-        extra=extra or {},
+        max_tokens=settings.max_tokens,
+        temperature=settings.temperature,
+        extra=settings.extra or {},
         output_schema=output.schema if output is not None else None,
     )

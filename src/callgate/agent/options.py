@@ -1,22 +1,88 @@
-"""Refuse what an agent and its runs cannot work with, by its name and with what it must be.
+"""The options of an agent and of its runs that are taken as keywords: their names and types, and the check of each value's type.
 
-Here, before anything begins. What takes more than a look at its kind is refused in `given`.
+`EngineOptions` and `RunOptions` are TypedDicts, so that type checkers and editors know the keywords of functions that pass them on. What
+takes more than a look at a value's type is checked in `given`.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from callgate._options import check, refused
-from callgate.agent.settings import PresetName, Settings
+from callgate.agent.events import AgentEvent
+from callgate.agent.settings import ModelSettings, PresetName, Settings
 from callgate.agent.stuck import StuckLimits
 from callgate.calls import Scope
 from callgate.engine import Engine
+from callgate.messages import Message
 from callgate.stream import StreamLimits
 
-__all__ = ["TextCallMode", "check_asked", "check_list", "check_made"]
+if TYPE_CHECKING:
+    from callgate._clock import Clock
+    from callgate._limits import Limits
+    from callgate._redact import Redactor
+    from callgate._runners.process import ProcessLimits
+    from callgate.hooks import Hook
+    from callgate.protocols import (
+        BlobStore,
+        CacheStore,
+        CallJudge,
+        Follower,
+        Journal,
+        Policy,
+        RestartHandler,
+        Runner,
+        WriteLog,
+    )
+    from callgate.tools import Tool
+
+__all__ = ["EngineOptions", "RunOptions", "StreamOptions", "TextCallMode", "check_asked", "check_list", "check_made"]
+
+
+class EngineOptions(TypedDict, total=False):
+    """The options of the engine that an agent makes; each means what it means for `Engine`."""
+
+    tools: Iterable[Tool | type[Tool]]
+    policies: Iterable[Policy | CallJudge]
+    hooks: Iterable[Hook]
+    journal: Journal | None
+    blobs: BlobStore | None
+    persistent_cache: CacheStore | None
+    limits: Limits
+    process_limits: ProcessLimits | None
+    runners: Mapping[str, Runner] | None
+    timeout_s: float | None
+    coerce: bool
+    repair: bool
+    restart: RestartHandler | None
+    redactor: Redactor | None
+    undo: WriteLog | None
+    memory: Follower | None
+    clock: Clock | None
+    run: str
+    extra: object
+
+
+class StreamOptions(TypedDict, total=False):
+    """The options of `Agent.stream`; each means what it means for `Agent.run`."""
+
+    conversation: str
+    history: Iterable[Message] | None
+    scope: Scope
+    trigger: str | None
+    scene: bool
+    reflect: bool
+    deliberate: bool | None
+    expose: Iterable[str]
+
+
+class RunOptions(StreamOptions, total=False):
+    """The options of `Agent.run_sync`; each means what it means for `Agent.run`."""
+
+    on_event: Callable[[AgentEvent], None] | None
+
 
 TextCallMode = Literal["auto", "fallback", "never"]
 
@@ -24,6 +90,7 @@ _KINDS: Mapping[str, Any] = {
     "engine": Engine | None,
     "preset": PresetName,
     "settings": Settings | None,
+    "model_settings": ModelSettings | None,
     "stream_limits": StreamLimits | None,
     "stuck": StuckLimits | None,
     "text_calls": TextCallMode,

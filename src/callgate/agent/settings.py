@@ -1,18 +1,20 @@
-"""Every bound and rule of a loop in one value, and the presets.
+"""Every bound and rule of a loop in one value, what the model is asked for in another, and the presets.
 
 A preset is a starting point: `structs.replace(PRESETS["chat"], empty_retries=5)`.
 """
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
-from callgate._options import Amount, Options, Pause, Whole
+from msgspec import Meta
+
+from callgate._options import MOST, Amount, Count, Options, Pause, Whole, refused
 from callgate.decide import LoopRules
 from callgate.errors import UsageError
 from callgate.models.events import Usage
 
-__all__ = ["PRESETS", "Budget", "PresetName", "Prices", "Settings"]
+__all__ = ["PRESETS", "Budget", "ModelSettings", "PresetName", "Prices", "Settings"]
 
 PresetName = Literal["chat", "tick", "agent", "worker"]
 
@@ -42,6 +44,23 @@ class Prices(Options, frozen=True, kw_only=True):
     def of(self, usage: Usage) -> float:
         fresh = max(0, usage.input_tokens - usage.cached_tokens)
         return (fresh * self.input + usage.cached_tokens * self.cached + usage.output_tokens * self.output) / 1_000_000
+
+
+class ModelSettings(Options, frozen=True, kw_only=True):
+    """What every request to the model has beside the conversation and the tools. None: the provider's default."""
+
+    max_tokens: Count | None = None
+    """Of one answer."""
+    temperature: Annotated[float, Meta(ge=-MOST, le=MOST)] | None = None
+    """As the provider takes it."""
+    extra: dict[str, object] | None = None
+    """More of the request's body: by the provider's own names."""
+
+    def __post_init__(self) -> None:
+        extra: object = self.extra
+        if extra is not None and not (isinstance(extra, dict) and all(isinstance(name, str) for name in extra)):
+            raise refused("ModelSettings", "extra", extra, "a dict by the names of the provider's request body, or None")
+        super().__post_init__()
 
 
 class Settings(Options, frozen=True, kw_only=True):

@@ -1,0 +1,114 @@
+"""An agent takes the options of an engine, or an engine, and editors and type checkers know all of them."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from callgate import Allow, Engine, Limits, MemoryJournal, RawCall, SqliteJournal, before_call, tool
+from callgate.agent import Agent, EngineOptions, RunOptions, Settings, StreamOptions
+from callgate.errors import UsageError
+from callgate.route import ValidatedCall
+from tests.agent.scripts import Script, call, says
+
+
+@tool(effect="none")
+async def look() -> str:
+    """Look."""
+    return "seen"
+
+
+class Counting:
+    """Allows everything, and counts."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def decide(self, call: ValidatedCall) -> Allow:
+        self.asked += 1
+        return Allow()
+
+
+async def test_an_agent_takes_what_its_engine_is_made_of() -> None:
+    journal, policy = MemoryJournal(), Counting()
+    hooked: list[str] = []
+
+    @before_call("look")
+    async def note(call: ValidatedCall) -> None:
+        hooked.append(call.tool.name)
+
+    model = Script(says(call("look")), says("Done."))
+    async with Agent(model, tools=[look], journal=journal, policies=[policy], hooks=[note], timeout_s=5) as agent:
+        result = await agent.run("Go.")
+    assert (result.text, policy.asked, hooked) == ("Done.", 1, ["look"])
+    assert next(event.kind for event in journal.read(run=result.run)) == "run.began"
+    assert agent.engine.journal is journal
+
+
+async def test_an_agent_closes_the_engine_that_it_made_and_no_other() -> None:
+    async with Agent(Script(), tools=[look]) as own:
+        pass
+    with pytest.raises(UsageError, match="closed"):
+        await own.engine.call(RawCall(name="look"))
+    async with Engine([look]) as engine:
+        async with Agent(Script(says("One.")), engine=engine) as first:
+            assert (await first.run("Go.")).text == "One."
+        async with Agent(Script(says("Two.")), engine) as second:
+            assert (await second.run("Go.")).text == "Two."
+
+
+@pytest.mark.parametrize(
+    "given", [{"tools": [look]}, {"policies": []}, {"journal": None}, {"limits": Limits(), "timeout_s": 3}], ids=",".join
+)
+async def test_options_of_an_engine_beside_an_engine_are_refused_by_name(given: dict[str, Any]) -> None:
+    """Which of the two would count is a guess."""
+    async with Engine() as engine:
+        with pytest.raises(UsageError, match=rf"^Agent was given an engine, and {', '.join(given)} for a new one\. "):
+            Agent(Script(), engine, **given)
+
+
+async def test_an_agent_of_a_model_alone_has_an_engine_without_tools() -> None:
+    async with Agent(Script(says("Hello."))) as agent:
+        assert (await agent.run("Hi.")).text == "Hello."
+        assert list(agent.engine.tools) == []
+
+
+async def test_limits_of_an_own_engine_count_where_the_settings_say_nothing() -> None:
+    async with Agent(Script(), limits=Limits(content_bytes=4_096), settings=Settings(soft_warn=3, dangerous_per_tick=2)) as agent:
+        limits = agent.engine.limits
+        assert (limits.content_bytes, limits.soft_warn_iteration, limits.dangerous_per_tick) == (4_096, 3, 2)
+    async with Agent(Script(), limits=Limits(dangerous_per_tick=5), preset="chat") as agent:
+        assert agent.engine.limits.dangerous_per_tick == 5
+    with pytest.raises(UsageError, match=r"^Settings\.soft_warn is 3, and the engine's Limits\.soft_warn_iteration is 7: "):
+        Agent(Script(), limits=Limits(soft_warn_iteration=7), settings=Settings(soft_warn=3))
+
+
+def test_the_options_of_an_agents_engine_are_those_of_an_engine() -> None:
+    """Each by its name and its type, so that an option which an engine gets later is not forgotten."""
+    taken = inspect.signature(Engine).parameters
+    assert {name: one.annotation for name, one in taken.items()} == _annotations(EngineOptions)
+
+
+def test_the_options_of_the_other_ways_into_a_run_are_those_of_run() -> None:
+    taken = {name: one.annotation for name, one in inspect.signature(Agent.run).parameters.items() if one.kind is one.KEYWORD_ONLY}
+    assert taken == _annotations(RunOptions)
+    assert taken.keys() - {"on_event"} == _annotations(StreamOptions).keys()
+
+
+def test_no_option_of_an_agent_is_of_any_type() -> None:
+    for function in (Agent, Agent.run, Agent.run_sync, Agent.stream, Agent.follow_up, Agent.resume):
+        loose = [name for name, one in inspect.signature(function).parameters.items() if one.annotation == "Any"]
+        assert loose in ([], ["output"]), function  # a type that a checker cannot name: any form of annotation
+
+
+async def test_the_record_of_an_agent_may_be_a_file(tmp_path: Path) -> None:
+    async with Agent(Script(says("Done.")), journal=SqliteJournal(tmp_path / "runs.db")) as agent:
+        result = await agent.run("Go.")
+    assert result.recorded > 0
+
+
+def _annotations(options: type) -> dict[str, object]:
+    return {name: getattr(one, "__forward_arg__", one) for name, one in options.__annotations__.items()}
