@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 from callgate import tool
+from callgate.tools import ToolOptions
 
 __all__ = ["Count", "counting"]
 
@@ -14,8 +15,8 @@ class Count:
         self.runs = 0
 
 
-def counting(count: Count, **settings: Any) -> Any:
-    @tool(name="look", effect="none", cacheable=True, **settings)
+def counting(count: Count, **options: Unpack[ToolOptions]) -> Any:
+    @tool(**{"name": "look", "effect": "none", "cacheable": True} | options)
     async def look(at: str = "door") -> dict[str, Any]:
         """Look."""
         count.runs += 1

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
 from callgate import Engine, Scope, Tool, ToolContext, UsageError, tool
-from callgate.tools import ToolRegistry
+from callgate.tools import FunctionTool, ToolOptions, ToolRegistry
 from tests.complete import Complete
 from tests.engine_calls import call, said
 
@@ -24,6 +24,34 @@ def test_a_bare_tool_assumes_nothing_safe() -> None:
     assert bound is not None
     assert (bound.effect, bound.category, bound.cache_scope, bound.requires_actor) == ("once", "safe_chain", None, False)
     assert do(3) == "3"
+
+
+def test_every_option_of_a_tool_has_a_name_and_a_type() -> None:
+    """Where an option is an attribute of `Tool`, both are of the same type, but for what `@tool` takes in a shorter form."""
+    options, attributes = get_type_hints(ToolOptions), get_type_hints(Tool)
+    other = {name for name, kind in options.items() if attributes.get(name) != kind}
+    assert other == {"name", "description", "not_done", "validate", "verify"}
+    assert Any not in options.values()
+
+
+def test_a_type_checker_sees_what_no_option_of_a_tool_is() -> None:
+    """Strict mypy reports a comment here that nothing needs."""
+    with pytest.raises(UsageError, match="has no option 'efect'"):
+        tool(efect="none")  # type: ignore[call-overload]
+    with pytest.raises(UsageError, match="has no option 'timout_s'"):
+        tool(len, timout_s=1)  # type: ignore[call-overload]
+    tool(timeout_s="1")  # type: ignore[call-overload]
+    tool(effect="sometimes")  # type: ignore[call-overload]
+    FunctionTool(test_every_option_of_a_tool_has_a_name_and_a_type, cacheable="no")  # type: ignore[arg-type]
+
+
+def test_a_function_and_its_options_may_be_given_at_once() -> None:
+    def find(text: str) -> str:
+        """Find a text."""
+        return text
+
+    found = tool(find, effect="none", aliases=("search",))
+    assert (found.effect, found.aliases, found("a")) == ("none", ("search",), "a")
 
 
 @pytest.mark.parametrize(

@@ -104,8 +104,15 @@ def witnessed(original: FunctionTool, module: str) -> FunctionTool:
         return function(*args, **kwargs)
 
     called.__module__ = module
-    settings = {"category": original.category, "effect": original.effect, "reads": original.reads, "writes": original.writes}
-    return FunctionTool(called, name=original.name, runner=original.runner, **settings)
+    return FunctionTool(
+        called,
+        name=original.name,
+        runner=original.runner,
+        category=original.category,
+        effect=original.effect,
+        reads=original.reads,
+        writes=original.writes,
+    )
 
 
 def watch_processes(bus: Bus, ledger: EffectLog) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from callgate.tools.base import Tool, ValidationResult, Verified
 from callgate.tools.context import ToolContext
-from callgate.tools.function import FunctionTool, tool
+from callgate.tools.function import FunctionTool, ToolOptions, tool
 from callgate.tools.registry import BoundTool, ToolRegistry
 from callgate.tools.resources import TouchedKeys, conflict
 from callgate.tools.result_format import validate_tool_result
@@ -16,6 +16,7 @@ __all__ = [
     "RetryPolicy",
     "Tool",
     "ToolContext",
+    "ToolOptions",
     "ToolRegistry",
     "TouchedKeys",
     "ValidationResult",

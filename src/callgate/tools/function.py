@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, TypeVar, overload
+from functools import partial
+from typing import Any, ClassVar, TypedDict, Unpack, overload
 
 from callgate._options import refuse_unknown
 from callgate._schema import FunctionSchema, function_schema
@@ -16,9 +17,46 @@ from callgate.tools.context import ToolContext
 from callgate.tools.resources import Declared
 from callgate.tools.retry import RetryPolicy
 
-__all__ = ["FunctionTool", "tool"]
+__all__ = ["FunctionTool", "ToolOptions", "tool"]
 
-F = TypeVar("F", bound=Callable[..., Any])
+
+class ToolOptions(TypedDict, total=False):
+    """The options of `@tool`. Those without a description here are the attributes of `Tool` of that name, with its defaults."""
+
+    name: str | None
+    """None: the function's."""
+    description: str | None
+    """None: from the docstring."""
+    parameters: Mapping[str, Any] | None
+    """The input schema, as a JSON Schema; None: from the signature."""
+    category: Category | None
+    """None: `safe_chain`."""
+    effect: Effect | None
+    """None: as the category says, or `once` where none is given either."""
+    reads: Declared | None
+    writes: Declared | None
+    timeout_s: float | None
+    attempt_timeout_s: float | None
+    retry: RetryPolicy | None
+    retryable: bool | None
+    not_done: type[BaseException] | tuple[type[BaseException], ...]
+    """Exceptions of the function that mean that nothing happened."""
+    cacheable: bool
+    cache_scope: CacheScope
+    cache_ttl: float | None
+    requires_actor: bool
+    aliases: tuple[str, ...]
+    triggers: tuple[str, ...]
+    validate: Callable[[dict[str, Any]], object] | None
+    """Called with the arguments after the schema has passed; returns None, an error, a list of errors or a `ValidationResult`."""
+    verify: Callable[[dict[str, Any], str], object] | None
+    """Called with the final arguments and the idempotency key when an outcome was lost; returns True, False, None or `Verified`."""
+    output_schema: Mapping[str, Any] | None
+    """None: from the return annotation."""
+    content_key: str | None
+    runner: RunnerName | None
+    parallel: int | None
+    coerce: bool | None
 
 
 class FunctionTool(Tool):
@@ -28,7 +66,7 @@ class FunctionTool(Tool):
     drops_unknown: ClassVar[bool] = True
     requires_actor = False
 
-    def __init__(self, function: Callable[..., Any], **settings: Any) -> None:
+    def __init__(self, function: Callable[..., Any], **options: Unpack[ToolOptions]) -> None:
         if not callable(function) or not hasattr(function, "__qualname__"):
             raise UsageError(
                 f"@tool was given a {type(function).__name__}, which is not a function."
@@ -40,8 +78,8 @@ class FunctionTool(Tool):
                 " progress with ToolContext.progress."
             )
         self.function = function
-        self.name = settings.pop("name", None) or function.__name__
-        given = settings.pop("parameters", None)
+        self.name = options.pop("name", None) or function.__name__
+        given = options.pop("parameters", None)
         if given is not None and not isinstance(given, Mapping):
             raise UsageError(f"Tool '{self.name}' ({self.where()}) has parameters={given!r:.80}; it must be a JSON Schema, as a mapping.")
         self._schema: FunctionSchema = function_schema(function, self.where(), context_type=ToolContext, parameters=given)
@@ -49,18 +87,17 @@ class FunctionTool(Tool):
         self.parameters = self._schema.parameters
         properties = {} if given is not None else self.parameters.get("properties", {})
         self._defaults = {name: schema["default"] for name, schema in properties.items() if "default" in schema}
-        self.description = settings.pop("description", None) or self._schema.description
-        self.output_schema = settings.pop("output_schema", None) or self._schema.output
-        self._validator: Callable[..., object] | None = settings.pop("validate", None)
-        self._verifier: Callable[..., Any] | None = settings.pop("verify", None)
+        self.description = options.pop("description", None) or self._schema.description
+        self.output_schema = options.pop("output_schema", None) or self._schema.output
+        self._validator: Callable[..., object] | None = options.pop("validate", None)
+        self._verifier: Callable[..., Any] | None = options.pop("verify", None)
         self._check_functions()
-        written: Category | None = settings.pop("category", None)
-        effect: Effect | None = settings.pop("effect", None)
+        written = options.pop("category", None)
         self.category = written or "safe_chain"
-        self.effect = effect or _effect_of(written, takes_key=self._schema.context is not None)
-        declared = settings.pop("not_done", ())
+        self.effect = options.pop("effect", None) or _effect_of(written, takes_key=self._schema.context is not None)
+        declared = options.pop("not_done", ())
         self.not_done = (declared,) if isinstance(declared, type) else declared
-        for key, value in settings.items():
+        for key, value in options.items():
             setattr(self, key, value)
         self.execute = function  # type: ignore[method-assign]
         self.__doc__ = function.__doc__
@@ -153,64 +190,30 @@ def _as_validation(found: object) -> ValidationResult:
 
 
 @overload
-def tool(function: F, /) -> FunctionTool: ...
+def tool(function: Callable[..., Any], /, **options: Unpack[ToolOptions]) -> FunctionTool: ...
 
 
 @overload
+def tool(**options: Unpack[ToolOptions]) -> Callable[[Callable[..., Any]], FunctionTool]: ...
+
+
 def tool(
-    *,
-    name: str | None = None,
-    description: str | None = None,
-    parameters: Mapping[str, Any] | None = None,
-    category: Category | None = None,
-    effect: Effect | None = None,
-    reads: Declared | None = None,
-    writes: Declared | None = None,
-    timeout_s: float | None = None,
-    attempt_timeout_s: float | None = None,
-    retry: RetryPolicy | None = None,
-    retryable: bool | None = None,
-    not_done: type[BaseException] | tuple[type[BaseException], ...] = (),
-    cacheable: bool = False,
-    cache_scope: CacheScope = "tick",
-    cache_ttl: float | None = None,
-    requires_actor: bool = False,
-    aliases: tuple[str, ...] = (),
-    triggers: tuple[str, ...] = (),
-    validate: Callable[[dict[str, Any]], object] | None = None,
-    verify: Callable[[dict[str, Any], str], object] | None = None,
-    output_schema: Mapping[str, Any] | None = None,
-    content_key: str | None = None,
-    runner: RunnerName | None = None,
-    parallel: int | None = None,
-    coerce: bool | None = None,
-) -> Callable[[Callable[..., Any]], FunctionTool]: ...
-
-
-def tool(function: Callable[..., Any] | None = None, /, **settings: Any) -> Any:
+    function: Callable[..., Any] | None = None, /, **options: Unpack[ToolOptions]
+) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
     """Make a function a tool.
 
     A bare `@tool` has the category `safe_chain` and the effect `once`: its calls are never repeated, cached or run in parallel.
-    `@tool(effect="none")` allows all of that. The other settings are the attributes of `Tool`, and:
-
-    Args:
-        validate: Called with the arguments after the schema has passed; returns None, an error, a list of errors or a `ValidationResult`.
-        verify: Called with the final arguments and the idempotency key when an outcome was lost; returns True, False, None or
-            `Verified`. See `Tool.verify` for when it may return False.
-        not_done: Exceptions of the function that mean that nothing happened, one class or a tuple.
+    `@tool(effect="none")` allows all of that.
 
     A parameter annotated with `ToolContext` receives the running call and is not part of the schema.
+
+    Args:
+        options: See `ToolOptions`. A function that passes them on takes `**options: Unpack[ToolOptions]`.
+
+    Raises:
+        UsageError: An option does not exist or has a value that cannot be, or the function cannot be a tool.
     """
-    refuse_unknown("@tool", settings, _SETTINGS)
+    refuse_unknown("@tool", options, ToolOptions.__annotations__)
     if function is None:
-        return lambda actual: FunctionTool(actual, **settings)
-    return FunctionTool(function)
-
-
-_SETTINGS = (
-    *("name", "description", "parameters", "category", "effect", "reads", "writes", "timeout_s", "attempt_timeout_s", "retry"),
-    "retryable",
-    "not_done",
-    *("cacheable", "cache_scope", "cache_ttl", "requires_actor", "aliases", "triggers", "validate", "verify"),
-    *("output_schema", "content_key", "runner", "parallel", "coerce"),
-)
+        return partial(FunctionTool, **options)
+    return FunctionTool(function, **options)
