@@ -13,6 +13,7 @@ from callgate import AbortController, Aborted, Engine, Limits, MemoryJournal, Ra
 from callgate._abort_signals import AbortSignal
 from callgate._pipeline import plan as planning
 from callgate._pipeline.plan import Footprint, Plan, may_run_beside
+from callgate.emission import EndedCall
 from callgate.errors import CallDenied, UsageError
 from callgate.tools import TouchedKeys, resources
 from tests.engine_calls import bodies, call, kinds, result_of
@@ -74,6 +75,49 @@ async def test_reads_run_side_by_side_and_results_keep_their_order() -> None:
     assert await run(trace, *(call("read", name=name) for name in "abc")) == ["a", "b", "c"]
     assert trace.met("a", "b")
     assert trace.met("a", "c")
+
+
+async def test_a_call_that_comes_before_its_turn_is_held_until_those_before_it_have_come() -> None:
+    trace, asked = Trace(), list[int]()
+
+    def refuse_none(number: int) -> None:
+        asked.append(number)
+
+    async with Engine(tools_over(trace)) as engine:
+        emission = engine.emission()
+        assert emission.add(call("act", name="c"), position=2, refusal=refuse_none) == 2
+        assert emission.leave_out(1) == 1
+        assert (emission.taken, asked) == (0, [])
+        assert emission.add(call("act", name="a"), position=0, refusal=refuse_none) == 0
+        assert (emission.taken, asked, emission.accepted) == (3, [0, 1], 2)
+        assert emission.add(call("act", name="z"), position=0) == 0  # taken already
+        ends = await emission.ended()
+    assert [end.outcome and result_of(end.outcome).text for end in ends] == ["a", None, "c"]
+    assert trace.events == ["+a", "-a", "+c", "-c"]
+
+
+async def test_a_call_that_goes_on_is_dropped_where_it_was_not_taken() -> None:
+    async with Engine(tools_over(Trace())) as engine:
+        emission = engine.emission(early=False)
+        emission.add(call("read", name="b"), position=1)
+        assert not emission.reopen(1)
+        emission.add(call("read", name="a"), position=0)
+        assert emission.taken == 1
+        assert emission.reopen(0)
+        assert [result_of(outcome).text for outcome in await emission.seal()] == ["a"]
+
+
+async def test_a_call_that_ended_elsewhere_keeps_its_place() -> None:
+    async with Engine(tools_over(Trace())) as engine:
+        emission = engine.emission()
+        before = EndedCall(uid="run-1/0/0", position=7, arguments=b"{}")
+        emission.leave_out(ended=before)
+        emission.add(call("read", name="a"))
+        assert [result_of(outcome).text for outcome in await emission.seal()] == ["a"]
+        with pytest.raises(UsageError, match="This emission is over"):
+            emission.leave_out()
+        assert emission.ends[0] == before
+        assert emission.ends[1].arguments == b'{"name":"a"}'
 
 
 async def test_an_undeclared_effect_is_a_barrier() -> None:

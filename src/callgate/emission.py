@@ -5,6 +5,9 @@ anything else waits for the earlier one. Every call is parsed before the first e
 message before anything happened. A failing call cancels nobody. While the message still streams, calls without effect that may run
 beside everything before them start early; they are adopted when the message is sealed and dropped when it is discarded. Of a message with
 more calls than the limit, those above it are refused when it is sealed: none of them is taken along the route.
+
+Here alone the calls of a message are ordered, held and indexed: a call that comes before its turn is held until those before it have come,
+and a call that takes no route, such as one that another engine has ended, keeps its place.
 """
 
 from __future__ import annotations
@@ -30,21 +33,21 @@ from callgate.calls import Aborted, Answered, Outcome, RawCall, Scope, ToolResul
 from callgate.errors import CallFailed, UsageError
 from callgate.route import ApprovedCall, ValidatedCall
 
-__all__ = ["Emission", "EndOnRecord"]
+__all__ = ["Emission", "EndedCall", "Refusal"]
 
-EndOnRecord = tuple[str, int, bytes]
-"""Of a call: its uid, the position of its latest event, and its final arguments as canonical JSON: approved, or at least valid; empty where
-they are neither."""
+Refusal = CallFailed | Callable[[int], CallFailed | None]
+"""Why a call may not run; or what is asked for that when its turn comes, with the number of the message's calls that came before."""
 
 _FOREVER_S = 1e9
 _FORGOTTEN = "what had not run will not, and nobody has the results. Seal it, or discard it where its stream fails."
-_NOWHERE: EndOnRecord = ("", 0, b"")
 _TOGETHER = 64
 """Calls that are prepared before the event loop comes round: some milliseconds."""
 _BEGUN_TOGETHER = 1_024
 """Calls that are begun before the event loop comes round."""
 _TOGETHER_BYTES = 262_144
 """Bytes of arguments that are prepared before the event loop comes round; after as many, a message is prepared when it is sealed."""
+_MAPPING_BYTES = 16_384
+"""What arguments that are no text count as, without looking into them."""
 _FREE = Footprint(reads_only=True, touched=None)
 
 
@@ -64,6 +67,22 @@ class Route(Protocol):
     async def wait_for_capacity(self) -> None:
         """Wait until that is no longer so."""
         ...
+
+
+class EndedCall(Struct, frozen=True, gc=False):
+    """How one call of a message ended."""
+
+    outcome: Outcome | None = None
+    """None where the call leaves no trace."""
+    uid: str = ""
+    """Empty for a call that was not taken along the route."""
+    position: int = 0
+    """Of its latest event."""
+    arguments: bytes = b""
+    """Its final arguments as canonical JSON: approved, or at least valid; empty where they are neither."""
+
+
+_LEFT_OUT = EndedCall()
 
 
 class _Slot(Struct, eq=False):
@@ -128,7 +147,7 @@ def _likeness(call: ValidatedCall) -> tuple[str, bytes]:
 
 
 class Emission:
-    """The calls of one message. Add them in order, then `seal` once, or `discard`.
+    """The calls of one message. Add them, then `seal` once, or `discard`.
 
     Args:
         route: The engine.
@@ -163,8 +182,14 @@ class Emission:
         self._early = early
         self._on_result = on_result
         self._most = most
+        self._places: list[_Slot | EndedCall | RawCall] = []
+        """The message's calls by position, as far as their turn has come: on the route, without one, and above the limit."""
+        self._held: dict[int, Callable[[], None]] = {}
+        """Takes the call at a position whose turn has not come."""
         self._surplus: list[RawCall] = []
-        """The calls above that number."""
+        """The calls above the limit."""
+        self.accepted = 0
+        """How many of the calls that were taken have no refusal."""
         self._kill = AbortSignal(signal)
         self._slots: list[_Slot] = []
         self._first: _Slot | None = None
@@ -176,65 +201,133 @@ class Emission:
         self._pump = Pump(soon, parallel)
         self._prepared_bytes = 0
         """Of arguments, before the message was sealed."""
+        self._unprepared = False
+        """Whether calls wait to be prepared until the message is sealed."""
         self._changed: list[_Slot] = []
         """Calls that will run with other arguments than those the plan was made for."""
         self._over = False
         self._stopped = False
         """A call ended the message; those that have not started will not."""
 
-    def add(self, raw: RawCall, *, refusal: CallFailed | None = None, unfinished: Unfinished | None = None) -> int:
-        """Take the next call of the message; may start it. Returns its index.
+    @property
+    def taken(self) -> int:
+        """How many positions of the message have been taken: the position whose turn it is."""
+        return len(self._places)
+
+    @property
+    def over(self) -> bool:
+        """Whether the message was sealed or discarded."""
+        return self._over
+
+    def add(
+        self, raw: RawCall, *, position: int | None = None, refusal: Refusal | None = None, unfinished: Unfinished | None = None
+    ) -> int:
+        """Take the next call of the message; may start it. Returns its position.
 
         Args:
             raw: As the model emitted it.
+            position: Its position, where calls come in another order than the message's: one that is too early is held. One that was taken
+                already is not taken again.
             refusal: Why the loop does not let the call run: it ends with this error, recorded like any other.
             unfinished: What the record has of this call, where its run is resumed.
         """
-        self._check_open()
-        index = len(self._slots) + len(self._surplus)
-        if index >= self._most and isinstance(raw, RawCall):
+        if self._over:
+            raise self._is_over()
+        now = len(self._places)
+        if position is None or position == now:
+            self._take(raw, refusal, unfinished)
+            if self._held:
+                self._take_held()
+            return now
+        if position > now:
+            self._held[position] = partial(self._take, raw, refusal, unfinished)
+        return position
+
+    def leave_out(self, position: int | None = None, ended: EndedCall = _LEFT_OUT) -> int:
+        """Take the next call of the message, which takes no route: it has ended as `ended` says. Returns its position."""
+        if self._over:
+            raise self._is_over()
+        now = len(self._places)
+        if position is None or position == now:
+            self._places.append(ended)
+            if self._held:
+                self._take_held()
+            return now
+        if position > now:
+            self._held[position] = partial(self._places.append, ended)
+        return position
+
+    def reopen(self, position: int) -> bool:
+        """The call at this position is not complete after all. Return whether it was taken, so that the message has to be discarded."""
+        self._held.pop(position, None)
+        return position < len(self._places)
+
+    def _take_held(self) -> None:
+        while (take := self._held.pop(len(self._places), None)) is not None:
+            take()
+
+    def _take(self, raw: RawCall, refusal: Refusal | None, unfinished: Unfinished | None) -> None:
+        asked = len(self._slots) + len(self._surplus)
+        if refusal is not None and not isinstance(refusal, CallFailed):
+            refusal = refusal(asked)
+        self.accepted += refusal is None
+        if asked >= self._most and isinstance(raw, RawCall):
             self._surplus.append(raw)
-            return index
+            self._places.append(raw)
+            return
         flight = self._route.admit(raw, self._scope, self._kill, cause=self.cause, unfinished=unfinished)
         flight.on_result = self._on_result
-        slot = _Slot(flight, index, refusal, size_bytes=_size_bytes(flight.raw))
+        arguments = flight.raw.arguments
+        size_bytes = len(arguments) if isinstance(arguments, (str, bytes)) else _MAPPING_BYTES
+        slot = _Slot(flight, asked, refusal, size_bytes=size_bytes)
         self._slots.append(slot)
+        self._places.append(slot)
         self._ids.setdefault(flight.raw.id, _SameId()).slots.append(slot)
-        if self._early and self._prepared_bytes < _TOGETHER_BYTES:
-            self._take_in(slot)
-        return index
-
-    def _take_in(self, slot: _Slot) -> None:
-        """Prepare a call, and start it where it can start. One with large arguments, and all after it, wait until the message is sealed."""
-        if has_large_arguments(slot.flight.raw):
-            self._prepared_bytes = _TOGETHER_BYTES
-            return
-        self._prepared_bytes += slot.size_bytes
-        self._prepare(slot)
-        self._start_early(slot)
-
-    @property
-    def ends(self) -> list[EndOnRecord]:
-        """Of each call, in emission order; calls above the limit have none."""
-        taken = [
-            (slot.flight.uid, slot.flight.last, slot.flight.encoded or (b"" if slot.call is None else canonical(slot.call.arguments)))
-            for slot in self._slots
-        ]
-        return taken + [_NOWHERE] * len(self._surplus)
+        if not self._early or self._prepared_bytes >= _TOGETHER_BYTES:
+            self._unprepared = True
+        elif has_large_arguments(flight.raw):
+            self._prepared_bytes, self._unprepared = _TOGETHER_BYTES, True
+        else:
+            self._prepared_bytes += size_bytes
+            self._prepare(slot)
+            if slot.call is not None and slot.call.tool.effect == "none" and not slot.waits and flight.raw.closed == "sealed":
+                slot.early = True
+                self._start(slot)
 
     async def seal(self) -> list[Outcome]:
         """Run what has not run and return every call's outcome, in emission order."""
-        self._check_open()
+        return [one.outcome for one in await self.ended() if one.outcome is not None]
+
+    async def ended(self) -> list[EndedCall]:
+        """Seal the message; return how each of its calls ended, by position."""
+        if self._over:
+            raise self._is_over()
         self._over = True
         try:
-            await self._prepare_rest()
+            if self._unprepared or len(self._slots) >= _TOGETHER:
+                await self._prepare_rest()
             if len(self._slots) > 1:
                 self._unrouted.note("emission.sealed", [slot.flight.uid for slot in self._slots], "")
-            outcomes = await self._ended()
-            return outcomes + await self._refused() if self._surplus else outcomes
+            await self._run_rest()
+            if self._surplus:
+                await self._refuse_surplus()
         except asyncio.CancelledError:
             await self._end_all("the caller was cancelled")
             raise
+        return self.ends
+
+    @property
+    def ends(self) -> list[EndedCall]:
+        """How each call ended, by position, as far as it has."""
+        ends: list[EndedCall] = []
+        for place in self._places:
+            if type(place) is _Slot:
+                flight, call = place.flight, place.call
+                final = flight.encoded or (b"" if call is None else canonical(call.arguments))
+                ends.append(EndedCall(place.outcome, flight.uid, flight.last, final))
+            else:
+                ends.append(place if type(place) is EndedCall else _LEFT_OUT)
+        return ends
 
     async def _prepare_rest(self) -> None:
         number, size_bytes = 0, 0
@@ -248,17 +341,23 @@ class Emission:
                 number, size_bytes = 0, 0
                 await (self._route.wait_for_capacity() if self._route.crowded else asyncio.sleep(0))
 
-    async def _ended(self) -> list[Outcome]:
-        """The outcome of every call that is taken along the route."""
+    async def _run_rest(self) -> None:
+        """Run every call that is taken along the route to its outcome, and wait until all of these are on disk."""
         for slot in self._slots:
-            if isinstance(slot.outcome, Aborted):
-                return await self._abort(f"its message was ended by another call ({slot.outcome.reason})")
-        await self._finish()
-        return await self._told()
+            if type(slot.outcome) is Aborted:
+                await self._end_all(f"its message was ended by another call ({slot.outcome.reason})")
+                break
+        else:
+            await self._finish()
+        ended = [slot for slot in self._slots if slot.outcome is not None]
+        told = await self._unrouted.told([(slot.flight, slot.outcome) for slot in ended])  # type: ignore[misc]
+        for slot, outcome in zip(ended, told, strict=True):
+            slot.outcome = outcome
 
-    async def _refused(self) -> list[Outcome]:
-        """The outcomes of the calls above the limit."""
-        return await self._unrouted.above_limit(self._surplus, self._slots[0].flight.scope, self._most)
+    async def _refuse_surplus(self) -> None:
+        """Give the calls above the limit their outcomes."""
+        outcomes = iter(await self._unrouted.above_limit(self._surplus, self._slots[0].flight.scope, self._most))
+        self._places = [EndedCall(next(outcomes)) if isinstance(place, RawCall) else place for place in self._places]
 
     async def discard(self, reason: str) -> None:
         """The message failed or was killed: end what started early and forget its results."""
@@ -283,35 +382,29 @@ class Emission:
         what = f"A message of {len(self._slots)} calls was neither sealed nor discarded; {_FORGOTTEN}"
         warnings.warn(what, ResourceWarning, stacklevel=2, source=self)
 
-    def _check_open(self) -> None:
-        if self._over:
-            raise UsageError("This emission is over: it was sealed or discarded. Begin a new one for the next message.")
+    def _is_over(self) -> UsageError:
+        return UsageError("This emission is over: it was sealed or discarded. Begin a new one for the next message.")
 
     def _prepare(self, slot: _Slot) -> None:
         prepared = self._route.prepare(slot.flight, slot.refusal)
-        if isinstance(prepared, ValidatedCall):
-            slot.call = prepared
-            slot.footprint = _footprint(prepared)
-            slot.waits = self._planned(slot)
-        else:
+        if not isinstance(prepared, ValidatedCall):
             slot.outcome = prepared
-
-    def _planned(self, slot: _Slot) -> tuple[int, ...]:
-        """The indexes of the calls that must have ended before this one starts."""
+            return
+        slot.call = prepared
+        tool = prepared.tool
+        if tool.effect != "none" or tool.tool.reads is not None or tool.tool.writes is not None:
+            slot.footprint = _footprint(prepared)
         if self._first is None:
             self._first = slot
-            return ()
+        else:
+            slot.waits = self._planned(self._first, slot)
+
+    def _planned(self, first: _Slot, slot: _Slot) -> tuple[int, ...]:
+        """The indexes of the calls that must have ended before this one starts."""
         if self._plan is None:
             self._plan = Plan()
-            self._plan.add(self._first.index, self._first.footprint)
+            self._plan.add(first.index, first.footprint)
         return self._plan.add(slot.index, slot.footprint)
-
-    def _start_early(self, slot: _Slot) -> None:
-        """Start a sealed call without effect, unless something before it has to end first."""
-        if slot.call is None or slot.call.tool.effect != "none" or slot.waits or slot.flight.raw.closed != "sealed":
-            return
-        slot.early = True
-        self._start(slot)
 
     def _start(self, slot: _Slot) -> None:
         slot.flight.before_start = partial(self._clear_to_start, slot)
@@ -334,7 +427,8 @@ class Emission:
             self._stopped = self._stopped or isinstance(slot.outcome, Aborted)
         finally:
             slot.flight.before_start = None  # or slot and flight would keep each other until the garbage is collected
-            slot.tell()
+            if slot.ended is not None:
+                slot.tell()
 
     async def _join_duplicate(self, slot: _Slot, call: ValidatedCall) -> None:
         """Give a call that stands in the message before, with the same id, tool and arguments, the result it got there."""
@@ -379,12 +473,9 @@ class Emission:
             if number % _BEGUN_TOGETHER == 0:
                 await asyncio.sleep(0)
         await self._pump.ended()
-        if any(slot.outcome is None for slot in self._slots):
-            raise asyncio.CancelledError  # somebody cancelled the tasks of the message
-
-    async def _abort(self, why: str) -> list[Outcome]:
-        await self._end_all(why)
-        return await self._told()
+        for slot in self._slots:
+            if slot.outcome is None:
+                raise asyncio.CancelledError  # somebody cancelled the tasks of the message
 
     def _end_rest(self, why: str, slots: list[_Slot]) -> None:
         """Give each of these that has not come to an end of its own one that says so."""
@@ -392,20 +483,11 @@ class Emission:
             if slot.outcome is None and not slot.flight.ended:
                 slot.outcome = self._unrouted.not_started(slot.flight, why)
 
-    async def _told(self) -> list[Outcome]:
-        """The outcomes, once all of them are on disk: results are by now, refusals and questions need not be."""
-        return await self._unrouted.told([(slot.flight, slot.outcome) for slot in self._slots if slot.outcome is not None])
-
     async def _end_all(self, reason: str) -> None:
         """End every call, and wait for those that run; whoever is cancelled meanwhile leaves them to end by themselves."""
         self.end(reason)
         await asyncio.shield(self._pump.ended())
         self._end_rest(reason, self._slots)
-
-
-def _size_bytes(raw: RawCall) -> int:
-    """About how large the arguments are, without looking into them: a mapping counts as 16 KiB."""
-    return len(raw.arguments) if isinstance(raw.arguments, (str, bytes)) else 16_384
 
 
 def _footprint(call: ValidatedCall) -> Footprint:

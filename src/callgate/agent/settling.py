@@ -18,12 +18,13 @@ from callgate.agent.account import Account
 from callgate.agent.course import Course, TurnParts
 from callgate.agent.events import AgentEvent, CallEnded
 from callgate.agent.history import committed
-from callgate.agent.intake import BROKEN_OFF, Desk, Intake, results_of
+from callgate.agent.intake import BROKEN_OFF, Desk, Intake
 from callgate.agent.record import Executed
 from callgate.agent.results import CommittedMessage, Pending
 from callgate.agent.stuck import StuckGuard
-from callgate.calls import Aborted, Outcome, Suspended, Text, ToolResult
+from callgate.calls import Aborted, Answered, Suspended, Text, ToolResult
 from callgate.decide import CallEnd, Ending, check_loop_continuation
+from callgate.emission import EndedCall
 from callgate.errors import CallFailed
 from callgate.messages import AssistantMessage, ToolCall
 
@@ -41,7 +42,8 @@ class MessageCalls(Struct, frozen=True, kw_only=True, eq=False):
     """The message's."""
     closed: Sequence[str]
     """What proved the arguments of each call complete."""
-    outcomes: list[Outcome | None]
+    ends: list[EndedCall]
+    """How each of them ended."""
     whole: CommittedMessage | None = None
     """The message in the conversation, where these are those of its calls that have waited for a human."""
     broken_off: bool = False
@@ -75,12 +77,12 @@ class Settling:
         scope = replace(parts.scope, iteration=iteration, phase=f"{parts.scope.run}/{iteration}")
         return Intake(self._desk, scope, parts.settings.early_start and parts.account.iterations_left != 0)
 
-    def settle(self, calls: MessageCalls, intake: Intake) -> Ending | None:
+    def settle(self, calls: MessageCalls) -> Ending | None:
         """Commit what the calls came to, and decide."""
         parts, course = self._parts, self._course
-        if calls.whole is not None and any(not isinstance(outcome, Suspended) for outcome in calls.outcomes):
+        if calls.whole is not None and any(not isinstance(end.outcome, Suspended) for end in calls.ends):
             self._take_up_again()
-        ends = self._told(calls, intake)
+        ends = self._told(calls)
         whole = committed(parts.history, calls.whole, calls.message, ends, course.results)
         kept = parts.enrichment.settle(parts.history)
         if kept:
@@ -99,32 +101,34 @@ class Settling:
             self._parts.record.said(_ANSWERED)
             self._parts.history.user(_ANSWERED)
 
-    def _told(self, calls: MessageCalls, intake: Intake) -> list[ToolResult | Suspended | None]:
+    def _told(self, calls: MessageCalls) -> list[ToolResult | Suspended | None]:
         """What each call came to, with the hints that are due, both on record."""
-        parts = self._parts
-        results = results_of(calls.outcomes)
-        uids, ends, finals = zip(*intake.ends, strict=True)
+        parts, ends = self._parts, calls.ends
+        results = [end.outcome.result if type(end.outcome) is Answered else None for end in ends]
+        finals = [end.arguments for end in ends]
         hints = parts.guard.told(calls.calls, results, finals) if parts.guard is not None else {}
         said = {str(place): hint for place, hint in hints.items()} if hints else {}
         if calls.broken_off:
             said |= {str(place): str(one.error) for place, one in enumerate(results) if one is not None and one.code == BROKEN_OFF}
-        parts.record.executed(Executed(calls=uids, hints=said, added=parts.enrichment.news), ends)
+        body = Executed(calls=tuple([end.uid for end in ends]), hints=said, added=parts.enrichment.news)
+        parts.record.executed(body, [end.position for end in ends])
         return [
-            outcome if isinstance(outcome, Suspended) else _hinted(results[place], hints.get(place))
-            for place, outcome in enumerate(calls.outcomes)
+            end.outcome if isinstance(end.outcome, Suspended) else _hinted(results[place], hints.get(place))
+            for place, end in enumerate(ends)
         ]
 
     def _announce(self, calls: MessageCalls, tell: Callable[[AgentEvent], None]) -> None:
-        for place, outcome in enumerate(calls.outcomes):
-            if outcome is not None:
-                tell(CallEnded(calls.whole.waiting[place] if calls.whole is not None else place, outcome))
+        for place, end in enumerate(calls.ends):
+            if end.outcome is not None:
+                tell(CallEnded(calls.whole.waiting[place] if calls.whole is not None else place, end.outcome))
         if self._parts.exposure is not None:
-            for notice in self._parts.exposure.notices(calls.calls, calls.outcomes):
+            for notice in self._parts.exposure.notices(calls.calls, [end.outcome for end in calls.ends]):
                 tell(notice)
 
     def _unanswered(self, calls: MessageCalls, whole: CommittedMessage) -> Ending | None:
         """The end of a turn whose message a call aborted, or has calls that wait."""
-        for outcome in calls.outcomes:
+        for end in calls.ends:
+            outcome = end.outcome
             if isinstance(outcome, Aborted):
                 strict = outcome.status == "error" and self._parts.settings.rules.failures == "strict"
                 return Ending("tool_parse_error" if strict else outcome.status, outcome.reason)
@@ -132,7 +136,7 @@ class Settling:
 
     def _waiting(self, calls: MessageCalls, whole: CommittedMessage) -> Ending | None:
         """The end of a turn whose message has calls that wait for a human."""
-        approvals = {place: one for place, one in enumerate(calls.outcomes) if isinstance(one, Suspended)}
+        approvals = {place: end.outcome for place, end in enumerate(calls.ends) if isinstance(end.outcome, Suspended)}
         if not approvals:
             return None
         parts, made = self._parts, calls.calls

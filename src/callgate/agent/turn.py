@@ -68,12 +68,12 @@ class Turn:
         with self._parts.enrichment:
             intake = self._settling.intake()
             intake.cause = self._parts.record.last
-            outcomes = await intake.take_up(message.calls, closed, left)  # type: ignore[arg-type]
+            ends = await intake.take_up(message.calls, closed, left)  # type: ignore[arg-type]
         self._course.signals += intake.signals_of(message.calls)
         self._parts.account.iterations += not opened.again
         self._parts.account.calls += sum(call.counts for call in left.values()) - (len(message.calls) if opened.again else 0)
-        calls = MessageCalls(message=message, calls=message.calls, closed=closed, outcomes=outcomes, whole=opened.whole, broken_off=True)
-        return await self._settled(calls, intake) or await self.run()
+        calls = MessageCalls(message=message, calls=message.calls, closed=closed, ends=ends, whole=opened.whole, broken_off=True)
+        return await self._settled(calls) or await self.run()
 
     def say(self, text: str) -> None:
         """Tell the model something, as the user."""
@@ -133,11 +133,10 @@ class Turn:
             return await self._out_of_iterations(message, intake)
         if not normal:
             return self._reported(message)
-        outcomes = await intake.outcomes(result.calls, result.closed)
+        ends = await intake.ended(result.calls, result.closed)
         self._course.reported = False
         account.iterations += 1
-        calls = MessageCalls(message=message, calls=result.calls, closed=result.closed, outcomes=outcomes)
-        return await self._settled(calls, intake)
+        return await self._settled(MessageCalls(message=message, calls=result.calls, closed=result.closed, ends=ends))
 
     def _reported(self, message: AssistantMessage) -> Ending | None:
         """A message of exit calls alone: the model is asked once whether there is more, since such a call ends nothing."""
@@ -155,9 +154,9 @@ class Turn:
             return ending
         return Ending("completed", f"The model reported, and then said nothing more: {ending.reason}")
 
-    async def _settled(self, calls: MessageCalls, intake: Intake) -> Ending | None:
+    async def _settled(self, calls: MessageCalls) -> Ending | None:
         """Settle the calls. Those that a human answered while others of the message ran go on at once."""
-        ending, pending = self._settling.settle(calls, intake), self._course.pending
+        ending, pending = self._settling.settle(calls), self._course.pending
         if ending is None or pending is None or not self._was_answered(pending):
             return ending
         return await self._handed_in_again(pending)
@@ -172,9 +171,10 @@ class Turn:
         with parts.enrichment:
             intake = self._settling.intake()
             intake.cause = parts.record.handed_in_again(message, pending.closed, pending.iteration)
-            outcomes = await intake.take_up(message.calls, pending.closed, left)  # type: ignore[arg-type]
-        calls = MessageCalls(message=message, calls=message.calls, closed=pending.closed, outcomes=outcomes, whole=pending.whole)
-        return await self._settled(calls, intake)
+            ends = await intake.take_up(message.calls, pending.closed, left)  # type: ignore[arg-type]
+        return await self._settled(
+            MessageCalls(message=message, calls=message.calls, closed=pending.closed, ends=ends, whole=pending.whole)
+        )
 
     async def _out_of_iterations(self, message: AssistantMessage, intake: Intake) -> Ending:
         await intake.drop("no iteration is left")
