@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 from pathlib import Path
 from typing import Any
@@ -112,3 +113,19 @@ async def test_the_record_of_an_agent_may_be_a_file(tmp_path: Path) -> None:
 
 def _annotations(options: type) -> dict[str, object]:
     return {name: getattr(one, "__forward_arg__", one) for name, one in options.__annotations__.items()}
+
+
+def test_an_agent_is_composed_of_parts_that_do_not_know_it() -> None:
+    """One class, its parts as fields; no part refers to the agent, directly or through another part."""
+    agent = Agent(Script(), tools=[look])
+    assert Agent.__mro__ == (Agent, object)
+    seen: dict[int, object] = {}
+    waiting: list[object] = list(vars(agent).values())
+    while waiting:
+        one = waiting.pop()
+        if id(one) not in seen and type(one).__module__.startswith("callgate.agent"):
+            seen[id(one)] = one
+            waiting += gc.get_referents(one)
+            waiting += [part for held in gc.get_referents(one) if type(held) is dict for part in held.values()]
+    assert agent not in seen.values()
+    assert {"AgentRuns", "RunExecutor", "RunResumer", "TurnFactory"} <= {type(one).__name__ for one in seen.values()}

@@ -24,11 +24,13 @@ TIMED = Settings(budget=Budget(wall_s=60))
 class Bench:
     """An agent whose clock the test moves."""
 
-    def __init__(self, *answers: Answer, tools: tuple[Tool, ...] = (), settings: Settings = TIMED) -> None:
+    def __init__(
+        self, *answers: Answer, tools: tuple[Tool, ...] = (), settings: Settings = TIMED, compact: Compaction | None = None
+    ) -> None:
         self.clock = ManualClock()
         self.model = Script(*answers)
         self.engine = Engine(tools, clock=self.clock)
-        self.agent = Agent(self.model, self.engine, settings=settings)
+        self.agent = Agent(self.model, self.engine, settings=settings, compact=compact)
 
     async def run(self, reached: asyncio.Event, seconds: float = 61) -> RunResult:
         """Run, and let time pass once the run has come so far."""
@@ -106,8 +108,7 @@ async def test_a_compaction_ends_with_the_time() -> None:
         await asyncio.Event().wait()
         return messages
 
-    bench = Bench(says("never"))
-    bench.agent._compaction = Compaction(at_tokens=1, compact=endless)
+    bench = Bench(says("never"), compact=Compaction(at_tokens=1, compact=endless))
     assert (await bench.run(reached)).turn_status == "budget_exhausted"
 
 

@@ -1,12 +1,12 @@
 """`Agent`: a model and an engine, and runs of the two.
 
-The door of the loop: what an agent is made of, and what one can ask of it. How a run goes is in `runs`.
+What an agent is made of, and what one can ask of it. Its parts are made here, once: `AgentRuns` says when a run begins, `RunExecutor` has
+it, `RunResumer` resumes it, and `TurnFactory` makes the parts of its turns.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
@@ -15,9 +15,11 @@ from callgate._environment_limits import silence_from_environment
 from callgate._options import by_name, by_name_with, check
 from callgate._pipeline.sync import SyncDoor
 from callgate._runners.host_awaits import HostAwaits
+from callgate._turn_queue import TurnQueues
 from callgate.agent.events import AgentEvent
 from callgate.agent.feed import Feed
 from callgate.agent.given import (
+    AgentConfig,
     compaction_of,
     deliberation_of,
     engine_of,
@@ -28,14 +30,15 @@ from callgate.agent.given import (
     reading_text,
     request_of,
 )
-from callgate.agent.history import History
+from callgate.agent.history import HistoryCache
 from callgate.agent.options import EngineOptions, RunOptions, StreamOptions, TextCallMode, check_asked, check_made
-from callgate.agent.parts import Mode
 from callgate.agent.results import RunResult
-from callgate.agent.resuming import Resuming
-from callgate.agent.runs import Wish
+from callgate.agent.run_executor import RunExecutor
+from callgate.agent.run_resumer import RunResumer
+from callgate.agent.runs import ActiveRuns, AgentRuns, TurnRequest
 from callgate.agent.settings import PRESETS, ModelSettings, PresetName, Settings
 from callgate.agent.stuck import StuckLimits
+from callgate.agent.turn_factory import TurnFactory
 from callgate.calls import Scope
 from callgate.engine import Engine
 from callgate.errors import UsageError
@@ -54,7 +57,7 @@ __all__ = ["Agent"]
 _NOWHERE = Scope()
 
 
-class Agent(Resuming):
+class Agent:
     """Lets a model use tools until its task is done.
 
     Args:
@@ -107,25 +110,39 @@ class Agent(Resuming):
     ) -> None:
         check_made(engine=engine, preset=preset, settings=settings, model_settings=model_settings, stream_limits=stream_limits, stuck=stuck)
         check_made(text_calls=text_calls, bios=bios)
-        given = model_of(model)
+        given, settings = model_of(model), settings or PRESETS[preset]
         self.model = reading_text(given, text_calls, dialect)
-        self.settings = settings or PRESETS[preset]
-        self.engine = engine_of(engine, self.settings, engine_options)
+        self.settings = settings
+        self.engine = engine_of(engine, settings, engine_options)
         self._own_engine = engine is None
-        self._instructions = instructions_of(instructions)
-        self._bios = (self.settings.bios or preset == "worker" or self.model is not given) if bios is None else bios
-        self._exits = exits_of(exit_tools, self.engine)
-        self._limits = stream_limits or StreamLimits(idle_s=silence_from_environment())
-        self._stuck = stuck
-        self._output = output_of(output)
-        self._deliberation = deliberation_of(deliberate, self.engine)
-        self._compaction = compaction_of(compact)
-        self._request = request_of(self.model, self._output, model_settings)
-        self._guards = HostAwaits()
-        self._histories: OrderedDict[str, History] = OrderedDict()
-        self._door = SyncDoor()
-        self._under_way: dict[object, tuple[asyncio.Task[object], str]] = {}
-        self._closed = False
+        kind = output_of(output)
+        config = AgentConfig(
+            model=self.model,
+            engine=self.engine,
+            settings=settings,
+            instructions=instructions_of(instructions),
+            system_text=(settings.bios or preset == "worker" or self.model is not given) if bios is None else bios,
+            exits=exits_of(exit_tools, self.engine),
+            stream_limits=stream_limits or StreamLimits(idle_s=silence_from_environment()),
+            stuck=stuck,
+            output=kind,
+            deliberation=deliberation_of(deliberate, self.engine),
+            compaction=compaction_of(compact),
+            request=request_of(self.model, kind, model_settings),
+            guards=HostAwaits(),
+        )
+        turns, histories = TurnFactory(config), HistoryCache()
+        executor = RunExecutor(config, turns)
+        self._guards = config.guards
+        self._active = ActiveRuns()
+        self._runs = AgentRuns(config, turns, executor, self._active, histories)
+        self._resumer = RunResumer(config, turns, self._runs, executor, histories)
+        self._sync = SyncDoor()
+
+    @property
+    def conversations(self) -> TurnQueues:
+        """The engine's, so that a conversation has one turn at a time whichever agent runs it."""
+        return self.engine.conversations
 
     # Runs
 
@@ -167,16 +184,17 @@ class Agent(Resuming):
         """
         check_asked("Agent.run", conversation=conversation, scope=scope, trigger=trigger, on_event=on_event)
         check_asked("Agent.run", history=history, expose=expose, scene=scene, reflect=reflect, deliberate=deliberate)
-        wish = Wish(
+        request = TurnRequest(
             conversation=conversation,
             history=history,
             trigger=trigger,
             scene=scene,
             reflect=reflect,
             on_event=on_event,
-            mode=Mode(deliberate, tuple(expose)),
+            deliberate=deliberate,
+            expose=tuple(expose),
         )
-        return await self._in_turn(task, wish, scope)
+        return await self._runs.run(task, request, scope)
 
     @by_name
     async def follow_up(
@@ -191,7 +209,7 @@ class Agent(Resuming):
         self.conversations.refuse_inside(conversation)
         if self.conversations.may_interrupt(conversation):
             self.engine.control.follow_up(conversation)
-        return await self._in_turn(task, Wish(conversation=conversation, trigger=trigger, first=True), scope)
+        return await self._runs.run(task, TurnRequest(conversation=conversation, trigger=trigger, first=True), scope)
 
     @by_name
     async def resume(
@@ -216,8 +234,8 @@ class Agent(Resuming):
         check("Agent.resume", "run", run, str | RunResult)
         check_asked("Agent.resume", on_event=on_event)
         if isinstance(run, str):
-            return await self._take_up(run, extra, on_event)
-        return await self._take_up_result(run, extra, on_event)
+            return await self._resumer.resume_recorded(run, extra, on_event)
+        return await self._resumer.resume_waiting(run, extra, on_event)
 
     def run_sync(self, task: str | UserMessage, **options: Unpack[RunOptions]) -> RunResult:
         """`run` for plain code, on an event loop in a thread of the agent's own; end it with `close_sync`.
@@ -225,7 +243,7 @@ class Agent(Resuming):
         Raises:
             UsageError: Inside a running event loop.
         """
-        return self._door.run(self._check_open, lambda: self.run(task, **options))
+        return self._sync.run(self._active.check_open, lambda: self.run(task, **options))
 
     async def stream(self, task: str | UserMessage, **options: Unpack[StreamOptions]) -> AsyncIterator[AgentEvent]:
         """`run`, told event by event; the last is `RunEnded`. Leaving the loop early kills the run."""
@@ -280,18 +298,15 @@ class Agent(Resuming):
 
         Whoever waits for a run gets its result, `stopped` because the agent was closed. Nothing of a run starts after this has returned.
         """
-        self._closed = True
-        await self._end_runs()
+        self._active.close()
+        await self._active.end(self.engine.control)
         await self._guards.close()
         if self._own_engine:
             await self.engine.close()
 
     def close_sync(self) -> None:
         """Close an agent that was used through `run_sync`."""
-        self._door.close(self._shut, self.close)
-
-    def _shut(self) -> None:
-        self._closed = True
+        self._sync.close(self._active.close, self.close)
 
     async def __aenter__(self) -> Self:
         return self

@@ -9,16 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from callgate._limits import Limits
 from callgate._options import refused, shown
+from callgate._runners.host_awaits import HostAwaits
 from callgate.agent.options import EngineOptions, TextCallMode, check_list
 from callgate.agent.settings import ModelSettings, Settings
+from callgate.agent.stuck import StuckLimits
 from callgate.engine import Engine
 from callgate.errors import UsageError
 from callgate.models.model import Model
 from callgate.models.wire.request import ModelRequest, ToolSpec
+from callgate.stream import StreamLimits
 
 if TYPE_CHECKING:  # loaded when first used: most agents need none of these
     from callgate.agent.compaction import Compaction
@@ -26,6 +30,7 @@ if TYPE_CHECKING:  # loaded when first used: most agents need none of these
     from callgate.agent.output import OutputType
 
 __all__ = [
+    "AgentConfig",
     "check_exits",
     "compaction_of",
     "deliberation_of",
@@ -37,6 +42,34 @@ __all__ = [
     "reading_text",
     "request_of",
 ]
+
+
+class AgentConfig(Struct, frozen=True, kw_only=True, eq=False):
+    """What one agent is made of; the same for all of its runs."""
+
+    model: Model
+    engine: Engine
+    """Runs the calls."""
+    settings: Settings
+    instructions: str | Callable[[int | None], str]
+    """The host's system prompt, or what makes it from the iterations that are left."""
+    system_text: bool
+    """Whether the loop writes a system text of its own before the instructions."""
+    exits: Mapping[str, ToolSpec]
+    """The exit tools, by name."""
+    stream_limits: StreamLimits
+    """On a stream's silence."""
+    stuck: StuckLimits | None
+    """When a model that repeats itself is told, refused and stopped; None: never."""
+    output: OutputType | None
+    """How the answer is read; None: as text."""
+    deliberation: Deliberation | None
+    """None: nothing of the agent needs deliberate mode's planner; a run may."""
+    compaction: Compaction | None
+    request: ModelRequest
+    """What every request has."""
+    guards: HostAwaits
+    """Keep models that would not stop."""
 
 
 def model_of(model: Model | str) -> Model:

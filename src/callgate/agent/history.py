@@ -7,6 +7,7 @@ right behind its message, whatever ended the turn.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
@@ -17,7 +18,7 @@ from callgate.calls import Suspended, Text, ToolResult
 from callgate.errors import UsageError
 from callgate.messages import AssistantMessage, Message, Native, Reasoning, SystemMessage, ToolCall, ToolMessage, UserMessage
 
-__all__ = ["History", "committed"]
+__all__ = ["History", "HistoryCache", "committed"]
 
 _WAITS = "This call has not run: it waits for a human's answer. Its result will stand here. Do not send it again."
 
@@ -199,6 +200,29 @@ class History:
             call = replace(call, id=f"{name}-{number}")
         self._ids.add(call.id)
         return call
+
+
+class HistoryCache:
+    """The conversations that were used last, as one agent remembers them.
+
+    Args:
+        most: How many.
+    """
+
+    def __init__(self, most: int = 1_000) -> None:
+        self._histories: OrderedDict[str, History] = OrderedDict()
+        self._most = most
+
+    def get(self, conversation: str) -> History | None:
+        history = self._histories.get(conversation)
+        if history is not None:
+            self._histories.move_to_end(conversation)
+        return history
+
+    def keep(self, conversation: str, history: History) -> None:
+        self._histories[conversation] = history
+        if len(self._histories) > self._most:
+            self._histories.popitem(last=False)
 
 
 def committed(

@@ -1,0 +1,216 @@
+"""Have one run's turn, from its first event on record to its last: begin, work, read the answer as its type, end.
+
+Only here does an exception of a model become a status. Which conversation the run is in and when it may begin is for `runs` to say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from callgate._abort_signals import is_own_failure
+from callgate._json import decode
+from callgate._pipeline.writer import off_loop
+from callgate._redact import RedactedLog, Redactor, cut_middle, redacted_text
+from callgate._runners.failures import describe
+from callgate.agent.deadline import in_time
+from callgate.agent.events import AgentEvent, CallStarted, RunEnded
+from callgate.agent.given import AgentConfig
+from callgate.agent.history import History
+from callgate.agent.record import Began, RunRecord
+from callgate.agent.results import RunResult
+from callgate.agent.turn import Turn
+from callgate.agent.turn_factory import TurnFactory, TurnStart
+from callgate.calls import Scope
+from callgate.decide import RUN_STATUS, Ending
+from callgate.errors import CallgateError, RecordFailed
+from callgate.events import Event, Progress
+from callgate.messages import Message
+
+if TYPE_CHECKING:  # loaded when first used: most agents need none of these
+    from callgate.agent.resume import GoesOn
+
+__all__ = ["RunExecutor", "unbegun"]
+
+_ERROR_CHARS = 4_000
+
+
+class RunExecutor:
+    """Has the runs of one agent, each when it is its turn.
+
+    Args:
+        config: What the agent is made of.
+        turns: Makes the parts of each turn.
+    """
+
+    def __init__(self, config: AgentConfig, turns: TurnFactory) -> None:
+        self._config = config
+        self._engine = config.engine
+        self._turns = turns
+        self._log = RedactedLog(config.engine.redactor)
+
+    async def run(self, start: TurnStart) -> RunResult:
+        """Have the turn, from its first event on record to its last; one that was drained from its queue never begins."""
+        if start.place.drained:
+            return unbegun(start.history.messages, start.scope, Ending("stopped_by_user", start.place.drained))
+        if start.goes_on is not None:
+            self._engine.control.take_over_errors(start.scope.conversation, start.goes_on.errors)
+        self._engine.runs.begin(start.scope.run)
+        start.history.turns = max(start.history.turns, start.scope.turn)
+        deaf = self._listen(start.scope, start.on_event) if start.on_event is not None else None
+        record = RunRecord(self._engine, start.scope.run, start.phase)
+        try:
+            result = await self._result(start, record)
+        finally:
+            if record.last:  # also where the run is cancelled: the next one goes on from here
+                start.history.recorded = record.last
+            if deaf is not None:
+                deaf()
+        if why := self._engine.runs.why_lost(start.scope.run):
+            result = replace(result, status="failed", turn_status="error", reason=why)
+        result = await self._end(record, start.history, result)
+        if start.on_event is not None:
+            try:
+                start.on_event(RunEnded(result))
+            except (Exception, asyncio.CancelledError) as error:
+                self._log.error("The listener failed at the end of the run, which is as it was", error=error)
+        return result
+
+    async def _result(self, start: TurnStart, record: RunRecord) -> RunResult:
+        """What the turn comes to; what fails it becomes its end."""
+        parts, goes_on = self._turns.parts(start, record), start.goes_on
+        turn = Turn(parts, goes_on.course() if goes_on is not None else None)
+        try:
+            await self._begin(record, start)
+            with self._engine.runs.showing(start.scope.run, start.history.messages):
+                async with in_time(parts.account, self._engine.clock, self._engine.control, start.scope.conversation):
+                    ending = await self._work(turn, goes_on)
+                    return await self._typed(turn, ending) if self._config.output is not None else turn.result(ending)
+        except Exception as error:
+            self._log.error("The run failed", error=error)
+            return turn.result(Ending("error", _said(error, self._engine.redactor)))
+        except asyncio.CancelledError as error:
+            if not is_own_failure(error):
+                raise
+            return turn.result(Ending("error", "the model cancelled itself; nobody had asked it to stop"))
+
+    async def _begin(self, record: RunRecord, start: TurnStart) -> None:
+        """Put on record that the run begins, or goes on, and add its task to the conversation."""
+        history, scope, goes_on, exposure = start.history, start.scope, start.goes_on, start.exposure
+        if history.recorded:
+            history.recorded = await self._engine.runs.placed(history.recorded)
+        known, begun = (history.recorded, False) if goes_on is None else await self._on_record(history, scope.run, goes_on)
+        body = Began(
+            task=start.task,
+            model=f"{self._config.model.provider}:{self._config.model.name}",
+            tools={tool.name: tool.identity for tool in self._engine.tools},
+            settings=self._config.settings,
+            scope=replace(scope, extra=None, streaming=None),
+            phase=start.phase,
+            exposed=exposure.exposed if exposure is not None else None,
+            exits=tuple(self._config.exits.values()),
+            after=known if goes_on is None else 0,
+            history=() if known else tuple(history.messages),
+        )
+        if goes_on is None or not begun:
+            record.began(body)
+        else:
+            record.resumed(body, goes_on.last)
+        if start.task is not None:
+            history.add(start.task)
+
+    async def _on_record(self, history: History, run: str, goes_on: GoesOn) -> tuple[int, bool]:
+        """How much of the conversation the record of this run has, and whether it has its beginning."""
+
+        def looked_up() -> tuple[int, bool]:
+            return self._recorded(history, run), bool(goes_on.last) or self._has_begun(run)
+
+        return await off_loop(self._engine.journal, looked_up)
+
+    def _has_begun(self, run: str) -> bool:
+        return any(event.kind == "run.began" for event in self._engine.journal.read(run=run))
+
+    def _recorded(self, history: History, run: str) -> int:
+        """The position up to which the record of this very run has the conversation; 0 if it does not."""
+        at = history.recorded
+        found = next(iter(self._engine.journal.read(after=at - 1, limit=1)), None) if at else None
+        return at if found is not None and found.position == at and found.run == run else 0
+
+    async def _work(self, turn: Turn, goes_on: GoesOn | None) -> Ending:
+        if goes_on is not None and goes_on.open is not None:
+            return await turn.go_on(goes_on.open, goes_on.left)
+        return await (turn.resume(goes_on.pending) if goes_on is not None and goes_on.pending is not None else turn.run())
+
+    async def _end(self, record: RunRecord, history: History, result: RunResult) -> RunResult:
+        """The result as it is on record; where it is not, it says so."""
+        try:
+            record.ended(result)
+            await self._engine.runs.durable(record.last)
+        except RecordFailed as error:
+            self._log.error("The end of run %s is not on record: %s", result.run, error)
+            history.recorded = 0
+            return replace(result, reason=_with_unrecorded_end(result.reason, error))
+        history.recorded = await self._engine.runs.placed(record.last)
+        return replace(result, recorded=history.recorded)
+
+    async def _typed(self, turn: Turn, ending: Ending) -> RunResult:
+        """Read the answer as its type; one that is not goes back to the model, a few times."""
+        from callgate.agent.output import OutputInvalid
+
+        assert self._config.output is not None
+        for attempt in range(self._config.settings.output_retries + 1):
+            result = turn.result(ending)
+            if ending.status != "completed":
+                return result
+            try:
+                return replace(result, output=self._config.output.read(result.text, cut=turn.cut))
+            except OutputInvalid as error:
+                if attempt == self._config.settings.output_retries:
+                    why = f"The answer was not what was asked for (try {attempt + 1} of {attempt + 1}): {error}."
+                    return replace(result, status="failed", turn_status="error", reason=why)
+                turn.say(f"Your answer is not what was asked for: {error}. Answer again, with nothing but the JSON.")
+                ending = await turn.run()
+        raise AssertionError("unreachable")
+
+    def _listen(self, scope: Scope, tell: Callable[[AgentEvent], None]) -> Callable[[], None]:
+        """Tell of calls that start and of their progress."""
+        prefix = f"{scope.run}/"
+
+        def hear(topic: str, item: object) -> None:
+            if isinstance(item, Progress) and item.call.startswith(prefix):
+                tell(item)
+            elif isinstance(item, Event) and item.run == scope.run:
+                tell(CallStarted(item.call, decode(item.body).get("tool", "")))
+
+        return self._engine.bus.subscribe(hear, "call.started", "call.progress")
+
+
+def _with_unrecorded_end(reason: str, error: RecordFailed) -> str:
+    """The reason of a run whose end is not on record; why it is not is said once, where the run failed for the same cause."""
+    cause = str(error.__cause__ or error).rstrip(".")
+    why = "the end of this run is not on record" if cause in reason else f"the end of this run is not on record: {error}"
+    return f"{reason} ({why})" if reason else why
+
+
+def _said(error: Exception, redactor: Redactor | None) -> str:
+    """What an exception says, whatever its `__str__` does: redacted, and then cut."""
+    if isinstance(error, CallgateError):
+        return redacted_text(str(error), redactor)
+    kind, text = describe(error)
+    text = text if text.startswith(kind) else f"{kind}: {text}"
+    return redacted_text(cut_middle(text, _ERROR_CHARS, redactor), redactor)
+
+
+def unbegun(messages: Iterable[Message], scope: Scope, ending: Ending) -> RunResult:
+    """The result of a run that never began, or did not go on: what waited for a human still waits on record."""
+    return RunResult(
+        status=RUN_STATUS[ending.status],
+        turn_status=ending.status,
+        reason=ending.reason,
+        messages=tuple(messages),
+        run=scope.run,
+        conversation=scope.conversation,
+    )
