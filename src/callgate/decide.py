@@ -114,7 +114,7 @@ def check_loop_continuation(ends: Sequence[CallEnd], rules: LoopRules, *, errors
     for end in ends:
         if end.result.end_turn:
             return Ending("completed", f"{end.result.name} ended the turn")
-        if end.result.success and end.category == "terminal":
+        if end.category == "terminal" and end.result.success:
             return Ending("completed", f"{end.result.name} is terminal: it awaits an answer")
     if text_before.strip() and ends and all(end.result.success and end.result.name in rules.end_after_text for end in ends):
         return Ending("completed", "the answer was written before the calls")

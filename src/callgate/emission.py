@@ -285,7 +285,7 @@ class Emission:
         self._ids.setdefault(flight.raw.id, _SameId()).slots.append(slot)
         if not self._early or self._prepared_bytes >= _TOGETHER_BYTES:
             self._unprepared = True
-        elif has_large_arguments(flight.raw):
+        elif size_bytes >= _MAPPING_BYTES and has_large_arguments(flight.raw):
             self._prepared_bytes, self._unprepared = _TOGETHER_BYTES, True
         else:
             self._prepared_bytes += size_bytes
@@ -349,9 +349,13 @@ class Emission:
                 break
         else:
             await self._finish()
-        ended = [slot for slot in self._slots if slot.outcome is not None]
-        told = await self._unrouted.told([(slot.flight, slot.outcome) for slot in ended])  # type: ignore[misc]
-        for slot, outcome in zip(ended, told, strict=True):
+        ended: list[_Slot] = []
+        outcomes: list[tuple[Flight, Outcome]] = []
+        for slot in self._slots:
+            if slot.outcome is not None:
+                ended.append(slot)
+                outcomes.append((slot.flight, slot.outcome))
+        for slot, outcome in zip(ended, await self._unrouted.told(outcomes), strict=True):
             slot.outcome = outcome
 
     async def _refuse_surplus(self) -> None:

@@ -69,11 +69,11 @@ class HostAwaits:
 
         `on_wait` is called when the coroutine suspends for the first time; one that never does needs no timer.
         """
-        request = cast("RunRequest", _HostAwait(kill, grace_s, _Named(name), timeout_s))
+        request: Any = _HostAwait(kill, grace_s, _Named(name), timeout_s)  # has what the drive asks of a `RunRequest`
         context = copy_context()
         begun = context.run(_first_step, request, coro)
         if isinstance(begun, Execution):
-            return cast("_T", begun.value)
+            return begun.value  # type: ignore[return-value]
         if on_wait is not None:
             on_wait()
         execution = await Drive(request, *begun, context, self._abandoned_code, self._deadlines)

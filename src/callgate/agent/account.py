@@ -17,10 +17,10 @@ class Account:
 
     __slots__ = (
         "_began",
-        "_boundless",
         "_budget",
         "_clock",
         "_prices",
+        "boundless",
         "cached_tokens",
         "calls",
         "cost",
@@ -35,7 +35,8 @@ class Account:
         self._budget = budget
         self._prices = prices
         limits = (budget.input_tokens, budget.output_tokens, budget.cost, budget.wall_s)
-        self._boundless = all(limit is None for limit in limits)
+        self.boundless = all(limit is None for limit in limits)
+        """Whether only iterations and calls are limited."""
         self._clock = clock
         self._began = clock.monotonic() - before.wall_s
         self.iterations = before.iterations
@@ -81,7 +82,7 @@ class Account:
     def over(self) -> str | None:
         """What is used up, so that no further pass may begin; None if nothing is."""
         budget = self._budget
-        if self._boundless:
+        if self.boundless:
             return None
         used = (
             ("input tokens", self.input_tokens, budget.input_tokens),

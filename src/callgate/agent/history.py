@@ -95,7 +95,11 @@ class History:
             if end is None:
                 ids.append("")
                 continue
-            call = self._unique(part)
+            if part.id and part.id not in self._ids:
+                call = part
+                self._ids.add(part.id)
+            else:
+                call = self._renamed(part)
             ids.append(call.id)
             kept.append(call)
             answers.append(_message_of(call, end))
@@ -103,12 +107,13 @@ class History:
             parts = tuple(kept)
             self.messages.append(message if parts == message.parts else replace(message, parts=parts))
             self.messages.extend(answers)
-        return CommittedMessage(
-            message=message,
-            results=tuple(end if isinstance(end, ToolResult) else None for end in ends),
-            ids=tuple(ids),
-            waiting=tuple(place for place, end in enumerate(ends) if isinstance(end, Suspended)),
-        )
+        results: list[ToolResult | None] = []
+        waiting: list[int] = []
+        for place, end in enumerate(ends):
+            results.append(end if isinstance(end, ToolResult) else None)
+            if isinstance(end, Suspended):
+                waiting.append(place)
+        return CommittedMessage(message=message, results=tuple(results), ids=tuple(ids), waiting=tuple(waiting))
 
     def complete(self, before: CommittedMessage, ends: Sequence[ToolResult | Suspended | None]) -> CommittedMessage:
         """Put what calls that waited came to in their places.
@@ -189,15 +194,14 @@ class History:
         self._counted = self._tokens = 0
         self._shown = Shown(None, ())
 
-    def _unique(self, call: ToolCall) -> ToolCall:
+    def _renamed(self, call: ToolCall) -> ToolCall:
         """The call under an id that no other call of the conversation has."""
-        if call.id in self._ids or not call.id:
-            name = call.id or "call"
-            number = self._numbers.get(name, 2)
-            while f"{name}-{number}" in self._ids:
-                number += 1
-            self._numbers[name] = number + 1
-            call = replace(call, id=f"{name}-{number}")
+        name = call.id or "call"
+        number = self._numbers.get(name, 2)
+        while f"{name}-{number}" in self._ids:
+            number += 1
+        self._numbers[name] = number + 1
+        call = replace(call, id=f"{name}-{number}")
         self._ids.add(call.id)
         return call
 

@@ -122,9 +122,11 @@ class Intake(Struct, eq=False):
             await self.drop("a call was changed after its end")
             self._emission, self.early = None, False
         emission = self._emission or self._opened()
-        while (position := emission.taken) < len(calls):
+        position = emission.taken
+        while position < len(calls):
             self._hand_in(calls[position], closed[position], position)
-            if emission.taken % _TOGETHER == 0:
+            position = emission.taken
+            if position % _TOGETHER == 0:
                 await asyncio.sleep(0)
         return await emission.ended()
 

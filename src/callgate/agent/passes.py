@@ -23,7 +23,6 @@ from callgate.calls import Text
 from callgate.decide import Ending, TurnStatus
 from callgate.errors import RecordFailed
 from callgate.messages import AssistantMessage, SystemMessage, ToolCall
-from callgate.models.wire.request import ModelRequest
 from callgate.stream import PassStatus, StreamResult, stream_once
 
 if TYPE_CHECKING:
@@ -62,7 +61,8 @@ class Passes:
 
     def ready(self) -> Ending | None:
         """Prepare the next pass; why there may be none. A stop or a follow-up that is pending ends the pass itself, first thing."""
-        over = self._parts.account.over()
+        account = self._parts.account
+        over = None if account.boundless else account.over()
         if over is not None:
             return Ending("budget_exhausted", over)
         if self._course.iteration == self._parts.engine.limits.soft_warn_iteration and not self._warned:
@@ -82,10 +82,20 @@ class Passes:
         over = parts.account.out_of_time()
         return None if over is None else Ending("budget_exhausted", over)
 
-    async def stream(self, intake: Intake) -> StreamResult:
-        """Let the model answer once; calls that are whole go to the intake at once."""
+    async def stream(self, intake: Intake, left: int | None) -> StreamResult:
+        """Let the model answer once; calls that are complete are handed in at once.
+
+        Args:
+            intake: Takes the calls.
+            left: Iterations; None: no limit.
+        """
         parts, iteration = self._parts, self._course.iteration
-        request = self._next_request()
+        if parts.head is not None:
+            self._system = parts.head(left)
+            self._view.head = (SystemMessage(self._system),)
+        if parts.enrichment.in_use:
+            self._view.tail = parts.enrichment.tail()
+        request = self._last if left == 0 and parts.settings.when_spent == "answer" else self._request
         self._course.cut = ""
         intake.cause = parts.record.pass_began(iteration, parts.history.shown(), self._system, self._view.tail)
         if parts.tell is not None:
@@ -108,7 +118,7 @@ class Passes:
             self._course.texts.append("".join(texts))
             raise
         parts.account.use(result.usage)
-        if result.status in _WHOLE and not self._blind and parts.account.is_blind(result.usage):
+        if not (self._blind or parts.account.boundless) and result.status in _WHOLE and parts.account.is_blind(result.usage):
             self._blind = True
             log.warning("%s: %s", parts.model.name, _BLIND)
             self._notice(Notice("budget", _BLIND))
@@ -152,15 +162,6 @@ class Passes:
         return Ending(_STATUS[result.status], result.reason)
 
     # Inside
-
-    def _next_request(self) -> ModelRequest:
-        parts = self._parts
-        left = parts.account.iterations_left
-        if parts.head is not None:
-            self._system = parts.head(left)
-            self._view.head = (SystemMessage(self._system),)
-        self._view.tail = parts.enrichment.tail()
-        return self._last if left == 0 and parts.settings.when_spent == "answer" else self._request
 
     async def _wait_and_retry(self) -> None:
         """An empty answer is asked for again after a moment, unless somebody stops the turn meanwhile."""

@@ -248,7 +248,7 @@ class RunRecord:
         said = None if system == self._system else system
         self._system = system
         body = PassBegan(self._pen, self._phase, iteration, shown, said, Shown(None, added) if added else None)
-        self.last = position = self._write("phase.began", self._run, body, self._because())
+        self.last = position = self._write("phase.began", self._run, body, (self.last,) if self.last else ())
         return position
 
     def answered(self, result: StreamResult, message: AssistantMessage | None, iteration: int, *, executes: bool) -> int:
@@ -262,15 +262,16 @@ class RunRecord:
             usage=result.usage,
             reason=result.reason,
         )
-        return self._put("phase.answered", body, self._because())
+        self.last = position = self._write("phase.answered", self._run, Body(self._pen, body), (self.last,) if self.last else ())
+        return position
 
     def handed_in_again(self, message: AssistantMessage, closed: Sequence[str], iteration: int) -> int:
         body = Answered(status="waiting", iteration=iteration, message=message, closed=tuple(closed), executes=True)
         return self._put("phase.answered", body, self._because())
 
     def executed(self, body: Executed, ends: Sequence[int]) -> None:
-        parents = tuple(sorted({end for end in ends if end})) or self._because()
-        self._put("phase.executed", body, parents)
+        parents = tuple(ends) if len(ends) == 1 and ends[0] else tuple(sorted({end for end in ends if end})) or self._because()
+        self.last = self._write("phase.executed", self._run, Body(self._pen, body), parents)
 
     def said(self, text: str) -> None:
         self._put("run.message", Said(text=valid_text(text)), self._because())

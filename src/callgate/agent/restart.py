@@ -54,6 +54,8 @@ class Enrichment:
 
     def __init__(self, owner: ContextRestarts | None = None, parts: tuple[Part, ...] = (), disabled: frozenset[str] = frozenset()) -> None:
         self.owner = owner
+        self.in_use = owner is not None or bool(parts)
+        """Whether the turn has something to add, or may have."""
         self.parts = parts
         self.disabled = disabled
         """Suffixes of the types that have restarted this turn: each may do so once."""

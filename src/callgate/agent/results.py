@@ -72,7 +72,7 @@ class CommittedMessage(Struct, frozen=True, kw_only=True):
     @property
     def answered(self) -> list[ToolResult]:
         """The results that there are, in order."""
-        return [result for result in self.results if result is not None]
+        return list(filter(None, self.results))
 
 
 class Pending(Struct, frozen=True, kw_only=True):

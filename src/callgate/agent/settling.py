@@ -33,6 +33,8 @@ __all__ = ["MessageCalls", "Settling"]
 
 _ANSWERED = "The calls of yours that waited have been answered: their results stand in their places. Go on with what they were for."
 
+_ALL_ANSWERED = frozenset({ToolResult})
+
 
 class MessageCalls(Struct, frozen=True, kw_only=True, eq=False):
     """A message whose calls have ended."""
@@ -70,12 +72,16 @@ class Settling:
             on_result=partial(parts.exposure.used, parts.scope.conversation) if parts.exposure is not None else None,
         )
 
-    def intake(self) -> Intake:
-        """What takes the calls of the next message."""
+    def intake(self, *, early: bool = False) -> Intake:
+        """What takes the calls of the next message.
+
+        Args:
+            early: Whether calls may start before the message is complete.
+        """
         parts = self._parts
         iteration = self._course.iteration
         scope = replace(parts.scope, iteration=iteration, phase=f"{parts.scope.run}/{iteration}")
-        return Intake(self._desk, scope, parts.settings.early_start and parts.account.iterations_left != 0)
+        return Intake(self._desk, scope, early and parts.settings.early_start)
 
     def settle(self, calls: MessageCalls) -> Ending | None:
         """Commit what the calls came to, and decide."""
@@ -84,13 +90,15 @@ class Settling:
             self._take_up_again()
         ends = self._told(calls)
         whole = committed(parts.history, calls.whole, calls.message, ends, course.results)
-        kept = parts.enrichment.settle(parts.history)
-        if kept:
-            parts.record.kept(kept)
+        if parts.enrichment.in_use:
+            kept = parts.enrichment.settle(parts.history)
+            if kept:
+                parts.record.kept(kept)
         if parts.tell is not None:
             self._announce(calls, parts.tell)
         course.iteration += 1
-        return self._unanswered(calls, whole) or self._decided(whole)
+        unanswered = None if _ALL_ANSWERED.issuperset(map(type, ends)) else self._unanswered(calls, whole)
+        return unanswered or self._decided(whole.answered, whole.message)
 
     # Inside
 
@@ -104,14 +112,23 @@ class Settling:
     def _told(self, calls: MessageCalls) -> list[ToolResult | Suspended | None]:
         """What each call came to, with the hints that are due, both on record."""
         parts, ends = self._parts, calls.ends
-        results = [end.outcome.result if type(end.outcome) is Answered else None for end in ends]
-        finals = [end.arguments for end in ends]
+        uids: list[str] = []
+        positions: list[int] = []
+        finals: list[bytes] = []
+        results: list[ToolResult | None] = []
+        for end in ends:
+            uids.append(end.uid)
+            positions.append(end.position)
+            finals.append(end.arguments)
+            results.append(end.outcome.result if type(end.outcome) is Answered else None)
         hints = parts.guard.told(calls.calls, results, finals) if parts.guard is not None else {}
         said = {str(place): hint for place, hint in hints.items()} if hints else {}
         if calls.broken_off:
             said |= {str(place): str(one.error) for place, one in enumerate(results) if one is not None and one.code == BROKEN_OFF}
-        body = Executed(calls=tuple([end.uid for end in ends]), hints=said, added=parts.enrichment.news)
-        parts.record.executed(body, [end.position for end in ends])
+        added = parts.enrichment.news if parts.enrichment.in_use else None
+        parts.record.executed(Executed(calls=tuple(uids), hints=said, added=added), positions)
+        if not hints and None not in results:
+            return list(results)
         return [
             end.outcome if isinstance(end.outcome, Suspended) else _hinted(results[place], hints.get(place))
             for place, end in enumerate(ends)
@@ -156,15 +173,19 @@ class Settling:
         )
         return Ending("waiting", "; ".join(one.question for one in approvals.values()))
 
-    def _decided(self, whole: CommittedMessage) -> Ending | None:
+    def _decided(self, answered: list[ToolResult], message: AssistantMessage) -> Ending | None:
         parts = self._parts
         if parts.guard is not None and parts.guard.gave_up:
             return Ending("error", parts.guard.gave_up)
         tools = parts.engine.tools
-        ends = [CallEnd(result, tool.category if (tool := tools.get(result.name)) else None) for result in whole.answered]
-        errors = parts.engine.control.errors_in_a_row(parts.scope.conversation)
-        ending = check_loop_continuation(ends, parts.settings.rules, errors_in_a_row=errors, text_before=whole.message.text)
-        if ending is not None and ending.status == "completed":
+        ends: list[CallEnd] = []
+        for result in answered:
+            tool = tools.get(result.name)
+            ends.append(CallEnd(result, tool.category if tool is not None else None))
+        errors, rules = parts.engine.control.errors_in_a_row(parts.scope.conversation), parts.settings.rules
+        text_before = message.text if rules.end_after_text else ""
+        ending = check_loop_continuation(ends, rules, errors_in_a_row=errors, text_before=text_before)
+        if parts.account.boundless or (ending is not None and ending.status == "completed"):
             return ending
         over = parts.account.out_of_time()  # then the calls that it ended did not fail by themselves
         return ending if over is None else Ending("budget_exhausted", over)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from callgate._json import canonical, decode
 from callgate._options import Count, Options
 from callgate.agent.results import Repeat
-from callgate.calls import ToolResult
+from callgate.calls import Text, ToolResult
 from callgate.decide import REPEATED
 from callgate.errors import CallRepeated
 from callgate.messages import ToolCall
@@ -78,7 +78,8 @@ class StuckGuard:
     def refusal(self, call: ToolCall, place: int) -> CallRepeated | None:
         """Why this call, the `place`-th of its message, is not run: it has been, with the same result or in this message, too often."""
         if place <= self._place:
-            self._new_message()
+            self._uncounted.clear()
+            self._in_message.clear()
         self._place = place
         near, many = self._most >= self._limits.refuse - 1, self._most + place >= self._limits.stop - 1
         if not (near or many):
@@ -109,12 +110,15 @@ class StuckGuard:
             results: One for each; None for one that has none.
             finals: The arguments that each tool got, as canonical JSON; empty where it got none.
         """
-        self._new_message()
+        self._place = -1
+        self._uncounted.clear()
+        self._in_message.clear()
         hints: dict[int, str] = {}
-        due = self._due()
+        due = self._due() if self._most >= self._limits.refuse - 1 else ()
         for place, result in enumerate(results):
             if result is not None:
-                made = self._made(calls[place], result, finals[place])
+                final = finals[place]
+                made = (result.name, final) if final and result.code != REPEATED else self._made(calls[place], result)
                 if result.code == REPEATED and made not in due:
                     continue  # refused for its own message alone
                 seen = self._note(made, result)
@@ -124,14 +128,7 @@ class StuckGuard:
 
     def _due(self) -> set[_Asked]:
         """What is refused whatever its message has beside it."""
-        if self._most < self._limits.refuse - 1:
-            return set()
         return {asked for asked, seen in self._seen.items() if seen.times >= self._limits.refuse - 1}
-
-    def _new_message(self) -> None:
-        self._place = -1
-        self._uncounted.clear()
-        self._in_message.clear()
 
     def _counted(self, asked: _Asked) -> int:
         """Count one more call of the message; returns how many of the same it has before."""
@@ -141,18 +138,19 @@ class StuckGuard:
         self._in_message[asked] += 1
         return self._in_message[asked] - 1
 
-    def _made(self, call: ToolCall, result: ToolResult, final: bytes) -> _Asked:
-        if result.code == REPEATED:
-            return self._of(call)
-        return (result.name, final) if final else _as_written(call)
+    def _made(self, call: ToolCall, result: ToolResult) -> _Asked:
+        """What a call asked for whose tool got no arguments."""
+        return self._of(call) if result.code == REPEATED else _as_written(call)
 
     def _of(self, call: ToolCall) -> _Asked:
         return self._asked(call) or _as_written(call)
 
     def _note(self, asked: _Asked, result: ToolResult) -> Repeat:
         before = self._seen.pop(asked, None)
-        said: tuple[str, str | None, str] | None = (result.status, result.code, result.text)
-        is_data = result.success or result.failure_class == "tool_declared"
+        content = result.content
+        text = content[0].text if len(content) == 1 and type(content[0]) is Text else result.text
+        said: tuple[str, str | None, str] | None = (result.status, result.code, text)
+        is_data = result.status == "ok" or result.failure_class == "tool_declared"
         if result.code == REPEATED:
             said, is_data = (before.said, before.is_data) if before is not None else (None, False)
         times = before.times + 1 if before is not None and before.said == said else 1

@@ -43,6 +43,7 @@ class Turn:
         self._course = course = course or Course(iteration=parts.scope.iteration)
         self._passes = Passes(parts, course)
         self._settling = Settling(parts, course)
+        self._has_exits = bool(parts.exits)
 
     async def run(self) -> Ending:
         """Go through passes until the turn ends."""
@@ -73,7 +74,8 @@ class Turn:
         self._parts.account.iterations += not opened.again
         self._parts.account.calls += sum(call.counts for call in left.values()) - (len(message.calls) if opened.again else 0)
         calls = MessageCalls(message=message, calls=message.calls, closed=closed, ends=ends, whole=opened.whole, broken_off=True)
-        return await self._settled(calls) or await self.run()
+        ending = self._settling.settle(calls)
+        return (None if ending is None else await self._ending(ending)) or await self.run()
 
     def say(self, text: str) -> None:
         """Tell the model something, as the user."""
@@ -107,12 +109,13 @@ class Turn:
 
     async def _once(self) -> Ending | None:
         """One pass, and the calls of its message."""
-        intake, doing = self._settling.intake(), "the model's stream"
+        left, doing = self._parts.account.iterations_left, "the model's stream"
+        intake = self._settling.intake(early=left != 0)
         try:
-            result = await self._passes.stream(intake)
+            result = await self._passes.stream(intake, left)
             doing = "the run"
             if result.status == "function_call":
-                return await self._called(result, intake)
+                return await self._called(result, intake, left)
         except BaseException:
             await intake.drop(f"{doing} failed")
             if doing == "the model's stream":
@@ -121,13 +124,14 @@ class Turn:
         await intake.drop(result.reason or result.status)
         return await self._passes.answered(result, intake)
 
-    async def _called(self, result: StreamResult, intake: Intake) -> Ending | None:
+    async def _called(self, result: StreamResult, intake: Intake, left: int | None) -> Ending | None:
         message = result.message
         assert message is not None
-        exits, account = self._parts.exits, self._parts.account
-        self._course.signals += intake.signals_of(message.calls)
-        normal = not exits or any(exits.meant(call.name) is None for call in result.calls)
-        may_run = normal and account.iterations_left != 0
+        exits, account, normal = self._parts.exits, self._parts.account, True
+        if self._has_exits:
+            self._course.signals += intake.signals_of(result.calls)
+            normal = any(exits.meant(call.name) is None for call in result.calls)
+        may_run = normal and left != 0
         intake.cause = self._parts.record.answered(result, message, self._course.iteration, executes=may_run)
         if normal and not may_run:
             return await self._out_of_iterations(message, intake)
@@ -136,7 +140,8 @@ class Turn:
         ends = await intake.ended(result.calls, result.closed)
         self._course.reported = False
         account.iterations += 1
-        return await self._settled(MessageCalls(message=message, calls=result.calls, closed=result.closed, ends=ends))
+        ending = self._settling.settle(MessageCalls(message=message, calls=result.calls, closed=result.closed, ends=ends))
+        return None if ending is None else await self._ending(ending)
 
     def _reported(self, message: AssistantMessage) -> Ending | None:
         """A message of exit calls alone: the model is asked once whether there is more, since such a call ends nothing."""
@@ -154,10 +159,10 @@ class Turn:
             return ending
         return Ending("completed", f"The model reported, and then said nothing more: {ending.reason}")
 
-    async def _settled(self, calls: MessageCalls) -> Ending | None:
-        """Settle the calls. Those that a human answered while others of the message ran go on at once."""
-        ending, pending = self._settling.settle(calls), self._course.pending
-        if ending is None or pending is None or not self._was_answered(pending):
+    async def _ending(self, ending: Ending) -> Ending | None:
+        """How the turn ends after a message's calls, unless a human answered one while others ran: that one goes on at once."""
+        pending = self._course.pending
+        if pending is None or not self._was_answered(pending):
             return ending
         return await self._handed_in_again(pending)
 
@@ -172,9 +177,9 @@ class Turn:
             intake = self._settling.intake()
             intake.cause = parts.record.handed_in_again(message, pending.closed, pending.iteration)
             ends = await intake.take_up(message.calls, pending.closed, left)  # type: ignore[arg-type]
-        return await self._settled(
-            MessageCalls(message=message, calls=message.calls, closed=pending.closed, ends=ends, whole=pending.whole)
-        )
+        calls = MessageCalls(message=message, calls=message.calls, closed=pending.closed, ends=ends, whole=pending.whole)
+        ending = self._settling.settle(calls)
+        return None if ending is None else await self._ending(ending)
 
     async def _out_of_iterations(self, message: AssistantMessage, intake: Intake) -> Ending:
         await intake.drop("no iteration is left")

@@ -13,35 +13,25 @@ from callgate.messages import AssistantMessage, Native, Reasoning, ToolCall
 from callgate.models.events import CallSealed, Fault, Finished, Usage
 from callgate.models.model import Model
 
-__all__ = ["check_call", "check_events", "check_finished", "check_model"]
+__all__ = ["check_call", "check_finished", "not_a_model_error", "not_a_stream_error"]
 
 _PART_TYPES = (Text, Reasoning, ToolCall, Native)
 _ARGUMENTS_HINT = ": the arguments as JSON"
 
 
-def check_model(model: object) -> None:
-    """Check that `model` can be streamed.
-
-    Raises:
-        UsageError: It has no method `stream`.
-    """
-    if not callable(getattr(model, "stream", None)):
-        by_name = "Make one of the name: callgate.models.providers.model(...)."
-        hint = by_name if isinstance(model, str) else "Give an object that implements `Model`."
-        raise UsageError(f"stream_once was given {shown(model)}, which is not a model: it has no method `stream`. {hint}")
+def not_a_model_error(model: object) -> UsageError:
+    """Return the error for an object without a method `stream`."""
+    by_name = "Make one of the name: callgate.models.providers.model(...)."
+    hint = by_name if isinstance(model, str) else "Give an object that implements `Model`."
+    return UsageError(f"stream_once was given {shown(model)}, which is not a model: it has no method `stream`. {hint}")
 
 
-def check_events(model: Model, events: object) -> None:
-    """Check that `stream` returned an async iterator.
-
-    Raises:
-        UsageError: It did not.
-    """
-    if not hasattr(events, "__aiter__"):
-        raise UsageError(
-            f"{type(model).__name__}.stream returned a {type(events).__name__}; it must return an async iterator of events. "
-            "Write it as an async generator: async def with yield."
-        )
+def not_a_stream_error(model: Model, events: object) -> UsageError:
+    """Return the error for a model whose `stream` returned no async iterator."""
+    return UsageError(
+        f"{type(model).__name__}.stream returned a {type(events).__name__}; it must return an async iterator of events. "
+        "Write it as an async generator: async def with yield."
+    )
 
 
 def check_call(event: CallSealed) -> None:
@@ -50,24 +40,27 @@ def check_call(event: CallSealed) -> None:
     Raises:
         UsageError: The event has no `ToolCall`, or one whose fields are not text.
     """
-    if not isinstance(event.call, ToolCall):
-        raise UsageError(f"The model's CallSealed.call is a {type(event.call).__name__}; it must be a ToolCall.")
-    _check_text(event.call)
+    call = event.call
+    if not isinstance(call, ToolCall):
+        raise UsageError(f"The model's CallSealed.call is a {type(call).__name__}; it must be a ToolCall.")
+    if not type(call.id) is type(call.name) is type(call.arguments) is str:
+        _check_text(call)
 
 
 def check_finished(event: Finished) -> None:
     """Check the last event of a message.
 
     Raises:
-        UsageError: Message, usage or fault have wrong types.
+        UsageError: Message, usage or fault are not of their types.
     """
-    _check_type("message", event.message, AssistantMessage)
-    for part in _message_parts(event.message):
+    if type(event.message) is not AssistantMessage:
+        _check_type("message", event.message, AssistantMessage)
+    for part in event.message.parts if type(event.message.parts) is tuple else _message_parts(event.message):
         if not isinstance(part, _PART_TYPES):
             raise UsageError(
                 f"The model's AssistantMessage.parts has a {type(part).__name__}; its parts are Text, Reasoning, ToolCall and Native."
             )
-        if isinstance(part, ToolCall):
+        if isinstance(part, ToolCall) and not type(part.id) is type(part.name) is type(part.arguments) is str:
             _check_text(part)
     if event.fault is not None:
         _check_type("fault", event.fault, Fault)
@@ -89,8 +82,6 @@ def _check_type(name: str, value: object, kind: type) -> None:
 
 
 def _check_text(call: ToolCall) -> None:
-    if type(call.id) is type(call.name) is type(call.arguments) is str:
-        return
     for name, value in (("id", call.id), ("name", call.name), ("arguments", call.arguments)):
         if not isinstance(value, str):
             raise UsageError(

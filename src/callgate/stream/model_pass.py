@@ -15,10 +15,12 @@ from msgspec import Struct, field
 from callgate._abort_signals import AbortSignal, Control, Interruption
 from callgate._options import Options, Pause, Seconds
 from callgate._runners.host_awaits import HostAwaits
+from callgate.calls import Text
+from callgate.messages import ToolCall
 from callgate.models.events import COMPLETE_REASONS, CallReopened, CallSealed, Finished, ModelEvent, TextDelta
 from callgate.models.model import Model, StreamingContext
 from callgate.models.wire.request import ModelRequest
-from callgate.stream.model_checks import check_call, check_events, check_finished, check_model
+from callgate.stream.model_checks import check_call, check_finished, not_a_model_error, not_a_stream_error
 from callgate.stream.result import Closed, PassStatus, StreamResult
 
 __all__ = ["StreamLimits", "stream_once"]
@@ -81,7 +83,8 @@ async def stream_once(
         UsageError: `model` is not a model.
         Exception: Any error that the model raises. A failure that the provider reported is the status `error` instead.
     """
-    check_model(model)
+    if not callable(getattr(model, "stream", None)):
+        raise not_a_model_error(model)
     if (pending := control.pending(context.conversation)) is not None:
         return StreamResult(status="stopped_by_user", reason=pending)
     if (pending := control.pending_follow_up(context.conversation)) is not None:
@@ -150,14 +153,17 @@ class _ModelPass(Struct, eq=False):
     async def read(self, model: Model, request: ModelRequest) -> BaseException | None:
         """Read all events until the pass ends; return the error that the model raised."""
         events, on_event, idle_s = model.stream(request, self.context), self.on_event, self.idle_s
-        check_events(model, events)
+        if not hasattr(events, "__aiter__"):
+            raise not_a_stream_error(model, events)
         failure: BaseException | None = None
         try:
             async for event in events:
                 self.allowed_silence_s = idle_s
                 if self._timer is not None:
                     self._silent_until = asyncio.get_running_loop().time() + idle_s
-                if type(event) in _RECORDED_EVENTS:
+                if type(event) is TextDelta:
+                    self.texts.append(event.text)
+                elif type(event) in _RECORDED_EVENTS:
                     self._record(event)
                 if on_event is not None:
                     on_event(event)
@@ -169,7 +175,10 @@ class _ModelPass(Struct, eq=False):
             failure = error
         close = getattr(events, "aclose", None)
         if close is not None:
-            self._limit_closing()
+            self.allowed_silence_s = _CLOSING_S  # the model may still close its connection, nothing else
+            if self._timer is not None:
+                self._timer.cancel()
+                self.start_waiting()
             try:
                 await close()
             except Exception as error:  # after the end of the message, errors of its connection do not matter
@@ -177,9 +186,7 @@ class _ModelPass(Struct, eq=False):
         return failure if self._status is None else None
 
     def _record(self, event: ModelEvent) -> None:
-        if isinstance(event, TextDelta):
-            self.texts.append(event.text)
-        elif isinstance(event, Finished):
+        if isinstance(event, Finished):
             check_finished(event)
             self._finished, self._is_over = event, True
         elif isinstance(event, CallSealed):
@@ -203,13 +210,6 @@ class _ModelPass(Struct, eq=False):
             self._timer = loop.call_at(self._silent_until, self._check_silence)
             return
         self._finish("timeout", "SDK_CALL_TIMEOUT: the model's stream was silent for too long; the request was abandoned")
-
-    def _limit_closing(self) -> None:
-        """Limit the time for closing the connection: nothing more of the model is needed."""
-        self.allowed_silence_s = _CLOSING_S
-        if self._timer is not None:
-            self._timer.cancel()
-            self.start_waiting()
 
     def _interrupt(self, kind: Interruption, reason: str) -> None:
         self._finish(_STATUS_OF_INTERRUPTION[kind], reason)
@@ -238,15 +238,23 @@ class _ModelPass(Struct, eq=False):
     def _complete_result(self, finished: Finished) -> StreamResult:
         """Return the result of a complete message."""
         message = finished.message
-        calls, text = message.calls, message.text
-        empty = not calls and not text.strip()
         default: Closed = "finished" if finished.reason in COMPLETE_REASONS else "cut"
+        calls: list[ToolCall] = []
+        closed: list[Closed] = []
+        text = ""
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                closed.append(self._closed.get(len(calls), default))
+                calls.append(part)
+            elif isinstance(part, Text):
+                text += part.text
+        empty = not calls and not text.strip()
         return StreamResult(
             status="function_call" if calls else "empty_response" if empty and finished.reason != "pause" else "completed",
             text=text,
             message=message,
-            calls=calls,
-            closed=tuple([self._closed.get(position, default) for position in range(len(calls))]),
+            calls=tuple(calls),
+            closed=tuple(closed),
             finish=finished.reason,
             usage=finished.usage,
             reason=f"the answer was empty ({finished.said or finished.reason})" if empty else "",
