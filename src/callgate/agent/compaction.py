@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from typing import assert_never
 
 from callgate._abort_signals import AbortSignal
 from callgate._options import Count, Options, Seconds, check
@@ -195,3 +196,5 @@ def _parts(message: Message) -> Sequence[object]:
             return parts
         case ToolMessage(content=results):
             return results
+        case unknown:
+            assert_never(unknown)

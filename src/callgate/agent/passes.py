@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from msgspec.structs import replace
 
@@ -20,10 +20,10 @@ from callgate.agent.events import MessageBegan, MessageEnded, Notice
 from callgate.agent.exits import LastWord
 from callgate.agent.intake import Intake
 from callgate.calls import Text
-from callgate.decide import Ending, TurnStatus
+from callgate.decide import Ending
 from callgate.errors import RecordFailed
 from callgate.messages import AssistantMessage, SystemMessage, ToolCall
-from callgate.stream import PassStatus, StreamResult, stream_once
+from callgate.stream import StreamResult, stream_once
 
 if TYPE_CHECKING:
     from callgate.agent.compaction import Compactor
@@ -147,8 +147,8 @@ class Passes:
         self._parts.record.answered(result, message, self._course.iteration, executes=False)
         if message is not None:
             self._parts.history.answer(message)
-        settings = self._parts.settings
-        match result.status:
+        settings, status = self._parts.settings, result.status
+        match status:
             case "completed" if result.finish == "pause" and message is not None and self._pauses < settings.pauses:
                 self._pauses += 1
                 return None
@@ -159,7 +159,12 @@ class Passes:
                 self._empty += 1
                 await self._wait_and_retry()
                 return None
-        return Ending(_STATUS[result.status], result.reason)
+            case "empty_response" | "error" | "timeout" | "stopped_by_user" | "follow_up_interrupt" | "budget_exhausted":
+                return Ending(status, result.reason)
+            case "function_call":
+                raise AssertionError("a message with calls is settled, and not answered")
+            case unknown:
+                assert_never(unknown)
 
     # Inside
 
@@ -204,11 +209,3 @@ def _kept(result: StreamResult, exits: tuple[ToolCall, ...]) -> AssistantMessage
 
 _WHOLE = frozenset({"completed", "function_call"})
 _BLIND = "The provider tells no tokens, so the run's limit on tokens or cost counts nothing."
-_STATUS: dict[PassStatus, TurnStatus] = {
-    "error": "error",
-    "timeout": "timeout",
-    "empty_response": "empty_response",
-    "stopped_by_user": "stopped_by_user",
-    "follow_up_interrupt": "follow_up_interrupt",
-    "budget_exhausted": "budget_exhausted",
-}

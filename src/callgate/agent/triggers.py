@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, assert_never
 
 from msgspec import Struct
 
@@ -67,8 +67,10 @@ class Trigger(Struct, frozen=True, kw_only=True):
                 return True
             case "regex":
                 return bool(self.regex.is_valid(wording.plain))
-            case _:
+            case "literal" | "stem":
                 return _found(self.phrase, wording.folded, open_end=self.kind == "stem")
+            case unknown:
+                assert_never(unknown)
 
 
 def compile_triggers(triggers: object, owner: str) -> tuple[Trigger, ...]:
