@@ -69,7 +69,7 @@ class Route(Protocol):
         ...
 
 
-class EndedCall(Struct, frozen=True, gc=False):
+class EndedCall(Struct, frozen=True, kw_only=True, gc=False):
     """How one call of a message ended."""
 
     outcome: Outcome | None = None
@@ -324,7 +324,7 @@ class Emission:
             if type(place) is _Slot:
                 flight, call = place.flight, place.call
                 final = flight.encoded or (b"" if call is None else canonical(call.arguments))
-                ends.append(EndedCall(place.outcome, flight.uid, flight.last, final))
+                ends.append(EndedCall(outcome=place.outcome, uid=flight.uid, position=flight.last, arguments=final))
             else:
                 ends.append(place if type(place) is EndedCall else _LEFT_OUT)
         return ends
@@ -361,7 +361,7 @@ class Emission:
     async def _refuse_surplus(self) -> None:
         """Give the calls above the limit their outcomes."""
         outcomes = iter(await self._unrouted.above_limit(self._surplus, self._slots[0].flight.scope, self._most))
-        self._places = [EndedCall(next(outcomes)) if isinstance(place, RawCall) else place for place in self._places]
+        self._places = [EndedCall(outcome=next(outcomes)) if isinstance(place, RawCall) else place for place in self._places]
 
     async def discard(self, reason: str) -> None:
         """The message failed or was killed: end what started early and forget its results."""

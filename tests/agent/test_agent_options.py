@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from callgate import Allow, Engine, Limits, MemoryJournal, RawCall, SqliteJournal, before_call, tool
-from callgate.agent import Agent, EngineOptions, RunOptions, Settings, StreamOptions
+from callgate.agent import Agent, AgentRunOptions, AgentStreamOptions, EngineOptions, Settings
 from callgate.errors import UsageError
 from callgate.route import ValidatedCall
 from tests.agent.scripts import Script, call, says
@@ -95,8 +95,8 @@ def test_the_options_of_an_agents_engine_are_those_of_an_engine() -> None:
 
 def test_the_options_of_the_other_ways_into_a_run_are_those_of_run() -> None:
     taken = {name: one.annotation for name, one in inspect.signature(Agent.run).parameters.items() if one.kind is one.KEYWORD_ONLY}
-    assert taken == _annotations(RunOptions)
-    assert taken.keys() - {"on_event"} == _annotations(StreamOptions).keys()
+    assert taken == _annotations(AgentRunOptions)
+    assert taken.keys() - {"on_event"} == _annotations(AgentStreamOptions).keys()
 
 
 def test_no_option_of_an_agent_is_of_any_type() -> None:

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from callgate import Engine, tool
 from callgate.agent import Agent, Budget, RunResult, Settings
-from callgate.agent.mend import mend
-from callgate.agent.recall import recall
+from callgate.agent.history_repair import repair_history
+from callgate.agent.recorded_run import load_run
 from callgate.agent.stuck import StuckLimits
 from callgate.decide import LoopRules
 from callgate.errors import UsageError
@@ -236,7 +236,7 @@ def check_record(world: World, result: RunResult) -> None:
     events = list(world.engine.journal.read(run=result.run))
     if not events:
         return  # it never began
-    recalled = recall(world.engine.journal, world.engine.blobs, result.run)
+    recalled = load_run(world.engine.journal, world.engine.blobs, result.run)
     if recalled.last == result.recorded:  # nobody has gone on with it since, and it did begin
         assert (recalled.ended, recalled.history.messages) == (result.turn_status, list(result.messages))
 
@@ -266,7 +266,7 @@ def test_runs_end_and_leave_valid_conversations_whatever_happens(turns: list[lis
             starts = [event for event in world.engine.journal.read() if event.kind == "call.started" and b'"tool":"pay"' in event.body]
             assert sum(world.paid.values()) == len(starts) == len({event.call for event in starts})
             for result in results:
-                assert mend(result.messages) == (list(result.messages), [])
+                assert repair_history(result.messages) == (list(result.messages), [])
                 check_record(world, result)
             check_requests(server)
             await world.engine.close()

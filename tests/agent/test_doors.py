@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from callgate.agent import Agent, AgentEvent, CallStarted, RunEnded
-from callgate.agent.feed import Feed
+from callgate.agent.event_queue import EventQueue
 from callgate.calls import Answered, RawCall, Text
 from callgate.errors import UsageError
 from callgate.models.events import ModelEvent, TextDelta
@@ -124,11 +124,11 @@ async def test_a_listener_that_fails_at_the_end_takes_nobody_the_result(error: B
 
 async def test_a_consumer_that_lags_costs_no_more_than_the_text() -> None:
     """Every buffer has a bound: what waits is put together in pieces, and no piece is copied for each further one."""
-    feed = Feed()
+    events = EventQueue()
     for _ in range(20_000):
-        feed.put(TextDelta("abcd"))
-    feed.end()
-    pieces = [event.text async for event in feed if isinstance(event, TextDelta)]
+        events.put(TextDelta("abcd"))
+    events.end()
+    pieces = [event.text async for event in events if isinstance(event, TextDelta)]
     assert "".join(pieces) == "abcd" * 20_000
     assert max(map(len, pieces)) < 4_096
     assert len(pieces) < 100

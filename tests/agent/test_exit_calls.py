@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from callgate import Engine, Scope, tool
 from callgate.agent import PRESETS, Agent, Budget, Settings
-from callgate.agent.recall import recall
+from callgate.agent.recorded_run import load_run
 from callgate.errors import UsageError
 from callgate.messages import AssistantMessage, SystemMessage
 from callgate.models.events import ArgumentsDelta, CallOpened, CallReopened, CallSealed, TextDelta
@@ -176,7 +176,7 @@ async def test_a_sealed_exit_call_is_kept_however_its_pass_ends(how: str, early:
         else:
             result = await running
             assert (result.turn_status, [one.arguments for one in result.signals]) == (status, [{"how": "well"}])
-        recalled = recall(engine.journal, engine.blobs, "r")
+        recalled = load_run(engine.journal, engine.blobs, "r")
     assert [one.arguments for one in recalled.signals] == [{"how": "well"}]
 
 
@@ -218,7 +218,7 @@ async def test_every_way_to_the_worker_preset_writes_the_system_text(board: Boar
     head = model.seen[0][0]
     assert isinstance(head, SystemMessage)
     assert "report how it went by calling done" in head.text
-    _, model = await run(board, says("Bye."), exit_tools=[DONE], bios=False, **WORKERS[way])
+    _, model = await run(board, says("Bye."), exit_tools=[DONE], system_text=False, **WORKERS[way])
     assert not isinstance(model.seen[0][0], SystemMessage)
 
 

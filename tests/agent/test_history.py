@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from callgate.agent import Agent, History
 from callgate.agent.formats import fallback, from_native, native
-from callgate.agent.mend import mend
+from callgate.agent.history_repair import repair_history
 from callgate.calls import Audio, Image, Suspended, Text, ToolResult
 from callgate.messages import (
     AssistantMessage,
@@ -183,15 +183,15 @@ def check_valid(messages: list[Message]) -> None:
 
 @given(MESSAGES)
 def test_any_conversation_can_be_mended_and_a_mended_one_stays_as_it_is(messages: list[Message]) -> None:
-    mended, notes = mend(messages)
+    mended, notes = repair_history(messages)
     check_valid(mended)
-    assert mend(mended) == (mended, [])
+    assert repair_history(mended) == (mended, [])
     assert notes or mended == messages
 
 
 def test_mending_tells_what_it_did() -> None:
     asked = AssistantMessage(parts=(ToolCall(id="a", name="pay"), ToolCall(id="b", name="look")))
-    mended, notes = mend([asked, ToolMessage(call_id="b", name="look"), ToolMessage(call_id="z", name="who")])
+    mended, notes = repair_history([asked, ToolMessage(call_id="b", name="look"), ToolMessage(call_id="z", name="who")])
     assert [message.call_id for message in mended if isinstance(message, ToolMessage)] == ["a", "b"]
     lost = mended[1]
     assert isinstance(lost, ToolMessage)
@@ -203,7 +203,7 @@ def test_mending_tells_what_it_did() -> None:
 @given(MESSAGES)
 def test_a_mended_conversation_can_be_written_for_every_provider(messages: list[Message]) -> None:
     """Also after a switch of provider in the middle: nothing that one API left behind breaks another's request."""
-    mended, _ = mend([UserMessage("begin"), *messages, UserMessage("go on")])
+    mended, _ = repair_history([UserMessage("begin"), *messages, UserMessage("go on")])
     for api in known_apis():
         body: Any = json.loads(codec(api).encode(ModelRequest(model="m", messages=mended), WireNames(), {}).body)
         assert body
@@ -235,7 +235,7 @@ def same_ids() -> list[Message]:
 
 def test_ids_are_told_apart_in_the_time_that_it_takes_to_read_them() -> None:
     """Some servers give every call one id; a long conversation with them is written and mended all the same."""
-    for mended in (mend(same_ids())[0], order_results(same_ids())):
+    for mended in (repair_history(same_ids())[0], order_results(same_ids())):
         asked, *answers = mended
         assert isinstance(asked, AssistantMessage)
         ids = [call.id for call in asked.calls]

@@ -11,7 +11,7 @@ import pytest
 
 from callgate import Engine, Scope, SqliteJournal
 from callgate.agent import Agent, AgentEvent, CallEnded, Compaction, RunResult, keep_last
-from callgate.agent.recall import recall
+from callgate.agent.recorded_run import load_run
 from callgate.calls import Answered, Text
 from callgate.messages import AssistantMessage, Message, Reasoning, ToolMessage
 from callgate.models.events import Finished
@@ -67,7 +67,7 @@ class Talk:
 
     def is_on_record(self, result: RunResult) -> None:
         """What a reader of the journal makes of the run is what the run was."""
-        assert recall(self.engine.journal, self.engine.blobs, result.run).history.messages == list(result.messages)
+        assert load_run(self.engine.journal, self.engine.blobs, result.run).history.messages == list(result.messages)
         assert Replay.of(self.engine.journal, result.run, self.engine.blobs).differences == ()
 
 

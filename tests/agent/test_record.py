@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import apsw
+import msgspec
 import pytest
 from msgspec import structs
 
 from callgate import Engine, Hook, Limits, Scope, SqliteJournal, Tool, ToolContext, Verified, after_call, tool
 from callgate._journal import open_reader
-from callgate.agent import Agent, Compaction, RunResult, keep_last
-from callgate.agent.recall import recall
+from callgate.agent import Agent, Compaction, RunResult, Settings, keep_last
+from callgate.agent.recorded_run import load_run
 from callgate.calls import Text
 from callgate.errors import RunHeld, UsageError
 from callgate.events import Event
@@ -142,7 +143,7 @@ async def test_a_thought_that_leaves_no_trace_is_a_phase_of_its_own(ledger: Ledg
         await agent.run("Hello?", conversation="c", scope=IN_RUN)
         assert [body(event)["phase"] for event in of_run(agent.engine.journal, "phase.began", run="thought")] == ["reflect"]
         assert [
-            m.content for m in recall(agent.engine.journal, agent.engine.blobs, RUN).history.messages if isinstance(m, UserMessage)
+            m.content for m in load_run(agent.engine.journal, agent.engine.blobs, RUN).history.messages if isinstance(m, UserMessage)
         ] == ["Hello?"]
 
 
@@ -152,7 +153,7 @@ async def test_a_large_message_is_kept_by_its_hash_and_found_again(ledger: Ledge
         result = await agent.run("Write.", scope=IN_RUN)
         (event,) = of_run(engine.journal, "phase.answered")
         assert set(body(event)) == {"blob", "bytes"}
-        assert same(recall(engine.journal, engine.blobs, RUN).history.messages, result.messages)
+        assert same(load_run(engine.journal, engine.blobs, RUN).history.messages, result.messages)
 
 
 async def test_what_a_redactor_knows_is_nowhere_in_the_record_of_a_run(ledger: Ledger) -> None:
@@ -238,7 +239,7 @@ async def test_the_conversation_is_the_same_when_it_is_made_from_the_record(name
     async with Agent(model, tools=shop(ledger), **settings) as agent:
         for turn in range(4 if name == "a history made shorter" else 1):
             result = await agent.run(f"Go {turn}.", conversation="c", scope=Scope(run=f"r{turn}"))
-        recalled = recall(agent.engine.journal, agent.engine.blobs, result.run)
+        recalled = load_run(agent.engine.journal, agent.engine.blobs, result.run)
     assert same(recalled.history.messages, result.messages)
     assert (recalled.results, recalled.signals) == (list(result.results), list(result.signals))
     spent, told = result.spent, recalled.spent(None)
@@ -250,7 +251,7 @@ async def test_what_utf8_cannot_hold_is_on_record_escaped(ledger: Ledger) -> Non
     model = Script(says("I see \ud800.", call("look", {"what": "a"})), says("Done \udfff."))
     async with Agent(model, tools=shop(ledger)) as agent:
         result = await agent.run("Look at \ud800.", scope=IN_RUN, history=[UserMessage("Before \ud8ff.")])
-        recalled = recall(agent.engine.journal, agent.engine.blobs, RUN)
+        recalled = load_run(agent.engine.journal, agent.engine.blobs, RUN)
     assert (result.status, result.text) == ("completed", "Done \udfff.")
     assert recalled.texts[-1] == "Done \\udfff."
     shown = [message for message in recalled.history.messages if isinstance(message, (UserMessage, AssistantMessage))]
@@ -267,7 +268,7 @@ async def test_a_conversation_of_many_runs_is_told_from_its_beginning(ledger: Le
         for turn in range(1, 5):
             result = await agent.run(str(turn), conversation="c", scope=Scope(run=f"r{turn}"))
         assert all("history" not in body(of_run(agent.engine.journal, "run.began", run=f"r{n}")[0]) for n in range(1, 5))
-        assert same(recall(agent.engine.journal, agent.engine.blobs, "r4").history.messages, result.messages)
+        assert same(load_run(agent.engine.journal, agent.engine.blobs, "r4").history.messages, result.messages)
 
 
 async def test_the_end_of_a_run_is_on_disk_before_it_is_told(tmp_path: Path, ledger: Ledger) -> None:
@@ -327,7 +328,7 @@ async def test_a_call_that_was_broken_off_is_told_as_what_it_is(tmp_path: Path, 
     assert "may have taken effect" in first
     assert "Nothing happened" in second
     journal = SqliteJournal(path)
-    assert same(recall(journal, Engine().blobs, RUN).history.messages, result.messages)
+    assert same(load_run(journal, Engine().blobs, RUN).history.messages, result.messages)
     await journal.close()
 
 
@@ -485,3 +486,9 @@ async def test_a_resumed_call_does_not_repeat_the_effects_of_the_calls_it_had_ma
     await engine.close()
     result = await resumed(copy, Script(says("Done.")), tools=tools)
     assert ([one.text for one in result.results], ledger.lines()) == (["paid ann"], ["ann"])
+
+
+def test_the_settings_of_older_records_are_read_as_they_were_meant() -> None:
+    """The option for the loop's own system text had another name, which records keep."""
+    assert msgspec.json.decode(b'{"bios":true,"pauses":3}', type=Settings) == Settings(system_text=True, pauses=3)
+    assert b'"bios":true' in msgspec.json.encode(Settings(system_text=True))

@@ -168,7 +168,7 @@ async def test_a_task_that_is_no_message_is_refused_before_anything_begins(task:
         {"compact": 1_000},
         {"model_settings": {"max_tokens": 5}},
         {"dialect": "nope"},
-        {"bios": "yes"},
+        {"system_text": "yes"},
     ],
     ids=str,
 )

@@ -9,9 +9,9 @@ import pytest
 
 from callgate import Engine, Restarted, Tool, tool
 from callgate.agent import Agent, CallEnded, ContextRestarts
+from callgate.agent.context_restarts import Enrichment
 from callgate.agent.events import AgentEvent
 from callgate.agent.history import History
-from callgate.agent.restart import Enrichment
 from callgate.agent.settings import Settings
 from callgate.calls import Image, Text
 from callgate.decide import LoopRules

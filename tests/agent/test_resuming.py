@@ -10,7 +10,7 @@ import pytest
 
 from callgate import Engine, Limits, SqliteJournal, Tool, tool
 from callgate.agent import Agent, ContextRestarts, RunResult, Settings
-from callgate.agent.recall import recall
+from callgate.agent.recorded_run import load_run
 from callgate.agent.stuck import StuckLimits
 from callgate.decide import LoopRules
 from callgate.errors import UsageError
@@ -191,7 +191,7 @@ async def test_a_run_after_a_cancelled_one_is_on_record_with_what_that_one_left(
         await asyncio.gather(cut, return_exceptions=True)
         result = await agent.run("And?", conversation="c")
         assert pairs(result) == (1, 1)
-        assert recall(engine.journal, engine.blobs, result.run).history.messages == list(result.messages)
+        assert load_run(engine.journal, engine.blobs, result.run).history.messages == list(result.messages)
 
 
 async def test_a_hint_to_a_result_without_text_is_told_as_it_was(tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ async def test_a_hint_to_a_result_without_text_is_told_as_it_was(tmp_path: Path)
     async with Engine([quiet]) as engine:
         result = await Agent(model, engine, stuck=StuckLimits(hint=2)).run("Go.")
         assert "2nd time" in tool_texts(result.messages)[1]
-        assert recall(engine.journal, engine.blobs, result.run).history.messages == list(result.messages)
+        assert load_run(engine.journal, engine.blobs, result.run).history.messages == list(result.messages)
 
 
 # The end of a message whose calls waited
@@ -345,7 +345,7 @@ async def test_a_run_that_another_agent_goes_on_with_is_on_record_with_the_ids_t
         await other.run("Hi.", conversation="c")
         again = await other.resume(waiting)
         assert again.status == "waiting"
-        assert recall(engine.journal, engine.blobs, again.run).history.messages == list(again.messages)
+        assert load_run(engine.journal, engine.blobs, again.run).history.messages == list(again.messages)
 
 
 async def test_what_a_model_said_before_its_call_is_told_once_however_often_the_run_is_resumed() -> None:

@@ -22,7 +22,7 @@ from callgate import Engine, Scope, SqliteJournal, ToolResult
 from callgate._blobs import MemoryBlobs
 from callgate._journal import open_reader
 from callgate.agent import Agent, RunResult
-from callgate.agent.recall import recall
+from callgate.agent.recorded_run import load_run
 from callgate.errors import UsageError
 from callgate.events import Draft
 from callgate.messages import Message, ToolCall, ToolMessage
@@ -119,7 +119,7 @@ class Cell:
     async def _recorded(self) -> dict[str, Any]:
         """What the record says of a run that is over."""
         journal = SqliteJournal(self.journal)
-        run = recall(journal, MemoryBlobs(), RUN)
+        run = load_run(journal, MemoryBlobs(), RUN)
         await journal.close()
         return _facts(run.ended, run.results, run.history.messages)
 

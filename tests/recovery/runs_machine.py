@@ -25,7 +25,7 @@ from callgate._blobs import MemoryBlobs
 from callgate._json import canonical
 from callgate._pipeline.record import decode_result
 from callgate.agent import RunResult
-from callgate.agent.recall import recall
+from callgate.agent.recorded_run import load_run
 from callgate.errors import UsageError
 from callgate.events import TERMINAL
 from tests.recovery.played import SCRIPT, Player, Script, assert_valid, facts_of, names
@@ -297,5 +297,5 @@ class RunsMachine(RuleBasedStateMachine):
             if one.failure_class in ("denied", "not_started"):
                 assert one.uid not in done, one
         if begun and result.conversation == result.run:
-            told = recall(self.world.engine.journal, MemoryBlobs(), result.run).history.messages
+            told = load_run(self.world.engine.journal, MemoryBlobs(), result.run).history.messages
             assert canonical(told) == canonical(list(result.messages))

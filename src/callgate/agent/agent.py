@@ -16,9 +16,7 @@ from callgate._options import by_name, by_name_with, check
 from callgate._pipeline.sync import SyncDoor
 from callgate._runners.host_awaits import HostAwaits
 from callgate._turn_queue import TurnQueues
-from callgate.agent.events import AgentEvent
-from callgate.agent.feed import Feed
-from callgate.agent.given import (
+from callgate.agent.agent_config import (
     AgentConfig,
     compaction_of,
     deliberation_of,
@@ -30,8 +28,10 @@ from callgate.agent.given import (
     reading_text,
     request_of,
 )
+from callgate.agent.event_queue import EventQueue
+from callgate.agent.events import AgentEvent
 from callgate.agent.history import HistoryCache
-from callgate.agent.options import EngineOptions, RunOptions, StreamOptions, TextCallMode, check_asked, check_made
+from callgate.agent.options import AgentRunOptions, AgentStreamOptions, EngineOptions, TextCallMode, check_asked, check_made
 from callgate.agent.results import RunResult
 from callgate.agent.run_executor import RunExecutor
 from callgate.agent.run_resumer import RunResumer
@@ -68,7 +68,7 @@ class Agent:
         instructions: The system prompt, or a function that returns it, given the iterations that are left (None: no limit) before each
             pass.
         output: The type of the answer; None: text.
-        exit_tools: Shown to the model; their calls become signals, never executions. `ToolSpec`s, or tool dictionaries as OpenAI has them.
+        exit_tools: Offered to the model; their calls become signals, and never run. `ToolSpec`s, or tool dictionaries as OpenAI has them.
         preset: Where `settings` is not given.
         settings: Every bound and rule of the loop.
         model_settings: What every request to the model has: `max_tokens`, `temperature`, and more of its body.
@@ -79,8 +79,8 @@ class Agent:
         text_calls: When calls are read from the model's text. `auto`: only where the model has no calls of its own, which then is
             taught to write them; `fallback`: also where a message of a model with calls has none; `never`.
         dialect: How the model's family writes calls as text; None: found out.
-        bios: Whether the loop writes a system text of its own before the instructions: time, rounds left, rules of tools. None: as
-            `Settings.bios` says, which the preset `worker` has, and where calls are text.
+        system_text: Whether the loop writes a system text of its own before the instructions: time, rounds left, rules of tools. None: as
+            `Settings.system_text` says, which the preset `worker` has, and where calls are text.
         engine_options: What the new engine is made of, such as `tools`, `policies`, `hooks`, `journal`, `limits`; as for `Engine`.
 
     Raises:
@@ -105,11 +105,11 @@ class Agent:
         compact: Compaction | None = None,
         text_calls: TextCallMode = "auto",
         dialect: str | None = None,
-        bios: bool | None = None,
+        system_text: bool | None = None,
         **engine_options: Unpack[EngineOptions],
     ) -> None:
         check_made(engine=engine, preset=preset, settings=settings, model_settings=model_settings, stream_limits=stream_limits, stuck=stuck)
-        check_made(text_calls=text_calls, bios=bios)
+        check_made(text_calls=text_calls, system_text=system_text)
         given, settings = model_of(model), settings or PRESETS[preset]
         self.model = reading_text(given, text_calls, dialect)
         self.settings = settings
@@ -121,7 +121,7 @@ class Agent:
             engine=self.engine,
             settings=settings,
             instructions=instructions_of(instructions),
-            system_text=(settings.bios or preset == "worker" or self.model is not given) if bios is None else bios,
+            system_text=(settings.system_text or preset == "worker" or self.model is not given) if system_text is None else system_text,
             exits=exits_of(exit_tools, self.engine),
             stream_limits=stream_limits or StreamLimits(idle_s=silence_from_environment()),
             stuck=stuck,
@@ -237,7 +237,7 @@ class Agent:
             return await self._resumer.resume_recorded(run, extra, on_event)
         return await self._resumer.resume_waiting(run, extra, on_event)
 
-    def run_sync(self, task: str | UserMessage, **options: Unpack[RunOptions]) -> RunResult:
+    def run_sync(self, task: str | UserMessage, **options: Unpack[AgentRunOptions]) -> RunResult:
         """`run` for plain code, on an event loop in a thread of the agent's own; end it with `close_sync`.
 
         Raises:
@@ -245,15 +245,15 @@ class Agent:
         """
         return self._sync.run(self._active.check_open, lambda: self.run(task, **options))
 
-    async def stream(self, task: str | UserMessage, **options: Unpack[StreamOptions]) -> AsyncIterator[AgentEvent]:
+    async def stream(self, task: str | UserMessage, **options: Unpack[AgentStreamOptions]) -> AsyncIterator[AgentEvent]:
         """`run`, told event by event; the last is `RunEnded`. Leaving the loop early kills the run."""
         if "on_event" in options:
             raise UsageError("Agent.stream(on_event=...) is not taken: the events are what it yields. Leave it out, or take Agent.run.")
-        feed = Feed()
-        running = asyncio.ensure_future(self.run(task, on_event=feed.put, **options))
-        running.add_done_callback(lambda _: feed.end())
+        events = EventQueue()
+        running = asyncio.ensure_future(self.run(task, on_event=events.put, **options))
+        running.add_done_callback(lambda _: events.end())
         try:
-            async for event in feed:
+            async for event in events:
                 yield event
             await running
         finally:

@@ -1,12 +1,15 @@
 """Deliberate mode: a turn offers only the tools that its message asks for.
 
 The planner is pure: words in, an allowlist out. What the allowlist does to a call is decided where every call is resolved; this only says
-what is on it, tells the thought log why, and keeps a tool that was of use exposed for a few turns. Knows no model and runs no tool.
+what is on it, tells the thought log why, and keeps a tool that was of use exposed for a few turns (`Retention`). Phrases are read by
+`triggers`. Knows no model and runs no tool.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
@@ -15,15 +18,71 @@ from callgate._abort_signals import FAILURES
 from callgate._options import Options, Whole
 from callgate._pipeline.resolve import almost
 from callgate.agent.events import Notice
-from callgate.agent.exposed import Exposed, Match
-from callgate.agent.retention import Retention
+from callgate.agent.results import Exposed, Match
 from callgate.agent.triggers import Trigger, Wording, compile_triggers, first_match
 from callgate.calls import Answered, Outcome, Restarted, Scope, Text, ToolResult
 from callgate.errors import UsageError
 from callgate.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
 from callgate.tools import ToolRegistry
 
-__all__ = ["AGAIN", "Deliberate", "Deliberation", "Exposure", "plan"]
+__all__ = ["AGAIN", "Deliberate", "Deliberation", "Exposure", "Retention", "plan"]
+
+_MOST_TURNS = 10
+_MOST_TOOLS = 256
+
+
+class Retention:
+    """Which tools each conversation still offers. Safe to use from several threads.
+
+    Args:
+        turns: How many turns after the one of its success a tool stays exposed; clamped to 0 to 10.
+        conversations: How many are remembered; the one that was used longest ago goes first.
+    """
+
+    def __init__(self, turns: int = 4, *, conversations: int = 1_000) -> None:
+        self.turns = max(0, min(_MOST_TURNS, int(turns)))
+        self._most = conversations
+        self._kept: OrderedDict[str, dict[str, int]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def names(self, conversation: str) -> frozenset[str]:
+        """The tools that are still exposed; looking changes nothing."""
+        with self._lock:
+            return frozenset(self._kept.get(conversation, ()))
+
+    def begin_turn(self, conversation: str) -> frozenset[str]:
+        """The tools that this turn still exposes; one turn of each is used up by that."""
+        with self._lock:
+            kept = self._kept.get(conversation)
+            if kept is None:
+                return frozenset()
+            left = {tool: turns - 1 for tool, turns in kept.items() if turns > 1}
+            if left:
+                self._kept[conversation] = left
+                self._kept.move_to_end(conversation)
+            else:
+                del self._kept[conversation]
+            return frozenset(kept)
+
+    def extend(self, conversation: str, tool: str) -> None:
+        """The tool was of use in the present turn: its turns start anew."""
+        if self.turns == 0:
+            return
+        with self._lock:
+            kept = self._kept.setdefault(conversation, {})
+            self._kept.move_to_end(conversation)
+            kept.pop(tool, None)
+            kept[tool] = self.turns
+            if len(kept) > _MOST_TOOLS:
+                del kept[next(iter(kept))]
+            if len(self._kept) > self._most:
+                self._kept.popitem(last=False)
+
+    def forget(self, conversation: str) -> None:
+        """The conversation is over."""
+        with self._lock:
+            self._kept.pop(conversation, None)
+
 
 log = logging.getLogger("callgate")
 

@@ -49,7 +49,7 @@ def fallback(messages: Iterable[Message]) -> list[Message]:
 
 
 def from_native(items: Iterable[Mapping[str, object]]) -> list[Message]:
-    """OpenAI chat messages as a conversation. What has no known role is left out; mend the rest with `mend` before it is used."""
+    """OpenAI chat messages as a conversation. What has no known role is left out; repair the rest with `repair_history`."""
     messages: list[Message] = []
     made: dict[str, ToolCall] = {}
     for item in items:

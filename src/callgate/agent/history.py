@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
+from callgate.agent.prompt_hash import PromptHash
 from callgate.agent.results import CommittedMessage
-from callgate.agent.shown import Shown
 from callgate.calls import Suspended, Text, ToolResult
 from callgate.errors import UsageError
 from callgate.messages import AssistantMessage, Message, Native, Reasoning, SystemMessage, ToolCall, ToolMessage, UserMessage
@@ -29,13 +29,13 @@ class History:
     """A growing list of messages. What was committed is changed by two things only: the result of a call that waited, and a compaction.
 
     Args:
-        messages: A conversation so far; repair one from elsewhere with `callgate.agent.mend` first.
+        messages: A conversation so far; repair one from elsewhere with `callgate.agent.history_repair` first.
 
     Raises:
         UsageError: One of them is in a provider's form, or no message at all.
     """
 
-    __slots__ = ("_counted", "_ids", "_numbers", "_shown", "_tokens", "messages", "recorded", "turns")
+    __slots__ = ("_counted", "_ids", "_numbers", "_prompt_hash", "_tokens", "messages", "recorded", "turns")
 
     def __init__(self, messages: Iterable[Message] = ()) -> None:
         self.messages: list[Message] = list(messages)
@@ -50,7 +50,7 @@ class History:
         """Where to look for a free number for an id that came before."""
         self._counted = 0
         self._tokens = 0
-        self._shown = Shown(None, ())
+        self._prompt_hash = PromptHash(None, ())
         self.recorded = 0
         """The position of the event up to which the record has this conversation; 0: it does not have it."""
         self.turns = sum(isinstance(message, UserMessage) for message in self.messages)
@@ -59,7 +59,7 @@ class History:
     def fork(self) -> History:
         """A copy that goes its own way: what is committed to it leaves no trace here."""
         fork = History(self.messages)
-        fork._counted, fork._tokens, fork.recorded, fork._shown = self._counted, self._tokens, self.recorded, self._shown
+        fork._counted, fork._tokens, fork.recorded, fork._prompt_hash = self._counted, self._tokens, self.recorded, self._prompt_hash
         fork.turns = self.turns
         return fork
 
@@ -142,11 +142,11 @@ class History:
         self._counted = len(self.messages)
         return self._tokens
 
-    def shown(self) -> Shown:
+    def prompt_hash(self) -> PromptHash:
         """The conversation as it is now, to be held against another one."""
-        shown = self._shown
+        shown = self._prompt_hash
         if shown.count < len(self.messages):
-            shown = self._shown = Shown(shown, self.messages[shown.count :])
+            shown = self._prompt_hash = PromptHash(shown, self.messages[shown.count :])
         return shown
 
     def restart_from(self, messages: Iterable[Message]) -> None:
@@ -192,7 +192,7 @@ class History:
 
     def _recount(self) -> None:
         self._counted = self._tokens = 0
-        self._shown = Shown(None, ())
+        self._prompt_hash = PromptHash(None, ())
 
     def _renamed(self, call: ToolCall) -> ToolCall:
         """The call under an id that no other call of the conversation has."""

@@ -1,7 +1,7 @@
 """The options of an agent and of its runs that are taken as keywords: their names and types, and the check of each value's type.
 
-`EngineOptions` and `RunOptions` are TypedDicts, so that type checkers and editors know the keywords of functions that pass them on. What
-takes more than a look at a value's type is checked in `given`.
+`EngineOptions` and `AgentRunOptions` are TypedDicts, so that type checkers and editors know the keywords of functions that pass them on.
+What takes more than a look at a value's type is checked in `given`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     )
     from callgate.tools import Tool
 
-__all__ = ["EngineOptions", "RunOptions", "StreamOptions", "TextCallMode", "check_asked", "check_list", "check_made"]
+__all__ = ["AgentRunOptions", "AgentStreamOptions", "EngineOptions", "TextCallMode", "check_asked", "check_list", "check_made"]
 
 
 class EngineOptions(TypedDict, total=False):
@@ -65,7 +65,7 @@ class EngineOptions(TypedDict, total=False):
     extra: object
 
 
-class StreamOptions(TypedDict, total=False):
+class AgentStreamOptions(TypedDict, total=False):
     """The options of `Agent.stream`; each means what it means for `Agent.run`."""
 
     conversation: str
@@ -78,7 +78,7 @@ class StreamOptions(TypedDict, total=False):
     expose: Iterable[str]
 
 
-class RunOptions(StreamOptions, total=False):
+class AgentRunOptions(AgentStreamOptions, total=False):
     """The options of `Agent.run_sync`; each means what it means for `Agent.run`."""
 
     on_event: Callable[[AgentEvent], None] | None
@@ -94,7 +94,7 @@ _KINDS: Mapping[str, Any] = {
     "stream_limits": StreamLimits | None,
     "stuck": StuckLimits | None,
     "text_calls": TextCallMode,
-    "bios": bool | None,
+    "system_text": bool | None,
 }
 
 

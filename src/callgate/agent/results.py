@@ -3,16 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 
-from callgate.agent.exposed import Exposed
 from callgate.calls import Part, Scope, Suspended, ToolResult
 from callgate.decide import RunStatus, TurnStatus
 from callgate.messages import AssistantMessage, Message
 
-__all__ = ["CommittedMessage", "Pending", "Repeat", "RunResult", "Signal", "Spent"]
+__all__ = ["CommittedMessage", "Exposed", "Match", "PendingCalls", "Repeat", "RunResult", "Signal", "Spent"]
+
+
+class Match(Struct, frozen=True, kw_only=True):
+    """Why a tool is offered."""
+
+    tool: str
+    phrase: str
+    """The trigger, as it was declared."""
+    source: Literal["tool", "operator", "follow_up", "always"]
+    """Whose trigger matched: the tool's own, the operator's, the words that ask for a repeat; or it is `^`, which every message matches."""
+
+
+class Exposed(Struct, frozen=True, kw_only=True):
+    """The allowlist of one turn, and the reasons that are phrases."""
+
+    allowed: frozenset[str]
+    """Empty: the model is shown no tool, and every call is blocked."""
+    matches: Mapping[str, Match]
+    """By tool; a tool that is forced or retained has none."""
 
 
 class Signal(Struct, frozen=True, kw_only=True):
@@ -75,7 +93,7 @@ class CommittedMessage(Struct, frozen=True, kw_only=True):
         return list(filter(None, self.results))
 
 
-class Pending(Struct, frozen=True, kw_only=True):
+class PendingCalls(Struct, frozen=True, kw_only=True):
     """A message whose calls wait for a human."""
 
     message: AssistantMessage
@@ -124,7 +142,7 @@ class RunResult(Struct, frozen=True, kw_only=True):
     spent: Spent = Spent()
     run: str = ""
     conversation: str = ""
-    pending: Pending | None = None
+    pending: PendingCalls | None = None
     """What waits for a human, where the status is `waiting`."""
     recorded: int = 0
     """The position of the run's latest event in its engine's journal; 0: the record does not have its end, and `reason` says why."""

@@ -16,12 +16,12 @@ from callgate._json import decode
 from callgate._pipeline.writer import off_loop
 from callgate._redact import RedactedLog, Redactor, cut_middle, redacted_text
 from callgate._runners.failures import describe
-from callgate.agent.deadline import in_time
+from callgate.agent.agent_config import AgentConfig
+from callgate.agent.budget import enforce_wall_time
 from callgate.agent.events import AgentEvent, CallStarted, RunEnded
-from callgate.agent.given import AgentConfig
 from callgate.agent.history import History
-from callgate.agent.record import Began, RunRecord
 from callgate.agent.results import RunResult
+from callgate.agent.run_record import RunBeganBody, RunRecord
 from callgate.agent.turn import Turn
 from callgate.agent.turn_factory import TurnFactory, TurnStart
 from callgate.calls import Scope
@@ -31,7 +31,7 @@ from callgate.events import Event, Progress
 from callgate.messages import Message
 
 if TYPE_CHECKING:  # loaded when first used: most agents need none of these
-    from callgate.agent.resume import GoesOn
+    from callgate.agent.resume_plan import ResumePlan
 
 __all__ = ["RunExecutor", "unbegun"]
 
@@ -56,8 +56,8 @@ class RunExecutor:
         """Have the turn, from its first event on record to its last; one that was drained from its queue never begins."""
         if start.place.drained:
             return unbegun(start.history.messages, start.scope, Ending("stopped_by_user", start.place.drained))
-        if start.goes_on is not None:
-            self._engine.control.take_over_errors(start.scope.conversation, start.goes_on.errors)
+        if start.plan is not None:
+            self._engine.control.take_over_errors(start.scope.conversation, start.plan.errors)
         self._engine.runs.begin(start.scope.run)
         start.history.turns = max(start.history.turns, start.scope.turn)
         deaf = self._listen(start.scope, start.on_event) if start.on_event is not None else None
@@ -81,13 +81,13 @@ class RunExecutor:
 
     async def _result(self, start: TurnStart, record: RunRecord) -> RunResult:
         """What the turn comes to; what fails it becomes its end."""
-        parts, goes_on = self._turns.parts(start, record), start.goes_on
-        turn = Turn(parts, goes_on.course() if goes_on is not None else None)
+        parts, plan = self._turns.parts(start, record), start.plan
+        turn = Turn(parts, plan.state() if plan is not None else None)
         try:
             await self._begin(record, start)
             with self._engine.runs.showing(start.scope.run, start.history.messages):
-                async with in_time(parts.account, self._engine.clock, self._engine.control, start.scope.conversation):
-                    ending = await self._work(turn, goes_on)
+                async with enforce_wall_time(parts.budget, self._engine.clock, self._engine.control, start.scope.conversation):
+                    ending = await self._work(turn, plan)
                     return await self._typed(turn, ending) if self._config.output is not None else turn.result(ending)
         except Exception as error:
             self._log.error("The run failed", error=error)
@@ -99,11 +99,11 @@ class RunExecutor:
 
     async def _begin(self, record: RunRecord, start: TurnStart) -> None:
         """Put on record that the run begins, or goes on, and add its task to the conversation."""
-        history, scope, goes_on, exposure = start.history, start.scope, start.goes_on, start.exposure
+        history, scope, plan, exposure = start.history, start.scope, start.plan, start.exposure
         if history.recorded:
             history.recorded = await self._engine.runs.placed(history.recorded)
-        known, begun = (history.recorded, False) if goes_on is None else await self._on_record(history, scope.run, goes_on)
-        body = Began(
+        known, begun = (history.recorded, False) if plan is None else await self._on_record(history, scope.run, plan)
+        body = RunBeganBody(
             task=start.task,
             model=f"{self._config.model.provider}:{self._config.model.name}",
             tools={tool.name: tool.identity for tool in self._engine.tools},
@@ -112,21 +112,21 @@ class RunExecutor:
             phase=start.phase,
             exposed=exposure.exposed if exposure is not None else None,
             exits=tuple(self._config.exits.values()),
-            after=known if goes_on is None else 0,
+            after=known if plan is None else 0,
             history=() if known else tuple(history.messages),
         )
-        if goes_on is None or not begun:
+        if plan is None or not begun:
             record.began(body)
         else:
-            record.resumed(body, goes_on.last)
+            record.resumed(body, plan.last)
         if start.task is not None:
             history.add(start.task)
 
-    async def _on_record(self, history: History, run: str, goes_on: GoesOn) -> tuple[int, bool]:
+    async def _on_record(self, history: History, run: str, plan: ResumePlan) -> tuple[int, bool]:
         """How much of the conversation the record of this run has, and whether it has its beginning."""
 
         def looked_up() -> tuple[int, bool]:
-            return self._recorded(history, run), bool(goes_on.last) or self._has_begun(run)
+            return self._recorded(history, run), bool(plan.last) or self._has_begun(run)
 
         return await off_loop(self._engine.journal, looked_up)
 
@@ -139,10 +139,10 @@ class RunExecutor:
         found = next(iter(self._engine.journal.read(after=at - 1, limit=1)), None) if at else None
         return at if found is not None and found.position == at and found.run == run else 0
 
-    async def _work(self, turn: Turn, goes_on: GoesOn | None) -> Ending:
-        if goes_on is not None and goes_on.open is not None:
-            return await turn.go_on(goes_on.open, goes_on.left)
-        return await (turn.resume(goes_on.pending) if goes_on is not None and goes_on.pending is not None else turn.run())
+    async def _work(self, turn: Turn, plan: ResumePlan | None) -> Ending:
+        if plan is not None and plan.open is not None:
+            return await turn.go_on(plan.open, plan.left)
+        return await (turn.resume(plan.pending) if plan is not None and plan.pending is not None else turn.run())
 
     async def _end(self, record: RunRecord, history: History, result: RunResult) -> RunResult:
         """The result as it is on record; where it is not, it says so."""

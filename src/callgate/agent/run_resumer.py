@@ -1,7 +1,7 @@
 """Resume runs of an agent: one that waited for a human, one whose process ended, or one that ended before its task was done.
 
 The run is held first, so that nobody else can take it up, then its conversation; only then is its record read. Where it goes on is in
-`resume`; how a run goes is in `run_executor`.
+`resume_plan`; how a run goes is in `run_executor`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from msgspec.structs import replace
 
 from callgate._pipeline.writer import off_loop
 from callgate._turn_queue import QueuedTurn
+from callgate.agent.agent_config import AgentConfig
 from callgate.agent.events import AgentEvent
-from callgate.agent.given import AgentConfig
 from callgate.agent.history import History, HistoryCache
-from callgate.agent.results import Pending, RunResult
+from callgate.agent.results import PendingCalls, RunResult
 from callgate.agent.run_executor import RunExecutor
 from callgate.agent.runs import AgentRuns
 from callgate.agent.turn_factory import TurnFactory, TurnStart
@@ -25,7 +25,7 @@ from callgate.calls import Scope
 from callgate.errors import UsageError
 
 if TYPE_CHECKING:  # loaded when first used: most agents need none of these
-    from callgate.agent.recalled import Recalled
+    from callgate.agent.recorded_run import LoadedRun
 
 __all__ = ["RunResumer"]
 
@@ -56,9 +56,9 @@ class RunResumer:
         """Go on with a run that the record has."""
         with self._engine.runs.at_work(run, alone=True):
             await self._engine.runs.open(Scope(run=run))
-            recalled = await self._recalled(run)
-            async with self._runs.turn(recalled.began.scope.conversation) as place:
-                return await self._go_on(recalled, place, extra, on_event)
+            loaded = await self._load(run)
+            async with self._runs.turn(loaded.began.scope.conversation) as place:
+                return await self._go_on(loaded, place, extra, on_event)
 
     async def resume_waiting(self, run: RunResult, extra: object, on_event: Callable[[AgentEvent], None] | None) -> RunResult:
         """Go on with a run that waits for a human, from what it came to here."""
@@ -70,13 +70,13 @@ class RunResumer:
             async with self._runs.turn(run.conversation) as place:
                 await self._engine.runs.open(Scope(run=run.run))
                 if self._has_gone_on(run):  # what it waited for may have been done by now
-                    return await self._go_on(await self._recalled(run.run), place, extra, on_event)
+                    return await self._go_on(await self._load(run.run), place, extra, on_event)
                 return await self._hand_in_again(run, pending, place, extra, on_event)
 
     async def _hand_in_again(
-        self, run: RunResult, pending: Pending, place: QueuedTurn, extra: object, on_event: Callable[[AgentEvent], None] | None
+        self, run: RunResult, pending: PendingCalls, place: QueuedTurn, extra: object, on_event: Callable[[AgentEvent], None] | None
     ) -> RunResult:
-        from callgate.agent.resume import GoesOn
+        from callgate.agent.resume_plan import ResumePlan
 
         scope = replace(pending.scope, run=run.run, conversation=run.conversation, extra=extra)
         self._engine.runs.check_extra(scope)
@@ -87,7 +87,7 @@ class RunResumer:
                 scope=scope,
                 on_event=on_event,
                 exposure=self._turns.exposure_again(pending.exposed, leaves_trace=run.conversation != run.run),
-                goes_on=GoesOn.of(run, pending),
+                plan=ResumePlan.of(run, pending),
             )
         )
 
@@ -96,25 +96,25 @@ class RunResumer:
         events = self._engine.journal.read(run=run.run, after=run.recorded) if run.recorded else ()
         return any(event.kind == "run.resumed" for event in events)
 
-    async def _recalled(self, run: str) -> Recalled:
-        from callgate.agent.recall import recall
+    async def _load(self, run: str) -> LoadedRun:
+        from callgate.agent.recorded_run import load_run
 
-        recalled = await off_loop(self._engine.journal, partial(recall, self._engine.journal, self._engine.blobs, run))
-        if recalled.ended in _OVER:
-            raise UsageError(f"Run '{run[:80]}' is over: it ended '{recalled.ended}'. Start a new one.")
-        recalled.history.recorded = recalled.last
-        return recalled
+        loaded = await off_loop(self._engine.journal, partial(load_run, self._engine.journal, self._engine.blobs, run))
+        if loaded.ended in _OVER:
+            raise UsageError(f"Run '{run[:80]}' is over: it ended '{loaded.ended}'. Start a new one.")
+        loaded.history.recorded = loaded.last
+        return loaded
 
-    async def _go_on(self, run: Recalled, place: QueuedTurn, extra: object, on_event: Callable[[AgentEvent], None] | None) -> RunResult:
+    async def _go_on(self, run: LoadedRun, place: QueuedTurn, extra: object, on_event: Callable[[AgentEvent], None] | None) -> RunResult:
         """Go on where the record has the run."""
-        from callgate.agent.resume import GoesOn, nobody_takes_up
+        from callgate.agent.resume_plan import ResumePlan, orphaned_calls
 
         began = run.began
         scope = replace(began.scope, extra=extra, provider=self._config.model.provider)
         self._engine.runs.check_extra(scope)
         trace = began.phase == "deliberate" and scope.conversation != run.run
         await self._engine.runs.open(scope)
-        for unfinished in () if place.drained else nobody_takes_up(run):
+        for unfinished in () if place.drained else orphaned_calls(run):
             self._engine.runs.abandon(unfinished, scope, "the process that ran it ended, and its run was resumed without it")
         history = self._later(scope.conversation, run) if trace else run.history
         if trace and not place.drained:
@@ -126,14 +126,14 @@ class RunResumer:
             on_event=on_event,
             exposure=self._turns.exposure_again(began.exposed, leaves_trace=trace),
             phase=began.phase,
-            goes_on=GoesOn.recorded(run, self._turns.exit_calls(), self._config.settings.prices),
+            plan=ResumePlan.recorded(run, self._turns.exit_calls(), self._config.settings.prices),
         )
         with self._engine.runs.at_work(run.run, scope.conversation):
             return await self._executor.run(start)
 
-    def _later(self, conversation: str, recalled: Recalled) -> History:
+    def _later(self, conversation: str, loaded: LoadedRun) -> History:
         """The conversation as this agent remembers it, if it has gone on from where the run stands; else as the record has it."""
-        remembered, own = self._histories.get(conversation), recalled.history
-        if remembered is not None and remembered.recorded > recalled.last and remembered.messages[: len(own.messages)] == own.messages:
+        remembered, own = self._histories.get(conversation), loaded.history
+        if remembered is not None and remembered.recorded > loaded.last and remembered.messages[: len(own.messages)] == own.messages:
             return remembered
         return own

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from callgate._abort_signals import Control
 from callgate._turn_queue import QueuedTurn
+from callgate.agent.agent_config import AgentConfig
 from callgate.agent.events import AgentEvent
-from callgate.agent.given import AgentConfig
 from callgate.agent.history import History, HistoryCache
 from callgate.agent.results import RunResult
 from callgate.agent.run_executor import RunExecutor, unbegun

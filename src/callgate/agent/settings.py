@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal
 
-from msgspec import Meta
+from msgspec import Meta, field
 
 from callgate._options import MOST, Amount, Count, Options, Pause, Whole, refused
 from callgate.decide import LoopRules
@@ -87,8 +87,8 @@ class Settings(Options, frozen=True, kw_only=True):
     """For engines that the agent makes itself."""
     pauses: Whole = 8
     """How often a provider may ask to be sent its own message to go on."""
-    bios: bool = False
-    """Whether the loop writes a system text of its own before the instructions; `Agent(bios=...)` wins."""
+    system_text: bool = field(default=False, name="bios")
+    """Whether the loop writes a system text of its own before the instructions; `Agent(system_text=...)` wins. Recorded as `bios`."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -102,6 +102,6 @@ PRESETS: Final[dict[str, Settings]] = {
     "agent": Settings(),
     "chat": Settings(empty_retries=2, dangerous_per_tick=1),
     "tick": Settings(budget=Budget(iterations=20, calls=5, calls_per_message=5), dangerous_per_tick=1),
-    "worker": Settings(budget=Budget(iterations=8), rules=LoopRules(failures="strict", errors_in_a_row=None), bios=True),
+    "worker": Settings(budget=Budget(iterations=8), rules=LoopRules(failures="strict", errors_in_a_row=None), system_text=True),
 }
 """`agent` for a task, `chat` for a conversation with people, `tick` for an actor in a world, `worker` for a job that succeeds or fails."""

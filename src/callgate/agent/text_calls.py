@@ -15,8 +15,8 @@ from functools import partial
 from msgspec.structs import replace
 
 from callgate._in_thread import in_thread
-from callgate.agent.bios import GUIDANCE, teaching
 from callgate.agent.formats import fallback
+from callgate.agent.system_prompt import TEXT_CALL_GUIDANCE, text_call_prompt
 from callgate.messages import AssistantMessage, Message, Native, Reasoning, SystemMessage
 from callgate.models.dialects import FoundCall, ParsedPart, ReasoningPart, TextPart, TextReader
 from callgate.models.events import COMPLETE_REASONS, CallOpened, Fault, Finished, ModelEvent, ReasoningDelta, TextDelta, Usage
@@ -70,7 +70,7 @@ class TextCalls:
         asked = _taught(request) if self._teach else _guided(request)
         events = self._model.stream(asked, context)
         out = MessageAssembly("text", WireNames(), self._new_id, request.calls_per_message)
-        reading = _Reading(TextReader(tools, dialect=self._dialect, taught=self._dialect is None), out, hold=not self._teach)
+        reading = _MessageReader(TextReader(tools, dialect=self._dialect, taught=self._dialect is None), out, hold=not self._teach)
         try:
             async for event in events:
                 if not tools:
@@ -88,7 +88,7 @@ class TextCalls:
                 await close()
 
 
-async def _steps(reading: _Reading, event: ModelEvent) -> AsyncIterator[list[ModelEvent]]:
+async def _steps(reading: _MessageReader, event: ModelEvent) -> AsyncIterator[list[ModelEvent]]:
     """What an event comes to, without holding the event loop: steps that may be long are taken in a thread."""
     steps = reading.take(event)
     while True:
@@ -100,7 +100,7 @@ async def _steps(reading: _Reading, event: ModelEvent) -> AsyncIterator[list[Mod
             await asyncio.sleep(0)
 
 
-class _Reading:
+class _MessageReader:
     """One answer while it is read for calls."""
 
     def __init__(self, reader: TextReader, out: MessageAssembly, *, hold: bool) -> None:
@@ -269,13 +269,13 @@ def _as_read(read: AssistantMessage, written: AssistantMessage) -> AssistantMess
 
 def _taught(request: ModelRequest) -> ModelRequest:
     """The request for a model that only writes text."""
-    messages = _with_lesson(fallback(request.messages), teaching(request.tools) if request.tools else "")
+    messages = _with_lesson(fallback(request.messages), text_call_prompt(request.tools) if request.tools else "")
     return replace(request, messages=messages, tools=(), tool_choice="auto")
 
 
 def _guided(request: ModelRequest) -> ModelRequest:
     """The request for a model that has calls, and may write them as text."""
-    return replace(request, messages=_with_lesson(list(request.messages), GUIDANCE)) if request.tools else request
+    return replace(request, messages=_with_lesson(list(request.messages), TEXT_CALL_GUIDANCE)) if request.tools else request
 
 
 def _with_lesson(messages: list[Message], lesson: str) -> list[Message]:

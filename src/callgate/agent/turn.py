@@ -1,9 +1,10 @@
 """The loop itself: stream the model once, run what it asks, commit, decide; until the turn ends.
 
-    ready? → stream → calls? → run → settle → go on?          each arrow may end the turn with one `Ending`
+    ready? → stream → calls? → run → commit → go on?          each arrow may end the turn with one `Ending`
 
-Every pass of the model and every call has its place in the record and the history by the time the next begins. A pass is in `passes`, the
-calls of one message run in `intake` and are committed and decided upon in `settling`; here is only what comes after what.
+Every pass of the model and every call has its place in the record and the history by the time the next begins. A pass is in `model_passes`,
+the calls of one message run in `message_calls` and are committed and decided upon in `message_commit`; here is only the order of these
+steps.
 """
 
 from __future__ import annotations
@@ -11,18 +12,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from callgate.agent.course import Course, TurnParts
-from callgate.agent.exits import go_on
-from callgate.agent.intake import Intake, LeftOpen
-from callgate.agent.passes import Passes
-from callgate.agent.results import Pending, RunResult
-from callgate.agent.settling import MessageCalls, Settling
+from callgate.agent.exit_tools import ask_for_more
+from callgate.agent.message_calls import MessageCalls, UncommittedCall
+from callgate.agent.message_commit import ExecutedMessage, MessageCommitter
+from callgate.agent.model_passes import ModelPasses
+from callgate.agent.results import PendingCalls, RunResult
+from callgate.agent.turn_state import TurnParts, TurnState
 from callgate.decide import RUN_STATUS, Ending
 from callgate.messages import AssistantMessage
 from callgate.stream import StreamResult
 
 if TYPE_CHECKING:
-    from callgate.agent.recalled import OpenMessage
+    from callgate.agent.recorded_run import UncommittedMessage
 
 __all__ = ["Turn"]
 
@@ -35,14 +36,14 @@ class Turn:
 
     Args:
         parts: What it works with.
-        course: How far it has come, where it goes on; None: it begins.
+        state: How far it has come, where it goes on; None: it begins.
     """
 
-    def __init__(self, parts: TurnParts, course: Course | None = None) -> None:
+    def __init__(self, parts: TurnParts, state: TurnState | None = None) -> None:
         self._parts = parts
-        self._course = course = course or Course(iteration=parts.scope.iteration)
-        self._passes = Passes(parts, course)
-        self._settling = Settling(parts, course)
+        self._state = state = state or TurnState(iteration=parts.scope.iteration)
+        self._passes = ModelPasses(parts, state)
+        self._committer = MessageCommitter(parts, state)
         self._has_exits = bool(parts.exits)
 
     async def run(self) -> Ending:
@@ -58,23 +59,23 @@ class Turn:
                 if ending is not None:
                     return self._complete(ending)
 
-    async def resume(self, pending: Pending) -> Ending:
+    async def resume(self, pending: PendingCalls) -> Ending:
         """Hand in again what waited for a human, then go on."""
         return await self._handed_in_again(pending) or await self.run()
 
-    async def go_on(self, opened: OpenMessage, left: Mapping[int, LeftOpen]) -> Ending:
+    async def go_on(self, opened: UncommittedMessage, left: Mapping[int, UncommittedCall]) -> Ending:
         """Bring a message whose calls were cut off to its end, then go on."""
         message, closed = opened.message, opened.body.closed
-        self._course.iteration = opened.body.iteration
+        self._state.iteration = opened.body.iteration
         with self._parts.enrichment:
-            intake = self._settling.intake()
-            intake.cause = self._parts.record.last
-            ends = await intake.take_up(message.calls, closed, left)  # type: ignore[arg-type]
-        self._course.signals += intake.signals_of(message.calls)
-        self._parts.account.iterations += not opened.again
-        self._parts.account.calls += sum(call.counts for call in left.values()) - (len(message.calls) if opened.again else 0)
-        calls = MessageCalls(message=message, calls=message.calls, closed=closed, ends=ends, whole=opened.whole, broken_off=True)
-        ending = self._settling.settle(calls)
+            message_calls = self._committer.next_message()
+            message_calls.cause = self._parts.record.last
+            ends = await message_calls.take_up(message.calls, closed, left)  # type: ignore[arg-type]
+        self._state.signals += message_calls.signals_of(message.calls)
+        self._parts.budget.iterations += not opened.again
+        self._parts.budget.calls += sum(call.counts for call in left.values()) - (len(message.calls) if opened.again else 0)
+        calls = ExecutedMessage(message=message, calls=message.calls, closed=closed, ends=ends, whole=opened.whole, broken_off=True)
+        ending = self._committer.commit(calls)
         return (None if ending is None else await self._ending(ending)) or await self.run()
 
     def say(self, text: str) -> None:
@@ -85,109 +86,109 @@ class Turn:
     @property
     def cut(self) -> str:
         """Why the last answer is not whole; empty where it is."""
-        return self._course.cut
+        return self._state.cut
 
     def result(self, ending: Ending) -> RunResult:
         """The turn as a whole."""
-        parts, course = self._parts, self._course
-        texts = course.texts
+        parts, state = self._parts, self._state
+        texts = state.texts
         return RunResult(
             status=RUN_STATUS[ending.status],
             turn_status=ending.status,
             reason=ending.reason,
             text=texts[-1] if texts and ending.status == "completed" else "\n\n".join(filter(None, texts)),
-            signals=tuple(course.signals),
-            results=tuple(course.results),
+            signals=tuple(state.signals),
+            results=tuple(state.results),
             messages=tuple(parts.history.messages),
-            spent=parts.account.spent(),
+            spent=parts.budget.spent(),
             run=parts.scope.run,
             conversation=parts.scope.conversation,
-            pending=course.pending,
+            pending=state.pending,
         )
 
     # Inside
 
     async def _once(self) -> Ending | None:
         """One pass, and the calls of its message."""
-        left, doing = self._parts.account.iterations_left, "the model's stream"
-        intake = self._settling.intake(early=left != 0)
+        left, doing = self._parts.budget.iterations_left, "the model's stream"
+        message_calls = self._committer.next_message(early=left != 0)
         try:
-            result = await self._passes.stream(intake, left)
+            result = await self._passes.stream(message_calls, left)
             doing = "the run"
             if result.status == "function_call":
-                return await self._called(result, intake, left)
+                return await self._called(result, message_calls, left)
         except BaseException:
-            await intake.drop(f"{doing} failed")
+            await message_calls.drop(f"{doing} failed")
             if doing == "the model's stream":
-                self._passes.broke_off(intake)
+                self._passes.broke_off(message_calls)
             raise
-        await intake.drop(result.reason or result.status)
-        return await self._passes.answered(result, intake)
+        await message_calls.drop(result.reason or result.status)
+        return await self._passes.answered(result, message_calls)
 
-    async def _called(self, result: StreamResult, intake: Intake, left: int | None) -> Ending | None:
+    async def _called(self, result: StreamResult, message_calls: MessageCalls, left: int | None) -> Ending | None:
         message = result.message
         assert message is not None
-        exits, account, normal = self._parts.exits, self._parts.account, True
+        exits, budget, normal = self._parts.exits, self._parts.budget, True
         if self._has_exits:
-            self._course.signals += intake.signals_of(result.calls)
+            self._state.signals += message_calls.signals_of(result.calls)
             normal = any(exits.meant(call.name) is None for call in result.calls)
         may_run = normal and left != 0
-        intake.cause = self._parts.record.answered(result, message, self._course.iteration, executes=may_run)
+        message_calls.cause = self._parts.record.answered(result, message, self._state.iteration, executes=may_run)
         if normal and not may_run:
-            return await self._out_of_iterations(message, intake)
+            return await self._out_of_iterations(message, message_calls)
         if not normal:
             return self._reported(message)
-        ends = await intake.ended(result.calls, result.closed)
-        self._course.reported = False
-        account.iterations += 1
-        ending = self._settling.settle(MessageCalls(message=message, calls=result.calls, closed=result.closed, ends=ends))
+        ends = await message_calls.ended(result.calls, result.closed)
+        self._state.reported = False
+        budget.iterations += 1
+        ending = self._committer.commit(ExecutedMessage(message=message, calls=result.calls, closed=result.closed, ends=ends))
         return None if ending is None else await self._ending(ending)
 
     def _reported(self, message: AssistantMessage) -> Ending | None:
         """A message of exit calls alone: the model is asked once whether there is more, since such a call ends nothing."""
-        parts, course = self._parts, self._course
+        parts, state = self._parts, self._state
         parts.history.answer(message)
-        if course.reported or parts.settings.after_exit_calls == "end" or parts.account.over() is not None:
+        if state.reported or parts.settings.after_exit_calls == "end" or parts.budget.over() is not None:
             return Ending("completed")
-        course.reported = True
-        self.say(go_on(call.name for call in message.calls))
+        state.reported = True
+        self.say(ask_for_more(call.name for call in message.calls))
         return None
 
     def _complete(self, ending: Ending) -> Ending:
         """A run that has reported is complete where the model then says nothing, or cannot."""
-        if not self._course.reported or ending.status not in _NOTHING_SAID:
+        if not self._state.reported or ending.status not in _NOTHING_SAID:
             return ending
         return Ending("completed", f"The model reported, and then said nothing more: {ending.reason}")
 
     async def _ending(self, ending: Ending) -> Ending | None:
         """How the turn ends after a message's calls, unless a human answered one while others ran: that one goes on at once."""
-        pending = self._course.pending
+        pending = self._state.pending
         if pending is None or not self._was_answered(pending):
             return ending
         return await self._handed_in_again(pending)
 
-    async def _handed_in_again(self, pending: Pending) -> Ending | None:
-        from callgate.agent.resume import waited_for
+    async def _handed_in_again(self, pending: PendingCalls) -> Ending | None:
+        from callgate.agent.resume_plan import refused_approvals
 
         parts, message = self._parts, pending.message
-        self._course.iteration, self._course.pending = pending.iteration, None
-        left = waited_for(pending, parts.engine.approval)
-        parts.account.give_back(len(message.calls) - len(left))  # those that are not refused: reserved when they asked, and again now
+        self._state.iteration, self._state.pending = pending.iteration, None
+        left = refused_approvals(pending, parts.engine.approval)
+        parts.budget.give_back(len(message.calls) - len(left))  # those that are not refused: reserved when they asked, and again now
         with parts.enrichment:
-            intake = self._settling.intake()
-            intake.cause = parts.record.handed_in_again(message, pending.closed, pending.iteration)
-            ends = await intake.take_up(message.calls, pending.closed, left)  # type: ignore[arg-type]
-        calls = MessageCalls(message=message, calls=message.calls, closed=pending.closed, ends=ends, whole=pending.whole)
-        ending = self._settling.settle(calls)
+            message_calls = self._committer.next_message()
+            message_calls.cause = parts.record.handed_in_again(message, pending.closed, pending.iteration)
+            ends = await message_calls.take_up(message.calls, pending.closed, left)  # type: ignore[arg-type]
+        calls = ExecutedMessage(message=message, calls=message.calls, closed=pending.closed, ends=ends, whole=pending.whole)
+        ending = self._committer.commit(calls)
         return None if ending is None else await self._ending(ending)
 
-    async def _out_of_iterations(self, message: AssistantMessage, intake: Intake) -> Ending:
-        await intake.drop("no iteration is left")
+    async def _out_of_iterations(self, message: AssistantMessage, message_calls: MessageCalls) -> Ending:
+        await message_calls.drop("no iteration is left")
         self._parts.history.answer(message)
         why = "no iteration is left, and the model asked for another round of tools"
         strict = self._parts.settings.rules.failures == "strict"
         return Ending("tool_execution_error" if strict else "budget_exhausted", why)
 
-    def _was_answered(self, pending: Pending) -> bool:
+    def _was_answered(self, pending: PendingCalls) -> bool:
         questions = [self._parts.engine.approval(approval.approval_id) for approval in pending.approvals]
         return any(question is not None and question.allowed is not None for question in questions)

@@ -14,17 +14,17 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callgate._turn_queue import QueuedTurn
-from callgate.agent.account import Account
-from callgate.agent.course import TurnParts
+from callgate.agent.agent_config import AgentConfig, check_exits
+from callgate.agent.budget import BudgetTracker
+from callgate.agent.context_restarts import ContextRestarts, Enrichment
 from callgate.agent.events import AgentEvent
-from callgate.agent.exits import Exits
-from callgate.agent.exposed import Exposed
-from callgate.agent.given import AgentConfig, check_exits
+from callgate.agent.exit_tools import ExitTools
 from callgate.agent.history import History
-from callgate.agent.intake import raw_call
-from callgate.agent.record import Phase, RunRecord
-from callgate.agent.restart import ContextRestarts, Enrichment
+from callgate.agent.message_calls import raw_call
+from callgate.agent.results import Exposed
+from callgate.agent.run_record import Phase, RunRecord
 from callgate.agent.stuck import StuckGuard
+from callgate.agent.turn_state import TurnParts
 from callgate.calls import Scope
 from callgate.errors import UsageError
 from callgate.messages import ToolCall, UserMessage
@@ -34,7 +34,7 @@ from callgate.models.wire.request import ToolSpec
 if TYPE_CHECKING:  # loaded when first used: most agents need none of these
     from callgate.agent.compaction import Compactor
     from callgate.agent.deliberate import Deliberation, Exposure
-    from callgate.agent.resume import GoesOn
+    from callgate.agent.resume_plan import ResumePlan
 
 __all__ = ["TurnFactory", "TurnStart"]
 
@@ -51,7 +51,7 @@ class TurnStart(Struct, frozen=True, kw_only=True, eq=False):
     task: UserMessage | None = None
     """What the user says; None where it goes on."""
     phase: Phase = "deliberate"
-    goes_on: GoesOn | None = None
+    plan: ResumePlan | None = None
     """From where; None: it begins."""
 
     @property
@@ -73,7 +73,7 @@ class TurnFactory:
 
     def parts(self, start: TurnStart, record: RunRecord) -> TurnParts:
         """What one turn works with."""
-        config, goes_on, offered = self._config, start.goes_on, start.turn_scope
+        config, plan, offered = self._config, start.plan, start.turn_scope
         engine, settings = config.engine, config.settings
         context = StreamingContext(offered.conversation, reply_to=start.place.reply_to, extra=offered.extra)
         scope = replace(offered, streaming=context)
@@ -88,14 +88,14 @@ class TurnFactory:
             settings=settings,
             limits=config.stream_limits,
             guards=config.guards,
-            account=Account(settings.budget, settings.prices, engine.clock, goes_on.spent if goes_on else None),
+            budget=BudgetTracker(settings.budget, settings.prices, engine.clock, plan.spent if plan else None),
             record=record,
             exits=self.exit_calls(),
             head=partial(self._head, len(tools) > len(config.exits)) if config.system_text or config.instructions else None,
             tell=start.on_event,
-            guard=self._guard(scope, goes_on),
+            guard=self._guard(scope, plan),
             exposure=start.exposure,
-            enrichment=self._enrichment(goes_on),
+            enrichment=self._enrichment(plan),
             compactor=self._compactor(scope.conversation),
         )
 
@@ -109,11 +109,11 @@ class TurnFactory:
             )
         if not config.system_text:
             return own
-        from callgate.agent.bios import bios as bios_text
+        from callgate.agent.system_prompt import system_text as system_text
 
         has_tools = offers_tools and not (left == 0 and config.settings.when_spent == "answer")
         exits, asks = tuple(config.exits.values()), config.settings.after_exit_calls == "ask"
-        text = bios_text(
+        text = system_text(
             at_ns=config.engine.clock.wall_ns(), left=left, name=config.model.name, exits=exits, has_tools=has_tools, asks=asks
         )
         return f"{text}\n\n{own}" if own else text
@@ -138,16 +138,16 @@ class TurnFactory:
             self._deliberation = Deliberation(Deliberate(active=False), self._config.engine.tools)
         return self._deliberation
 
-    def _enrichment(self, goes_on: GoesOn | None) -> Enrichment:
+    def _enrichment(self, plan: ResumePlan | None) -> Enrichment:
         owner = self._config.engine.restart if isinstance(self._config.engine.restart, ContextRestarts) else None
-        return Enrichment(owner, goes_on.added, goes_on.restarted) if goes_on is not None else Enrichment(owner)
+        return Enrichment(owner, plan.added, plan.restarted) if plan is not None else Enrichment(owner)
 
-    def _guard(self, scope: Scope, goes_on: GoesOn | None) -> StuckGuard | None:
+    def _guard(self, scope: Scope, plan: ResumePlan | None) -> StuckGuard | None:
         if self._config.stuck is None:
             return None
         may_end = self._config.settings.rules.failures != "strict"
-        guard = StuckGuard(self._config.stuck, partial(self._asked, scope), goes_on.repeats if goes_on is not None else (), may_end=may_end)
-        for calls, results, finals in goes_on.rounds if goes_on is not None else ():
+        guard = StuckGuard(self._config.stuck, partial(self._asked, scope), plan.repeats if plan is not None else (), may_end=may_end)
+        for calls, results, finals in plan.rounds if plan is not None else ():
             guard.told(calls, results, finals)
         return guard
 
@@ -171,9 +171,9 @@ class TurnFactory:
         ]
         return (*tools, *self._config.exits.values())
 
-    def exit_calls(self) -> Exits:
+    def exit_calls(self) -> ExitTools:
         """The exit tools as they are told from the tools that are registered now."""
         if not self._config.exits:
-            return Exits()
+            return ExitTools()
         check_exits(self._config.exits, self._config.engine)
-        return Exits(self._config.exits, (name for bound in self._config.engine.tools for name in (bound.name, *bound.tool.aliases)))
+        return ExitTools(self._config.exits, (name for bound in self._config.engine.tools for name in (bound.name, *bound.tool.aliases)))

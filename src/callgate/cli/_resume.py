@@ -15,7 +15,7 @@ from callgate._journal import is_url
 from callgate._terminal_text import one_line
 from callgate._tool_sources import load_tools
 from callgate.agent import AgentEvent, RunResult
-from callgate.agent.recall import Recalled, recall
+from callgate.agent.recorded_run import LoadedRun, load_run
 from callgate.calls import Scope
 from callgate.cli._arguments import refuse_odd_text
 from callgate.cli._console import say
@@ -43,21 +43,21 @@ def resume_run(run: str, options: ResumeOptions, *, allow: Sequence[str], deny: 
     memory = open_memory(options.memory)
     record = CommandJournal.open(options.record)
     try:
-        recalled = recall(record.journal, record.blobs, run)
-        options = replace(options, model=options.model or recalled.began.model, workspace=recalled.began.scope.workspace or ".")
+        loaded = load_run(record.journal, record.blobs, run)
+        options = replace(options, model=options.model or loaded.began.model, workspace=loaded.began.scope.workspace or ".")
         model = model_of(options)
         tools = load_tools(options.tools, record.blobs, memory)
     except CallgateError:
         asyncio.run(record.journal.close())
         raise
     resumed = _Resumed(options, "", system, model, record, tools, policies, settings, memory)
-    return asyncio.run(resumed.answered(recalled, allow, deny))
+    return asyncio.run(resumed.answered(loaded, allow, deny))
 
 
 class _Resumed(TerminalRun):
     """A resumed run at the terminal."""
 
-    async def answered(self, run: Recalled, allow: Sequence[str], deny: Sequence[str]) -> int:
+    async def answered(self, run: LoadedRun, allow: Sequence[str], deny: Sequence[str]) -> int:
         """Record the answers, then resume; return the exit code."""
         self._run, self._conversation = run.run, run.began.scope.conversation
         asked = {uid for uid, end in run.ends.items() if end.kind == "call.suspended"}

@@ -15,9 +15,17 @@ from msgspec import Struct
 from callgate._hash_chain import is_as_written
 from callgate._json import canonical
 from callgate._pipeline.record import clean
-from callgate.agent.recall import Recalled, recall
-from callgate.agent.record import Answered, Began, Blobs, Ended, Executed, PhaseBegan, read_body
+from callgate.agent.recorded_run import LoadedRun, load_run
 from callgate.agent.results import Signal
+from callgate.agent.run_record import (
+    BlobReader,
+    PhaseAnsweredBody,
+    PhaseBeganBody,
+    PhaseExecutedBody,
+    RunBeganBody,
+    RunEndedBody,
+    read_body,
+)
 from callgate.calls import ToolResult
 from callgate.errors import UsageError
 from callgate.events import TERMINAL, Event
@@ -84,7 +92,7 @@ class Replay(Struct, frozen=True, kw_only=True):
     """One rebuilt run."""
 
     run: str
-    began: Began | None
+    began: RunBeganBody | None
     """The first event of an agent's run; None for calls of an engine without an agent."""
     messages: tuple[Message, ...]
     """The conversation after the run."""
@@ -103,7 +111,7 @@ class Replay(Struct, frozen=True, kw_only=True):
     """The answers to approvals: the approval, whether it was allowed, and by whom."""
 
     @classmethod
-    def of(cls, journal: EventSource, run: str, blobs: Blobs | None = None) -> Replay:
+    def of(cls, journal: EventSource, run: str, blobs: BlobReader | None = None) -> Replay:
         """Rebuild a run. Starts nothing and writes nothing.
 
         Args:
@@ -126,7 +134,7 @@ class Replay(Struct, frozen=True, kw_only=True):
         return canonical(self)
 
 
-def blobs_with(journal: EventSource) -> Blobs | None:
+def blobs_with(journal: EventSource) -> BlobReader | None:
     """Return the journal's own blob store, if it has one."""
     return journal.blobs if isinstance(journal, HoldsBlobs) else None
 
@@ -146,7 +154,7 @@ class _ReadOnlyJournal:
         return self._find(EventQuery(run=run, after=after, limit=limit))
 
 
-def _bare(blobs: Blobs, run: str, events: list[Event]) -> Replay:
+def _bare(blobs: BlobReader, run: str, events: list[Event]) -> Replay:
     calls = calls_of(events)
     return Replay(
         run=run,
@@ -163,20 +171,20 @@ def _bare(blobs: Blobs, run: str, events: list[Event]) -> Replay:
     )
 
 
-def _agents(source: _ReadOnlyJournal, blobs: Blobs, run: str, events: list[Event]) -> Replay:
+def _agents(source: _ReadOnlyJournal, blobs: BlobReader, run: str, events: list[Event]) -> Replay:
     watch = _PassWatch(blobs)
-    recalled = recall(source, blobs, run, see=watch.see)
+    loaded = load_run(source, blobs, run, see=watch.see)
     calls, end = calls_of(events), _end(events, blobs)
-    text = recalled.texts[-1] if recalled.texts else ""
+    text = loaded.texts[-1] if loaded.texts else ""
     differences = (*watch.differences, *_unended(events, blobs), *_other_text(events, text, blobs))
     return Replay(
         run=run,
-        began=recalled.began,
-        messages=tuple(recalled.history.messages),
+        began=loaded.began,
+        messages=tuple(loaded.history.messages),
         passes=tuple(watch.passes),
         calls=calls,
-        results=tuple(recalled.results),
-        signals=tuple(recalled.signals),
+        results=tuple(loaded.results),
+        signals=tuple(loaded.signals),
         end=msgspec.structs.replace(end, text=text) if end.status == "completed" else end,
         differences=differences or _altered(events),
         gaps=(*watch.gaps, *_missing(calls, blobs)),
@@ -187,28 +195,28 @@ def _agents(source: _ReadOnlyJournal, blobs: Blobs, run: str, events: list[Event
 class _PassWatch:
     """Collects each pass while a run is recalled, and compares what the model was shown with the recorded hash."""
 
-    def __init__(self, blobs: Blobs) -> None:
+    def __init__(self, blobs: BlobReader) -> None:
         self._blobs = blobs
         self._system = ""
         self.passes: list[RecordedPass] = []
         self.differences: list[ReplayDifference] = []
         self.gaps: list[str] = []
 
-    def see(self, event: Event, run: Recalled) -> None:
+    def see(self, event: Event, run: LoadedRun) -> None:
         if event.kind == "run.resumed":
             self._system = ""  # another process may resume the run and records its own
         elif event.kind == "phase.began":
             self._begins(event, run)
         elif event.kind == "phase.answered" and self.passes:
-            body = msgspec.json.decode(read_body(event.body, self._blobs), type=Answered)
+            body = msgspec.json.decode(read_body(event.body, self._blobs), type=PhaseAnsweredBody)
             if body.lost:
                 self._gap(f"Event {event.position}: secrets were removed from {len(body.lost)} calls of this message.")
             if body.status != "waiting":
                 last = {"status": body.status, "answer": body.message, "closed": body.closed, "executes": body.executes}
                 self.passes[-1] = msgspec.structs.replace(self.passes[-1], **last, finish=body.finish, reason=body.reason)
 
-    def _begins(self, event: Event, run: Recalled) -> None:
-        body = msgspec.json.decode(read_body(event.body, self._blobs), type=PhaseBegan)
+    def _begins(self, event: Event, run: LoadedRun) -> None:
+        body = msgspec.json.decode(read_body(event.body, self._blobs), type=PhaseBeganBody)
         self._system = self._system if body.system is None else body.system
         head = (SystemMessage(self._system),) if self._system else ()
         shown = tuple(run.history.messages)
@@ -218,7 +226,7 @@ class _PassWatch:
             self._gap(f"Event {event.position}: after the conversation, the model was shown context from a tool, which is not stored.")
         if not body.shown:
             self._gap("The journal has no hashes of what the model was shown, because an older version wrote it; nothing was compared.")
-        elif not self.differences and body.shown != run.history.shown().digest():
+        elif not self.differences and body.shown != run.history.prompt_hash().digest():
             self.differences.append(_other(event, body, len(shown), run))
 
     def _gap(self, text: str) -> None:
@@ -226,22 +234,22 @@ class _PassWatch:
             self.gaps.append(text)
 
 
-def _other(event: Event, body: PhaseBegan, made: int, run: Recalled) -> ReplayDifference:
+def _other(event: Event, body: PhaseBeganBody, made: int, run: LoadedRun) -> ReplayDifference:
     return ReplayDifference(
         position=event.position,
         what=f"what the model was shown in pass {body.iteration + 1}",
         recorded=f"{body.messages} messages with hash {body.shown[:12]}",
-        rebuilt=f"{made} messages with hash {run.history.shown().digest()[:12]}",
+        rebuilt=f"{made} messages with hash {run.history.prompt_hash().digest()[:12]}",
     )
 
 
-def _unended(events: list[Event], blobs: Blobs) -> list[ReplayDifference]:
+def _unended(events: list[Event], blobs: BlobReader) -> list[ReplayDifference]:
     """Report calls of committed messages that have no recorded end."""
     ended = {event.call for event in events if event.kind in TERMINAL}
     found = []
     for event in events:
         if event.kind == "phase.executed":
-            body = msgspec.json.decode(read_body(event.body, blobs), type=Executed)
+            body = msgspec.json.decode(read_body(event.body, blobs), type=PhaseExecutedBody)
             found += [
                 ReplayDifference(position=event.position, what=f"the end of call {uid}", recorded="that it has ended", rebuilt="no end")
                 for uid in body.calls
@@ -262,22 +270,22 @@ def _altered(events: list[Event]) -> tuple[ReplayDifference, ...]:
     return ()
 
 
-def _end(events: list[Event], blobs: Blobs) -> RunEnd:
+def _end(events: list[Event], blobs: BlobReader) -> RunEnd:
     last = next((event for event in reversed(events) if event.kind in ("run.ended", "run.resumed")), None)
     if last is None or last.kind != "run.ended":
         return RunEnd()
-    body = msgspec.json.decode(read_body(last.body, blobs), type=Ended)
+    body = msgspec.json.decode(read_body(last.body, blobs), type=RunEndedBody)
     return RunEnd(status=body.status, turn_status=body.turn_status, reason=body.reason, text=body.text)
 
 
-def _other_text(events: list[Event], text: str, blobs: Blobs) -> list[ReplayDifference]:
+def _other_text(events: list[Event], text: str, blobs: BlobReader) -> list[ReplayDifference]:
     end = _end(events, blobs)
     if end.status != "completed" or clean(text) == end.text:
         return []
     return [ReplayDifference(position=events[-1].position, what="the run's answer", recorded=repr(end.text[:80]), rebuilt=repr(text[:80]))]
 
 
-def _missing(calls: Iterable[ReplayedCall], blobs: Blobs) -> tuple[str, ...]:
+def _missing(calls: Iterable[ReplayedCall], blobs: BlobReader) -> tuple[str, ...]:
     """Return what is missing of the calls."""
     found = [f"Call {call.uid} is not fully recorded: {call.lost}." for call in calls if call.lost]
     for call in calls:

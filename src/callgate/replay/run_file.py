@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from callgate._json import canonical
-from callgate.agent.record import Blobs
+from callgate.agent.run_record import BlobReader
 from callgate.errors import UsageError
 from callgate.events import Event
 from callgate.queries import EventQuery, select
@@ -59,7 +59,7 @@ class RunFile:
         self._blobs = {hashlib.sha256(body).hexdigest(): body for body in blobs}
 
     @classmethod
-    def of(cls, journal: EventSource, run: str, blobs: Blobs | None = None) -> RunFile:
+    def of(cls, journal: EventSource, run: str, blobs: BlobReader | None = None) -> RunFile:
         """Rebuild a run and keep everything that is read for it.
 
         Raises:
@@ -123,7 +123,7 @@ def _body(line: _FileLine) -> bytes:
 class _CopyingReader:
     """Reads a journal and its large bodies, and keeps a copy of everything read."""
 
-    def __init__(self, journal: EventSource, blobs: Blobs | None) -> None:
+    def __init__(self, journal: EventSource, blobs: BlobReader | None) -> None:
         self._journal = journal
         self._blobs = blobs
         self.events: dict[int, Event] = {}

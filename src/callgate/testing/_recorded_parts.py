@@ -18,7 +18,7 @@ from callgate._clock import SystemClock
 from callgate._json import decode
 from callgate._pipeline.check import check
 from callgate._pipeline.run import Ran
-from callgate.agent.record import Blobs
+from callgate.agent.run_record import BlobReader
 from callgate.calls import Text, ToolResult
 from callgate.errors import CallFailed, UsageError
 from callgate.messages import AssistantMessage
@@ -119,7 +119,7 @@ class RecordedResults:
         control: Used to kill the conversation where a recorded call was killed by the user.
     """
 
-    def __init__(self, replay: Replay, blobs: Blobs, control: Callable[[], Control]) -> None:
+    def __init__(self, replay: Replay, blobs: BlobReader, control: Callable[[], Control]) -> None:
         self._blobs = blobs
         self._control = control
         self._waiting: dict[tuple[str, bytes], deque[ReplayedCall]] = defaultdict(deque)
@@ -151,7 +151,7 @@ class RecordedResults:
         """Do nothing: no tool runs."""
 
 
-def _execution(tool: BoundTool, result: ToolResult, attempt: int, blobs: Blobs) -> Execution:
+def _execution(tool: BoundTool, result: ToolResult, attempt: int, blobs: BlobReader) -> Execution:
     """Return the execution from which the route makes this result."""
     if result.status == "ok":
         return Execution(status="returned", value=_value(result, blobs))
@@ -183,7 +183,7 @@ def _proof(tool: BoundTool, result: ToolResult, status: str, details: dict[str, 
     return {"evidence": evidence, "error_type": str(details.pop("exception", ""))}
 
 
-def _value(result: ToolResult, blobs: Blobs) -> object:
+def _value(result: ToolResult, blobs: BlobReader) -> object:
     """Return the tool's value from its recorded bytes, with its keys in the tool's order."""
     if result.metadata.content_key:
         if result.structured is None:

@@ -1,7 +1,7 @@
 """What a resumed run does with each call that it finds: the table of recovery, as data.
 
-Pure: it looks at a recalled run and says what stays, what is handed in, and what is refused and why. Whether a claimed call may start again
-is for the engine to say, which asks the tool; nothing here runs anything.
+Pure: it looks at a run as it was loaded from the record and says what stays, what is handed in, and what is refused and why. Whether a
+claimed call may start again is for the engine to say, which asks the tool; nothing here runs anything.
 """
 
 from __future__ import annotations
@@ -13,32 +13,32 @@ from msgspec import Struct
 from callgate._pipeline.approvals import Question
 from callgate._pipeline.record import decode_result
 from callgate._pipeline.unfinished import Unfinished, why_unknown
-from callgate.agent.course import Course
-from callgate.agent.ends import broken_off, interrupted, question_of
-from callgate.agent.exits import Exits
-from callgate.agent.intake import LeftOpen
-from callgate.agent.recalled import OpenMessage, Recalled, Round
-from callgate.agent.results import Pending, Repeat, RunResult, Signal, Spent
+from callgate.agent.exit_tools import ExitTools
+from callgate.agent.message_calls import UncommittedCall
+from callgate.agent.recorded_results import broken_off, interrupted, question_of
+from callgate.agent.recorded_run import LoadedRun, Round, UncommittedMessage
+from callgate.agent.results import PendingCalls, Repeat, RunResult, Signal, Spent
 from callgate.agent.settings import Prices
+from callgate.agent.turn_state import TurnState
 from callgate.calls import Answered, Outcome, Part, Restarted, ToolResult
 from callgate.errors import CallDenied, CallFailed, CallNotStarted
 from callgate.events import Event
 from callgate.messages import ToolCall
 
-__all__ = ["GoesOn", "nobody_takes_up", "waited_for"]
+__all__ = ["ResumePlan", "orphaned_calls", "refused_approvals"]
 
 
 _NO = "{tool} was denied: {who} said no. Do not try it again; go on without it, or say what you would need it for."
 
 
-class GoesOn(Struct, frozen=True, kw_only=True):
+class ResumePlan(Struct, frozen=True, kw_only=True):
     """Where a run goes on."""
 
     spent: Spent
     signals: tuple[Signal, ...]
     results: tuple[ToolResult, ...]
     texts: tuple[str, ...]
-    pending: Pending | None
+    pending: PendingCalls | None
     """What waited for a human."""
     errors: int
     """Failed calls since the last success."""
@@ -49,21 +49,21 @@ class GoesOn(Struct, frozen=True, kw_only=True):
     iteration: int = 0
     last: int = 0
     """The position of the run's latest event; 0: not known here."""
-    open: OpenMessage | None = None
+    open: UncommittedMessage | None = None
     """The message whose calls were under way when the run was cut off."""
-    left: Mapping[int, LeftOpen] = {}
+    left: Mapping[int, UncommittedCall] = {}
     """What the record says of its calls, by place."""
     rounds: tuple[Round, ...] = ()
     """The calls it has made, with their results and final arguments, as the record has them."""
     repeats: tuple[Repeat, ...] = ()
     """The same, where it is not read from the record."""
 
-    def course(self) -> Course:
+    def state(self) -> TurnState:
         """How far its turn has come."""
-        return Course(iteration=self.iteration, signals=list(self.signals), results=list(self.results), texts=list(self.texts))
+        return TurnState(iteration=self.iteration, signals=list(self.signals), results=list(self.results), texts=list(self.texts))
 
     @classmethod
-    def of(cls, run: RunResult, pending: Pending) -> GoesOn:
+    def of(cls, run: RunResult, pending: PendingCalls) -> ResumePlan:
         """Where a run that waits for a human goes on."""
         return cls(
             spent=run.spent,
@@ -78,7 +78,7 @@ class GoesOn(Struct, frozen=True, kw_only=True):
         )
 
     @classmethod
-    def recorded(cls, run: Recalled, exits: Exits, prices: Prices | None) -> GoesOn:
+    def recorded(cls, run: LoadedRun, exits: ExitTools, prices: Prices | None) -> ResumePlan:
         """Where a run goes on by what its record says."""
         return cls(
             spent=run.spent(prices),
@@ -97,11 +97,11 @@ class GoesOn(Struct, frozen=True, kw_only=True):
         )
 
 
-def _left_open(run: Recalled, exits: Exits) -> dict[int, LeftOpen]:
+def _left_open(run: LoadedRun, exits: ExitTools) -> dict[int, UncommittedCall]:
     """What the record says of each call of the open message, by its place; nothing of those that were never handed in."""
     if run.open is None:
         return {}
-    left: dict[int, LeftOpen] = {}
+    left: dict[int, UncommittedCall] = {}
     uids = iter(run.open.calls)
     for place, call in enumerate(run.open.message.calls):
         if exits.meant(call.name) is not None:
@@ -109,30 +109,30 @@ def _left_open(run: Recalled, exits: Exits) -> dict[int, LeftOpen]:
         uid, lost = next(uids, ""), place in run.open.body.lost
         end, unfinished = run.ends.get(uid), run.unfinished.get(uid)
         if end is not None:
-            left[place] = LeftOpen(uid=uid, position=end.position, outcome=_outcome(call, end), final=run.finals.get(uid, b""))
+            left[place] = UncommittedCall(uid=uid, position=end.position, outcome=_outcome(call, end), final=run.finals.get(uid, b""))
         elif unfinished is not None:
-            left[place] = LeftOpen(uid=uid, unfinished=unfinished, refusal=_lost(call, unfinished) if lost else None)
+            left[place] = UncommittedCall(uid=uid, unfinished=unfinished, refusal=_lost(call, unfinished) if lost else None)
         elif lost:
-            left[place] = LeftOpen(refusal=_lost(call, None))
+            left[place] = UncommittedCall(refusal=_lost(call, None))
     return left
 
 
-def nobody_takes_up(run: Recalled) -> list[Unfinished]:
+def orphaned_calls(run: LoadedRun) -> list[Unfinished]:
     """Open calls that are not the open message's own: of a message that never ended, or made by another call."""
     taken = set(run.open.calls) if run.open is not None else set()
     return [call for uid, call in run.unfinished.items() if uid not in taken]
 
 
-def waited_for(pending: Pending, answer_to: Callable[[str], Question | None]) -> dict[int, LeftOpen]:
+def refused_approvals(pending: PendingCalls, answer_to: Callable[[str], Question | None]) -> dict[int, UncommittedCall]:
     """Which of the calls that waited are refused: a human said no, or the record does not have them as they were."""
-    left: dict[int, LeftOpen] = {}
+    left: dict[int, UncommittedCall] = {}
     for place, (call, approval) in enumerate(zip(pending.message.calls, pending.approvals, strict=True)):
         question = answer_to(approval.approval_id)
         if question is not None and question.allowed is False:
             refusal = CallDenied(_NO.format(tool=call.name, who=question.by or "a human"), code="human_denied")
-            left[place] = LeftOpen(refusal=refusal)
+            left[place] = UncommittedCall(refusal=refusal)
         elif place in pending.lost:
-            left[place] = LeftOpen(refusal=_lost(call, None))
+            left[place] = UncommittedCall(refusal=_lost(call, None))
     return left
 
 

@@ -1,7 +1,7 @@
 """The passes of one turn: each lets the model answer once, and what happens between two of them.
 
 Whether a further pass may begin, its request, its stream, and what a message without calls means for the turn. The calls of a message are
-`settling`'s; here they are only handed to the intake while they stream.
+run by `message_calls` and committed by `message_commit`; here they are only handed in while they stream.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, assert_never
 from msgspec.structs import replace
 
 from callgate._abort_signals import AbortController, AbortSignal, settled
-from callgate.agent.course import Conversation, Course, TurnParts
 from callgate.agent.events import MessageBegan, MessageEnded, Notice
-from callgate.agent.exits import LastWord
-from callgate.agent.intake import Intake
+from callgate.agent.exit_tools import ModelAfterReport
+from callgate.agent.message_calls import MessageCalls
+from callgate.agent.turn_state import RequestMessages, TurnParts, TurnState
 from callgate.calls import Text
 from callgate.decide import Ending
 from callgate.errors import RecordFailed
@@ -28,7 +28,7 @@ from callgate.stream import StreamResult, stream_once
 if TYPE_CHECKING:
     from callgate.agent.compaction import Compactor
 
-__all__ = ["Passes"]
+__all__ = ["ModelPasses"]
 
 log = logging.getLogger("callgate")
 
@@ -36,18 +36,18 @@ _DAY_S = 86_400.0
 _CUT = {"length": "the answer was cut at its length limit", "content_filter": "the answer was cut by the provider's content filter"}
 
 
-class Passes:
+class ModelPasses:
     """The passes of one turn.
 
     Args:
         parts: What the turn works with.
-        course: How far it has come.
+        state: How far it has come.
     """
 
-    def __init__(self, parts: TurnParts, course: Course) -> None:
+    def __init__(self, parts: TurnParts, state: TurnState) -> None:
         self._parts = parts
-        self._course = course
-        self._view = Conversation((), parts.history.messages)
+        self._state = state
+        self._view = RequestMessages((), parts.history.messages)
         self._request = replace(parts.request, messages=self._view)
         exits = tuple(tool for tool in self._request.tools if parts.exits.has(tool.name))
         self._last = replace(self._request, tools=exits, tool_choice="auto" if exits else "none")
@@ -61,13 +61,13 @@ class Passes:
 
     def ready(self) -> Ending | None:
         """Prepare the next pass; why there may be none. A stop or a follow-up that is pending ends the pass itself, first thing."""
-        account = self._parts.account
-        over = None if account.boundless else account.over()
+        budget = self._parts.budget
+        over = None if budget.boundless else budget.over()
         if over is not None:
             return Ending("budget_exhausted", over)
-        if self._course.iteration == self._parts.engine.limits.soft_warn_iteration and not self._warned:
+        if self._state.iteration == self._parts.engine.limits.soft_warn_iteration and not self._warned:
             self._warned = True
-            self._notice(Notice("long_turn", f"The turn has taken {self._course.iteration} rounds of tools and goes on."))
+            self._notice(Notice("long_turn", f"The turn has taken {self._state.iteration} rounds of tools and goes on."))
         return None
 
     async def compacted(self, compactor: Compactor) -> Ending | None:
@@ -79,28 +79,28 @@ class Passes:
             parts.record.compacted(parts.history.messages)
             before, after = sizes
             self._notice(Notice("compacted", f"The history was made shorter: about {before} tokens, now {after}.", hidden=True))
-        over = parts.account.out_of_time()
+        over = parts.budget.out_of_time()
         return None if over is None else Ending("budget_exhausted", over)
 
-    async def stream(self, intake: Intake, left: int | None) -> StreamResult:
+    async def stream(self, message_calls: MessageCalls, left: int | None) -> StreamResult:
         """Let the model answer once; calls that are complete are handed in at once.
 
         Args:
-            intake: Takes the calls.
+            message_calls: Takes the calls.
             left: Iterations; None: no limit.
         """
-        parts, iteration = self._parts, self._course.iteration
+        parts, iteration = self._parts, self._state.iteration
         if parts.head is not None:
             self._system = parts.head(left)
             self._view.head = (SystemMessage(self._system),)
         if parts.enrichment.in_use:
             self._view.tail = parts.enrichment.tail()
         request = self._last if left == 0 and parts.settings.when_spent == "answer" else self._request
-        self._course.cut = ""
-        intake.cause = parts.record.pass_began(iteration, parts.history.shown(), self._system, self._view.tail)
+        self._state.cut = ""
+        message_calls.cause = parts.record.pass_began(iteration, parts.history.prompt_hash(), self._system, self._view.tail)
         if parts.tell is not None:
             parts.tell(MessageBegan(iteration))
-        last = LastWord(parts.model) if self._course.reported else None
+        last = ModelAfterReport(parts.model) if self._state.reported else None
         texts: list[str] = []
         try:
             result = await stream_once(
@@ -111,40 +111,40 @@ class Passes:
                 limits=parts.limits,
                 guards=parts.guards,
                 on_event=parts.tell,
-                on_call=intake.see,
+                on_call=message_calls.see,
                 texts=texts,
             )
         except BaseException:
-            self._course.texts.append("".join(texts))
+            self._state.texts.append("".join(texts))
             raise
-        parts.account.use(result.usage)
-        if not (self._blind or parts.account.boundless) and result.status in _WHOLE and parts.account.is_blind(result.usage):
+        parts.budget.use(result.usage)
+        if not (self._blind or parts.budget.boundless) and result.status in _WHOLE and parts.budget.is_blind(result.usage):
             self._blind = True
             log.warning("%s: %s", parts.model.name, _BLIND)
             self._notice(Notice("budget", _BLIND))
         if parts.tell is not None:
             parts.tell(MessageEnded(iteration, result.status, result.reason))
         if result.text:
-            self._course.texts.append(result.text)
+            self._state.texts.append(result.text)
         if last is not None and last.said_more and result.status != "function_call":
-            self._course.reported = False
+            self._state.reported = False
         return result
 
-    def broke_off(self, intake: Intake) -> None:
+    def broke_off(self, message_calls: MessageCalls) -> None:
         """Keep what the exit calls say of a message whose stream failed."""
-        exits = intake.sealed_exits
-        self._course.signals += intake.signals_of(exits)
+        exits = message_calls.sealed_exits
+        self._state.signals += message_calls.signals_of(exits)
         if exits:
             result = StreamResult(status="error", reason="the model's stream failed")
             with suppress(RecordFailed):  # what broke the stream is told, and not that the record is gone as well
-                self._parts.record.answered(result, AssistantMessage(parts=exits), self._course.iteration, executes=False)
+                self._parts.record.answered(result, AssistantMessage(parts=exits), self._state.iteration, executes=False)
 
-    async def answered(self, result: StreamResult, intake: Intake) -> Ending | None:
+    async def answered(self, result: StreamResult, message_calls: MessageCalls) -> Ending | None:
         """What a message without calls, or one that did not end well, means for the turn; None: the model is asked again."""
-        exits = intake.sealed_exits if result.status != "completed" else ()
-        self._course.signals += intake.signals_of(exits)
+        exits = message_calls.sealed_exits if result.status != "completed" else ()
+        self._state.signals += message_calls.signals_of(exits)
         message = _kept(result, exits)
-        self._parts.record.answered(result, message, self._course.iteration, executes=False)
+        self._parts.record.answered(result, message, self._state.iteration, executes=False)
         if message is not None:
             self._parts.history.answer(message)
         settings, status = self._parts.settings, result.status
@@ -153,9 +153,9 @@ class Passes:
                 self._pauses += 1
                 return None
             case "completed":
-                self._course.cut = _CUT.get(result.finish or "", "")
-                return Ending("completed", self._course.cut)
-            case "empty_response" if self._empty < settings.empty_retries and not self._course.reported:
+                self._state.cut = _CUT.get(result.finish or "", "")
+                return Ending("completed", self._state.cut)
+            case "empty_response" if self._empty < settings.empty_retries and not self._state.reported:
                 self._empty += 1
                 await self._wait_and_retry()
                 return None

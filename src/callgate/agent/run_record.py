@@ -1,8 +1,8 @@
 """What a run of an agent leaves on record: how it began, each phase with its message and its calls, and how it ended.
 
-From these events and those of its calls alone, `recall` makes the conversation again. A message is on record before the first of its calls
-with an effect starts, and on disk no later than that call's intent, which comes after it. Bodies are encoded when somebody reads them or
-when they go to disk; what is large is kept by its hash. Decides nothing, and a run that cannot be recorded ends.
+From these events and those of its calls alone, `load_run` makes the conversation again. A message is on record before the first of its
+calls with an effect starts, and on disk no later than that call's intent, which comes after it. Bodies are encoded when somebody reads them
+or when they go to disk; what is large is kept by its hash. Decides nothing, and a run that cannot be recorded ends.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ from msgspec.structs import replace
 from callgate._json import canonical, decode
 from callgate._pipeline.record import clean, valid_text
 from callgate._redact import Redactor
-from callgate.agent.exposed import Exposed
-from callgate.agent.restart import Added
-from callgate.agent.results import RunResult
+from callgate.agent.context_restarts import AddedContext
+from callgate.agent.prompt_hash import PromptHash, as_json
+from callgate.agent.results import Exposed, RunResult
 from callgate.agent.settings import Settings
-from callgate.agent.shown import Shown, as_json
 from callgate.calls import Part, Scope
 from callgate.engine import Engine
 from callgate.messages import AssistantMessage, Message, UserMessage
@@ -31,30 +30,30 @@ from callgate.protocols import BlobStore
 from callgate.stream import StreamResult
 
 __all__ = [
-    "Answered",
-    "Began",
-    "Blobs",
-    "Compacted",
-    "Ended",
-    "Executed",
+    "BlobReader",
     "Phase",
-    "PhaseBegan",
+    "PhaseAnsweredBody",
+    "PhaseBeganBody",
+    "PhaseExecutedBody",
+    "RunBeganBody",
+    "RunCompactedBody",
+    "RunEndedBody",
+    "RunMessageBody",
     "RunRecord",
-    "Said",
-    "Stored",
+    "StoredBody",
     "read_body",
 ]
 
 Phase = Literal["deliberate", "reflect"]
 
 
-class Blobs(Protocol):
+class BlobReader(Protocol):
     """Where bodies that are too large for their events are read from."""
 
     def get(self, digest: str) -> bytes | None: ...
 
 
-class Stored(Struct, frozen=True, kw_only=True):
+class StoredBody(Struct, frozen=True, kw_only=True):
     """Stands for a body that is too large to be kept in its event."""
 
     blob: str
@@ -62,7 +61,7 @@ class Stored(Struct, frozen=True, kw_only=True):
     bytes: int
 
 
-class Began(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class RunBeganBody(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The body of `run.began` and of `run.resumed`."""
 
     task: UserMessage | None = None
@@ -83,7 +82,7 @@ class Began(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The conversation before this run, where the record does not have it."""
 
 
-class PhaseBegan(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+class PhaseBeganBody(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """The body of `phase.began`."""
 
     phase: Phase
@@ -91,26 +90,26 @@ class PhaseBegan(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False
     messages: int = 0
     """How many messages of the conversation the model was shown, without the system text."""
     shown: str = ""
-    """Their `Shown.digest`, without what is secret; empty in records of before there was one."""
+    """Their `PromptHash.digest`, without what is secret; empty in records of before there was one."""
     system: str | None = None
     """The system text; None where it is that of the pass before, or where there is none yet."""
     added: str = ""
     """The digest of what was shown behind the conversation and is kept nowhere: context that tools brought for this turn."""
 
 
-class PassBegan(Struct, frozen=True, gc=False):
-    """Becomes `PhaseBegan` when it is encoded."""
+class LazyPhaseBegan(Struct, frozen=True, gc=False):
+    """Becomes `PhaseBeganBody` when it is encoded."""
 
-    pen: Pen
+    encoder: BodyEncoder
     phase: Phase
     iteration: int
-    shown: Shown
+    shown: PromptHash
     system: str | None
-    added: Shown | None
+    added: PromptHash | None
 
     def encode(self) -> bytes:
-        clean = self.pen.redactor.redact if self.pen.redactor is not None else None
-        body = PhaseBegan(
+        clean = self.encoder.redactor.redact if self.encoder.redactor is not None else None
+        body = PhaseBeganBody(
             phase=self.phase,
             iteration=self.iteration,
             messages=self.shown.count,
@@ -118,10 +117,10 @@ class PassBegan(Struct, frozen=True, gc=False):
             system=self.system,
             added=self.added.digest(clean) if self.added is not None else "",
         )
-        return self.pen.written(body)
+        return self.encoder.encoded(body)
 
 
-class Answered(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+class PhaseAnsweredBody(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """The body of `phase.answered`."""
 
     status: str
@@ -140,18 +139,18 @@ class Answered(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Which of its calls, by place, are not here as the model wrote them, because a secret was taken out."""
 
 
-class Executed(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+class PhaseExecutedBody(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """The body of `phase.executed`."""
 
     calls: tuple[str, ...]
     """The uid of each of the message's calls, in its order; empty for exit calls, which are never run."""
     hints: Mapping[str, str] = {}
     """What the loop added to the result of a call, by the call's place."""
-    added: Added | None = None
+    added: AddedContext | None = None
     """What the calls have added to the context, instead of results."""
 
 
-class Said(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class RunMessageBody(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The body of `run.message`."""
 
     text: str = ""
@@ -159,13 +158,13 @@ class Said(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """In the place of a text: context that a tool brought, and that the conversation keeps."""
 
 
-class Compacted(Struct, frozen=True, kw_only=True):
+class RunCompactedBody(Struct, frozen=True, kw_only=True):
     """The body of `run.compacted`."""
 
     messages: tuple[Message, ...]
 
 
-class Ended(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class RunEndedBody(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The body of `run.ended`."""
 
     status: str
@@ -175,39 +174,39 @@ class Ended(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The beginning of what the run said last."""
 
 
-class Pen(Struct, frozen=True):
-    """How bodies of one engine are written."""
+class BodyEncoder(Struct, frozen=True):
+    """How bodies of one engine are encoded."""
 
     redactor: Redactor | None
     blobs: BlobStore
     most_bytes: int
     """A larger body is kept by its hash."""
 
-    def written(self, body: Struct) -> bytes:
+    def encoded(self, body: Struct) -> bytes:
         raw = as_json(body)
         if self.redactor is not None:
             raw = self._redacted(body, raw)
-        return raw if len(raw) <= self.most_bytes else canonical(Stored(blob=self.blobs.put(raw), bytes=len(raw)))
+        return raw if len(raw) <= self.most_bytes else canonical(StoredBody(blob=self.blobs.put(raw), bytes=len(raw)))
 
     def _redacted(self, body: Struct, raw: bytes) -> bytes:
         assert self.redactor is not None
         clean_body = self.redactor.redact(raw)
-        if clean_body == raw or not isinstance(body, Answered) or body.message is None:
+        if clean_body == raw or not isinstance(body, PhaseAnsweredBody) or body.message is None:
             return clean_body
-        kept = msgspec.json.decode(clean_body, type=Answered)
+        kept = msgspec.json.decode(clean_body, type=PhaseAnsweredBody)
         calls = kept.message.calls if kept.message is not None else ()
         lost = tuple(place for place, call in enumerate(body.message.calls) if call not in calls[place : place + 1])
         return canonical(replace(kept, lost=lost))
 
 
-class Body(Struct, frozen=True, gc=False):
+class LazyBody(Struct, frozen=True, gc=False):
     """Becomes bytes when it is read or goes to disk."""
 
-    pen: Pen
+    encoder: BodyEncoder
     value: Struct
 
     def encode(self) -> bytes:
-        return self.pen.written(self.value)
+        return self.encoder.encoded(self.value)
 
 
 class RunRecord:
@@ -219,10 +218,10 @@ class RunRecord:
         phase: What its passes are called.
     """
 
-    __slots__ = ("_pen", "_phase", "_run", "_system", "_write", "last")
+    __slots__ = ("_encoder", "_phase", "_run", "_system", "_write", "last")
 
     def __init__(self, engine: Engine, run: str, phase: Phase = "deliberate") -> None:
-        self._pen = Pen(engine.redactor, engine.blobs, engine.limits.result_inline_bytes)
+        self._encoder = BodyEncoder(engine.redactor, engine.blobs, engine.limits.result_inline_bytes)
         self._write = engine.runs.write
         self._run = run
         self._phase: Phase = phase
@@ -231,13 +230,13 @@ class RunRecord:
         self.last = 0
         """The position of the latest event."""
 
-    def began(self, body: Began) -> None:
+    def began(self, body: RunBeganBody) -> None:
         self._put("run.began", body, (body.after,) if body.after else ())
 
-    def resumed(self, body: Began, after: int) -> None:
+    def resumed(self, body: RunBeganBody, after: int) -> None:
         self._put("run.resumed", body, (after,) if after else ())
 
-    def pass_began(self, iteration: int, shown: Shown, system: str = "", added: Sequence[Message] = ()) -> int:
+    def pass_began(self, iteration: int, shown: PromptHash, system: str = "", added: Sequence[Message] = ()) -> int:
         """A pass begins.
 
         Args:
@@ -247,12 +246,12 @@ class RunRecord:
         """
         said = None if system == self._system else system
         self._system = system
-        body = PassBegan(self._pen, self._phase, iteration, shown, said, Shown(None, added) if added else None)
+        body = LazyPhaseBegan(self._encoder, self._phase, iteration, shown, said, PromptHash(None, added) if added else None)
         self.last = position = self._write("phase.began", self._run, body, (self.last,) if self.last else ())
         return position
 
     def answered(self, result: StreamResult, message: AssistantMessage | None, iteration: int, *, executes: bool) -> int:
-        body = Answered(
+        body = PhaseAnsweredBody(
             status=result.status,
             iteration=iteration,
             message=message,
@@ -262,40 +261,40 @@ class RunRecord:
             usage=result.usage,
             reason=result.reason,
         )
-        self.last = position = self._write("phase.answered", self._run, Body(self._pen, body), (self.last,) if self.last else ())
+        self.last = position = self._write("phase.answered", self._run, LazyBody(self._encoder, body), (self.last,) if self.last else ())
         return position
 
     def handed_in_again(self, message: AssistantMessage, closed: Sequence[str], iteration: int) -> int:
-        body = Answered(status="waiting", iteration=iteration, message=message, closed=tuple(closed), executes=True)
+        body = PhaseAnsweredBody(status="waiting", iteration=iteration, message=message, closed=tuple(closed), executes=True)
         return self._put("phase.answered", body, self._because())
 
-    def executed(self, body: Executed, ends: Sequence[int]) -> None:
+    def executed(self, body: PhaseExecutedBody, ends: Sequence[int]) -> None:
         parents = tuple(ends) if len(ends) == 1 and ends[0] else tuple(sorted({end for end in ends if end})) or self._because()
-        self.last = self._write("phase.executed", self._run, Body(self._pen, body), parents)
+        self.last = self._write("phase.executed", self._run, LazyBody(self._encoder, body), parents)
 
     def said(self, text: str) -> None:
-        self._put("run.message", Said(text=valid_text(text)), self._because())
+        self._put("run.message", RunMessageBody(text=valid_text(text)), self._because())
 
     def kept(self, parts: tuple[Part, ...]) -> None:
-        self._put("run.message", Said(content=parts), self._because())
+        self._put("run.message", RunMessageBody(content=parts), self._because())
 
     def compacted(self, messages: Sequence[Message]) -> None:
-        self._put("run.compacted", Compacted(messages=tuple(messages)), self._because())
+        self._put("run.compacted", RunCompactedBody(messages=tuple(messages)), self._because())
 
     def ended(self, result: RunResult) -> None:
-        reason, text = (clean(said, self._pen.redactor) for said in (result.reason, result.text))
-        body = Ended(status=result.status, turn_status=result.turn_status, reason=reason, text=text)
+        reason, text = (clean(said, self._encoder.redactor) for said in (result.reason, result.text))
+        body = RunEndedBody(status=result.status, turn_status=result.turn_status, reason=reason, text=text)
         self._put("run.ended", body, self._because())
 
     def _put(self, kind: str, body: Struct, parents: tuple[int, ...]) -> int:
-        self.last = position = self._write(kind, self._run, Body(self._pen, body), parents)
+        self.last = position = self._write(kind, self._run, LazyBody(self._encoder, body), parents)
         return position
 
     def _because(self) -> tuple[int, ...]:
         return (self.last,) if self.last else ()
 
 
-def read_body(event_body: bytes, blobs: Blobs) -> bytes:
+def read_body(event_body: bytes, blobs: BlobReader) -> bytes:
     """The bytes of a body, wherever they are kept; empty where they are gone."""
     if not event_body.startswith(b'{"blob":'):
         return event_body

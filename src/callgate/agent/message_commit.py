@@ -1,9 +1,9 @@
-"""The calls of one message, from what they came to to whether the turn goes on: told, recorded, committed, decided.
+"""Commit the calls of one message that have ended, and decide whether the turn goes on.
 
     outcomes → hints → record → history → context → decide            in this order: what the model will see is on record first
 
-The intake runs the calls and knows no history; the rules of `callgate.decide` decide and know no calls. Here the two meet, and here
-alone a message becomes part of the conversation.
+`message_calls` runs the calls and knows no history; the rules of `callgate.decide` decide and know no calls. Only here does a message
+become part of the conversation.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callgate.agent.account import Account
-from callgate.agent.course import Course, TurnParts
+from callgate.agent.budget import BudgetTracker
 from callgate.agent.events import AgentEvent, CallEnded
 from callgate.agent.history import committed
-from callgate.agent.intake import BROKEN_OFF, Desk, Intake
-from callgate.agent.record import Executed
-from callgate.agent.results import CommittedMessage, Pending
+from callgate.agent.message_calls import BROKEN_OFF, CallContext, MessageCalls
+from callgate.agent.results import CommittedMessage, PendingCalls
+from callgate.agent.run_record import PhaseExecutedBody
 from callgate.agent.stuck import StuckGuard
+from callgate.agent.turn_state import TurnParts, TurnState
 from callgate.calls import Aborted, Answered, Suspended, Text, ToolResult
 from callgate.decide import CallEnd, Ending, check_loop_continuation
 from callgate.emission import EndedCall
 from callgate.errors import CallFailed
 from callgate.messages import AssistantMessage, ToolCall
 
-__all__ = ["MessageCalls", "Settling"]
+__all__ = ["ExecutedMessage", "MessageCommitter"]
 
 
 _ANSWERED = "The calls of yours that waited have been answered: their results stand in their places. Go on with what they were for."
@@ -36,7 +36,7 @@ _ANSWERED = "The calls of yours that waited have been answered: their results st
 _ALL_ANSWERED = frozenset({ToolResult})
 
 
-class MessageCalls(Struct, frozen=True, kw_only=True, eq=False):
+class ExecutedMessage(Struct, frozen=True, kw_only=True, eq=False):
     """A message whose calls have ended."""
 
     message: AssistantMessage
@@ -52,51 +52,51 @@ class MessageCalls(Struct, frozen=True, kw_only=True, eq=False):
     """Whether some of the results may stand for calls that have none on record."""
 
 
-class Settling:
-    """Settles one message's calls after the other.
+class MessageCommitter:
+    """Commits the calls of one message after the other.
 
     Args:
         parts: What the turn works with.
-        course: How far it has come.
+        state: How far it has come.
     """
 
-    def __init__(self, parts: TurnParts, course: Course) -> None:
+    def __init__(self, parts: TurnParts, state: TurnState) -> None:
         self._parts = parts
-        self._course = course
-        self._desk = Desk(
+        self._state = state
+        self._call_context = CallContext(
             engine=parts.engine,
             exits=parts.exits or None,
-            may_run=partial(_refusal, parts.guard, parts.account),
-            give_back=parts.account.give_back,
+            may_run=partial(_refusal, parts.guard, parts.budget),
+            give_back=parts.budget.give_back,
             origin=parts.model.provider,
             on_result=partial(parts.exposure.used, parts.scope.conversation) if parts.exposure is not None else None,
         )
 
-    def intake(self, *, early: bool = False) -> Intake:
-        """What takes the calls of the next message.
+    def next_message(self, *, early: bool = False) -> MessageCalls:
+        """Make what takes the calls of the next message.
 
         Args:
             early: Whether calls may start before the message is complete.
         """
         parts = self._parts
-        iteration = self._course.iteration
+        iteration = self._state.iteration
         scope = replace(parts.scope, iteration=iteration, phase=f"{parts.scope.run}/{iteration}")
-        return Intake(self._desk, scope, early and parts.settings.early_start)
+        return MessageCalls(self._call_context, scope, early and parts.settings.early_start)
 
-    def settle(self, calls: MessageCalls) -> Ending | None:
+    def commit(self, calls: ExecutedMessage) -> Ending | None:
         """Commit what the calls came to, and decide."""
-        parts, course = self._parts, self._course
+        parts, state = self._parts, self._state
         if calls.whole is not None and any(not isinstance(end.outcome, Suspended) for end in calls.ends):
             self._take_up_again()
         ends = self._told(calls)
-        whole = committed(parts.history, calls.whole, calls.message, ends, course.results)
+        whole = committed(parts.history, calls.whole, calls.message, ends, state.results)
         if parts.enrichment.in_use:
             kept = parts.enrichment.settle(parts.history)
             if kept:
                 parts.record.kept(kept)
         if parts.tell is not None:
             self._announce(calls, parts.tell)
-        course.iteration += 1
+        state.iteration += 1
         unanswered = None if _ALL_ANSWERED.issuperset(map(type, ends)) else self._unanswered(calls, whole)
         return unanswered or self._decided(whole.answered, whole.message)
 
@@ -109,7 +109,7 @@ class Settling:
             self._parts.record.said(_ANSWERED)
             self._parts.history.user(_ANSWERED)
 
-    def _told(self, calls: MessageCalls) -> list[ToolResult | Suspended | None]:
+    def _told(self, calls: ExecutedMessage) -> list[ToolResult | Suspended | None]:
         """What each call came to, with the hints that are due, both on record."""
         parts, ends = self._parts, calls.ends
         uids: list[str] = []
@@ -126,7 +126,7 @@ class Settling:
         if calls.broken_off:
             said |= {str(place): str(one.error) for place, one in enumerate(results) if one is not None and one.code == BROKEN_OFF}
         added = parts.enrichment.news if parts.enrichment.in_use else None
-        parts.record.executed(Executed(calls=tuple(uids), hints=said, added=added), positions)
+        parts.record.executed(PhaseExecutedBody(calls=tuple(uids), hints=said, added=added), positions)
         if not hints and None not in results:
             return list(results)
         return [
@@ -134,7 +134,7 @@ class Settling:
             for place, end in enumerate(ends)
         ]
 
-    def _announce(self, calls: MessageCalls, tell: Callable[[AgentEvent], None]) -> None:
+    def _announce(self, calls: ExecutedMessage, tell: Callable[[AgentEvent], None]) -> None:
         for place, end in enumerate(calls.ends):
             if end.outcome is not None:
                 tell(CallEnded(calls.whole.waiting[place] if calls.whole is not None else place, end.outcome))
@@ -142,7 +142,7 @@ class Settling:
             for notice in self._parts.exposure.notices(calls.calls, [end.outcome for end in calls.ends]):
                 tell(notice)
 
-    def _unanswered(self, calls: MessageCalls, whole: CommittedMessage) -> Ending | None:
+    def _unanswered(self, calls: ExecutedMessage, whole: CommittedMessage) -> Ending | None:
         """The end of a turn whose message a call aborted, or has calls that wait."""
         for end in calls.ends:
             outcome = end.outcome
@@ -151,23 +151,23 @@ class Settling:
                 return Ending("tool_parse_error" if strict else outcome.status, outcome.reason)
         return self._waiting(calls, whole)
 
-    def _waiting(self, calls: MessageCalls, whole: CommittedMessage) -> Ending | None:
+    def _waiting(self, calls: ExecutedMessage, whole: CommittedMessage) -> Ending | None:
         """The end of a turn whose message has calls that wait for a human."""
         approvals = {place: end.outcome for place, end in enumerate(calls.ends) if isinstance(end.outcome, Suspended)}
         if not approvals:
             return None
         parts, made = self._parts, calls.calls
-        self._course.pending = Pending(
+        self._state.pending = PendingCalls(
             message=AssistantMessage(parts=tuple(made[place] for place in approvals), api=calls.message.api),
             closed=tuple(calls.closed[place] for place in approvals),
-            iteration=self._course.iteration - 1,
+            iteration=self._state.iteration - 1,
             approvals=tuple(approvals.values()),
             scope=parts.scope,
             exposed=parts.exposure.exposed if parts.exposure is not None else None,
             added=parts.enrichment.parts,
             restarted=parts.enrichment.disabled,
             whole=whole,
-            texts=tuple(self._course.texts),
+            texts=tuple(self._state.texts),
             repeats=parts.guard.repeats if parts.guard is not None else (),
             errors=parts.engine.control.errors_in_a_row(parts.scope.conversation),
         )
@@ -185,16 +185,16 @@ class Settling:
         errors, rules = parts.engine.control.errors_in_a_row(parts.scope.conversation), parts.settings.rules
         text_before = message.text if rules.end_after_text else ""
         ending = check_loop_continuation(ends, rules, errors_in_a_row=errors, text_before=text_before)
-        if parts.account.boundless or (ending is not None and ending.status == "completed"):
+        if parts.budget.boundless or (ending is not None and ending.status == "completed"):
             return ending
-        over = parts.account.out_of_time()  # then the calls that it ended did not fail by themselves
+        over = parts.budget.out_of_time()  # then the calls that it ended did not fail by themselves
         return ending if over is None else Ending("budget_exhausted", over)
 
 
-def _refusal(guard: StuckGuard | None, account: Account, call: ToolCall, place: int) -> CallFailed | None:
+def _refusal(guard: StuckGuard | None, budget: BudgetTracker, call: ToolCall, place: int) -> CallFailed | None:
     """Why a call may not run; takes one that may out of the budget."""
     refusal = guard.refusal(call, place) if guard is not None else None
-    return refusal or account.reserve(place)
+    return refusal or budget.reserve(place)
 
 
 def _hinted(result: ToolResult | None, hint: str | None) -> ToolResult | None:

@@ -1,7 +1,7 @@
 """The system text that the loop itself writes, anew for every pass: who and when, what is left, how tools are used.
 
-Small, without secrets, and the same shape every time, so that a model can rely on it. The host's own instructions follow it. `teaching` is
-for models without calls of their own.
+Small, without secrets, and the same shape every time, so that a model can rely on it. The host's own instructions follow it.
+`text_call_prompt` is for models without calls of their own.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from callgate import __version__
 from callgate._json import json_text
 from callgate.models.wire.request import ToolSpec
 
-__all__ = ["GUIDANCE", "bios", "teaching"]
+__all__ = ["TEXT_CALL_GUIDANCE", "system_text", "text_call_prompt"]
 
 _RULES = """\
 - Call a tool only if its result is needed. Several calls that do not depend on each other belong in one message.
@@ -30,7 +30,9 @@ _NO_MORE_AFTER_EXITS = """\
 It may stand beside other calls. A message that has nothing but such calls is your last: write your whole answer into it."""
 
 
-def bios(*, at_ns: int, left: int | None, name: str = "", exits: Sequence[ToolSpec] = (), has_tools: bool = True, asks: bool = True) -> str:
+def system_text(
+    *, at_ns: int, left: int | None, name: str = "", exits: Sequence[ToolSpec] = (), has_tools: bool = True, asks: bool = True
+) -> str:
     """The loop's own system text for one pass.
 
     Args:
@@ -65,7 +67,7 @@ def _last_call(left: int) -> str:
 
 _FORM = '{"tool": "<name>", "parameters": {...}, "reasoning": "<why, in one sentence>"}'
 _STRICT = "It must be strict JSON: double quotes, no comments, no trailing commas."
-GUIDANCE = f"""\
+TEXT_CALL_GUIDANCE = f"""\
 If you cannot call a tool in the way that you were given, write the call as one JSON object on lines of its own, and nothing after it:
 
 {_FORM}
@@ -74,7 +76,7 @@ If you cannot call a tool in the way that you were given, write the call as one 
 """For models with calls of their own, which are read from text only where a message has none."""
 
 
-def teaching(tools: Sequence[ToolSpec]) -> str:
+def text_call_prompt(tools: Sequence[ToolSpec]) -> str:
     """How a model without calls of its own writes them: strict JSON, one object a call, and nothing else in that message."""
     listed = "\n".join(json_text({"tool": tool.name, "description": tool.description, "parameters": tool.schema}) for tool in tools)
     return f"""\

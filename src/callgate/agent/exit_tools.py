@@ -1,7 +1,7 @@
 """Exit tools: which calls are theirs, and what those say.
 
-Beside `intake`, because such a call never reaches the engine: it is recorded and changes nothing. Its name is taken as any tool's is: where
-it is almost right, and only one tool or exit tool can be meant, that one is meant. Must not know schemas.
+Beside `message_calls`, because such a call never reaches the engine: it is recorded and changes nothing. Its name is taken as any tool's
+is: where it is almost right, and only one tool or exit tool can be meant, that one is meant. Must not know schemas.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from callgate.models.events import CallOpened, Fault, Finished, ModelEvent, Text
 from callgate.models.model import Model, StreamingContext
 from callgate.models.wire.request import ModelRequest
 
-__all__ = ["Exits", "LastWord", "as_signal", "go_on"]
+__all__ = ["ExitTools", "ModelAfterReport", "as_signal", "ask_for_more"]
 
 
-class Exits:
+class ExitTools:
     """The exit tools of one turn.
 
     Args:
@@ -68,7 +68,7 @@ def as_signal(call: ToolCall, iteration: int, name: str = "") -> Signal:
     return Signal(name=name or call.name, arguments=arguments, raw=call.arguments, iteration=iteration, said=said)
 
 
-def go_on(names: Iterable[str]) -> str:
+def ask_for_more(names: Iterable[str]) -> str:
     """What the model is told after a message of exit calls alone."""
     recorded = ", ".join(dict.fromkeys(names))
     return (
@@ -77,7 +77,7 @@ def go_on(names: Iterable[str]) -> str:
     )
 
 
-class LastWord:
+class ModelAfterReport:
     """A model that is asked for more after it has reported: what it raises is reported as a fault, since the run is complete without it.
 
     Args:

@@ -27,14 +27,14 @@ from callgate.calls import Part, Text
 from callgate.errors import UsageError
 from callgate.messages import UserMessage
 
-__all__ = ["PREFIX", "Added", "ContextRestarts", "Enrichment"]
+__all__ = ["PREFIX", "AddedContext", "ContextRestarts", "Enrichment"]
 
 log = logging.getLogger("callgate")
 
 PREFIX = "context_restart_"
 
 
-class Added(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class AddedContext(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the calls of one message have added to the context, for the record."""
 
     parts: tuple[Part, ...] = ()
@@ -78,13 +78,13 @@ class Enrichment:
         return kept
 
     @property
-    def news(self) -> Added | None:
+    def news(self) -> AddedContext | None:
         """What the present message's calls have added; None if nothing."""
         parts, disabled = self._settled
         if self.disabled == disabled:
             return None
         kept = self.owner is not None and self.owner.keep
-        return Added(parts=() if kept else self.parts[len(parts) :], kinds=tuple(sorted(self.disabled - disabled)))
+        return AddedContext(parts=() if kept else self.parts[len(parts) :], kinds=tuple(sorted(self.disabled - disabled)))
 
     def add(self, suffix: str, parts: tuple[Part, ...]) -> None:
         self.disabled |= {suffix}

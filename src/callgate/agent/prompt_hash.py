@@ -17,10 +17,10 @@ from callgate._json import canonical
 from callgate._pipeline.record import valid_text
 from callgate.messages import Message
 
-__all__ = ["Shown", "as_json"]
+__all__ = ["PromptHash", "as_json"]
 
 
-class Shown:
+class PromptHash:
     """A conversation up to some message.
 
     Args:
@@ -30,7 +30,7 @@ class Shown:
 
     __slots__ = ("_before", "_messages", "_running", "count")
 
-    def __init__(self, before: Shown | None, messages: Sequence[Message]) -> None:
+    def __init__(self, before: PromptHash | None, messages: Sequence[Message]) -> None:
         self._before = before
         self._messages = tuple(messages)
         self._running: Any = None
@@ -43,8 +43,8 @@ class Shown:
         Args:
             clean: Takes secrets out of each message first, as they are taken out of the record; the same for all of a conversation.
         """
-        waiting: list[Shown] = []
-        at: Shown | None = self
+        waiting: list[PromptHash] = []
+        at: PromptHash | None = self
         while at is not None and at._running is None:
             waiting.append(at)
             at = at._before

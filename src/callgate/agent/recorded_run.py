@@ -6,32 +6,127 @@ where another one of its conversation ended begins with what that one had. Must 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
 
 import msgspec
+from msgspec import Struct, field
 
 from callgate._pipeline.record import decode_reason
-from callgate._pipeline.unfinished import unfinished_calls
-from callgate.agent.ends import broken_off, final_of, interrupted, pending_at, question_of, result_at
-from callgate.agent.exits import Exits, as_signal
+from callgate._pipeline.unfinished import Unfinished, unfinished_calls
+from callgate.agent.context_restarts import AddedContext
+from callgate.agent.exit_tools import ExitTools, as_signal
 from callgate.agent.history import History, committed
-from callgate.agent.recalled import OpenMessage, Recalled, Record
-from callgate.agent.record import Answered, Began, Blobs, Compacted, Ended, Executed, Said, read_body
-from callgate.agent.restart import Added
-from callgate.calls import ToolResult
+from callgate.agent.recorded_results import broken_off, final_of, interrupted, pending_at, question_of, result_at
+from callgate.agent.results import CommittedMessage, PendingCalls, Signal, Spent
+from callgate.agent.run_record import (
+    BlobReader,
+    PhaseAnsweredBody,
+    PhaseExecutedBody,
+    RunBeganBody,
+    RunCompactedBody,
+    RunEndedBody,
+    RunMessageBody,
+    read_body,
+)
+from callgate.agent.settings import Prices
+from callgate.calls import Part, ToolResult
 from callgate.decide import REFUSED_BY_LOOP, REPEATED
 from callgate.errors import UsageError
 from callgate.events import TERMINAL, Event
-from callgate.messages import UserMessage
+from callgate.messages import AssistantMessage, ToolCall, UserMessage
+from callgate.models.events import Usage
 
-__all__ = ["OpenMessage", "Recalled", "Record", "broken_off", "interrupted", "question_of", "recall"]
-
-_began = msgspec.json.Decoder(Began).decode
-_answered = msgspec.json.Decoder(Answered).decode
-_executed = msgspec.json.Decoder(Executed).decode
+__all__ = ["EventReader", "LoadedRun", "Round", "UncommittedMessage", "broken_off", "interrupted", "load_run", "question_of"]
 
 
-def recall(journal: Record, blobs: Blobs, run: str, *, see: Callable[[Event, Recalled], None] | None = None) -> Recalled:
+class EventReader(Protocol):
+    """Where events are read from."""
+
+    def read(self, *, run: str | None = None, after: int = 0, limit: int | None = None) -> Iterable[Event]: ...
+
+
+class UncommittedMessage(Struct, kw_only=True):
+    """A message whose calls have not all ended, or not been committed."""
+
+    body: PhaseAnsweredBody
+    calls: list[str]
+    """The uid of each of its calls that the engine was handed, in order; a later call has none."""
+    whole: CommittedMessage | None = None
+    """The message in the conversation, where these are those of its calls that have waited for a human."""
+
+    @property
+    def message(self) -> AssistantMessage:
+        assert self.body.message is not None
+        return self.body.message
+
+    @property
+    def again(self) -> bool:
+        """Whether its calls had waited for a human, so that the message was counted before."""
+        return self.whole is not None
+
+
+Round = tuple[Sequence[ToolCall], Sequence[ToolResult | None], Sequence[bytes]]
+"""The calls of one message, their results before the loop added anything, and their final arguments as canonical JSON."""
+
+
+class LoadedRun(Struct, kw_only=True):
+    """One run, up to its last event."""
+
+    run: str
+    began: RunBeganBody
+    history: History
+    iteration: int = 0
+    """Of the next pass."""
+    passes: list[Usage | None] = field(default_factory=list)
+    rounds: int = 0
+    """Messages with calls."""
+    calls: int = 0
+    signals: list[Signal] = field(default_factory=list)
+    results: list[ToolResult] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    open: UncommittedMessage | None = None
+    pending: PendingCalls | None = None
+    """What waits for a human."""
+    ended: str = ""
+    """How it ended; empty where it did not."""
+    ends: dict[str, Event] = field(default_factory=dict)
+    """The end of each call, by uid."""
+    unfinished: dict[str, Unfinished] = field(default_factory=dict)
+    finals: dict[str, bytes] = field(default_factory=dict)
+    """The final arguments of each call that was approved, by uid."""
+    told: list[Round] = field(default_factory=list)
+    errors: int = 0
+    """Failed calls since the last success or restart."""
+    added: list[Part] = field(default_factory=list)
+    """What calls have added to the context of the turn."""
+    restarted: set[str] = field(default_factory=set)
+    """Which kinds of context have been added."""
+    last: int = 0
+    """The position of its latest event of the loop."""
+    wall_ns: int = 0
+
+    def spent(self, prices: Prices | None) -> Spent:
+        """What the run has used."""
+        used = [usage for usage in self.passes if usage is not None]
+        return Spent(
+            iterations=self.rounds,
+            calls=self.calls,
+            passes=len(self.passes),
+            input_tokens=sum(max(0, usage.input_tokens) for usage in used),
+            output_tokens=sum(max(0, usage.output_tokens) for usage in used),
+            cached_tokens=sum(max(0, usage.cached_tokens) for usage in used),
+            cost=sum(max(0.0, prices.of(usage)) for usage in used) if prices is not None else 0.0,
+            wall_s=self.wall_ns / 1e9,
+        )
+
+
+_began = msgspec.json.Decoder(RunBeganBody).decode
+_answered = msgspec.json.Decoder(PhaseAnsweredBody).decode
+_executed = msgspec.json.Decoder(PhaseExecutedBody).decode
+
+
+def load_run(journal: EventReader, blobs: BlobReader, run: str, *, see: Callable[[Event, LoadedRun], None] | None = None) -> LoadedRun:
     """Read a run of an agent.
 
     Args:
@@ -44,18 +139,18 @@ def recall(journal: Record, blobs: Blobs, run: str, *, see: Callable[[Event, Rec
         segments = _segments(journal, blobs, run)
         history = History()
         for segment in segments[:-1]:
-            history = _Reading(blobs, history).whole(segment).history
-        recalled = _Reading(blobs, history, see).whole(segments[-1])
-        recalled.unfinished = unfinished_calls(segments[-1])
+            history = _RunReader(blobs, history).whole(segment).history
+        loaded = _RunReader(blobs, history, see).whole(segments[-1])
+        loaded.unfinished = unfinished_calls(segments[-1])
     except msgspec.DecodeError as error:
         raise UsageError(
             f"The record of run '{run[:80]}' is not of the shape that it should have: {error}. `callgate log verify` names the first event"
             " that does not hold."
         ) from error
-    return recalled
+    return loaded
 
 
-def _segments(journal: Record, blobs: Blobs, run: str) -> list[list[Event]]:
+def _segments(journal: EventReader, blobs: BlobReader, run: str) -> list[list[Event]]:
     """The events of the run, behind those of the runs that its conversation had before."""
     segments: list[list[Event]] = []
     until: int | None = None
@@ -81,7 +176,7 @@ def _missing(run: str, *, earlier: bool) -> str:
     return f"No run '{run[:80]}' of an agent is on record here. `callgate log list` shows the runs; give the journal that has it."
 
 
-def _body(event: Event, blobs: Blobs) -> bytes:
+def _body(event: Event, blobs: BlobReader) -> bytes:
     body = read_body(event.body, blobs)
     if not body:
         raise UsageError(
@@ -91,10 +186,10 @@ def _body(event: Event, blobs: Blobs) -> bytes:
     return body
 
 
-class _Reading:
+class _RunReader:
     """The record of one run, event by event."""
 
-    def __init__(self, blobs: Blobs, history: History, see: Callable[[Event, Recalled], None] | None = None) -> None:
+    def __init__(self, blobs: BlobReader, history: History, see: Callable[[Event, LoadedRun], None] | None = None) -> None:
         self._blobs = blobs
         self._see = see
         self._history = history
@@ -105,13 +200,13 @@ class _Reading:
         self._dropped: set[str] = set()
         self._since_ns = 0
 
-    def whole(self, events: Sequence[Event]) -> Recalled:
+    def whole(self, events: Sequence[Event]) -> LoadedRun:
         began = _began(_body(events[0], self._blobs))
         for message in began.history:
             self._history.add(message)
         if began.task is not None:
             self._history.add(began.task)
-        run = Recalled(run=events[0].run, began=began, history=self._history, iteration=began.scope.iteration, last=events[0].position)
+        run = LoadedRun(run=events[0].run, began=began, history=self._history, iteration=began.scope.iteration, last=events[0].position)
         self._since_ns = events[0].at_ns
         for event in events[1:]:
             self._take(run, event)
@@ -120,7 +215,7 @@ class _Reading:
             run.open.calls = [uid for uid in self._handed_in if uid not in self._dropped]
         return run
 
-    def _take(self, run: Recalled, event: Event) -> None:
+    def _take(self, run: LoadedRun, event: Event) -> None:
         kind = event.kind
         if kind.startswith("call."):
             self._call(run, event)
@@ -141,17 +236,17 @@ class _Reading:
             case "phase.executed":
                 self._commit(run, _executed(_body(event, self._blobs)))
             case "run.message":
-                said = msgspec.json.decode(_body(event, self._blobs), type=Said)
+                said = msgspec.json.decode(_body(event, self._blobs), type=RunMessageBody)
                 run.history.add(UserMessage(said.content or said.text))
             case "run.compacted":
-                run.history.rewrite(msgspec.json.decode(_body(event, self._blobs), type=Compacted).messages)
+                run.history.rewrite(msgspec.json.decode(_body(event, self._blobs), type=RunCompactedBody).messages)
             case "run.resumed":
                 self._resumed(run, event)
             case "run.ended":
-                run.ended = msgspec.json.decode(_body(event, self._blobs), type=Ended).turn_status
+                run.ended = msgspec.json.decode(_body(event, self._blobs), type=RunEndedBody).turn_status
                 run.wall_ns += max(0, event.at_ns - self._since_ns)
 
-    def _resumed(self, run: Recalled, event: Event) -> None:
+    def _resumed(self, run: LoadedRun, event: Event) -> None:
         again = _began(_body(event, self._blobs))
         if again.history:
             run.history.restart_from(again.history)
@@ -160,7 +255,7 @@ class _Reading:
         self._since_ns, run.ended = event.at_ns, ""
         self._causes.add(event.position)
 
-    def _call(self, run: Recalled, event: Event) -> None:
+    def _call(self, run: LoadedRun, event: Event) -> None:
         if event.kind in TERMINAL:
             run.ends[event.call] = event
         elif event.kind == "call.verdict":
@@ -168,7 +263,7 @@ class _Reading:
         elif event.kind == "call.received" and event.parents and event.parents[0] in self._causes:
             self._handed_in.append(event.call)
 
-    def _message(self, run: Recalled, event: Event) -> None:
+    def _message(self, run: LoadedRun, event: Event) -> None:
         body = _answered(_body(event, self._blobs))
         if body.status == "waiting":
             self._causes, self._handed_in = set(), []
@@ -183,14 +278,14 @@ class _Reading:
             run.texts.append(message.text)
         if body.executes:
             whole = run.pending.whole if body.status == "waiting" and run.pending is not None else None
-            run.open, run.pending = OpenMessage(body=body, calls=[], whole=whole), None
+            run.open, run.pending = UncommittedMessage(body=body, calls=[], whole=whole), None
         else:
             exits = _exits(run)
             meant = [(call, exits.meant(call.name)) for call in message.calls]
             run.signals += [as_signal(call, body.iteration, name) for call, name in meant if name is not None]
             run.history.answer(message)
 
-    def _commit(self, run: Recalled, executed: Executed) -> None:
+    def _commit(self, run: LoadedRun, executed: PhaseExecutedBody) -> None:
         if run.open is None:
             return
         opened, run.open = run.open, None
@@ -217,11 +312,11 @@ class _Reading:
         run.pending = pending_at(opened.body, calls, ends, run.began, whole)
 
 
-def _exits(run: Recalled) -> Exits:
-    return Exits((tool.name for tool in run.began.exits), run.began.tools)
+def _exits(run: LoadedRun) -> ExitTools:
+    return ExitTools((tool.name for tool in run.began.exits), run.began.tools)
 
 
-def _count(run: Recalled, ends: Sequence[Event | None], results: Sequence[ToolResult | None]) -> None:
+def _count(run: LoadedRun, ends: Sequence[Event | None], results: Sequence[ToolResult | None]) -> None:
     for end, result in zip(ends, results, strict=False):
         if result is not None and not _repeats_data(result):
             run.errors = 0 if result.success else run.errors + 1
@@ -235,7 +330,7 @@ def _repeats_data(result: ToolResult) -> bool:
     return isinstance(facts, dict) and facts.get("repeated") == "data"
 
 
-def _enrich(run: Recalled, added: Added | None) -> None:
+def _enrich(run: LoadedRun, added: AddedContext | None) -> None:
     if added is None:
         return
     run.restarted |= set(added.kinds)

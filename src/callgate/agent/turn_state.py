@@ -1,6 +1,6 @@
 """What a turn works with, and how far it has come: the two values that its parts share.
 
-`TurnParts` is made once, by whoever runs the turn; `Course` is what the turn changes. Decides nothing.
+`TurnParts` is made once, by whoever runs the turn; `TurnState` is what the turn changes. Decides nothing.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, overload
 from msgspec import Struct, field
 
 from callgate._runners.host_awaits import HostAwaits
-from callgate.agent.account import Account
+from callgate.agent.budget import BudgetTracker
+from callgate.agent.context_restarts import Enrichment
 from callgate.agent.events import AgentEvent
-from callgate.agent.exits import Exits
+from callgate.agent.exit_tools import ExitTools
 from callgate.agent.history import History
-from callgate.agent.record import RunRecord
-from callgate.agent.restart import Enrichment
-from callgate.agent.results import Pending, Signal
+from callgate.agent.results import PendingCalls, Signal
+from callgate.agent.run_record import RunRecord
 from callgate.agent.settings import Settings
 from callgate.agent.stuck import StuckGuard
 from callgate.calls import Scope, ToolResult
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from callgate.agent.compaction import Compactor
     from callgate.agent.deliberate import Exposure
 
-__all__ = ["Conversation", "Course", "TurnParts"]
+__all__ = ["RequestMessages", "TurnParts", "TurnState"]
 
 
 class TurnParts(Struct, frozen=True, kw_only=True, eq=False):
@@ -52,9 +52,9 @@ class TurnParts(Struct, frozen=True, kw_only=True, eq=False):
     """On a stream's silence."""
     guards: HostAwaits
     """Keep models that would not stop."""
-    account: Account
+    budget: BudgetTracker
     record: RunRecord
-    exits: Exits
+    exits: ExitTools
     head: Callable[[int | None], str] | None = None
     """Makes the system text of the next pass, from the iterations that are left."""
     tell: Callable[[AgentEvent], None] | None = None
@@ -68,7 +68,7 @@ class TurnParts(Struct, frozen=True, kw_only=True, eq=False):
     """Makes a long history shorter."""
 
 
-class Course(Struct, kw_only=True, eq=False):
+class TurnState(Struct, kw_only=True, eq=False):
     """How far a turn has come."""
 
     iteration: int
@@ -76,14 +76,14 @@ class Course(Struct, kw_only=True, eq=False):
     signals: list[Signal] = field(default_factory=list)
     results: list[ToolResult] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
-    pending: Pending | None = None
+    pending: PendingCalls | None = None
     cut: str = ""
     """Why the last answer is not whole; empty where it is."""
     reported: bool = False
     """Whether the latest message was of exit calls alone, and the model has said nothing since."""
 
 
-class Conversation(Sequence[Message]):
+class RequestMessages(Sequence[Message]):
     """The history with what stands before and after it in a request, without a copy of any."""
 
     __slots__ = ("_history", "head", "tail")

@@ -14,18 +14,18 @@ from msgspec.structs import replace
 from callgate.calls import Text
 from callgate.messages import AssistantMessage, Message, ToolCall, ToolMessage
 
-__all__ = ["mend"]
+__all__ = ["repair_history"]
 
 _LOST = "No result of this call was recorded. Whether it took effect is not known; check before you repeat it."
 
 
-def mend(messages: Iterable[Message]) -> tuple[list[Message], list[str]]:
+def repair_history(messages: Iterable[Message]) -> tuple[list[Message], list[str]]:
     """A valid conversation, and a sentence for each change."""
     work = list(messages)
     notes: list[str] = []
     results = _first_results(work, notes)
     mended: list[Message] = []
-    ids = _Ids()
+    ids = _CallIds()
     for message in work:
         if isinstance(message, ToolMessage):
             continue
@@ -61,7 +61,7 @@ def _first_results(messages: list[Message], notes: list[str]) -> dict[str, deque
 
 
 def _paired(
-    message: AssistantMessage, results: dict[str, deque[ToolMessage]], ids: _Ids, notes: list[str]
+    message: AssistantMessage, results: dict[str, deque[ToolMessage]], ids: _CallIds, notes: list[str]
 ) -> tuple[AssistantMessage, list[ToolMessage]]:
     answers: list[ToolMessage] = []
     parts: list[object] = []
@@ -82,7 +82,7 @@ def _paired(
     return message if unchanged else replace(message, parts=tuple(parts)), answers
 
 
-class _Ids:
+class _CallIds:
     """The ids that the mended conversation has so far."""
 
     def __init__(self) -> None:

@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callgate._pipeline.unfinished import Unfinished
-from callgate.agent.exits import Exits, as_signal
+from callgate.agent.exit_tools import ExitTools, as_signal
 from callgate.agent.results import Signal
 from callgate.calls import Answered, Outcome, RawCall, Scope, ToolResult
 from callgate.decide import REFUSED_BY_LOOP
@@ -26,7 +26,7 @@ from callgate.messages import ToolCall
 from callgate.models.events import CallReopened, CallSealed
 from callgate.stream.result import Closed
 
-__all__ = ["BROKEN_OFF", "Desk", "Intake", "LeftOpen", "raw_call"]
+__all__ = ["BROKEN_OFF", "CallContext", "MessageCalls", "UncommittedCall", "raw_call"]
 
 
 BROKEN_OFF: Final = "broken_off"
@@ -44,7 +44,7 @@ def raw_call(call: ToolCall, closed: Closed, origin: str) -> RawCall:
     return replace(raw, reasoning=call.reasoning if isinstance(call.reasoning, str) else "", lifted=call.lifted is True)
 
 
-class LeftOpen(Struct, frozen=True, kw_only=True):
+class UncommittedCall(Struct, frozen=True, kw_only=True):
     """What the record says of one call of a message that was not committed."""
 
     uid: str = ""
@@ -69,15 +69,15 @@ class LeftOpen(Struct, frozen=True, kw_only=True):
         return bool(self.uid) and self.unfinished is None
 
 
-_NEW: Final = LeftOpen()
+_NEW: Final = UncommittedCall()
 
 
-class Desk(Struct, frozen=True, kw_only=True, eq=False):
+class CallContext(Struct, frozen=True, kw_only=True, eq=False):
     """What takes the calls of all messages of one turn."""
 
     engine: Engine
     """Runs them."""
-    exits: Exits | None
+    exits: ExitTools | None
     """None where there are none."""
     may_run: Callable[[ToolCall, int], CallFailed | None]
     """Asked once per call, in order, with its place among the message's calls; an error refuses the call."""
@@ -89,10 +89,10 @@ class Desk(Struct, frozen=True, kw_only=True, eq=False):
     """Told the result of each call before the restart handler is offered it."""
 
 
-class Intake(Struct, eq=False):
+class MessageCalls(Struct, eq=False):
     """One message's calls."""
 
-    desk: Desk
+    context: CallContext
     scope: Scope
     """Of this message; `iteration` is its number."""
     early: bool
@@ -130,7 +130,9 @@ class Intake(Struct, eq=False):
                 await asyncio.sleep(0)
         return await emission.ended()
 
-    async def take_up(self, calls: tuple[ToolCall, ...], closed: tuple[Closed, ...], left: Mapping[int, LeftOpen]) -> list[EndedCall]:
+    async def take_up(
+        self, calls: tuple[ToolCall, ...], closed: tuple[Closed, ...], left: Mapping[int, UncommittedCall]
+    ) -> list[EndedCall]:
         """How the calls of a message ended that another engine began: what has ended stays, the rest is handed in.
 
         Args:
@@ -141,9 +143,9 @@ class Intake(Struct, eq=False):
         for place, call in enumerate(calls):
             known = left.get(place, _NEW)
             if known.over:
-                emission.leave_out(place, EndedCall(known.outcome, known.uid, known.position, known.final))
-                if self.desk.on_result is not None and isinstance(known.outcome, Answered):
-                    self.desk.on_result(known.outcome.result)
+                emission.leave_out(place, EndedCall(outcome=known.outcome, uid=known.uid, position=known.position, arguments=known.final))
+                if self.context.on_result is not None and isinstance(known.outcome, Answered):
+                    self.context.on_result(known.outcome.result)
             else:
                 self._hand_in(call, closed[place], place, known)
         return await emission.ended()
@@ -151,7 +153,7 @@ class Intake(Struct, eq=False):
     @property
     def sealed_exits(self) -> tuple[ToolCall, ...]:
         """The exit calls of a message that has not ended yet, as far as they are complete."""
-        if self.desk.exits is None:
+        if self.context.exits is None:
             return ()
         return tuple(call for _, call in sorted(self._sealed.items()) if self._exit_of(call) is not None)
 
@@ -163,7 +165,7 @@ class Intake(Struct, eq=False):
         """The message failed: end what started and forget it."""
         emission = self._emission
         if emission is not None and not emission.over:
-            self.desk.give_back(emission.accepted)
+            self.context.give_back(emission.accepted)
             await emission.discard(reason)
 
     def _as_handed_in(self, calls: tuple[ToolCall, ...], emission: Emission) -> bool:
@@ -175,21 +177,21 @@ class Intake(Struct, eq=False):
 
     def _exit_of(self, call: ToolCall) -> str | None:
         """The exit tool that the call is for."""
-        return self.desk.exits.meant(call.name) if self.desk.exits is not None else None
+        return self.context.exits.meant(call.name) if self.context.exits is not None else None
 
     def _opened(self) -> Emission:
-        desk = self.desk
-        self._emission = desk.engine.emission(self.scope, early=self.early, on_result=desk.on_result)
+        context = self.context
+        self._emission = context.engine.emission(self.scope, early=self.early, on_result=context.on_result)
         return self._emission
 
-    def _hand_in(self, call: ToolCall, closed: Closed, position: int, known: LeftOpen = _NEW) -> None:
-        desk, emission = self.desk, self._emission or self._opened()
-        if desk.exits is not None and desk.exits.meant(call.name) is not None:
+    def _hand_in(self, call: ToolCall, closed: Closed, position: int, known: UncommittedCall = _NEW) -> None:
+        context, emission = self.context, self._emission or self._opened()
+        if context.exits is not None and context.exits.meant(call.name) is not None:
             emission.leave_out(position)
             return
         emission.cause = self.cause
-        refusal = known.refusal or (partial(desk.may_run, call) if known.unfinished is None else None)
-        emission.add(raw_call(call, closed, desk.origin), position=position, refusal=refusal, unfinished=known.unfinished)
+        refusal = known.refusal or (partial(context.may_run, call) if known.unfinished is None else None)
+        emission.add(raw_call(call, closed, context.origin), position=position, refusal=refusal, unfinished=known.unfinished)
 
 
 def _same(before: ToolCall, now: ToolCall) -> bool:

@@ -1,7 +1,16 @@
-"""What a run may still use: counted, and reserved before anything starts."""
+"""What a run may still use: counted, reserved before anything starts, and ended when its wall time is over.
+
+`BudgetTracker` counts and refuses. `enforce_wall_time` ends what has started: it waits by the engine's clock and reaches what runs through
+the engine's control, as a kill does. Must not decide how the run ends.
+"""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from callgate._abort_signals import Control
 from callgate._clock import Clock
 from callgate.agent.results import Spent
 from callgate.agent.settings import Budget, Prices
@@ -9,10 +18,10 @@ from callgate.decide import SPENT
 from callgate.errors import CallDenied
 from callgate.models.events import Usage
 
-__all__ = ["Account"]
+__all__ = ["BudgetTracker", "enforce_wall_time"]
 
 
-class Account:
+class BudgetTracker:
     """The budget of one run, while it is spent."""
 
     __slots__ = (
@@ -123,3 +132,24 @@ class Account:
 
 def _refusal(why: str) -> CallDenied:
     return CallDenied(f"It was not run: {why}", code=SPENT)
+
+
+@asynccontextmanager
+async def enforce_wall_time(budget: BudgetTracker, clock: Clock, control: Control, conversation: str) -> AsyncIterator[None]:
+    """End what runs in the conversation when the budget's time is up, for as long as the block lasts."""
+    left_s = budget.seconds_left
+    if left_s is None:
+        yield
+        return
+    timer = asyncio.ensure_future(_end_after(left_s, budget, clock, control, conversation))
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+async def _end_after(left_s: float, budget: BudgetTracker, clock: Clock, control: Control, conversation: str) -> None:
+    while left_s > 0:
+        await clock.sleep(left_s)
+        left_s = budget.seconds_left or 0.0
+    control.time_is_up(conversation, budget.out_of_time() or "")

@@ -1,4 +1,4 @@
-"""Events from where they happen to a consumer that may be slower.
+"""A queue of events between a run and a consumer that may be slower.
 
 Nothing is lost and nothing blocks: while the consumer lags, neighbouring pieces of text are put together, so that what waits is never much
 more than the text itself.
@@ -12,12 +12,12 @@ from collections import deque
 from callgate.agent.events import AgentEvent
 from callgate.models.events import ArgumentsDelta, ReasoningDelta, TextDelta
 
-__all__ = ["Feed"]
+__all__ = ["EventQueue"]
 
 _JOINED_CHARS = 2_048
 
 
-class Feed:
+class EventQueue:
     """One producer, one consumer, one event loop."""
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class Feed:
         self._ended = True
         self._woken.set()
 
-    def __aiter__(self) -> Feed:
+    def __aiter__(self) -> EventQueue:
         return self
 
     async def __anext__(self) -> AgentEvent:

@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from callgate._json import canonical, decode
 from callgate._pipeline.record import clean, decode_reason, decode_result
-from callgate.agent.intake import BROKEN_OFF
-from callgate.agent.record import Answered, Began
-from callgate.agent.results import CommittedMessage, Pending
+from callgate.agent.message_calls import BROKEN_OFF
+from callgate.agent.results import CommittedMessage, PendingCalls
+from callgate.agent.run_record import PhaseAnsweredBody, RunBeganBody
 from callgate.calls import Suspended, Text, ToolResult
 from callgate.events import Event
 from callgate.messages import AssistantMessage, ToolCall
@@ -54,12 +54,12 @@ def broken_off(call: ToolCall, end: Event, told: str) -> ToolResult:
 
 
 def pending_at(
-    body: Answered, calls: Sequence[ToolCall], ends: Sequence[Event | None], began: Began, whole: CommittedMessage
-) -> Pending | None:
+    body: PhaseAnsweredBody, calls: Sequence[ToolCall], ends: Sequence[Event | None], began: RunBeganBody, whole: CommittedMessage
+) -> PendingCalls | None:
     waiting = [index for index, end in enumerate(ends) if end is not None and end.kind == "call.suspended"]
     if not waiting or body.message is None:
         return None
-    return Pending(
+    return PendingCalls(
         message=AssistantMessage(parts=tuple(calls[index] for index in waiting), api=body.message.api),
         closed=tuple(body.closed[index] for index in waiting),
         iteration=body.iteration,
