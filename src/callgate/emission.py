@@ -1,13 +1,13 @@
-"""All calls of one assistant message: which run side by side, which wait, and results in order.
+"""Run all calls of one assistant message: decide which run side by side and which wait, and return results in order.
 
 A call runs beside an earlier one of its message only if both have no effect, or both declare their resources and these do not meet;
-anything else waits for the earlier one. Every call is parsed before the first effect starts, so that a call without a name ends the
-message before anything happened. A failing call cancels nobody. While the message still streams, calls without effect that may run
-beside everything before them start early; they are adopted when the message is sealed and dropped when it is discarded. Of a message with
-more calls than the limit, those above it are refused when it is sealed: none of them is taken along the route.
+anything else waits for the earlier one. Every call is parsed before the first effect starts, so that a call without a name ends the message
+before anything happened. A failing call does not cancel others. While the message still streams, calls without effect that may run beside
+everything before them start early; they are adopted when the message is sealed and dropped when it is discarded. Of a message with more
+calls than the limit, those above it are refused when it is sealed: none of them is taken along the route.
 
-Here alone the calls of a message are ordered, held and indexed: a call that comes before its turn is held until those before it have come,
-and a call that takes no route, such as one that another engine has ended, keeps its place.
+Calls are ordered, held and indexed here and nowhere else: a call that arrives before its turn is held until those before it have arrived,
+and a call that does not take the route, such as one that another engine has ended, keeps its position.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _FREE = Footprint(reads_only=True, touched=None)
 
 
 class Route(Protocol):
-    """What an emission needs from the engine: a place in the run, and the route in two halves."""
+    """What an emission needs from the engine: admission to the run, and the two halves of the route."""
 
     def admit(self, raw: RawCall, scope: Scope, signal: AbortSignal, *, cause: int, unfinished: Unfinished | None) -> Flight: ...
     async def parse_large(self, flight: Flight) -> None: ...
@@ -120,21 +120,21 @@ class _Slot(Struct, eq=False):
             await settled(self.ended, kill, _FOREVER_S)
 
     def tell(self) -> None:
-        """Wake whoever waits for the end."""
+        """Wake the tasks that wait for the end."""
         if self.ended is not None and not self.ended.done():
             with suppress(RuntimeError):  # the event loop of whoever waits is closed
                 self.ended.set_result(None)
 
 
 class _SameId(Struct, eq=False):
-    """The calls of one message that have the same id of the model's, in their order."""
+    """The calls of one message that the model gave the same id, in order."""
 
     slots: list[_Slot] = []
     _seen: int = 0
     _firsts: dict[tuple[str, bytes], _Slot] = {}
 
     def first_like(self, call: ValidatedCall) -> _Slot:
-        """The first call of the same tool with the same arguments; each is looked at once."""
+        """Return the first call of the same tool with the same arguments."""
         for slot in self.slots[self._seen :]:
             self._seen += 1
             if slot.call is not None:
@@ -211,7 +211,7 @@ class Emission:
 
     @property
     def taken(self) -> int:
-        """How many positions of the message have been taken: the position whose turn it is."""
+        """How many positions of the message have been taken; the next one is the position whose turn it is."""
         return len(self._places)
 
     @property
@@ -244,7 +244,7 @@ class Emission:
         return position
 
     def leave_out(self, position: int | None = None, ended: EndedCall = _LEFT_OUT) -> int:
-        """Take the next call of the message, which takes no route: it has ended as `ended` says. Returns its position."""
+        """Skip the next call of the message: it does not take the route, and ended as `ended` says. Return its position."""
         if self._over:
             raise self._is_over()
         now = len(self._places)
@@ -364,7 +364,7 @@ class Emission:
         self._places = [EndedCall(outcome=next(outcomes)) if isinstance(place, RawCall) else place for place in self._places]
 
     async def discard(self, reason: str) -> None:
-        """The message failed or was killed: end what started early and forget its results."""
+        """Discard the message, which failed or was killed: end the calls that started early and drop their results."""
         if self._over:
             return
         self._over = True
@@ -435,7 +435,7 @@ class Emission:
                 slot.tell()
 
     async def _join_duplicate(self, slot: _Slot, call: ValidatedCall) -> None:
-        """Give a call that stands in the message before, with the same id, tool and arguments, the result it got there."""
+        """Give a duplicate of an earlier call of the message (same id, tool and arguments) the result of the earlier one."""
         first = self._ids[slot.flight.raw.id].first_like(call)
         if first is slot:
             return
@@ -482,7 +482,7 @@ class Emission:
                 raise asyncio.CancelledError  # somebody cancelled the tasks of the message
 
     def _end_rest(self, why: str, slots: list[_Slot]) -> None:
-        """Give each of these that has not come to an end of its own one that says so."""
+        """End those of these calls that have no outcome as not started."""
         for slot in slots:
             if slot.outcome is None and not slot.flight.ended:
                 slot.outcome = self._unrouted.not_started(slot.flight, why)

@@ -2,16 +2,14 @@
 
 In reading order:
 
-- `agent`: what an agent is made of, and what one can ask of it; `options`, `settings` and `agent_config` are what it is given
-- `runs`, `run_executor`, `run_resumer`: when a run begins, how it goes, how it goes on; `results` and `events` are what comes of it, and
-  `event_queue` brings the events to `Agent.stream`
-- `turn_factory`, `turn_state`: what one turn works with, and how far it has come; `budget` and `stuck` bound it
-- `turn`: the loop; `model_passes`, `message_calls` and `message_commit` are its steps
-- `history`: the conversation; `history_repair` and `formats` make one of what comes from elsewhere, `prompt_hash` says which one a pass got
-- `run_record`, `recorded_run`, `recorded_results`, `resume_plan`: a run onto the record, back from it, and on from there; `episodes` says
-  what it did in a few lines
-- `system_prompt`, `exit_tools`, `output`, `text_calls`, `compaction`, `context_restarts`, `deliberate` with `triggers`: what an agent may
-  have beside
+- `agent`: the class `Agent`. `settings`, `options` and `agent_config` are its options; `results` and `events` what a run returns and tells.
+- `runs`: when a run begins. `run_executor`: one run from begin to end. `run_resumer` and `resume_plan`: a run that goes on.
+- `turn`: the loop. `model_passes`, `message_calls` and `message_commit`: its three steps. `turn_factory` and `turn_state`: what they share.
+- `budget` and `stuck`: what ends a run that uses too much or repeats itself.
+- `history`: the conversation. `history_repair` and `formats`: conversations from elsewhere. `compaction`: shorter ones.
+- `run_record`: writes a run's events. `recorded_run` and `recorded_results`: read them. `prompt_hash`: proves what a pass was shown.
+- `system_prompt`, `exit_tools`, `output`, `text_calls`, `context_restarts`, `deliberate`, `triggers`: options that an agent may use.
+- `event_queue` and `episodes`: events for `Agent.stream`, and short summaries of calls.
 """
 
 from __future__ import annotations

@@ -141,7 +141,7 @@ class Agent:
 
     @property
     def conversations(self) -> TurnQueues:
-        """The engine's, so that a conversation has one turn at a time whichever agent runs it."""
+        """The engine's conversations: one turn of each runs at a time, whichever agent runs it."""
         return self.engine.conversations
 
     # Runs
@@ -200,10 +200,10 @@ class Agent:
     async def follow_up(
         self, task: str | UserMessage, *, conversation: str, scope: Scope = _NOWHERE, trigger: str | None = None
     ) -> RunResult:
-        """A message that comes in while a turn runs: a pass of the model yields to it, a chain of tools is not disturbed.
+        """Run a message that came in while a turn runs: a pass of the model is interrupted for it, running tool calls are not.
 
         Raises:
-            UsageError: A tool of that very turn asked, which would wait for itself.
+            UsageError: It was called by a tool of the turn that it would wait for.
         """
         check_asked("Agent.follow_up", conversation=conversation, scope=scope, trigger=trigger)
         self.conversations.refuse_inside(conversation)
@@ -215,7 +215,7 @@ class Agent:
     async def resume(
         self, run: RunResult | str, *, extra: object = None, on_event: Callable[[AgentEvent], None] | None = None
     ) -> RunResult:
-        """Go on with a run that waits for a human, that was cut off when its process ended, or that ended before its task was done.
+        """Resume a run that waits for a human, that was cut off when its process ended, or that ended before its task was done.
 
         A run that waits: answer with `engine.answer` first; calls that nobody answered wait again. A run that was cut off: what the
         record has of its calls decides. Results that are there stay; calls that never started run, rules asked again; reads and
@@ -238,7 +238,7 @@ class Agent:
         return await self._resumer.resume_waiting(run, extra, on_event)
 
     def run_sync(self, task: str | UserMessage, **options: Unpack[AgentRunOptions]) -> RunResult:
-        """`run` for plain code, on an event loop in a thread of the agent's own; end it with `close_sync`.
+        """Run `run` from synchronous code, on an event loop in a thread of the agent's own. Call `close_sync` at the end.
 
         Raises:
             UsageError: Inside a running event loop.
@@ -246,7 +246,7 @@ class Agent:
         return self._sync.run(self._active.check_open, lambda: self.run(task, **options))
 
     async def stream(self, task: str | UserMessage, **options: Unpack[AgentStreamOptions]) -> AsyncIterator[AgentEvent]:
-        """`run`, told event by event; the last is `RunEnded`. Leaving the loop early kills the run."""
+        """Run `run` and yield its events; the last is `RunEnded`. Leaving the `async for` early kills the run."""
         if "on_event" in options:
             raise UsageError("Agent.stream(on_event=...) is not taken: the events are what it yields. Leave it out, or take Agent.run.")
         events = EventQueue()
@@ -262,7 +262,7 @@ class Agent:
                 await asyncio.gather(running, return_exceptions=True)
 
     def episodes(self, run: str) -> list[Episode]:
-        """What the calls of a run came to, a short line each, from the engine's journal: for later steps to remember."""
+        """Return one short line per call of a run, read from the engine's journal, as a memory for later steps."""
         from callgate.agent.episodes import episodes
 
         return episodes(self.engine.journal.read(run=run))
@@ -296,7 +296,7 @@ class Agent:
     async def close(self) -> None:
         """End the runs that are under way, and close what the agent made: its engine, and models left behind.
 
-        Whoever waits for a run gets its result, `stopped` because the agent was closed. Nothing of a run starts after this has returned.
+        Whoever awaits one of these runs gets a result with status `stopped`. No call and no pass starts after this has returned.
         """
         self._active.close()
         await self._active.end(self.engine.control)

@@ -1,7 +1,7 @@
-"""What an agent is given, turned into what it works with, or refused by its name with what it must be.
+"""Turn the options of an agent into an `AgentConfig`, and refuse values that cannot work.
 
-Here, before anything begins: later it would be an error about something else, a limit that limits nothing, or no error at all. Says nothing
-about what is right for a task.
+Checked when the agent is made: found later, a wrong value would be an error about something else, or a limit that limits nothing. Each
+error names the option and says what it must be. Knows nothing of runs.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def model_of(model: Model | str) -> Model:
 
 
 def reading_text(model: Model, mode: TextCallMode, dialect: str | None) -> Model:
-    """The model, with a reader of calls in text around it where there may be some."""
+    """Return the model, wrapped in `TextCalls` if calls may have to be read from its text."""
     if dialect is not None:
         from callgate.models.dialects import DIALECTS
 
@@ -97,7 +97,7 @@ def reading_text(model: Model, mode: TextCallMode, dialect: str | None) -> Model
 
 
 def engine_of(given: Engine | None, settings: Settings, options: EngineOptions) -> Engine:
-    """The engine that was given, or a new one made of these options."""
+    """Return the engine that was given, or make one of these options."""
     if given is None:
         check_list("Agent", "tools", options.get("tools", ()), "a list of tools, also for one: tools=[...]")
         check_list("Agent", "policies", options.get("policies", ()), "a list of policies, also for one: policies=[...]")
@@ -112,7 +112,7 @@ def engine_of(given: Engine | None, settings: Settings, options: EngineOptions) 
 
 
 def _limits_of(given: Limits, settings: Settings) -> Limits:
-    """The limits of a new engine; those that the settings have too are taken from there where `given` leaves them at their default."""
+    """Return the limits of a new engine: `given`, with the limits that `settings` set where `given` has the default."""
     if given.dangerous_per_tick is None and settings.dangerous_per_tick is not None:
         given = replace(given, dangerous_per_tick=settings.dangerous_per_tick)
     if settings.soft_warn is not None and given.soft_warn_iteration == Limits().soft_warn_iteration:
@@ -136,7 +136,7 @@ def instructions_of(given: str | Callable[[int | None], str]) -> str | Callable[
 
 
 def exits_of(given: Iterable[ToolSpec | Mapping[str, object]], engine: Engine) -> dict[str, ToolSpec]:
-    """The exit tools by their names, none of which a tool of the engine has."""
+    """Return the exit tools by name."""
     wanted = "a list of ToolSpecs or of OpenAI tool dictionaries: an exit tool has a name and a schema, and no code"
     exits: dict[str, ToolSpec] = {}
     for entry in check_list("Agent", "exit_tools", given, wanted):
@@ -150,10 +150,10 @@ def exits_of(given: Iterable[ToolSpec | Mapping[str, object]], engine: Engine) -
 
 
 def check_exits(exits: Iterable[str], engine: Engine) -> None:
-    """Refuse an exit tool that has the name of a tool; asked again for each turn, since tools may be registered at any time.
+    """Check that no exit tool has the name of a tool. Done for each turn, because tools may be registered at any time.
 
     Raises:
-        UsageError: One has.
+        UsageError: One does.
     """
     for name in exits:
         if name in engine.tools:
@@ -175,7 +175,7 @@ def _exit_from_openai(entry: Mapping[str, object]) -> ToolSpec:
 
 
 def _check_exit(tool: ToolSpec, others: Collection[str]) -> None:
-    """Refuse what a model could not call, or not tell from another."""
+    """Raise `UsageError` if the exit tool has no name, a name that is taken, or no schema."""
     if not isinstance(tool.name, str) or not tool.name.strip():
         raise UsageError(f"An exit tool has no name: {shown(tool)}. Give it one, as in ToolSpec(name='report').")
     if tool.name in others:
@@ -185,7 +185,7 @@ def _check_exit(tool: ToolSpec, others: Collection[str]) -> None:
 
 
 def output_of(kind: Any) -> OutputType | None:
-    """How the answer is read; None: as text."""
+    """Return the type that answers are read as; None: text."""
     if kind is None or kind is str:
         return None
     from callgate.agent.output import OutputType
@@ -194,7 +194,7 @@ def output_of(kind: Any) -> OutputType | None:
 
 
 def deliberation_of(given: object, engine: Engine) -> Deliberation | None:
-    """Deliberate mode's planner; None where it is neither asked for nor has a trigger to look for."""
+    """Return deliberate mode's planner; None if the mode is not asked for and no tool has a trigger."""
     if given is None and not any(bound.tool.triggers for bound in engine.tools):
         return None
     from callgate.agent.deliberate import Deliberate, Deliberation
@@ -215,7 +215,7 @@ def compaction_of(given: object) -> Compaction | None:
 
 
 def request_of(model: Model, output: OutputType | None, settings: ModelSettings | None) -> ModelRequest:
-    """What every request has."""
+    """Return the request that every pass starts from."""
     settings = settings or ModelSettings()
     return ModelRequest(
         model=model.name,

@@ -22,7 +22,7 @@ __all__ = ["BudgetTracker", "enforce_wall_time"]
 
 
 class BudgetTracker:
-    """The budget of one run, while it is spent."""
+    """Counts what one run has used, and refuses what its budget does not allow."""
 
     __slots__ = (
         "_began",
@@ -57,7 +57,7 @@ class BudgetTracker:
         self.cost = before.cost
 
     def use(self, usage: Usage | None) -> None:
-        """Count one pass of the model. Less than nothing counts as nothing: no provider gives a budget back."""
+        """Count one pass of the model. Negative numbers of tokens count as 0."""
         self.passes += 1
         if usage is None:
             return
@@ -68,7 +68,7 @@ class BudgetTracker:
             self.cost += max(0.0, self._prices.of(usage))
 
     def is_blind(self, usage: Usage | None) -> bool:
-        """Whether a limit on tokens or their cost counts nothing of a whole pass, because its provider tells no tokens."""
+        """Whether tokens or cost are limited and the provider reported no tokens for this pass, so that the limit has no effect."""
         limited = not (self._budget.input_tokens is self._budget.output_tokens is self._budget.cost is None)
         return limited and (usage is None or usage.input_tokens + usage.output_tokens <= 0)
 
@@ -89,7 +89,7 @@ class BudgetTracker:
         )
 
     def over(self) -> str | None:
-        """What is used up, so that no further pass may begin; None if nothing is."""
+        """Return what is used up, as a sentence, so that no further pass may begin; None if nothing is."""
         budget = self._budget
         if self.boundless:
             return None
@@ -105,17 +105,17 @@ class BudgetTracker:
 
     @property
     def seconds_left(self) -> float | None:
-        """Of the wall time; None where it has no limit."""
+        """Seconds of wall time that are left; None: no limit."""
         return None if self._budget.wall_s is None else self._budget.wall_s - (self._clock.monotonic() - self._began)
 
     def out_of_time(self) -> str | None:
-        """That the wall time is used up; None if it is not."""
+        """Return a sentence if the wall time is used up, else None."""
         if self._budget.wall_s is None or (self.seconds_left or 0.0) > 0:
             return None
         return f"the run has used up its wall time: {self._clock.monotonic() - self._began:.6g} of {self._budget.wall_s:.6g} s"
 
     def reserve(self, place: int) -> CallDenied | None:
-        """Take one call, the `place`-th of its message, out of the budget; or say why it cannot be had."""
+        """Reserve one call, at position `place` of its message. Return the refusal if the budget does not allow it."""
         most = self._budget.calls_per_message
         if most is not None and place >= most:
             instead = "Send it in your next message, if it is still needed." if most else "Answer with what you know."
@@ -126,7 +126,7 @@ class BudgetTracker:
         return None
 
     def give_back(self, calls: int) -> None:
-        """Of reserved calls, those that were dropped with their message."""
+        """Give back calls that were reserved and then dropped with their message."""
         self.calls -= calls
 
 
@@ -136,7 +136,7 @@ def _refusal(why: str) -> CallDenied:
 
 @asynccontextmanager
 async def enforce_wall_time(budget: BudgetTracker, clock: Clock, control: Control, conversation: str) -> AsyncIterator[None]:
-    """End what runs in the conversation when the budget's time is up, for as long as the block lasts."""
+    """End what runs in the conversation when the wall time is used up; watches for as long as the block lasts."""
     left_s = budget.seconds_left
     if left_s is None:
         yield

@@ -1,8 +1,8 @@
-"""Results that enrich the context instead of the history: what such a call brings is shown to the model from the next pass on.
+"""Add results of type `context_restart_...` to the context of the running turn instead of the history.
 
-The handler that an engine is given as `restart`. It decides by the data alone whether a call is a restart; which turn the item goes to it
-knows from where it runs. Large items wait in a stash with few places and a short life, so that none is part of a result. Knows no model and
-no tool.
+`ContextRestarts` is the handler that an engine takes as `restart`. It decides by the result's data whether the call is a restart, and finds
+the turn by a context variable. The model sees the item from the next pass on. Large items wait in a bounded stash, so that none is part of
+a result. Knows no model and no tool.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PREFIX = "context_restart_"
 
 
 class AddedContext(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the calls of one message have added to the context, for the record."""
+    """What the calls of one message have added to the context, as it is recorded."""
 
     parts: tuple[Part, ...] = ()
     """For the turn; what the conversation keeps is a message of its own."""
@@ -63,13 +63,13 @@ class Enrichment:
         self._tokens: list[Token[Enrichment | None]] = []
 
     def tail(self) -> tuple[UserMessage, ...]:
-        """What stands after the history in the next request; what a message that failed has added is forgotten."""
+        """Return the messages to append to the history in the next request. Drops what a failed message has added."""
         self.parts, self.disabled = self._settled
         return (UserMessage(self.parts),) if self.parts else ()
 
     def settle(self, history: History) -> tuple[Part, ...]:
-        """A message's calls have ended: what they added stays, for the turn or, where the owner keeps it, in the history: that is
-        returned."""
+        """Keep what the calls of a message have added: for the turn, or, if the owner has `keep` set, in the history. Return the parts that
+        were added to the history."""
         kept: tuple[Part, ...] = ()
         if self.owner is not None and self.owner.keep and self.parts:
             history.add(UserMessage(self.parts))
@@ -79,7 +79,7 @@ class Enrichment:
 
     @property
     def news(self) -> AddedContext | None:
-        """What the present message's calls have added; None if nothing."""
+        """What the calls of the current message have added; None if nothing."""
         parts, disabled = self._settled
         if self.disabled == disabled:
             return None
@@ -163,7 +163,7 @@ class ContextRestarts:
             return len(self._stash)
 
     async def __call__(self, data: object) -> bool:
-        """Whether the result's data was added to the context of the turn that this runs in."""
+        """Add the result's data to the context of the running turn, if it is a restart. Return whether it was added."""
         turn = _TURN.get()
         if turn is None or turn.owner is not self or not isinstance(data, Mapping):
             return False
@@ -194,7 +194,7 @@ class ContextRestarts:
 
 
 def _as_parts(item: object) -> tuple[Part, ...]:
-    """The item as parts of a message; what is none is told as JSON."""
+    """Return the item as parts of a message; anything else becomes JSON text."""
     if item is None:
         return ()
     if isinstance(item, (list, tuple)):

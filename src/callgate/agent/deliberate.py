@@ -32,7 +32,7 @@ _MOST_TOOLS = 256
 
 
 class Retention:
-    """Which tools each conversation still offers. Safe to use from several threads.
+    """Keeps the tools that were of use exposed for a few more turns of their conversation. Safe to use from several threads.
 
     Args:
         turns: How many turns after the one of its success a tool stays exposed; clamped to 0 to 10.
@@ -46,12 +46,12 @@ class Retention:
         self._lock = threading.Lock()
 
     def names(self, conversation: str) -> frozenset[str]:
-        """The tools that are still exposed; looking changes nothing."""
+        """Return the tools that are still exposed, without using up a turn of theirs."""
         with self._lock:
             return frozenset(self._kept.get(conversation, ()))
 
     def begin_turn(self, conversation: str) -> frozenset[str]:
-        """The tools that this turn still exposes; one turn of each is used up by that."""
+        """Return the tools that are still exposed in this turn, and use up one turn of each."""
         with self._lock:
             kept = self._kept.get(conversation)
             if kept is None:
@@ -65,7 +65,7 @@ class Retention:
             return frozenset(kept)
 
     def extend(self, conversation: str, tool: str) -> None:
-        """The tool was of use in the present turn: its turns start anew."""
+        """Keep a tool that was of use in the current turn exposed for the full number of turns again."""
         if self.turns == 0:
             return
         with self._lock:
@@ -79,7 +79,7 @@ class Retention:
                 self._kept.popitem(last=False)
 
     def forget(self, conversation: str) -> None:
-        """The conversation is over."""
+        """Forget a conversation that is over."""
         with self._lock:
             self._kept.pop(conversation, None)
 
@@ -125,7 +125,7 @@ def plan(
     recent: Iterable[str] = (),
     again: Sequence[Trigger] = (),
 ) -> Exposed:
-    """What a turn offers, and which phrase of its message is why.
+    """Return the tools that a turn offers, and the phrase of its message that each was chosen by.
 
     Args:
         text: What the user says.
@@ -152,7 +152,7 @@ def plan(
 
 
 class Exposure:
-    """What one turn offers, and what follows when it is used."""
+    """The tools that one turn offers; notes when one of them is used."""
 
     def __init__(self, exposed: Exposed, owner: Deliberation, *, leaves_trace: bool = True) -> None:
         self.exposed = exposed
@@ -164,7 +164,7 @@ class Exposure:
         return replace(scope, deliberate=True, allowed_tools=self.exposed.allowed)
 
     def used(self, conversation: str, result: ToolResult) -> None:
-        """A call has its result: keep its tool exposed where it succeeded, and tell the thought log why the tool was offered."""
+        """Note a call's result: keep its tool exposed if it succeeded, and tell the thought log why the tool was offered."""
         name = self._owner.name_of(result.name)
         if name not in self.exposed.allowed:
             return
@@ -242,11 +242,11 @@ class Deliberation:
         return Exposure(exposed, self, leaves_trace=leaves_trace)
 
     def resumed(self, exposed: Exposed | None, *, leaves_trace: bool) -> Exposure | None:
-        """A turn that waited for a human goes on with what it offered."""
+        """Return the exposure of a turn that is resumed: the tools that it offered when it began."""
         return Exposure(exposed, self, leaves_trace=leaves_trace) if exposed is not None else None
 
     def note_thought(self, conversation: str, notice: Notice) -> None:
-        """Write a notice to the thought log, which is not for users, so whatever the host shows them; a log that fails breaks nothing."""
+        """Write a notice to the thought log. An error of the log is logged and breaks nothing."""
         if self.settings.thought_log is not None:
             try:
                 self.settings.thought_log(conversation, notice)
@@ -254,7 +254,7 @@ class Deliberation:
                 log.warning("The thought log did not take a notice", exc_info=True)
 
     def _words_that_repeat(self) -> tuple[Trigger, ...]:
-        """Compiled when the first turn needs them, where the mode is the exception."""
+        """Return the compiled phrases that ask for a repeat; compiled on first use if the mode is off by default."""
         if self._again is None:
             self._again = compile_triggers(self.settings.again, "Deliberate.again")
         return self._again

@@ -1,7 +1,6 @@
-"""What a run did, a line for each call: short enough to remember, and made from the record alone.
+"""Summarise the calls of a run, one short line each, from the record alone.
 
-For later steps and later runs: what was called, with what, and what came of it, without the weight of it all. Nested calls are
-their caller's business and are left out. Pure; keeps nothing, and decides nothing about what is worth remembering.
+For the memory of later steps and runs: which tool was called, with which arguments, and what it returned. Nested calls are left out. Pure.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an agent tells while it runs: the model's own events, and these."""
+"""The events of a run: the model's own, and these."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Exit tools: which calls are theirs, and what those say.
+"""Recognise calls of exit tools, and turn them into signals.
 
-Beside `message_calls`, because such a call never reaches the engine: it is recorded and changes nothing. Its name is taken as any tool's
-is: where it is almost right, and only one tool or exit tool can be meant, that one is meant. Must not know schemas.
+A call of an exit tool never reaches the engine: it is recorded and runs nothing. Its name is matched as any tool's is: a name that is
+almost right counts if only one tool or exit tool can be meant. Must not know schemas.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class ExitTools:
         return bool(self._names)
 
     def has(self, name: str) -> bool:
-        """Whether an exit tool has just this name."""
+        """Whether an exit tool has exactly this name."""
         return name in self._names
 
     def meant(self, name: str) -> str | None:
-        """The exit tool that a call of this name is for; None where it is for none."""
+        """Return the name of the exit tool that a call of this name is for; None if it is for none."""
         if name in self._names:
             return name
         if not self._names or name in self._others:
@@ -52,7 +52,7 @@ class ExitTools:
 
 
 def as_signal(call: ToolCall, iteration: int, name: str = "") -> Signal:
-    """What an exit call says.
+    """Return the signal that an exit call stands for.
 
     Args:
         call: As the model wrote it.
@@ -69,7 +69,7 @@ def as_signal(call: ToolCall, iteration: int, name: str = "") -> Signal:
 
 
 def ask_for_more(names: Iterable[str]) -> str:
-    """What the model is told after a message of exit calls alone."""
+    """Return the message that asks the model for more after a message of exit calls alone."""
     recorded = ", ".join(dict.fromkeys(names))
     return (
         f"Recorded: {recorded}. This ends nothing. If work is left, go on with it. If not, write your answer now, in full: your answer is"
@@ -78,7 +78,7 @@ def ask_for_more(names: Iterable[str]) -> str:
 
 
 class ModelAfterReport:
-    """A model that is asked for more after it has reported: what it raises is reported as a fault, since the run is complete without it.
+    """The model in a pass after its report: an exception becomes a `Fault`, because the run is complete without this pass.
 
     Args:
         model: The model itself.

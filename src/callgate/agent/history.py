@@ -1,8 +1,8 @@
-"""The conversation as the next request will carry it: always valid for every provider.
+"""Keep the conversation as the next request carries it: valid for every provider at any time.
 
 A message with calls is committed once, together with the results of its calls, in order, and only with those calls that have one. A call
-that waits for a human has a result that says so; what the call comes to takes its place. So each call in a history has exactly one result,
-right behind its message, whatever ended the turn.
+that waits for a human has a result that says so, which the call's own result replaces later. So each call in a history has exactly one
+result, right behind its message, whatever ended the turn.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class History:
         """The number of its latest turn; of a conversation from elsewhere, how often its user spoke."""
 
     def fork(self) -> History:
-        """A copy that goes its own way: what is committed to it leaves no trace here."""
+        """Return a copy; what is committed to the copy does not change this history."""
         fork = History(self.messages)
         fork._counted, fork._tokens, fork.recorded, fork._prompt_hash = self._counted, self._tokens, self.recorded, self._prompt_hash
         fork.turns = self.turns
@@ -73,7 +73,7 @@ class History:
         self.messages.append(message)
 
     def answer(self, message: AssistantMessage) -> None:
-        """Commit a message without calls; one without anything to say leaves no trace."""
+        """Commit a message without calls; an empty one is left out."""
         if any(not isinstance(part, ToolCall) for part in message.parts):
             self.messages.append(replace(message, parts=tuple(part for part in message.parts if not isinstance(part, ToolCall))))
 
@@ -116,9 +116,9 @@ class History:
         return CommittedMessage(message=message, results=tuple(results), ids=tuple(ids), waiting=tuple(waiting))
 
     def complete(self, before: CommittedMessage, ends: Sequence[ToolResult | Suspended | None]) -> CommittedMessage:
-        """Put what calls that waited came to in their places.
+        """Replace the placeholders of calls that waited with their results.
 
-        Where a compaction has left them out, the whole message is committed anew.
+        If a compaction has dropped them, the whole message is committed again.
 
         Args:
             before: The message as it was committed.
@@ -136,33 +136,33 @@ class History:
         return CommittedMessage(message=before.message, results=tuple(results), ids=tuple(ids), waiting=waiting)
 
     def tokens(self, estimate: Callable[[Message], int]) -> int:
-        """About how many tokens the conversation takes; each message is asked about once."""
+        """Return about how many tokens the conversation takes; `estimate` is called once per message."""
         for index in range(self._counted, len(self.messages)):
             self._tokens += estimate(self.messages[index])
         self._counted = len(self.messages)
         return self._tokens
 
     def prompt_hash(self) -> PromptHash:
-        """The conversation as it is now, to be held against another one."""
+        """Return the hash of the conversation as it is now."""
         shown = self._prompt_hash
         if shown.count < len(self.messages):
             shown = self._prompt_hash = PromptHash(shown, self.messages[shown.count :])
         return shown
 
     def restart_from(self, messages: Iterable[Message]) -> None:
-        """Become another conversation: only the ids of its calls are taken."""
+        """Replace the conversation with another one; only call ids of the new one count as taken."""
         self.messages[:] = messages
         self._ids, self._numbers = _ids_of(self.messages), {}
         self._recount()
 
     def rewrite(self, messages: Iterable[Message]) -> None:
-        """Put a shorter conversation in the place of this one; ids that were given stay taken, and those that it brings are."""
+        """Replace the conversation with a shorter one; call ids of both count as taken."""
         self.messages[:] = messages
         self._ids |= _ids_of(self.messages)
         self._recount()
 
     def _fill(self, ends: Mapping[str, ToolResult | Suspended | None]) -> bool:
-        """Replace the results of waiting calls, by id. Returns False, and changes nothing, where one of them is not there."""
+        """Replace the results of waiting calls, by id. Return False and change nothing if one of them is missing."""
         places = {one.call_id: place for place, one in enumerate(self.messages) if isinstance(one, ToolMessage) and one.call_id in ends}
         if len(places) < len(ends):
             return False
@@ -175,7 +175,7 @@ class History:
         return True
 
     def _leave_out(self, ids: set[str]) -> None:
-        """Take calls and their results out, and messages that have nothing else."""
+        """Remove calls and their results, and messages that have nothing else."""
         if not ids:
             return
         kept: list[Message] = []
@@ -195,7 +195,7 @@ class History:
         self._prompt_hash = PromptHash(None, ())
 
     def _renamed(self, call: ToolCall) -> ToolCall:
-        """The call under an id that no other call of the conversation has."""
+        """Return the call with an id that no other call of the conversation has."""
         name = call.id or "call"
         number = self._numbers.get(name, 2)
         while f"{name}-{number}" in self._ids:
@@ -207,7 +207,7 @@ class History:
 
 
 class HistoryCache:
-    """The conversations that were used last, as one agent remembers them.
+    """Remembers the conversations that were used last.
 
     Args:
         most: How many.
@@ -236,7 +236,7 @@ def committed(
     ends: Sequence[ToolResult | Suspended | None],
     results: list[ToolResult],
 ) -> CommittedMessage:
-    """Commit the calls of a message, and put their results in order into those of the run.
+    """Commit the calls of a message, and append their results to those of the run, in order.
 
     Args:
         before: The message as it was committed, where these are the calls of it that waited.

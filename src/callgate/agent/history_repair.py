@@ -1,7 +1,7 @@
-"""Make a conversation from elsewhere valid: each call one result, right behind its message, and no result without its call.
+"""Repair a conversation from elsewhere: give each call one result, right after its message, and drop results without a call.
 
 A program that crashed, another framework or a person with an editor leaves calls without results, results without calls, results in the
-wrong place or twice. Every change is told; what is valid comes out as it was.
+wrong place or twice. Every change is reported; what is valid is not changed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LOST = "No result of this call was recorded. Whether it took effect is not know
 
 
 def repair_history(messages: Iterable[Message]) -> tuple[list[Message], list[str]]:
-    """A valid conversation, and a sentence for each change."""
+    """Return a valid conversation, and one sentence for each change."""
     work = list(messages)
     notes: list[str] = []
     results = _first_results(work, notes)
@@ -44,7 +44,7 @@ def repair_history(messages: Iterable[Message]) -> tuple[list[Message], list[str
 
 
 def _first_results(messages: list[Message], notes: list[str]) -> dict[str, deque[ToolMessage]]:
-    """The results by call id, in order; a second one is kept only if as many calls have that id."""
+    """Return the results by call id, in order; a second one is kept only if as many calls have that id."""
     wanted: dict[str, int] = {}
     for message in messages:
         for call in message.calls if isinstance(message, AssistantMessage) else ():
@@ -83,7 +83,7 @@ def _paired(
 
 
 class _CallIds:
-    """The ids that the mended conversation has so far."""
+    """The call ids of the repaired conversation so far."""
 
     def __init__(self) -> None:
         self._taken: set[str] = set()

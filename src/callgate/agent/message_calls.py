@@ -1,7 +1,7 @@
-"""The calls of one message, from the moment each is sealed to their outcomes.
+"""Run the calls of one message, from the moment each is complete in the stream to their outcomes.
 
 Exit calls become signals and are left out; the rest go to one emission of the engine, which orders and holds them, as early as they are
-final. A message that fails takes back what it started. Knows no history and no budgets' meaning, only whether a call may be had.
+final. If the message fails, the calls that it started are discarded. Knows no history.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TOGETHER: Final = 64
 
 
 def raw_call(call: ToolCall, closed: Closed, origin: str) -> RawCall:
-    """A message's call as the engine takes it; free text becomes the one argument `input`."""
+    """Return a message's call as the engine takes it; free text becomes the one argument `input`."""
     arguments: object = {"input": call.arguments} if call.custom else call.arguments
     raw = RawCall(id=call.id, name=call.name, arguments=arguments, origin=origin, closed=closed)  # type: ignore[arg-type]
     if not (call.reasoning or call.lifted):
@@ -45,7 +45,7 @@ def raw_call(call: ToolCall, closed: Closed, origin: str) -> RawCall:
 
 
 class UncommittedCall(Struct, frozen=True, kw_only=True):
-    """What the record says of one call of a message that was not committed."""
+    """The recorded state of one call of a message that was not committed."""
 
     uid: str = ""
     position: int = 0
@@ -59,13 +59,13 @@ class UncommittedCall(Struct, frozen=True, kw_only=True):
 
     @property
     def counts(self) -> bool:
-        """Whether it is one of the run's calls without being reserved anew: those that the loop refused are none."""
+        """Whether the call counts as one of the run's without being reserved again. Calls that the loop refused do not count."""
         result = self.outcome.result if type(self.outcome) is Answered else None
         return (bool(self.uid) or self.refusal is not None) and (result is None or result.code not in REFUSED_BY_LOOP)
 
     @property
     def over(self) -> bool:
-        """Whether it has ended; one without an outcome leaves no trace."""
+        """Whether it has ended; with or without an outcome."""
         return bool(self.uid) and self.unfinished is None
 
 
@@ -73,7 +73,7 @@ _NEW: Final = UncommittedCall()
 
 
 class CallContext(Struct, frozen=True, kw_only=True, eq=False):
-    """What takes the calls of all messages of one turn."""
+    """What the calls of all messages of one turn have in common."""
 
     engine: Engine
     """Runs them."""
@@ -90,7 +90,7 @@ class CallContext(Struct, frozen=True, kw_only=True, eq=False):
 
 
 class MessageCalls(Struct, eq=False):
-    """One message's calls."""
+    """Runs the calls of one message."""
 
     context: CallContext
     scope: Scope
@@ -106,7 +106,7 @@ class MessageCalls(Struct, eq=False):
     """Whether a call went on after it was handed in."""
 
     def see(self, event: CallSealed | CallReopened) -> None:
-        """Take note of what the model has written, and hand it in as soon as it is complete."""
+        """Take an event of the stream, and hand in calls as soon as they are complete."""
         if isinstance(event, CallReopened):
             self._sealed.pop(event.position, None)
             if self._emission is not None and self._emission.reopen(event.position):
@@ -117,7 +117,7 @@ class MessageCalls(Struct, eq=False):
                 self._hand_in(event.call, event.closed, event.position)
 
     async def ended(self, calls: tuple[ToolCall, ...], closed: tuple[Closed, ...]) -> list[EndedCall]:
-        """How every call ended, in the message's order; exit calls have no outcome."""
+        """Run the calls of the complete message. Return how each ended, by position; exit calls have no outcome."""
         if self._emission is not None and not self._as_handed_in(calls, self._emission):
             await self.drop("a call was changed after its end")
             self._emission, self.early = None, False
@@ -133,7 +133,7 @@ class MessageCalls(Struct, eq=False):
     async def take_up(
         self, calls: tuple[ToolCall, ...], closed: tuple[Closed, ...], left: Mapping[int, UncommittedCall]
     ) -> list[EndedCall]:
-        """How the calls of a message ended that another engine began: what has ended stays, the rest is handed in.
+        """Run the calls of a message that another engine began: those that ended keep their results, the others are handed in.
 
         Args:
             left: What the record says, by the call's place; a call that it says nothing of is handed in like a new one.
@@ -152,31 +152,31 @@ class MessageCalls(Struct, eq=False):
 
     @property
     def sealed_exits(self) -> tuple[ToolCall, ...]:
-        """The exit calls of a message that has not ended yet, as far as they are complete."""
+        """The exit calls that are complete so far."""
         if self.context.exits is None:
             return ()
         return tuple(call for _, call in sorted(self._sealed.items()) if self._exit_of(call) is not None)
 
     def signals_of(self, calls: Iterable[ToolCall]) -> list[Signal]:
-        """What the exit calls among these say."""
+        """Return the signals of the exit calls among these."""
         return [as_signal(call, self.scope.iteration, name) for call in calls if (name := self._exit_of(call)) is not None]
 
     async def drop(self, reason: str) -> None:
-        """The message failed: end what started and forget it."""
+        """Discard the message, which failed: end the calls that it started."""
         emission = self._emission
         if emission is not None and not emission.over:
             self.context.give_back(emission.accepted)
             await emission.discard(reason)
 
     def _as_handed_in(self, calls: tuple[ToolCall, ...], emission: Emission) -> bool:
-        """Whether the message, now that it is whole, has the calls that were handed in while it came."""
+        """Whether the complete message has the calls that were handed in while it streamed, unchanged."""
         for position, before in self._sealed.items():
             if position >= len(calls) or not (before == calls[position] or _same(before, calls[position])):
                 self._spoiled = emission.reopen(position) or self._spoiled
         return not self._spoiled
 
     def _exit_of(self, call: ToolCall) -> str | None:
-        """The exit tool that the call is for."""
+        """Return the name of the exit tool that the call is for, or None."""
         return self.context.exits.meant(call.name) if self.context.exits is not None else None
 
     def _opened(self) -> Emission:
@@ -195,5 +195,5 @@ class MessageCalls(Struct, eq=False):
 
 
 def _same(before: ToolCall, now: ToolCall) -> bool:
-    """Whether two readings of a call ask for the same thing."""
+    """Whether two versions of a call have the same name, arguments and id."""
     return (before.name, before.arguments, before.id, before.custom) == (now.name, now.arguments, now.id, now.custom)

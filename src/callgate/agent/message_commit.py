@@ -53,7 +53,7 @@ class ExecutedMessage(Struct, frozen=True, kw_only=True, eq=False):
 
 
 class MessageCommitter:
-    """Commits the calls of one message after the other.
+    """Commits the messages of one turn, each with its calls.
 
     Args:
         parts: What the turn works with.
@@ -73,7 +73,7 @@ class MessageCommitter:
         )
 
     def next_message(self, *, early: bool = False) -> MessageCalls:
-        """Make what takes the calls of the next message.
+        """Return an object that runs the calls of the next message.
 
         Args:
             early: Whether calls may start before the message is complete.
@@ -84,7 +84,7 @@ class MessageCommitter:
         return MessageCalls(self._call_context, scope, early and parts.settings.early_start)
 
     def commit(self, calls: ExecutedMessage) -> Ending | None:
-        """Commit what the calls came to, and decide."""
+        """Commit the message with the results of its calls. Return how the turn ends, or None if it goes on."""
         parts, state = self._parts, self._state
         if calls.whole is not None and any(not isinstance(end.outcome, Suspended) for end in calls.ends):
             self._take_up_again()
@@ -103,14 +103,14 @@ class MessageCommitter:
     # Inside
 
     def _take_up_again(self) -> None:
-        """Say so to the model where the conversation went on while calls waited: an answer must not follow an answer."""
+        """Tell the model that waiting calls were answered, if the conversation went on meanwhile: roles have to alternate."""
         messages = self._parts.history.messages
         if messages and isinstance(messages[-1], AssistantMessage):
             self._parts.record.said(_ANSWERED)
             self._parts.history.user(_ANSWERED)
 
     def _told(self, calls: ExecutedMessage) -> list[ToolResult | Suspended | None]:
-        """What each call came to, with the hints that are due, both on record."""
+        """Record how the calls ended and the hints that are due. Return each result with its hint."""
         parts, ends = self._parts, calls.ends
         uids: list[str] = []
         positions: list[int] = []
@@ -143,7 +143,7 @@ class MessageCommitter:
                 tell(notice)
 
     def _unanswered(self, calls: ExecutedMessage, whole: CommittedMessage) -> Ending | None:
-        """The end of a turn whose message a call aborted, or has calls that wait."""
+        """Return how the turn ends if a call aborted the message or waits for a human, else None."""
         for end in calls.ends:
             outcome = end.outcome
             if isinstance(outcome, Aborted):
@@ -152,7 +152,7 @@ class MessageCommitter:
         return self._waiting(calls, whole)
 
     def _waiting(self, calls: ExecutedMessage, whole: CommittedMessage) -> Ending | None:
-        """The end of a turn whose message has calls that wait for a human."""
+        """Return how the turn ends if calls wait for a human, else None."""
         approvals = {place: end.outcome for place, end in enumerate(calls.ends) if isinstance(end.outcome, Suspended)}
         if not approvals:
             return None
@@ -192,11 +192,11 @@ class MessageCommitter:
 
 
 def _refusal(guard: StuckGuard | None, budget: BudgetTracker, call: ToolCall, place: int) -> CallFailed | None:
-    """Why a call may not run; takes one that may out of the budget."""
+    """Return why a call may not run, or None; a call that may run is taken from the budget."""
     refusal = guard.refusal(call, place) if guard is not None else None
     return refusal or budget.reserve(place)
 
 
 def _hinted(result: ToolResult | None, hint: str | None) -> ToolResult | None:
-    """The result as the model sees it."""
+    """Return the result with the hint, as the model sees it."""
     return result if result is None or hint is None else replace(result, content=(*result.content, Text(text=hint)))

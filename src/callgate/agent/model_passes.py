@@ -1,7 +1,7 @@
-"""The passes of one turn: each lets the model answer once, and what happens between two of them.
+"""Run the passes of one turn, each of which lets the model answer once.
 
-Whether a further pass may begin, its request, its stream, and what a message without calls means for the turn. The calls of a message are
-run by `message_calls` and committed by `message_commit`; here they are only handed in while they stream.
+Decides whether a further pass may begin, makes its request, streams it, and decides what a message without calls means for the turn. The
+calls of a message are run by `message_calls` and committed by `message_commit`; here they are only handed in while they stream.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _CUT = {"length": "the answer was cut at its length limit", "content_filter": "t
 
 
 class ModelPasses:
-    """The passes of one turn.
+    """Runs the passes of one turn.
 
     Args:
         parts: What the turn works with.
@@ -60,7 +60,7 @@ class ModelPasses:
         self._blind = False
 
     def ready(self) -> Ending | None:
-        """Prepare the next pass; why there may be none. A stop or a follow-up that is pending ends the pass itself, first thing."""
+        """Return why no further pass may begin, or None. A pending stop or follow-up is not looked at: it ends the pass itself."""
         budget = self._parts.budget
         over = None if budget.boundless else budget.over()
         if over is not None:
@@ -71,7 +71,7 @@ class ModelPasses:
         return None
 
     async def compacted(self, compactor: Compactor) -> Ending | None:
-        """Make a history that has become too long shorter; why there may be no further pass after that."""
+        """Compact the history if it is too long. Return why no further pass may begin after that, or None."""
         parts = self._parts
         with self._interruptible() as signal:
             sizes = await compactor.before_pass(parts.history, signal)
@@ -131,7 +131,7 @@ class ModelPasses:
         return result
 
     def broke_off(self, message_calls: MessageCalls) -> None:
-        """Keep what the exit calls say of a message whose stream failed."""
+        """Keep the signals of a message whose stream failed."""
         exits = message_calls.sealed_exits
         self._state.signals += message_calls.signals_of(exits)
         if exits:
@@ -140,7 +140,7 @@ class ModelPasses:
                 self._parts.record.answered(result, AssistantMessage(parts=exits), self._state.iteration, executes=False)
 
     async def answered(self, result: StreamResult, message_calls: MessageCalls) -> Ending | None:
-        """What a message without calls, or one that did not end well, means for the turn; None: the model is asked again."""
+        """Commit a message whose calls do not run. Return how the turn ends, or None if the model is asked again."""
         exits = message_calls.sealed_exits if result.status != "completed" else ()
         self._state.signals += message_calls.signals_of(exits)
         message = _kept(result, exits)
@@ -169,7 +169,7 @@ class ModelPasses:
     # Inside
 
     async def _wait_and_retry(self) -> None:
-        """An empty answer is asked for again after a moment, unless somebody stops the turn meanwhile."""
+        """Wait before an empty answer is asked for again, unless the turn is stopped meanwhile."""
         self._notice(Notice("retry", "The model's answer was empty; it is asked again."))
         wait_s = self._parts.settings.empty_retry_s
         pause = asyncio.ensure_future(self._parts.engine.clock.sleep(wait_s))
@@ -181,7 +181,7 @@ class ModelPasses:
 
     @contextmanager
     def _interruptible(self) -> Iterator[AbortSignal]:
-        """What fires when somebody ends the turn, or wants it to yield, between two passes; the next pass then says so."""
+        """Yield a signal that fires if the turn is stopped or interrupted between two passes; the next pass then ends with that."""
         control, conversation = self._parts.engine.control, self._parts.scope.conversation
         abort = AbortController()
         waiting = control.pending(conversation) or control.pending_follow_up(conversation)
@@ -199,7 +199,7 @@ class ModelPasses:
 
 
 def _kept(result: StreamResult, exits: tuple[ToolCall, ...]) -> AssistantMessage | None:
-    """What is kept of a pass whose calls do not run: its text, and the exit calls that were complete."""
+    """Return what the conversation keeps of a pass whose calls do not run: its text, and the exit calls that were complete."""
     if result.status == "completed":
         return result.message
     said = result.status in ("stopped_by_user", "budget_exhausted") and result.text

@@ -1,7 +1,7 @@
-"""The options of an agent and of its runs that are taken as keywords: their names and types, and the check of each value's type.
+"""The keyword options of an agent and of its runs: their names and types, and the check of each value's type.
 
 `EngineOptions` and `AgentRunOptions` are TypedDicts, so that type checkers and editors know the keywords of functions that pass them on.
-What takes more than a look at a value's type is checked in `given`.
+Checks that need more than a value's type are in `agent_config`.
 """
 
 from __future__ import annotations
@@ -99,10 +99,10 @@ _KINDS: Mapping[str, Any] = {
 
 
 def check_made(**options: object) -> None:
-    """Refuse options of an agent that are not of their kind.
+    """Check the types of an agent's options.
 
     Raises:
-        UsageError: One is not.
+        UsageError: One has a wrong type.
     """
     for name, value in options.items():
         check("Agent", name, value, _KINDS[name])
@@ -121,7 +121,7 @@ def check_asked(
     reflect: object = False,
     deliberate: object = None,
 ) -> None:
-    """Refuse what cannot be asked of a run.
+    """Check the types of a run's options.
 
     Args:
         door: Which method was asked, as in `Agent.run`.

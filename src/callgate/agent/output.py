@@ -1,7 +1,7 @@
-"""The answer as a type: its JSON Schema for the model, and the value from the model's text.
+"""Describe the type of an answer as a JSON Schema, and read the model's answer as a value of that type.
 
-Strict: what does not fit is told to the model with its places, never bent into shape. Types that use pydantic, wherever in them, are read
-by pydantic, all others by msgspec.
+Strict: an answer that does not fit is refused, with the places where it is wrong, and never converted. Types that use pydantic anywhere are
+read by pydantic, all others by msgspec.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class OutputInvalid(ValueError):
 
 
 class OutputType:
-    """One type that answers may be asked for in.
+    """The type of an agent's answers.
 
     Args:
         kind: A standard type, a dataclass, a TypedDict, a Struct or a pydantic model, or what is made of them: `list[Model]`,
@@ -50,7 +50,7 @@ class OutputType:
         self.schema = cast("Mapping[str, object]", schema)
 
     def read(self, text: str, *, cut: str = "") -> Any:
-        """The value that `text` is.
+        """Read `text` as a value of the type.
 
         Args:
             text: The model's answer.
@@ -89,13 +89,13 @@ def _by_msgspec(kind: Any) -> tuple[dict[str, Any], _Read]:
 
 
 def _places(error: pydantic.ValidationError) -> str:
-    """Where the answer is wrong and how, without what was given and without links."""
+    """Return where the answer is wrong and how, without the values and without links."""
     found = error.errors(include_url=False, include_context=False, include_input=False)
     return "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}".removeprefix(": ") for one in found[:_MOST_PLACES])
 
 
 def _cause(error: Exception) -> str:
-    """The line of a library's error that names the type: pydantic's first, msgspec's last."""
+    """Return the line of a library's error that names the type: pydantic's first, msgspec's last."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     return lines[0 if type(error).__module__.startswith("pydantic") else -1].partition(". ")[0][:200].rstrip(".")
 
@@ -105,7 +105,7 @@ def _shown(kind: Any) -> str:
 
 
 def _unfenced(text: str) -> str:
-    """What stands in the one code block that `text` is; else `text`."""
+    """Return the content of the code block if `text` is one code block, else `text`."""
     if not (text.startswith(_FENCE) and text.endswith(_FENCE)):
         return text
     label, newline, inside = text[len(_FENCE) : -len(_FENCE)].partition("\n")

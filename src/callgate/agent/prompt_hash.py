@@ -1,7 +1,7 @@
-"""What a pass of a model was shown, as one hash: so that a conversation made again from the record can be held against it.
+"""Hash the messages that a pass of the model was shown, so that a replay can verify a reconstructed conversation.
 
-A running SHA-256 over the messages, each as canonical JSON behind its length. Worked out when somebody reads it, and each message once,
-however many passes see it. Holds messages, decides nothing.
+A running SHA-256 over the messages, each as canonical JSON behind its length. Computed when it is read, and each message once, however many
+passes see it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["PromptHash", "as_json"]
 
 
 class PromptHash:
-    """A conversation up to some message.
+    """The hash of a conversation up to some message.
 
     Args:
         before: The conversation that it goes on from; None: it begins here.

@@ -1,4 +1,7 @@
-"""What the events of one call on record mean to a conversation: its result, its question, that it was broken off. Reads no journal."""
+"""Turn the recorded events of one call into what the conversation has of it: a result, a question, or a note that it was broken off.
+
+Pure: takes events, reads no journal.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ __all__ = ["broken_off", "final_of", "interrupted", "pending_at", "question_of",
 
 
 def interrupted(event: Event) -> str:
-    """What to tell a model of a call that was broken off with its engine; empty where its end left no trace in the conversation."""
+    """Return what the model is told of a call that was broken off with its engine; empty if the conversation has nothing of it."""
     reason = decode_reason(event.body)
     if reason.status == "not_started":
         return f"It was not started: {reason.reason}. Nothing happened; it may be sent again."
@@ -29,7 +32,7 @@ def interrupted(event: Event) -> str:
 
 
 def result_at(call: ToolCall, end: Event | None, hint: str) -> ToolResult | None:
-    """What the conversation has of a call's end, with what the loop added."""
+    """Return the result that the conversation has of a call, with the hint that the loop added."""
     if end is None:
         return None
     if end.kind == "call.completed":
@@ -39,7 +42,7 @@ def result_at(call: ToolCall, end: Event | None, hint: str) -> ToolResult | None
 
 
 def broken_off(call: ToolCall, end: Event, told: str) -> ToolResult:
-    """The result that stands for a call which was broken off with its engine."""
+    """Return the result of a call that was broken off with its engine."""
     unknown = decode_reason(end.body).status == "unknown"
     return ToolResult(
         id=call.id,
@@ -71,7 +74,7 @@ def pending_at(
 
 
 def question_of(end: Event) -> Suspended:
-    """The question of a suspended call."""
+    """Return the question of a suspended call."""
     reason = decode_reason(end.body)
     details = reason.details or {}
     expires_at = details.get("expires_at")
@@ -79,7 +82,7 @@ def question_of(end: Event) -> Suspended:
 
 
 def final_of(event: Event) -> bytes:
-    """The arguments that the tool got, as canonical JSON; empty where this verdict did not let it run."""
+    """Return the arguments that the tool got, as canonical JSON; empty if the verdict was no allow."""
     body = decode(event.body)
     arguments = body.get("arguments")
     return canonical(arguments) if body.get("verdict") == "allow" and isinstance(arguments, dict) else b""

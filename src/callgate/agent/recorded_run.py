@@ -1,4 +1,4 @@
-"""A run as its record tells it: the conversation, what was spent, what was left open. Pure reading; starts nothing and asks nobody.
+"""Load a run from its record: the conversation, what was spent, what was left open. Only reads.
 
 The conversation is made as the loop makes it, by the same `History`, from messages and from the ends of their calls. A run that goes on
 where another one of its conversation ended begins with what that one had. Must not know how a run is resumed.
@@ -41,7 +41,7 @@ __all__ = ["EventReader", "LoadedRun", "Round", "UncommittedMessage", "broken_of
 
 
 class EventReader(Protocol):
-    """Where events are read from."""
+    """Reads events of a journal."""
 
     def read(self, *, run: str | None = None, after: int = 0, limit: int | None = None) -> Iterable[Event]: ...
 
@@ -127,7 +127,7 @@ _executed = msgspec.json.Decoder(PhaseExecutedBody).decode
 
 
 def load_run(journal: EventReader, blobs: BlobReader, run: str, *, see: Callable[[Event, LoadedRun], None] | None = None) -> LoadedRun:
-    """Read a run of an agent.
+    """Load a run of an agent.
 
     Args:
         see: Told each event of the loop, with the run as it was before it.
@@ -151,7 +151,7 @@ def load_run(journal: EventReader, blobs: BlobReader, run: str, *, see: Callable
 
 
 def _segments(journal: EventReader, blobs: BlobReader, run: str) -> list[list[Event]]:
-    """The events of the run, behind those of the runs that its conversation had before."""
+    """Return the events of the earlier runs of the conversation, one list each, and those of this run last."""
     segments: list[list[Event]] = []
     until: int | None = None
     while True:
@@ -325,7 +325,7 @@ def _count(run: LoadedRun, ends: Sequence[Event | None], results: Sequence[ToolR
 
 
 def _repeats_data(result: ToolResult) -> bool:
-    """Whether this is a refusal that is no failure, because what it would have given again is data."""
+    """Whether this refusal of a repeated call is not a failure, because the repeated result was data."""
     facts = result.structured if result.code == REPEATED else None
     return isinstance(facts, dict) and facts.get("repeated") == "data"
 

@@ -1,4 +1,4 @@
-"""What a run came to, and what it used on the way."""
+"""The result of a run, and the values in it: what it used, signalled, repeated and waits for."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Spent(Struct, frozen=True, kw_only=True):
 
 
 class Repeat(Struct, frozen=True, kw_only=True):
-    """A call that was made with these final arguments, and how often in a row it gave the same result."""
+    """A call with its final arguments, and how often in a row it gave the same result."""
 
     tool: str
     arguments: bytes
@@ -76,7 +76,7 @@ class Repeat(Struct, frozen=True, kw_only=True):
 
 
 class CommittedMessage(Struct, frozen=True, kw_only=True):
-    """A message with calls as the conversation has it: whether the turn goes on is decided when none of its calls waits any more."""
+    """A message with calls as the conversation has it. The turn goes on when none of its calls waits any more."""
 
     message: AssistantMessage
     """As the model wrote it."""
@@ -89,7 +89,7 @@ class CommittedMessage(Struct, frozen=True, kw_only=True):
 
     @property
     def answered(self) -> list[ToolResult]:
-        """The results that there are, in order."""
+        """The results of calls that have one, in order."""
         return list(filter(None, self.results))
 
 
@@ -123,7 +123,7 @@ class PendingCalls(Struct, frozen=True, kw_only=True):
 
 
 class RunResult(Struct, frozen=True, kw_only=True):
-    """One run of an agent."""
+    """The result of one run of an agent."""
 
     status: RunStatus
     turn_status: TurnStatus

@@ -1,7 +1,7 @@
-"""What a resumed run does with each call that it finds: the table of recovery, as data.
+"""Decide what a resumed run does with each call that it finds on record.
 
-Pure: it looks at a run as it was loaded from the record and says what stays, what is handed in, and what is refused and why. Whether a
-claimed call may start again is for the engine to say, which asks the tool; nothing here runs anything.
+Pure: takes a loaded run, and says which results stay, which calls are handed in, and which are refused and why. Whether a started call may
+start again is decided by the engine, which asks the tool.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NO = "{tool} was denied: {who} said no. Do not try it again; go on without it, 
 
 
 class ResumePlan(Struct, frozen=True, kw_only=True):
-    """Where a run goes on."""
+    """Where and with what a run is resumed."""
 
     spent: Spent
     signals: tuple[Signal, ...]
@@ -59,12 +59,12 @@ class ResumePlan(Struct, frozen=True, kw_only=True):
     """The same, where it is not read from the record."""
 
     def state(self) -> TurnState:
-        """How far its turn has come."""
+        """Return the state that the turn is resumed with."""
         return TurnState(iteration=self.iteration, signals=list(self.signals), results=list(self.results), texts=list(self.texts))
 
     @classmethod
     def of(cls, run: RunResult, pending: PendingCalls) -> ResumePlan:
-        """Where a run that waits for a human goes on."""
+        """Plan from the result that a waiting run had in this process."""
         return cls(
             spent=run.spent,
             signals=run.signals,
@@ -79,7 +79,7 @@ class ResumePlan(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def recorded(cls, run: LoadedRun, exits: ExitTools, prices: Prices | None) -> ResumePlan:
-        """Where a run goes on by what its record says."""
+        """Plan from the run's record."""
         return cls(
             spent=run.spent(prices),
             signals=tuple(run.signals),
@@ -98,7 +98,7 @@ class ResumePlan(Struct, frozen=True, kw_only=True):
 
 
 def _left_open(run: LoadedRun, exits: ExitTools) -> dict[int, UncommittedCall]:
-    """What the record says of each call of the open message, by its place; nothing of those that were never handed in."""
+    """Return the recorded state of each call of the open message, by position; calls that were never handed in have none."""
     if run.open is None:
         return {}
     left: dict[int, UncommittedCall] = {}
@@ -118,13 +118,13 @@ def _left_open(run: LoadedRun, exits: ExitTools) -> dict[int, UncommittedCall]:
 
 
 def orphaned_calls(run: LoadedRun) -> list[Unfinished]:
-    """Open calls that are not the open message's own: of a message that never ended, or made by another call."""
+    """Return unfinished calls that do not belong to the open message: of a message that never ended, or nested calls."""
     taken = set(run.open.calls) if run.open is not None else set()
     return [call for uid, call in run.unfinished.items() if uid not in taken]
 
 
 def refused_approvals(pending: PendingCalls, answer_to: Callable[[str], Question | None]) -> dict[int, UncommittedCall]:
-    """Which of the calls that waited are refused: a human said no, or the record does not have them as they were."""
+    """Return the waiting calls that are refused, by position: a human said no, or their arguments are not on record."""
     left: dict[int, UncommittedCall] = {}
     for place, (call, approval) in enumerate(zip(pending.message.calls, pending.approvals, strict=True)):
         question = answer_to(approval.approval_id)

@@ -1,6 +1,6 @@
-"""Have one run's turn, from its first event on record to its last: begin, work, read the answer as its type, end.
+"""Execute one run, from its first recorded event to its last: begin, run the turn, read the answer as its type, end.
 
-Only here does an exception of a model become a status. Which conversation the run is in and when it may begin is for `runs` to say.
+Only here does an exception of a model become a status. `runs` says when the run may begin.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _ERROR_CHARS = 4_000
 
 
 class RunExecutor:
-    """Has the runs of one agent, each when it is its turn.
+    """Executes the runs of one agent.
 
     Args:
         config: What the agent is made of.
@@ -53,7 +53,7 @@ class RunExecutor:
         self._log = RedactedLog(config.engine.redactor)
 
     async def run(self, start: TurnStart) -> RunResult:
-        """Have the turn, from its first event on record to its last; one that was drained from its queue never begins."""
+        """Execute the run. A turn that was removed from its queue by a kill never begins."""
         if start.place.drained:
             return unbegun(start.history.messages, start.scope, Ending("stopped_by_user", start.place.drained))
         if start.plan is not None:
@@ -80,7 +80,7 @@ class RunExecutor:
         return result
 
     async def _result(self, start: TurnStart, record: RunRecord) -> RunResult:
-        """What the turn comes to; what fails it becomes its end."""
+        """Run the turn and return its result. An exception becomes the end of the turn."""
         parts, plan = self._turns.parts(start, record), start.plan
         turn = Turn(parts, plan.state() if plan is not None else None)
         try:
@@ -98,7 +98,7 @@ class RunExecutor:
             return turn.result(Ending("error", "the model cancelled itself; nobody had asked it to stop"))
 
     async def _begin(self, record: RunRecord, start: TurnStart) -> None:
-        """Put on record that the run begins, or goes on, and add its task to the conversation."""
+        """Record that the run begins or is resumed, and add its task to the conversation."""
         history, scope, plan, exposure = start.history, start.scope, start.plan, start.exposure
         if history.recorded:
             history.recorded = await self._engine.runs.placed(history.recorded)
@@ -123,7 +123,7 @@ class RunExecutor:
             history.add(start.task)
 
     async def _on_record(self, history: History, run: str, plan: ResumePlan) -> tuple[int, bool]:
-        """How much of the conversation the record of this run has, and whether it has its beginning."""
+        """Return the position up to which the run's record has the conversation, and whether it has the run's beginning."""
 
         def looked_up() -> tuple[int, bool]:
             return self._recorded(history, run), bool(plan.last) or self._has_begun(run)
@@ -134,7 +134,7 @@ class RunExecutor:
         return any(event.kind == "run.began" for event in self._engine.journal.read(run=run))
 
     def _recorded(self, history: History, run: str) -> int:
-        """The position up to which the record of this very run has the conversation; 0 if it does not."""
+        """Return the position up to which this run's record has the conversation; 0 if it does not."""
         at = history.recorded
         found = next(iter(self._engine.journal.read(after=at - 1, limit=1)), None) if at else None
         return at if found is not None and found.position == at and found.run == run else 0
@@ -145,7 +145,7 @@ class RunExecutor:
         return await (turn.resume(plan.pending) if plan is not None and plan.pending is not None else turn.run())
 
     async def _end(self, record: RunRecord, history: History, result: RunResult) -> RunResult:
-        """The result as it is on record; where it is not, it says so."""
+        """Record the end. Return the result, with a note if its end could not be recorded."""
         try:
             record.ended(result)
             await self._engine.runs.durable(record.last)
@@ -157,7 +157,7 @@ class RunExecutor:
         return replace(result, recorded=history.recorded)
 
     async def _typed(self, turn: Turn, ending: Ending) -> RunResult:
-        """Read the answer as its type; one that is not goes back to the model, a few times."""
+        """Read the answer as its type. An answer that does not fit goes back to the model, at most `output_retries` times."""
         from callgate.agent.output import OutputInvalid
 
         assert self._config.output is not None
@@ -176,7 +176,7 @@ class RunExecutor:
         raise AssertionError("unreachable")
 
     def _listen(self, scope: Scope, tell: Callable[[AgentEvent], None]) -> Callable[[], None]:
-        """Tell of calls that start and of their progress."""
+        """Tell `tell` of calls that start and of their progress. Return a function that ends this."""
         prefix = f"{scope.run}/"
 
         def hear(topic: str, item: object) -> None:
@@ -189,14 +189,14 @@ class RunExecutor:
 
 
 def _with_unrecorded_end(reason: str, error: RecordFailed) -> str:
-    """The reason of a run whose end is not on record; why it is not is said once, where the run failed for the same cause."""
+    """Return the reason with a note that the end is not on record. A cause that the reason names already is not repeated."""
     cause = str(error.__cause__ or error).rstrip(".")
     why = "the end of this run is not on record" if cause in reason else f"the end of this run is not on record: {error}"
     return f"{reason} ({why})" if reason else why
 
 
 def _said(error: Exception, redactor: Redactor | None) -> str:
-    """What an exception says, whatever its `__str__` does: redacted, and then cut."""
+    """Return the exception's text, redacted and then shortened; safe if its `__str__` raises."""
     if isinstance(error, CallgateError):
         return redacted_text(str(error), redactor)
     kind, text = describe(error)
@@ -205,7 +205,7 @@ def _said(error: Exception, redactor: Redactor | None) -> str:
 
 
 def unbegun(messages: Iterable[Message], scope: Scope, ending: Ending) -> RunResult:
-    """The result of a run that never began, or did not go on: what waited for a human still waits on record."""
+    """Return the result of a run that did not begin or was not resumed. Calls that waited for a human still wait on record."""
     return RunResult(
         status=RUN_STATUS[ending.status],
         turn_status=ending.status,

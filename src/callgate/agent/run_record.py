@@ -1,4 +1,4 @@
-"""What a run of an agent leaves on record: how it began, each phase with its message and its calls, and how it ended.
+"""Record a run of an agent: how it began, each phase with its message and its calls, and how it ended.
 
 From these events and those of its calls alone, `load_run` makes the conversation again. A message is on record before the first of its
 calls with an effect starts, and on disk no later than that call's intent, which comes after it. Bodies are encoded when somebody reads them
@@ -48,7 +48,7 @@ Phase = Literal["deliberate", "reflect"]
 
 
 class BlobReader(Protocol):
-    """Where bodies that are too large for their events are read from."""
+    """Reads bodies that are too large for their events."""
 
     def get(self, digest: str) -> bytes | None: ...
 
@@ -98,7 +98,7 @@ class PhaseBeganBody(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
 
 
 class LazyPhaseBegan(Struct, frozen=True, gc=False):
-    """Becomes `PhaseBeganBody` when it is encoded."""
+    """A `PhaseBeganBody` that is computed when it is encoded."""
 
     encoder: BodyEncoder
     phase: Phase
@@ -175,7 +175,7 @@ class RunEndedBody(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class BodyEncoder(Struct, frozen=True):
-    """How bodies of one engine are encoded."""
+    """Encodes the bodies of one engine's events: redacted, and stored by hash if they are large."""
 
     redactor: Redactor | None
     blobs: BlobStore
@@ -200,7 +200,7 @@ class BodyEncoder(Struct, frozen=True):
 
 
 class LazyBody(Struct, frozen=True, gc=False):
-    """Becomes bytes when it is read or goes to disk."""
+    """A body that is encoded when it is read or written to disk."""
 
     encoder: BodyEncoder
     value: Struct
@@ -210,7 +210,7 @@ class LazyBody(Struct, frozen=True, gc=False):
 
 
 class RunRecord:
-    """The record of one run, while it is made.
+    """Writes the events of one run.
 
     Args:
         engine: Whose journal it goes to.
@@ -237,7 +237,7 @@ class RunRecord:
         self._put("run.resumed", body, (after,) if after else ())
 
     def pass_began(self, iteration: int, shown: PromptHash, system: str = "", added: Sequence[Message] = ()) -> int:
-        """A pass begins.
+        """Record that a pass begins.
 
         Args:
             shown: The conversation that it gets.
@@ -295,7 +295,7 @@ class RunRecord:
 
 
 def read_body(event_body: bytes, blobs: BlobReader) -> bytes:
-    """The bytes of a body, wherever they are kept; empty where they are gone."""
+    """Return the bytes of a body, from the event or from the blob store; empty if the blob is gone."""
     if not event_body.startswith(b'{"blob":'):
         return event_body
     return blobs.get(str(decode(event_body)["blob"])) or b""

@@ -1,7 +1,7 @@
 """Resume runs of an agent: one that waited for a human, one whose process ended, or one that ended before its task was done.
 
-The run is held first, so that nobody else can take it up, then its conversation; only then is its record read. Where it goes on is in
-`resume_plan`; how a run goes is in `run_executor`.
+The run's lease is acquired first, so that no other engine can resume it, then its conversation; only then is its record read. `resume_plan`
+says where the run goes on, `run_executor` executes it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class RunResumer:
         self._histories = histories
 
     async def resume_recorded(self, run: str, extra: object, on_event: Callable[[AgentEvent], None] | None) -> RunResult:
-        """Go on with a run that the record has."""
+        """Resume a run by its id, from its record."""
         with self._engine.runs.at_work(run, alone=True):
             await self._engine.runs.open(Scope(run=run))
             loaded = await self._load(run)
@@ -61,7 +61,7 @@ class RunResumer:
                 return await self._go_on(loaded, place, extra, on_event)
 
     async def resume_waiting(self, run: RunResult, extra: object, on_event: Callable[[AgentEvent], None] | None) -> RunResult:
-        """Go on with a run that waits for a human, from what it came to here."""
+        """Resume a run that waits for a human, from the result that it had in this process."""
         pending = run.pending
         if pending is None:
             raise UsageError(f"Run '{run.run}' does not wait for anybody: it ended '{run.turn_status}'.")
@@ -92,7 +92,7 @@ class RunResumer:
         )
 
     def _has_gone_on(self, run: RunResult) -> bool:
-        """Whether the run was resumed after it came to this."""
+        """Whether the run was resumed after it had this result."""
         events = self._engine.journal.read(run=run.run, after=run.recorded) if run.recorded else ()
         return any(event.kind == "run.resumed" for event in events)
 
@@ -106,7 +106,7 @@ class RunResumer:
         return loaded
 
     async def _go_on(self, run: LoadedRun, place: QueuedTurn, extra: object, on_event: Callable[[AgentEvent], None] | None) -> RunResult:
-        """Go on where the record has the run."""
+        """Resume the run from the state that its record has."""
         from callgate.agent.resume_plan import ResumePlan, orphaned_calls
 
         began = run.began
@@ -132,7 +132,7 @@ class RunResumer:
             return await self._executor.run(start)
 
     def _later(self, conversation: str, loaded: LoadedRun) -> History:
-        """The conversation as this agent remembers it, if it has gone on from where the run stands; else as the record has it."""
+        """Return the conversation that this agent remembers, if it continues the recorded one; else the recorded one."""
         remembered, own = self._histories.get(conversation), loaded.history
         if remembered is not None and remembered.recorded > loaded.last and remembered.messages[: len(own.messages)] == own.messages:
             return remembered

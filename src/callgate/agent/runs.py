@@ -1,6 +1,6 @@
-"""The runs of one agent: each waits for its conversation's turn, begins with what the conversation has, and is remembered in it.
+"""Start runs of an agent: wait for the conversation's turn, load its history, and remember it afterwards.
 
-`Agent` says what may be asked of an agent, `run_executor` has the turn itself; here is what happens between a task and that turn.
+Between `Agent`, which takes the task, and `run_executor`, which executes the turn.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _CLOSING_S = 10.0
 
 
 class TurnRequest(Struct, frozen=True, kw_only=True, eq=False):
-    """How a run is asked for."""
+    """The options of one run."""
 
     conversation: str = ""
     """Empty: one of its own."""
@@ -58,7 +58,7 @@ class ActiveRuns:
 
     @contextmanager
     def noted(self, conversation: str) -> Iterator[None]:
-        """Note a run for as long as the block lasts, so that `end` ends it.
+        """Track a run for as long as the block lasts, so that `end` ends it.
 
         Raises:
             UsageError: The agent is closed.
@@ -82,7 +82,7 @@ class ActiveRuns:
         self._closed = True
 
     async def end(self, control: Control) -> None:
-        """End the runs, in bounded time. Nothing of them starts any more, also where one does not end."""
+        """Kill the runs and wait until they have ended, at most `_CLOSING_S` seconds. A run that does not end starts nothing more."""
         waiting = {task for task, _ in self._runs.values()} - {asyncio.current_task()}
         for conversation in {conversation for _, conversation in self._runs.values()}:
             control.kill(conversation, "the agent was closed")
@@ -91,14 +91,14 @@ class ActiveRuns:
 
 
 class AgentRuns:
-    """The runs of one agent.
+    """Starts the runs of one agent.
 
     Args:
         config: What the agent is made of.
         turns: Plans what a turn offers.
-        executor: Has the turn.
-        active: Notes what is under way.
-        histories: The conversations as the agent remembers them.
+        executor: Executes the turn.
+        active: Tracks the runs until they end.
+        histories: The conversations that the agent remembers.
     """
 
     def __init__(self, config: AgentConfig, turns: TurnFactory, executor: RunExecutor, active: ActiveRuns, histories: HistoryCache) -> None:
@@ -110,7 +110,7 @@ class AgentRuns:
         self._histories = histories
 
     async def run(self, task: str | UserMessage, request: TurnRequest, scope: Scope) -> RunResult:
-        """Have a run of its own, in its conversation's turn."""
+        """Run `task` as a new run when it is its conversation's turn."""
         engine, given = self._engine, bool(scope.run)
         run = scope.run or f"run-{engine.clock.new_id()}"
         scope = replace(scope, run=run, conversation=request.conversation or run, provider=self._model.provider)
@@ -131,7 +131,7 @@ class AgentRuns:
 
     @asynccontextmanager
     async def turn(self, conversation: str, request: TurnRequest | None = None) -> AsyncIterator[QueuedTurn]:
-        """Have a conversation to itself; what was asked of it before this turn was is forgotten, and what is asked from now on counts."""
+        """Wait for the conversation's turn and hold it for the block. Drops stops that came before the turn was asked for."""
         request, control = request or TurnRequest(), self._engine.control
         waits = self._engine.conversations.turn(conversation, trigger=request.trigger, scene=request.scene, first=request.first)
         with self._active.noted(conversation):
@@ -168,13 +168,13 @@ class AgentRuns:
         )
 
     def _history(self, request: TurnRequest) -> History:
-        """The conversation before the run: as the host gives it, or as it is remembered."""
+        """Return the conversation before the run: the host's, or the remembered one."""
         if request.history is not None:
             return History(request.history)
         return self._histories.get(request.conversation) or History()
 
 
 def _next_turn(history: History, scope: Scope) -> Scope:
-    """The scope of the conversation's next turn, which has a number: the host's, or the one after the latest."""
+    """Return the scope with the turn's number: the host's, or the one after the conversation's latest."""
     history.turns = scope.turn or history.turns + 1
     return replace(scope, turn=history.turns)

@@ -1,4 +1,4 @@
-"""Notice a model that goes round in circles: the same call with the same result, again and again, alone or in turns with another.
+"""Detect a model that repeats itself: the same call with the same result, again and again, alone or in turns with another.
 
 First the result carries a hint, then the call is refused, and where the results are failures, the turn ends. Results that are data end
 nothing: "found nothing" is an answer, however often it is given. Neither do others in a `strict` run, whose rules say what ends it.
@@ -43,7 +43,7 @@ _Asked = tuple[str, bytes]
 
 
 class StuckGuard:
-    """What one turn has asked for, and whether anything came of it.
+    """Counts the repeated calls of one turn.
 
     Args:
         limits: When what happens.
@@ -72,11 +72,11 @@ class StuckGuard:
 
     @property
     def repeats(self) -> tuple[Repeat, ...]:
-        """What was counted so far, the oldest first."""
+        """The counts so far, the oldest call first."""
         return tuple(self._seen.values())
 
     def refusal(self, call: ToolCall, place: int) -> CallRepeated | None:
-        """Why this call, the `place`-th of its message, is not run: it has been, with the same result or in this message, too often."""
+        """Return why the call at position `place` of its message may not run: it was repeated too often. None if it may run."""
         if place <= self._place:
             self._uncounted.clear()
             self._in_message.clear()
@@ -103,7 +103,7 @@ class StuckGuard:
         return None
 
     def told(self, calls: Sequence[ToolCall], results: Sequence[ToolResult | None], finals: Sequence[bytes]) -> dict[int, str]:
-        """Take note of a message's results; returns the hints that are due, by the call's place.
+        """Count the results of a message. Return the hints that are due, by the call's position.
 
         Args:
             calls: The message's.
@@ -127,7 +127,7 @@ class StuckGuard:
         return hints
 
     def _due(self) -> set[_Asked]:
-        """What is refused whatever its message has beside it."""
+        """Return the calls that are refused because of earlier messages."""
         return {asked for asked, seen in self._seen.items() if seen.times >= self._limits.refuse - 1}
 
     def _counted(self, asked: _Asked) -> int:

@@ -1,4 +1,4 @@
-"""The system text that the loop itself writes, anew for every pass: who and when, what is left, how tools are used.
+"""Write the loop's own system text for each pass: version, model, time, rounds that are left, and how tools are used.
 
 Small, without secrets, and the same shape every time, so that a model can rely on it. The host's own instructions follow it.
 `text_call_prompt` is for models without calls of their own.
@@ -77,7 +77,7 @@ If you cannot call a tool in the way that you were given, write the call as one 
 
 
 def text_call_prompt(tools: Sequence[ToolSpec]) -> str:
-    """How a model without calls of its own writes them: strict JSON, one object a call, and nothing else in that message."""
+    """Return the instructions by which a model without native tool calls writes calls: one strict JSON object per call."""
     listed = "\n".join(json_text({"tool": tool.name, "description": tool.description, "parameters": tool.schema}) for tool in tools)
     return f"""\
 You can call tools. To call one, write one JSON object and nothing after it:

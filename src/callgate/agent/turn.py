@@ -1,4 +1,4 @@
-"""The loop itself: stream the model once, run what it asks, commit, decide; until the turn ends.
+"""The loop: stream the model once, run the calls of its message, commit, decide; until the turn ends.
 
     ready? → stream → calls? → run → commit → go on?          each arrow may end the turn with one `Ending`
 
@@ -47,7 +47,7 @@ class Turn:
         self._has_exits = bool(parts.exits)
 
     async def run(self) -> Ending:
-        """Go through passes until the turn ends."""
+        """Run passes until the turn ends."""
         passes, compactor = self._passes, self._parts.compactor
         with self._parts.enrichment:
             while True:
@@ -60,11 +60,11 @@ class Turn:
                     return self._complete(ending)
 
     async def resume(self, pending: PendingCalls) -> Ending:
-        """Hand in again what waited for a human, then go on."""
+        """Run the calls that waited for a human, then continue the loop."""
         return await self._handed_in_again(pending) or await self.run()
 
     async def go_on(self, opened: UncommittedMessage, left: Mapping[int, UncommittedCall]) -> Ending:
-        """Bring a message whose calls were cut off to its end, then go on."""
+        """Complete a message whose calls were cut off, then continue the loop."""
         message, closed = opened.message, opened.body.closed
         self._state.iteration = opened.body.iteration
         with self._parts.enrichment:
@@ -79,17 +79,17 @@ class Turn:
         return (None if ending is None else await self._ending(ending)) or await self.run()
 
     def say(self, text: str) -> None:
-        """Tell the model something, as the user."""
+        """Append a message of the user to the conversation and the record."""
         self._parts.record.said(text)
         self._parts.history.user(text)
 
     @property
     def cut(self) -> str:
-        """Why the last answer is not whole; empty where it is."""
+        """Why the last answer is incomplete; empty if it is complete."""
         return self._state.cut
 
     def result(self, ending: Ending) -> RunResult:
-        """The turn as a whole."""
+        """Return the result of the turn."""
         parts, state = self._parts, self._state
         texts = state.texts
         return RunResult(
@@ -109,7 +109,7 @@ class Turn:
     # Inside
 
     async def _once(self) -> Ending | None:
-        """One pass, and the calls of its message."""
+        """Run one pass and the calls of its message. Return how the turn ends, or None if it goes on."""
         left, doing = self._parts.budget.iterations_left, "the model's stream"
         message_calls = self._committer.next_message(early=left != 0)
         try:
@@ -161,7 +161,7 @@ class Turn:
         return Ending("completed", f"The model reported, and then said nothing more: {ending.reason}")
 
     async def _ending(self, ending: Ending) -> Ending | None:
-        """How the turn ends after a message's calls, unless a human answered one while others ran: that one goes on at once."""
+        """Return `ending`, unless a human answered a waiting call while others ran: then run that call at once."""
         pending = self._state.pending
         if pending is None or not self._was_answered(pending):
             return ending

@@ -1,7 +1,7 @@
-"""Make the parts of a turn from what the agent is made of: each anew for each turn, or not at all where the agent does without.
+"""Make the parts of a turn from the agent's configuration.
 
-Beside `run_executor`, which says when a turn begins and how it ends. Here settings become parts: the tools that are offered, the system
-text, the guard against circles, what compacts, what deliberates. Runs nothing.
+The parts are new for each turn: the tools that are offered, the system text, the budget, the detection of loops, compaction, deliberate
+mode. A part that the agent does not use is None. Runs nothing.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = ["TurnFactory", "TurnStart"]
 
 
 class TurnStart(Struct, frozen=True, kw_only=True, eq=False):
-    """A turn that is about to begin, or to go on."""
+    """What is known of a turn before it begins or is resumed."""
 
     place: QueuedTurn
     history: History
@@ -56,12 +56,12 @@ class TurnStart(Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def turn_scope(self) -> Scope:
-        """The scope, with the allowlist of the turn if it has one."""
+        """The scope with the turn's allowlist, if deliberate mode is on."""
         return self.exposure.scope(self.scope) if self.exposure is not None else self.scope
 
 
 class TurnFactory:
-    """Makes the turns of one agent.
+    """Makes the parts of one agent's turns.
 
     Args:
         config: What the agent is made of.
@@ -72,7 +72,7 @@ class TurnFactory:
         self._deliberation = config.deliberation
 
     def parts(self, start: TurnStart, record: RunRecord) -> TurnParts:
-        """What one turn works with."""
+        """Make the parts of one turn."""
         config, plan, offered = self._config, start.plan, start.turn_scope
         engine, settings = config.engine, config.settings
         context = StreamingContext(offered.conversation, reply_to=start.place.reply_to, extra=offered.extra)
@@ -100,7 +100,7 @@ class TurnFactory:
         )
 
     def _head(self, offers_tools: bool, left: int | None) -> str:
-        """The system text of the next pass."""
+        """Return the system text of the next pass."""
         config, given = self._config, self._config.instructions
         own = given(left) if callable(given) else given
         if not isinstance(own, str):
@@ -121,17 +121,17 @@ class TurnFactory:
     def exposure(
         self, message: UserMessage, history: History, scope: Scope, active: bool | None, expose: tuple[str, ...], *, leaves_trace: bool
     ) -> Exposure | None:
-        """What deliberate mode offers in a turn; None where it is off."""
+        """Plan what deliberate mode offers in a turn; None if it is off."""
         if self._deliberation is None and not active and not expose:
             return None
         return self._planner().begin(message, history.messages, scope, active=active, expose=expose, leaves_trace=leaves_trace)
 
     def exposure_again(self, exposed: Exposed | None, *, leaves_trace: bool) -> Exposure | None:
-        """What a turn that goes on offered when it began."""
+        """Return what a turn that is resumed offered when it began."""
         return self._planner().resumed(exposed, leaves_trace=leaves_trace) if exposed is not None else None
 
     def _planner(self) -> Deliberation:
-        """Deliberate mode's planner, made when it is first needed."""
+        """Return deliberate mode's planner; made on first use."""
         if self._deliberation is None:
             from callgate.agent.deliberate import Deliberate, Deliberation
 
@@ -162,7 +162,7 @@ class TurnFactory:
         return Compactor(self._config.compaction, self._config.guards, conversation)
 
     def _specs(self, scope: Scope) -> tuple[ToolSpec, ...]:
-        """The tools that the turn offers, and the exit tools, which nothing hides."""
+        """Return the tools that the turn offers, and all exit tools."""
         allowed = scope.allowed_tools if scope.deliberate else None
         tools = [
             ToolSpec(name=tool.name, description=tool.description, schema=tool.schema.source)
@@ -172,7 +172,7 @@ class TurnFactory:
         return (*tools, *self._config.exits.values())
 
     def exit_calls(self) -> ExitTools:
-        """The exit tools as they are told from the tools that are registered now."""
+        """Return the exit tools, to be told from the tools that are registered now."""
         if not self._config.exits:
             return ExitTools()
         check_exits(self._config.exits, self._config.engine)

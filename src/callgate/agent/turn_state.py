@@ -1,6 +1,6 @@
-"""What a turn works with, and how far it has come: the two values that its parts share.
+"""The two values that the steps of a turn share: its parts and its state.
 
-`TurnParts` is made once, by whoever runs the turn; `TurnState` is what the turn changes. Decides nothing.
+`TurnParts` is made once, by `turn_factory`; `TurnState` is what the turn changes. Decides nothing.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class TurnState(Struct, kw_only=True, eq=False):
 
 
 class RequestMessages(Sequence[Message]):
-    """The history with what stands before and after it in a request, without a copy of any."""
+    """The messages of a request: a head, the history and a tail, as one sequence without copying."""
 
     __slots__ = ("_history", "head", "tail")
 
