@@ -246,7 +246,7 @@ def test_ids_are_told_apart_in_the_time_that_it_takes_to_read_them() -> None:
 def test_a_number_that_somebody_has_used_is_passed_over() -> None:
     ids = ["c", "c_2", "c", "c", "c-2", "c"]
     messages: list[Message] = [AssistantMessage(parts=tuple(ToolCall(id=one, name="look", arguments="{}") for one in ids))]
-    (asked, *_), (written, *_) = mend(messages)[0], order_results(messages)
+    (asked, *_), (written, *_) = repair_history(messages)[0], order_results(messages)
     assert isinstance(asked, AssistantMessage)
     assert isinstance(written, AssistantMessage)
     assert [call.id for call in asked.calls] == ["c", "c_2", "c-2", "c-3", "c-2-2", "c-4"]
