@@ -20,6 +20,7 @@ from callgate import (
     Answered,
     CallgateError,
     Engine,
+    MemoryJournal,
     PostgresJournal,
     Scope,
     SqliteJournal,
@@ -28,7 +29,7 @@ from callgate import (
     inbox,
     tool,
 )
-from callgate._journal.outside import outside
+from callgate._journal.inbox_client import open_inbox
 from callgate.agent import Agent
 from callgate.events import Event
 from tests.agent.scripts import Gate, Script, call, says
@@ -46,15 +47,20 @@ RUN = "the-run"
 IN_RUN = Scope(run=RUN)
 PAY = says("Paying.", call("pay", {"to": "ann"}, id="1"))
 ASKS = Asks("pay", question="Pay {to}?")
-Stored = SqliteJournal | PostgresJournal
+Stored = MemoryJournal | SqliteJournal | PostgresJournal
+Where = str | MemoryJournal
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def where(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def where(request: pytest.FixtureRequest, tmp_path: Path) -> Where:
+    if request.param == "memory":
+        return MemoryJournal(shared=True)
     return str(tmp_path / "journal.db") if request.param == "sqlite" else str(request.getfixturevalue("database"))
 
 
-def opened(where: str) -> Stored:
+def opened(where: Where) -> Stored:
+    if isinstance(where, MemoryJournal):
+        return MemoryJournal(shared_with=where)
     return PostgresJournal(where) if where.startswith("postgres") else SqliteJournal(where)
 
 
@@ -74,7 +80,7 @@ async def asked(engine: Engine) -> Suspended:
     return outcome
 
 
-async def test_a_question_is_listed_and_answered_from_beside_and_its_call_runs_once(where: str, ledger: Ledger) -> None:
+async def test_a_question_is_listed_and_answered_from_beside_and_its_call_runs_once(where: Where, ledger: Ledger) -> None:
     """The answer is an event of its own, caused by the question, and what followed is caused by it."""
     async with Engine([paying(ledger)], policies=[ASKS], journal=(journal := opened(where))) as engine:
         question = await asked(engine)
@@ -101,7 +107,7 @@ async def test_a_question_is_listed_and_answered_from_beside_and_its_call_runs_o
     assert ledger.lines() == ["ann"]
 
 
-async def test_an_answer_to_a_run_that_nobody_works_on_waits_until_it_is_resumed(where: str, ledger: Ledger) -> None:
+async def test_an_answer_to_a_run_that_nobody_works_on_waits_until_it_is_resumed(where: Where, ledger: Ledger) -> None:
     for decide, people in ((inbox.approve, ["ann"]), (inbox.deny, ["ann"])):
         run = f"{RUN}-{decide.__name__}"
         engine = Engine([paying(ledger)], policies=[ASKS], journal=opened(where))
@@ -119,7 +125,7 @@ async def test_an_answer_to_a_run_that_nobody_works_on_waits_until_it_is_resumed
 
 
 @pytest.mark.parametrize("end", [inbox.stop, inbox.kill], ids=["stop", "kill"])
-async def test_a_run_is_ended_from_beside(where: str, ledger: Ledger, end: Callable[..., inbox.Posted]) -> None:
+async def test_a_run_is_ended_from_beside(where: Where, ledger: Ledger, end: Callable[..., inbox.Posted]) -> None:
     gate = Gate()
     engine = Engine([paying(ledger)], journal=(journal := opened(where)))
     async with engine, Agent(Script([gate, *PAY]), engine) as agent:
@@ -142,7 +148,7 @@ def not_raising(do: Callable[[], object]) -> bool:
     return True
 
 
-async def test_a_kill_from_beside_ends_the_tool_that_runs(where: str) -> None:
+async def test_a_kill_from_beside_ends_the_tool_that_runs(where: Where) -> None:
     unending = Unending()
     async with Engine([unending.tool()], journal=opened(where)) as engine:
         calling = asyncio.ensure_future(engine.call(raw_call("act"), Scope(run=RUN, conversation="talk")))
@@ -153,7 +159,7 @@ async def test_a_kill_from_beside_ends_the_tool_that_runs(where: str) -> None:
 
 
 @pytest.mark.parametrize("end", [inbox.stop, inbox.kill], ids=["stop", "kill"])
-async def test_an_end_from_beside_is_of_the_run_that_was_named_and_of_no_other(where: str, end: Callable[..., object]) -> None:
+async def test_an_end_from_beside_is_of_the_run_that_was_named_and_of_no_other(where: Where, end: Callable[..., object]) -> None:
     """What another process wants of a run is done to that run; calls of a service share a conversation without having named one."""
     begun, go_on = set[str](), asyncio.Event()
 
@@ -178,7 +184,7 @@ async def test_an_end_from_beside_is_of_the_run_that_was_named_and_of_no_other(w
         assert (await said(engine, raw_call("act", run="later"), Scope(run="other-run"))).success
 
 
-async def test_a_stop_that_came_while_nobody_worked_on_a_run_ends_it_when_it_is_resumed(where: str, ledger: Ledger) -> None:
+async def test_a_stop_that_came_while_nobody_worked_on_a_run_ends_it_when_it_is_resumed(where: Where, ledger: Ledger) -> None:
     """Stopped is stopped, whoever goes on with the run."""
     engine = Engine([paying(ledger)], policies=[ASKS], journal=opened(where))
     async with engine, Agent(Script(PAY), engine) as agent:
@@ -202,20 +208,20 @@ async def test_a_stop_that_came_while_nobody_worked_on_a_run_ends_it_when_it_is_
     ids=["no such word", "no such question", "another run's question", "nothing to stop"],
 )
 async def test_what_makes_no_sense_is_folded_in_as_refused_with_the_reason(
-    where: str, ledger: Ledger, kind: str, target: str, why: str
+    where: Where, ledger: Ledger, kind: str, target: str, why: str
 ) -> None:
     async with Engine([paying(ledger)], journal=(journal := opened(where))) as engine:
         await said(engine, raw_call("pay", to="ann"), IN_RUN)
-        with outside(where) as beside:
-            letter = beside.post(RUN, kind, target, "mallory\x1b[2J", "x" * 9_000, 1)
+        with open_inbox(where) as client:
+            message = client.send(run=RUN, kind=kind, target=target, actor="mallory\x1b[2J", reason="x" * 9_000, at_ns=1)
         (refused,) = await folded(journal)
         assert refused.kind == "inbox.refused"
         assert why in json.loads(refused.body)["reason"]
-        assert why in inbox.fate(where, letter, wait_s=60).refused
+        assert why in inbox.fate(where, message, wait_s=60).refused
         assert (await said(engine, raw_call("pay", to="bob"), IN_RUN)).success
 
 
-async def test_a_row_is_folded_in_once_whoever_has_the_run_after_that(where: str, ledger: Ledger) -> None:
+async def test_a_row_is_folded_in_once_whoever_has_the_run_after_that(where: Where, ledger: Ledger) -> None:
     for _ in range(3):
         async with Engine([paying(ledger)], policies=[ASKS], journal=(journal := opened(where))) as engine:
             question = await asked(engine)
@@ -225,7 +231,7 @@ async def test_a_row_is_folded_in_once_whoever_has_the_run_after_that(where: str
             assert len(await folded(journal)) == 1
     journal = opened(where)
     assert len(of(journal, "inbox.taken", "inbox.refused")) == 1
-    assert journal.verify() is None
+    assert isinstance(journal, MemoryJournal) or journal.verify() is None
     await journal.close()
 
 
@@ -239,7 +245,7 @@ async def test_a_row_is_folded_in_once_whoever_has_the_run_after_that(where: str
     ids=["no question", "no run", "no name"],
 )
 async def test_what_is_not_on_record_is_refused_before_it_is_put_anywhere(
-    where: str, ledger: Ledger, do: Callable[[str], object], why: str
+    where: Where, ledger: Ledger, do: Callable[[Where], object], why: str
 ) -> None:
     async with Engine([paying(ledger)], journal=opened(where)) as engine:
         await said(engine, raw_call("pay", to="ann"), IN_RUN)
@@ -247,7 +253,7 @@ async def test_what_is_not_on_record_is_refused_before_it_is_put_anywhere(
             do(where)
 
 
-async def test_a_question_has_one_yes_and_a_no_takes_it_back_while_no_call_has_used_it(where: str, ledger: Ledger) -> None:
+async def test_a_question_has_one_yes_and_a_no_takes_it_back_while_no_call_has_used_it(where: Where, ledger: Ledger) -> None:
     """Who said yes is on record once, however many say it before anybody works on the run; the last word before the call is a no."""
     async with Engine([paying(ledger)], policies=[ASKS], journal=opened(where)) as engine:
         question = (await asked(engine)).approval_id
@@ -335,3 +341,10 @@ async def test_a_pile_of_rows_is_taken_in_to_its_end_though_nobody_adds_another(
         await engine.call(raw_call("nobody"), IN_RUN)
         await asyncio.to_thread(pile, path, 3_000)
         assert await soon(lambda: len(of(journal, "inbox.refused")) == 3_000)
+
+
+def test_a_journal_in_memory_that_is_not_shared_has_no_inbox() -> None:
+    alone = MemoryJournal()
+    for share in (lambda: inbox.waiting(alone), lambda: MemoryJournal(shared_with=alone)):
+        with pytest.raises(UsageError, match=r"Make it with MemoryJournal\(shared=True\)"):
+            share()

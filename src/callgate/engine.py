@@ -204,7 +204,7 @@ class Engine:
         if self._survives and self._ground.writer.crowded:
             await self._ground.writer.wait_for_capacity()
         kill = signal or self.control.signal(scope.conversation)
-        if self._survives:  # another engine may take this call's run over, and end it alone
+        if self.journal.shared:  # another engine may take this call's run over, and another process end it, alone
             kill = AbortSignal(kill)
         flight = self._route.admit(raw, scope, kill)
         outcome = await self._route.run(flight)

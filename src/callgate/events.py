@@ -93,7 +93,7 @@ class Draft(Struct, frozen=True, kw_only=True, gc=False):
     inbox: int = 0
     """The id of the inbox message that this event answers; 0 for none."""
 
-    def sealed(self, *, position: int, seq: int, at_ns: int, mono: float) -> Event:
+    def sealed(self, *, position: int, seq: int, at_ns: int, mono: float, epoch: int = 0) -> Event:
         """Return the event with these numbers."""
         return Event(
             position=position,
@@ -106,6 +106,7 @@ class Draft(Struct, frozen=True, kw_only=True, gc=False):
             at_ns=at_ns,
             mono=mono,
             body=encoded(self.body),
+            epoch=epoch,
         )
 
 

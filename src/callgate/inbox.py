@@ -11,14 +11,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from operator import itemgetter
-from pathlib import Path
 
 import msgspec
 from msgspec import DecodeError, Struct
 
 from callgate._clock import SystemClock
-from callgate._journal import Reader, open_reader
-from callgate._journal.outside import outside
+from callgate._journal import JournalAddress, MemoryJournal, Reader, open_reader
+from callgate._journal.inbox_client import open_inbox
 from callgate._journal.rows import Unreadable
 from callgate._json import canonical, decode
 from callgate._pipeline.approvals import Question
@@ -88,17 +87,17 @@ class Fate(Struct, frozen=True, kw_only=True):
     """Why it was not done."""
 
 
-def waiting(journal: str | Path, *, on_unreadable: Callable[[str], None] | None = None) -> list[Waiting]:
+def waiting(journal: JournalAddress, *, on_unreadable: Callable[[str], None] | None = None) -> list[Waiting]:
     """The questions that nobody has answered and that have not expired, the oldest first. Needs no right to write.
 
     Args:
-        journal: Its file, or its `postgresql://` address.
+        journal: Its file, its `postgresql://` address, or a `MemoryJournal` of this process.
         on_unreadable: Told, in a sentence, of each run whose record is damaged, and that is left out; None: that is an error.
 
     Raises:
         UsageError: There is none, or it cannot be read.
     """
-    with _reading(journal) as reader, outside(journal, only_look=True) as beside:
+    with _reading(journal) as reader, open_inbox(journal, read_only=True) as client:
         asked: dict[str, list[Event]] = {}
         with _passing_over("Some questions", on_unreadable):
             for event in reader.find(EventQuery(kinds=("call.suspended",), newest_first=True, limit=_MOST)):
@@ -106,7 +105,7 @@ def waiting(journal: str | Path, *, on_unreadable: Callable[[str], None] | None 
         found: list[tuple[int, Waiting]] = []
         for run, events in asked.items():
             with _passing_over(f"Run '{run[:80]}'", on_unreadable):
-                found += _open_ones(reader, run, events, beside.holder(run))
+                found += _open_ones(reader, run, events, client.holder(run))
         return [one for _, one in sorted(found, key=itemgetter(0))]
 
 
@@ -131,11 +130,11 @@ def _open_ones(reader: Reader, run: str, asked: Iterable[Event], holder: str) ->
     ]
 
 
-def approve(journal: str | Path, approval: str, *, by: str, reason: str = "") -> Posted:
+def approve(journal: JournalAddress, approval: str, *, by: str, reason: str = "") -> Posted:
     """Let the call that asked run, once, with the arguments that it asked with.
 
     Args:
-        journal: Its file, or its `postgresql://` address.
+        journal: Its file, its `postgresql://` address, or a `MemoryJournal` of this process.
         approval: Of the question; `waiting` lists them.
         by: Who says so; goes on record.
         reason: The same.
@@ -146,16 +145,16 @@ def approve(journal: str | Path, approval: str, *, by: str, reason: str = "") ->
     return _answer(journal, "approve", approval, by, reason)
 
 
-def deny(journal: str | Path, approval: str, *, by: str, reason: str = "") -> Posted:
+def deny(journal: JournalAddress, approval: str, *, by: str, reason: str = "") -> Posted:
     """Refuse the call that asked; the model is told when its run goes on. Takes back a yes that no call has used. As `approve` else."""
     return _answer(journal, "deny", approval, by, reason)
 
 
-def stop(journal: str | Path, run: str, *, by: str, reason: str = "") -> Posted:
+def stop(journal: JournalAddress, run: str, *, by: str, reason: str = "") -> Posted:
     """Let a run end soon: a pass of the model ends now, a call that runs is the last.
 
     Args:
-        journal: Its file, or its `postgresql://` address.
+        journal: Its file, its `postgresql://` address, or a `MemoryJournal` of this process.
         run: Its id.
         by: Who says so; goes on record.
         reason: The same, and what the run says of its end.
@@ -166,23 +165,23 @@ def stop(journal: str | Path, run: str, *, by: str, reason: str = "") -> Posted:
     return _end(journal, "stop", run, by, reason)
 
 
-def kill(journal: str | Path, run: str, *, by: str, reason: str = "") -> Posted:
+def kill(journal: JournalAddress, run: str, *, by: str, reason: str = "") -> Posted:
     """End a run now, its tools with it. As `stop` else."""
     return _end(journal, "kill", run, by, reason)
 
 
-def fate(journal: str | Path, letter: int, *, wait_s: float = 0.0) -> Fate:
+def fate(journal: JournalAddress, message: int, *, wait_s: float = 0.0) -> Fate:
     """What became of a row, once it is folded in or the wait is over."""
     until = time.monotonic() + wait_s
-    with _reading(journal) as reader, outside(journal) as beside:
-        while not (position := beside.folded(letter)) and time.monotonic() < until:
+    with _reading(journal) as reader, open_inbox(journal) as client:
+        while not (position := client.position(message)) and time.monotonic() < until:
             time.sleep(_LOOK_S)
         for event in reader.find(EventQuery(after=position - 1, limit=1)) if position else ():
             return Fate(position=position, refused=decode_reason(event.body).reason if event.kind == "inbox.refused" else "")
     return Fate()
 
 
-def _answer(journal: str | Path, kind: str, approval: str, by: str, reason: str) -> Posted:
+def _answer(journal: JournalAddress, kind: str, approval: str, by: str, reason: str) -> Posted:
     with _reading(journal) as reader:
         asked = list(reader.find(EventQuery(call=approval, kinds=("call.suspended",), limit=1)))
         if not asked:
@@ -205,7 +204,7 @@ def _again(reader: Reader, call: str) -> Again | None:
     return None
 
 
-def _end(journal: str | Path, kind: str, run: str, by: str, reason: str) -> Posted:
+def _end(journal: JournalAddress, kind: str, run: str, by: str, reason: str) -> Posted:
     with _reading(journal) as reader:
         last = list(reader.find(EventQuery(run=run, newest_first=True, limit=1)))
         if not last:
@@ -216,18 +215,18 @@ def _end(journal: str | Path, kind: str, run: str, by: str, reason: str) -> Post
         if status != "waiting":
             raise UsageError(f"Run '{run[:80]}' is over: it ended '{status}'. There is nothing to {kind}.")
     if not ended:
-        with outside(journal) as beside:
-            if not beside.holder(run):
+        with open_inbox(journal) as client:
+            if not client.holder(run):
                 raise UsageError(f"Nobody works on run '{run[:80]}', and it is no agent's that could go on. There is nothing to {kind}.")
     return _posted(journal, kind, run, run, by, reason)
 
 
-def _posted(journal: str | Path, kind: str, run: str, target: str, by: str, reason: str, again: Again | None = None) -> Posted:
+def _posted(journal: JournalAddress, kind: str, run: str, target: str, by: str, reason: str, again: Again | None = None) -> Posted:
     if not by.strip():
         raise UsageError("Say who it is that wants this: give `by` a name.")
-    with outside(journal) as beside:
-        letter = beside.post(run, kind, target, by, reason, SystemClock.wall_ns())
-        return Posted(id=letter, run=run, held_by=beside.holder(run), again=again)
+    with open_inbox(journal) as client:
+        id = client.send(run=run, kind=kind, target=target, actor=by, reason=reason, at_ns=SystemClock.wall_ns())
+        return Posted(id=id, run=run, held_by=client.holder(run), again=again)
 
 
 def _questions(reader: Reader, run: str) -> dict[str, Question]:
@@ -257,7 +256,7 @@ def _told(reader: Reader, event: Event, question: Question, holder: str) -> Wait
 
 
 @contextmanager
-def _reading(journal: str | Path) -> Iterator[Reader]:
+def _reading(journal: JournalAddress) -> Iterator[Reader]:
     reader = open_reader(journal)
     try:
         yield reader
@@ -267,5 +266,5 @@ def _reading(journal: str | Path) -> Iterator[Reader]:
         reader.close()
 
 
-def _shown(journal: str | Path) -> str:
-    return str(journal).partition("?")[0].rpartition("@")[2]
+def _shown(journal: JournalAddress) -> str:
+    return "memory" if isinstance(journal, MemoryJournal) else str(journal).partition("?")[0].rpartition("@")[2]

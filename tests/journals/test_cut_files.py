@@ -15,7 +15,7 @@ import pytest
 
 from callgate import Engine, EventQuery, SqliteJournal, UsageError
 from callgate._journal import open_reader
-from callgate._journal.outside import outside
+from callgate._journal.inbox_client import open_inbox
 from callgate._journal.sqlite_rows import insert
 from callgate.errors import JournalFailed
 from callgate.events import Draft, Event
@@ -115,8 +115,8 @@ async def test_a_log_that_is_cut_before_somebody_writes_from_beside_is_noticed_t
     journal, log = SqliteJournal(path), Path(f"{path}-wal")
     await journal.durable(journal.append(draft(0, bytes_=9_000)))
     shorten(log, 5_000)
-    with pytest.raises(UsageError, match="-wal was cut off"), outside(path) as beside:
-        beside.post("r", "stop", "", "ann", "", 1)
+    with pytest.raises(UsageError, match="-wal was cut off"), open_inbox(path) as client:
+        client.send(run="r", kind="stop", target="", actor="ann", reason="", at_ns=1)
     with pytest.raises(JournalFailed, match="-wal was cut off"):
         await journal.durable(journal.append(draft(1)))
     await journal.close()

@@ -22,7 +22,7 @@ import asyncio, json, os, sys, traceback
 from pathlib import Path
 from callgate import Engine, Scope, SqliteJournal
 from callgate._journal import open_reader
-from callgate._journal.outside import outside
+from callgate._journal.inbox_client import open_inbox
 from callgate.agent import Agent
 from callgate.errors import RunHeld
 from callgate.events import Draft
@@ -42,8 +42,8 @@ async def looks(path, number):
         assert reader.verify() is None
         reader.close()
     elif number % 4 == 2:
-        with outside(path) as beside:
-            beside.post(f"r{number}", "stop", "", "ann", "", 1)
+        with open_inbox(path) as client:
+            client.send(run=f"r{number}", kind="stop", target="", actor="ann", reason="", at_ns=1)
     else:
         return await opens(path, number)
     return "ok"

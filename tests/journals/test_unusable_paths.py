@@ -15,7 +15,7 @@ import pytest
 
 from callgate import DirectoryBlobs, SqliteJournal, TableCache, UsageError
 from callgate._journal import open_reader
-from callgate._journal.outside import outside
+from callgate._journal.inbox_client import open_inbox
 from callgate.cli import main
 from callgate.errors import JournalFailed
 from callgate.memory import Memory
@@ -86,7 +86,7 @@ def test_a_path_that_cannot_be_a_journal_is_not_read_with_the_cause(
     with pytest.raises(UsageError) as refused:
         open_reader(path)
     assert why in str(refused.value)
-    with pytest.raises(UsageError), outside(path):
+    with pytest.raises(UsageError), open_inbox(path):
         pass
     for command in (["log", "list"], ["log", "verify"], ["approvals"]):
         assert main([*command, "--journal", path]) == 2
@@ -125,7 +125,7 @@ OPENS = """
 import os, sys
 import apsw
 from callgate import SqliteJournal
-from callgate._journal import open_reader, outside
+from callgate._journal import open_reader
 from callgate.errors import CallgateError
 if sys.argv[3] != "-":
     os.setgroups([])

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from callgate._journal.memory import MemoryJournal
-from callgate._journal.opening import open_reader
+from callgate._journal.opening import JournalAddress, open_reader
 from callgate._journal.reading import Reader, is_url
 from callgate._journal.sqlite import SqliteJournal
 
 if TYPE_CHECKING:
     from callgate._journal.postgres import PostgresJournal
 
-__all__ = ["MemoryJournal", "PostgresJournal", "Reader", "SqliteJournal", "is_url", "open_reader"]
+__all__ = ["JournalAddress", "MemoryJournal", "PostgresJournal", "Reader", "SqliteJournal", "is_url", "open_reader"]
 
 
 def __getattr__(name: str) -> Any:

@@ -26,7 +26,7 @@ from callgate._journal.waiting import Waiter, Waiters, Wanted, tell
 from callgate._journal.writing import Work, Writing
 from callgate.errors import JournalFailed, LeaseLost, RunHeld, UsageError
 from callgate.events import Draft, Event, is_leased
-from callgate.protocols import JournalStatus, Letter
+from callgate.protocols import InboxMessage, JournalStatus
 from callgate.queries import EventQuery
 
 __all__ = ["Commits"]
@@ -51,7 +51,7 @@ class Commits:
         last_seq: The number of a run's last stored event; 0 for none. Must not wait for long, and may be behind.
         where: Names the journal in errors.
         on_lost: Told, in the writing thread, of runs that somebody else has now.
-        on_letter: Told, in the same, what other processes want; before whoever waits for a run is told that it is held.
+        on_message: Told, in the same, what other processes want; before whoever waits for a run is told that it is held.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Commits:
         *,
         where: str,
         on_lost: Callable[[str, str], None],
-        on_letter: Callable[[Letter], None],
+        on_message: Callable[[InboxMessage], None],
     ) -> None:
         self.failure: Exception | None = None
         self.lost: dict[str, LeaseLost] = {}
@@ -72,7 +72,7 @@ class Commits:
         self._last_seq = last_seq
         self._where = where
         self._on_lost = on_lost
-        self._on_letter = on_letter
+        self._on_message = on_message
         self._position = writing.places.tail.position
         """The last ticket that was given."""
         self._written = self._position
@@ -81,8 +81,8 @@ class Commits:
         """Everything up to here, as the store counts, is committed."""
         self._seq: dict[str, int] = {}
         self._pending: list[Event] = []
-        self._rows: dict[int, int] = {}
-        """Rows of the inbox that events fold in, by ticket."""
+        self._recorded: dict[int, int] = {}
+        """Ids of the messages that events record, by ticket."""
         self._waiters = Waiters()
         self._left_out: dict[int, LeaseLost] = {}
         self._wanted = Wanted()
@@ -126,7 +126,7 @@ class Commits:
             self._position, self._seq[draft.run] = position, seq  # only now: an event that cannot be encoded must not leave a gap
             self._pending.append(event)
             if draft.inbox:
-                self._rows[position] = draft.inbox
+                self._recorded[position] = draft.inbox
             if self._asleep or len(self._pending) == _MOST_TOGETHER:
                 self._guard.notify_all()
         return Ticket(position)
@@ -197,7 +197,7 @@ class Commits:
                     self._guard.notify_all()
 
     def watched(self) -> None:
-        """Somebody wants to know of letters from now on."""
+        """Somebody wants to know of messages from now on."""
         with self._guard:
             self._writing.watched = True
             self._guard.notify_all()
@@ -272,8 +272,8 @@ class Commits:
         try:
             while (work := self._next_work()) is not None:
                 refused = self._writing.write(work)
-                for letter in self._writing.letters():
-                    self._on_letter(letter)
+                for message in self._writing.messages():
+                    self._on_message(message)
                 self._done(work, refused)
             self._fail(UsageError(f"The journal {self._where} is closed."))
         except Exception as error:
@@ -304,7 +304,7 @@ class Commits:
             self._given_up -= runs
             self._letting_go = runs
             barred = {run: lost for run, lost in self.lost.items() if run not in self._wanted}
-            return Work(batch=batch, wanted=tuple(self._wanted), given_up=runs, rows=dict(self._rows), barred=barred)
+            return Work(batch=batch, wanted=tuple(self._wanted), given_up=runs, recorded=dict(self._recorded), barred=barred)
 
     def _rest(self) -> None:
         """Wait until there is something to write, and nobody is on the way who should be in the same commit."""
@@ -329,7 +329,7 @@ class Commits:
         """
         with self._guard:
             self.written = self._writing.places.tail.position  # only now: it moves before the commit
-            newly = self._judged(work, refused) if refused or work.wanted or work.rows else {}
+            newly = self._judged(work, refused) if refused or work.wanted or work.recorded else {}
             self._letting_go = frozenset()
             ready = self._wanted.take(work.wanted, refused)
             del self._pending[: len(work.batch)]
@@ -344,7 +344,7 @@ class Commits:
         """Keep in mind which runs are to be had and which events were left out; gives the runs that are lost from now on."""
         why = {run: error if isinstance(error, LeaseLost) else LeaseLost(str(error)) for run, error in refused.items()}
         for event in work.batch:
-            self._rows.pop(event.position, None)
+            self._recorded.pop(event.position, None)
             if event.run in why and event.leased:
                 self._left_out[event.position] = why[event.run]
         for run in set(work.wanted) - why.keys():

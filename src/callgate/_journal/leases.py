@@ -1,123 +1,119 @@
-"""Which runs this engine may write, by the store's own word: leases with an epoch, taken, checked and given back inside its commits.
+"""Which runs one opened journal holds: leases taken, checked and given back inside the commits of a store.
 
-One holder per run. A lease that ran out by the store's clock may be taken by another, and so may one whose holder shows, by a lock that
-goes with its process or its connection, that it is gone. Each taking has a higher epoch, and each commit asks whether another one has come
-since: whoever was overtaken finds out there, before anything is kept. Knows no events.
+One holder for each run. A lease that has expired by the store's clock may be taken by another holder, and so may one whose holder is
+certainly gone. Each lease has a higher epoch, and each commit asks whether another one has been granted since: whoever was overtaken
+finds out there, before anything is kept. Knows no events and no SQL.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Iterable
+from typing import Final
 
-from callgate._journal.rows import Value
 from callgate.errors import RunHeld, UsageError
+from callgate.protocols import Lease, LeaseStore
 
-__all__ = ["HOLDER", "Ask", "Ground", "Leases", "refuse_odd_lease"]
-
-Ask = Callable[[str, Sequence[Value]], list[tuple[Any, ...]]]
-"""Puts one statement to the store, within the present commit."""
+__all__ = ["Leases", "holder_of", "refuse_odd_lease"]
 
 _LONGEST_S: Final = 3_600
-HOLDER: Final = "SELECT holder, who, expires_ns FROM leases WHERE run = ?"
-_COUNT: Final = "UPDATE writer SET epoch = epoch + 1 RETURNING epoch"
-_TAKE: Final = """
-    INSERT INTO leases (run, epoch, holder, who, expires_ns) VALUES (?, ?, ?, ?, ?)
-    ON CONFLICT (run) DO UPDATE SET
-        epoch = excluded.epoch, holder = excluded.holder, who = excluded.who, expires_ns = excluded.expires_ns
-"""
-
-
-class Ground(Protocol):
-    """What leases need from the store they are in."""
-
-    def now_ns(self, ask: Ask) -> int:
-        """By the store's clock."""
-        ...
-
-    def lives(self, ask: Ask, holder: int) -> bool:
-        """Whether a holder may still be there; False only where it is certainly gone."""
-        ...
 
 
 def refuse_odd_lease(lease_s: float) -> None:
+    """Raise `UsageError` if `lease_s` is no number of seconds between 0 and an hour."""
     if not isinstance(lease_s, (int, float)) or not 0 < lease_s <= _LONGEST_S:
         raise UsageError(
             f"lease_s={lease_s!r:.80} is no time a run can be held for without a sign of life. Give seconds, up to {_LONGEST_S}."
         )
 
 
+def holder_of(store: LeaseStore, run: str) -> Lease | None:
+    """Return the lease that keeps others from a run; None: anybody may take the run."""
+    lease = store.get(run)
+    if lease is None:
+        return None
+    # a lease that ends later than any can is from before the machine was started
+    counts = lease.expires_ns is None or 0 < lease.expires_ns - store.now_ns() <= _LONGEST_S * 1e9
+    return lease if counts and store.is_alive(lease.holder) else None
+
+
 class Leases:
     """The runs of one opened journal.
 
     Args:
-        holder: Its number among all that ever opened the store; also what the counter of epochs was then.
+        holder: The journal's number; also the last epoch at the time when the journal was opened.
         who: Names it to others.
+        lease_s: How long a lease counts without a sign of life; None: for ever, because no holder can stand still unnoticed.
     """
 
-    def __init__(self, ground: Ground, holder: int, who: str, lease_s: float) -> None:
+    def __init__(self, store: LeaseStore, holder: int, who: str, lease_s: float | None) -> None:
         self.epochs: dict[str, int] = {}
         """Of each run that is held."""
-        self._ground = ground
+        self._store = store
         self.holder = holder
         self._who = who
-        self._lease_ns = int(lease_s * 1e9)
-        self._renew_s = lease_s / 3
-        self._counter = holder
+        self._lease_s = lease_s
+        self.known_epoch = holder
+        """The last epoch of the store when it was looked at last."""
         self._renewed = time.monotonic()
 
     @property
     def due(self) -> bool:
         """Whether it is time to show that the holder lives."""
-        return bool(self.epochs) and time.monotonic() - self._renewed >= self._renew_s
+        return self._lease_s is not None and bool(self.epochs) and time.monotonic() - self._renewed >= self._lease_s / 3
 
-    def check(self, ask: Ask, counter: int) -> set[str]:
-        """Which runs somebody else has taken.
+    def check(self, last_epoch: int) -> set[str]:
+        """Return the runs that somebody else has taken; they are no longer held here.
 
         Args:
-            counter: Of epochs, as the store has it now.
+            last_epoch: Of the store, in this commit.
         """
-        if counter == self._counter:
+        if last_epoch == self.known_epoch:
             return set()
-        self._counter = counter
+        self.known_epoch = last_epoch
         if not self.epochs:
             return set()
-        ours: dict[str, int] = dict(ask("SELECT run, epoch FROM leases WHERE holder = ?", (self.holder,)))
+        ours = self._store.epochs(self.holder)
         lost = {run for run, epoch in self.epochs.items() if ours.get(run) != epoch}
         for run in lost:
             del self.epochs[run]
         return lost
 
-    def renew(self, ask: Ask) -> None:
+    def renew(self) -> None:
+        """Show that the holder lives."""
         self._renewed = time.monotonic()
-        ask("UPDATE leases SET expires_ns = ? WHERE holder = ?", (self._ground.now_ns(ask) + self._lease_ns, self.holder))
+        self._store.renew(self.holder, self._end_ns())
 
-    def take(self, ask: Ask, run: str) -> None:
+    def take(self, run: str) -> None:
         """Hold a run from now on.
 
         Raises:
             RunHeld: Somebody does, and may be alive.
         """
-        now = self._ground.now_ns(ask)
-        for holder, who, expires_ns in ask(HOLDER, (run,)):
-            left_s = (expires_ns - now) / 1e9  # a lease that ends later than any can is from before the machine was started
-            if holder != self.holder and 0 < left_s <= _LONGEST_S and self._ground.lives(ask, holder):
-                raise RunHeld(
-                    f"Run '{run[:80]}' is being worked on by {who}, which holds it for {left_s:.0f} s more unless it renews. Wait until it"
-                    " has ended, stop it there, or try again then."
-                )
+        other = holder_of(self._store, run)
+        if other is not None and other.holder != self.holder:
+            raise RunHeld(f"Run '{run[:80]}' is being worked on by {other.who}, {self._until(other)}")
         if not self.epochs:
             self._renewed = time.monotonic()
-        ((self._counter,),) = ask(_COUNT, ())
-        ask(_TAKE, (run, self._counter, self.holder, self._who, now + self._lease_ns))
-        self.epochs[run] = self._counter
+        self.known_epoch = epoch = self._store.next_epoch()
+        self._store.put(Lease(run=run, epoch=epoch, holder=self.holder, who=self._who, expires_ns=self._end_ns()))
+        self.epochs[run] = epoch
 
-    def give_back(self, ask: Ask, runs: Iterable[str]) -> None:
+    def give_back(self, runs: Iterable[str]) -> None:
         for run in runs:
             if self.epochs.pop(run, None) is not None:
-                ask("DELETE FROM leases WHERE run = ? AND holder = ?", (run, self.holder))
+                self._store.release(self.holder, run)
 
-    def give_all_back(self, ask: Ask) -> None:
+    def give_all_back(self) -> None:
         self.epochs.clear()
-        ask("DELETE FROM leases WHERE holder = ?", (self.holder,))
+        self._store.release_all(self.holder)
+
+    def _end_ns(self) -> int | None:
+        """When a lease expires that is granted or renewed now."""
+        return None if self._lease_s is None else self._store.now_ns() + int(self._lease_s * 1e9)
+
+    def _until(self, lease: Lease) -> str:
+        if lease.expires_ns is None:
+            return "which holds it until it gives it back. Wait until it has ended, or stop it there."
+        left_s = (lease.expires_ns - self._store.now_ns()) / 1e9
+        return f"which holds it for {left_s:.0f} s more unless it renews. Wait until it has ended, stop it there, or try again then."

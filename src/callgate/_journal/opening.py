@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from callgate._journal.memory import MemoryJournal, MemoryReader
 from callgate._journal.reading import Reader, is_url
 
-__all__ = ["open_reader"]
+__all__ = ["JournalAddress", "open_reader"]
+
+JournalAddress = str | Path | MemoryJournal
+"""A journal's file, its `postgresql://` address, or a journal of this process itself."""
 
 
-def open_reader(where: str | Path) -> Reader:
-    """A reader of the journal in this file, or at this `postgresql://` address.
+def open_reader(where: JournalAddress) -> Reader:
+    """Return a reader of the journal in this file, at this `postgresql://` address, or in memory.
 
     Raises:
         UsageError: There is none, or it cannot be read.
     """
+    if isinstance(where, MemoryJournal):
+        return MemoryReader(where)
     if is_url(where):
         from callgate._journal.postgres import PostgresReader
 

@@ -17,27 +17,29 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from callgate._clock import Clock, SystemClock
 from callgate._journal.commits import Commits
-from callgate._journal.leases import Ask, Leases, refuse_odd_lease
+from callgate._journal.leases import Leases, refuse_odd_lease
 from callgate._journal.placing import Tail
 from callgate._journal.postgres_blobs import TABLE, PostgresBlobs, kept
 from callgate._journal.reading import narrowed, verified
 from callgate._journal.rows import Broken, Value, calls_of, causes_of, event_of, row_of
 from callgate._journal.server import Place, opening, speaking, sql, storable
+from callgate._journal.sql_leases import Ask, SqlInbox, SqlLeases
 from callgate._journal.stored import StoredJournal
-from callgate._journal.tables import ADD_CALL, ADD_CAUSE, ADD_EVENT, LAST_EVENT, POSTGRES, VERSION, migrations, question
+from callgate._journal.tables import ADD_CALL, ADD_CAUSE, ADD_EVENT, LAST_EVENT, LAST_SEQ, POSTGRES, VERSION, migrations, question
+from callgate._journal.watchers import Watchers
 from callgate._journal.writing import Writing
 from callgate._limits import LEASE_S
 from callgate._options import by_name
 from callgate._process_identity import has_ended, process_identity
 from callgate.errors import JournalFailed, UsageError
 from callgate.events import Draft, Event
-from callgate.protocols import JournalStatus, Letter
+from callgate.protocols import Inbox, InboxMessage, JournalStatus, LeaseStore
 from callgate.queries import EventQuery
 
 if TYPE_CHECKING:
     from callgate._journal.server import Connection, Cursor
 
-__all__ = ["PostgresJournal", "PostgresReader", "ServerTime"]
+__all__ = ["PostgresJournal", "PostgresReader", "ServerClock"]
 
 T = TypeVar("T")
 _SCHEMA: Final = "callgate"
@@ -89,15 +91,16 @@ class PostgresJournal(StoredJournal):
         self._reading = threading.Lock()
         self.blobs = PostgresBlobs(self._kept)
         """Large results, in the same schema: each is kept before the event that names it."""
-        self._watchers = []
-        leases = Leases(ServerTime(place), number, f"process {os.getpid()} on {socket.gethostname()}", lease_s)
+        self._watchers = Watchers()
+        store = _Store(place, writing, self.blobs)
+        leases = Leases(store.leases, number, f"process {os.getpid()} on {socket.gethostname()}", lease_s)
         self._commits = Commits(
-            Writing(_Store(place, writing, self.blobs), Tail(*row) if row else Tail(), leases, lease_s / 3),
+            Writing(store, Tail(*row) if row else Tail(), leases, lease_s / 3),
             clock or SystemClock(),
             lambda run: seqs.get(run, 0),
             where=place.name,
-            on_lost=self._lost,
-            on_letter=self._came,
+            on_lost=self._watchers.lost,
+            on_message=self._watchers.came,
         )
         self._closed = False
 
@@ -148,48 +151,56 @@ class PostgresJournal(StoredJournal):
         self._reader.close()
 
 
-class ServerTime:
+class ServerClock:
     """The server's time, and the locks of the connections to it."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, ask: Ask) -> None:
         self._lock = _lock_of(place)
+        self._ask = ask
 
-    def now_ns(self, ask: Ask) -> int:
-        return int(ask(_NOW, ())[0][0])
+    def now_ns(self) -> int:
+        return int(self._ask(_NOW, ())[0][0])
 
-    def lives(self, ask: Ask, holder: int) -> bool:
-        return not ask(_TRY, (self._lock, holder))[0][0]
+    def is_alive(self, holder: int) -> bool:
+        return not self._ask(_TRY, (self._lock, holder))[0][0]
 
 
 class _Store:
     """The schema, for the writing thread."""
 
-    counter = "SELECT epoch FROM writer FOR UPDATE"
-
     def __init__(self, place: Place, connection: Connection, blobs: PostgresBlobs) -> None:
         self._place = place
         self._connection = connection
         self._blobs = blobs
+        self.leases: LeaseStore = SqlLeases(self._ask, ServerClock(place, self._ask), counter="SELECT epoch FROM writer FOR UPDATE")
+        self.inbox: Inbox = SqlInbox(self._ask)
 
     @contextmanager
-    def commit(self) -> Iterator[Ask]:
+    def commit(self) -> Iterator[None]:
         with speaking(self._place):
             self._blobs.write(self._connection)  # before the commit, in which all others wait for us
             with self._connection.transaction():
-                yield self._ask
+                yield
 
     def _ask(self, text: str, values: Sequence[Value]) -> list[tuple[Any, ...]]:
         cursor = self._connection.execute(sql(text), [storable(value) if isinstance(value, str) else value for value in values])
         return cursor.fetchall() if cursor.description else []
 
+    def tail(self) -> Tail:
+        rows = self._ask(LAST_EVENT, ())
+        return Tail(*rows[0]) if rows else Tail()
+
+    def last_seq(self, run: str) -> int:
+        return int(self._ask(LAST_SEQ, (run,))[0][0])
+
     def insert(self, batch: Sequence[Event]) -> None:
         with self._connection.cursor() as cursor:
             _insert(cursor, batch)
 
-    def look(self, see: Callable[[Ask], list[Letter]], *, again: bool) -> list[Letter]:
+    def read_inbox(self, read: Callable[[], list[InboxMessage]], *, again: bool) -> list[InboxMessage]:
         del again
         with speaking(self._place):
-            return see(self._ask)
+            return read()
 
     def close(self) -> None:
         try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from pathlib import Path
 from typing import Protocol
 
 from callgate._journal.rows import Broken, Unreadable, verify
@@ -35,7 +34,7 @@ class Reader(Protocol):
     def close(self) -> None: ...
 
 
-def is_url(where: str | Path) -> bool:
+def is_url(where: object) -> bool:
     """Whether this names a journal on a server."""
     return isinstance(where, str) and where.startswith(("postgresql://", "postgres://"))
 

@@ -20,7 +20,7 @@ from callgate._clock import Clock, SystemClock
 from callgate._journal.blobs_beside import BlobsBeside
 from callgate._journal.commits import Commits
 from callgate._journal.files import JournalFiles
-from callgate._journal.leases import Ask, Leases, refuse_odd_lease
+from callgate._journal.leases import Leases, refuse_odd_lease
 from callgate._journal.lockfile import LockFile, LockLook, RecordedEnd, this_boot
 from callgate._journal.rows import Broken, Unreadable
 from callgate._journal.sqlite_opening import open_file
@@ -28,6 +28,7 @@ from callgate._journal.sqlite_reader import checked, found
 from callgate._journal.sqlite_store import SqliteStore, failures, leave_log
 from callgate._journal.stored import StoredJournal
 from callgate._journal.tables import LAST_SEQ
+from callgate._journal.watchers import Watchers
 from callgate._journal.writing import Writing
 from callgate._limits import LEASE_S
 from callgate._options import by_name
@@ -37,7 +38,7 @@ from callgate.events import Event
 from callgate.protocols import JournalStatus
 from callgate.queries import EventQuery
 
-__all__ = ["MachineTime", "SqliteJournal"]
+__all__ = ["MachineClock", "SqliteJournal"]
 
 _PROMISES: Final = {
     "full": "what was reported as kept survives a crash and a loss of power",
@@ -81,16 +82,17 @@ class SqliteJournal(StoredJournal):
         self._reading = threading.Lock()
         others = {self._lock.path: self._lock.identity}
         self._files = JournalFiles(self.path, self._reader, others)
-        self._watchers = []
-        leases = Leases(MachineTime(self._lock), opened.number, f"process {os.getpid()}", lease_s)
-        store = SqliteStore(self.path, opened.writing, opened.beside, JournalFiles(self.path, opened.beside, others), self._note_end())
+        self._watchers = Watchers()
+        files = JournalFiles(self.path, opened.beside, others)
+        store = SqliteStore(self.path, opened.writing, opened.beside, files, MachineClock(self._lock), self._note_end())
+        leases = Leases(store.leases, opened.number, f"process {os.getpid()}", lease_s)
         self._commits = Commits(
             Writing(store, opened.tail, leases, lease_s / 3),
             clock or SystemClock(),
             self._last_seq,
             where=str(self.path),
-            on_lost=self._lost,
-            on_letter=self._came,
+            on_lost=self._watchers.lost,
+            on_message=self._watchers.came,
         )
         self._closed = False
 
@@ -156,16 +158,14 @@ class SqliteJournal(StoredJournal):
             self._files.check_whole()
 
 
-class MachineTime:
+class MachineClock:
     """The machine's time since it was started, which nobody can set, and whose locks are held."""
 
     def __init__(self, lock: LockFile | LockLook) -> None:
         self._lock = lock
 
-    def now_ns(self, ask: Ask) -> int:
-        del ask
+    def now_ns(self) -> int:
         return time.clock_gettime_ns(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
-    def lives(self, ask: Ask, holder: int) -> bool:
-        del ask
+    def is_alive(self, holder: int) -> bool:
         return self._lock.is_held(holder)

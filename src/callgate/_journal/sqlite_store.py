@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from callgate._database_files import space_error
 from callgate._journal.files import FilesDamaged, JournalFiles
-from callgate._journal.leases import Ask
+from callgate._journal.placing import Tail
 from callgate._journal.rows import Value
+from callgate._journal.sql_leases import LeaseClock, SqlInbox, SqlLeases
 from callgate._journal.sqlite_rows import insert
+from callgate._journal.tables import LAST_EVENT, LAST_SEQ
 from callgate._limits import JOURNAL_WAIT_S
 from callgate.errors import JournalFailed
 from callgate.events import Event
-from callgate.protocols import Letter
+from callgate.protocols import Inbox, InboxMessage, LeaseStore
 
 if TYPE_CHECKING:
     import apsw
@@ -45,14 +47,13 @@ class SqliteStore:
         note_end: Told of the last event that is kept, after each commit.
     """
 
-    counter = "SELECT epoch FROM writer"
-
     def __init__(
         self,
         path: Path,
         connection: apsw.Connection,
         beside: apsw.Connection,
         files: JournalFiles,
+        clock: LeaseClock,
         note_end: Callable[[Event], None],
     ) -> None:
         self._path = path
@@ -60,19 +61,21 @@ class SqliteStore:
         self._beside = beside
         self._files = files
         self._note_end = note_end
+        self.leases: LeaseStore = SqlLeases(self.ask, clock)
+        self.inbox: Inbox = SqlInbox(self.ask)
         self._last: Event | None = None
         """The last event of this commit."""
         self._seen = -1
 
     @contextmanager
-    def commit(self) -> Iterator[Ask]:
+    def commit(self) -> Iterator[None]:
         with failures(self._path):
             self._files.check_names()
             self._last = None
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 end = self._files.check_before_writing()
-                yield self.ask
+                yield
                 self._connection.execute("COMMIT")
             except BaseException:
                 if self._connection.in_transaction:
@@ -97,16 +100,23 @@ class SqliteStore:
     def ask(self, sql: str, values: Sequence[Value]) -> list[tuple[Any, ...]]:
         return self._connection.execute(sql, values).fetchall()
 
+    def tail(self) -> Tail:
+        rows = self.ask(LAST_EVENT, ())
+        return Tail(*rows[0]) if rows else Tail()
+
+    def last_seq(self, run: str) -> int:
+        return int(self.ask(LAST_SEQ, (run,))[0][0])
+
     def insert(self, batch: Sequence[Event]) -> None:
         insert(self._connection, batch)
         self._last = batch[-1] if batch else None
 
-    def look(self, see: Callable[[Ask], list[Letter]], *, again: bool) -> list[Letter]:
+    def read_inbox(self, read: Callable[[], list[InboxMessage]], *, again: bool) -> list[InboxMessage]:
         with failures(self._path):
             self._files.check_names()
             version = self._connection.execute("PRAGMA data_version").get
             seen, self._seen = self._seen, version
-            return see(self.ask) if again or version != seen else []
+            return read() if again or version != seen else []
 
     def close(self) -> None:
         """End the connections.

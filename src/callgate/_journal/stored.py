@@ -5,14 +5,13 @@ Beside `commits`, which writes. Knows no database: that is `_stored`, which each
 
 from __future__ import annotations
 
-import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from contextlib import suppress
 
 from callgate._journal.commits import Commits
+from callgate._journal.watchers import Watchers
 from callgate.events import Draft, Event
-from callgate.protocols import Letter, RunWatcher
+from callgate.protocols import RunWatcher
 from callgate.queries import EventQuery
 
 __all__ = ["StoredJournal"]
@@ -22,8 +21,9 @@ class StoredJournal(ABC):
     """A journal whose events are committed by one queue."""
 
     remote = False
+    shared = True
     _commits: Commits
-    _watchers: list[tuple[asyncio.AbstractEventLoop, RunWatcher]]
+    _watchers: Watchers
 
     def append(self, draft: Draft) -> int:
         return self._commits.append(draft)
@@ -50,7 +50,7 @@ class StoredJournal(ABC):
         self._commits.let_go(run)
 
     def watch(self, watcher: RunWatcher) -> None:
-        self._watchers.append((asyncio.get_running_loop(), watcher))
+        self._watchers.add(watcher)
         self._commits.watched()
 
     def read(
@@ -64,15 +64,3 @@ class StoredJournal(ABC):
     @abstractmethod
     def _stored(self, query: EventQuery) -> list[Event]:
         """What is stored."""
-
-    def _lost(self, run: str, why: str) -> None:
-        """Tell whoever watches; called in the writing thread."""
-        for loop, watcher in self._watchers:
-            with suppress(RuntimeError):  # its loop may be gone
-                loop.call_soon_threadsafe(watcher.lost, run, why)
-
-    def _came(self, letter: Letter) -> None:
-        """The same of a letter."""
-        for loop, watcher in self._watchers:
-            with suppress(RuntimeError):
-                loop.call_soon_threadsafe(watcher.came, letter)

@@ -12,14 +12,13 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
-from callgate._journal.leases import Ask, Leases
-from callgate._journal.letters import FATE, LetterBox
+from callgate._journal.inbox_delivery import InboxDelivery
+from callgate._journal.leases import Leases
 from callgate._journal.placing import Places, Tail, Ticket
-from callgate._journal.tables import LAST_EVENT, LAST_SEQ
 from callgate._limits import LOOK_S
 from callgate.errors import LeaseLost, RunHeld
 from callgate.events import Event
-from callgate.protocols import Letter
+from callgate.protocols import Inbox, InboxMessage, LeaseStore
 
 __all__ = ["Store", "Work", "Writing"]
 
@@ -32,26 +31,34 @@ _TAKEN: Final = (
 class Store(Protocol):
     """Where batches go. Used by the writing thread alone."""
 
-    counter: str
-    """The statement that reads the counter of epochs; it keeps other writers off until the commit is through."""
+    leases: LeaseStore
+    inbox: Inbox
 
-    def commit(self) -> AbstractContextManager[Ask]:
-        """One commit; what is asked inside is asked in it.
+    def commit(self) -> AbstractContextManager[None]:
+        """One commit of everything that is done inside the block.
 
         Raises:
             JournalFailed: Nothing of it is kept, or that is not known.
         """
         ...
 
+    def tail(self) -> Tail:
+        """Return where the events end; inside a commit."""
+        ...
+
+    def last_seq(self, run: str) -> int:
+        """Return the number of a run's last event, 0 for none; inside a commit."""
+        ...
+
     def insert(self, batch: Sequence[Event]) -> None:
         """Write events; inside a commit."""
         ...
 
-    def look(self, see: Callable[[Ask], list[Letter]], *, again: bool) -> list[Letter]:
-        """What is seen outside a commit; nothing where it is certain that nobody has written since the last time.
+    def read_inbox(self, read: Callable[[], list[InboxMessage]], *, again: bool) -> list[InboxMessage]:
+        """Return what `read` returns, outside a commit; nothing where it is certain that nobody has written since the last time.
 
         Args:
-            again: Look in any case.
+            again: Read in any case.
         """
         ...
 
@@ -66,8 +73,8 @@ class Work(Struct, frozen=True, kw_only=True):
     """Runs to be held."""
     given_up: frozenset[str] = frozenset()
     """Runs to be given back, behind the batch."""
-    rows: dict[int, int] = {}
-    """Rows of the inbox that events of the batch fold in, by ticket."""
+    recorded: dict[int, int] = {}
+    """Ids of the messages that events of the batch record, by ticket."""
     barred: dict[str, LeaseLost] = {}
     """Runs that were lost before, and that nobody has asked for again."""
 
@@ -82,10 +89,10 @@ class Writing:
         self.places = Places(tail, leases.holder)
         self.leases = leases
         self.watched = False
-        """Whether anybody wants to know of letters."""
+        """Whether anybody wants to know of messages."""
         self._store = store
         self._idle_s = idle_s
-        self._letters = LetterBox(leases.holder)
+        self._inbox = InboxDelivery(store.inbox, leases.holder)
         self._looked = time.monotonic()
         self._new = False
         """Whether a run has come to be held since the last look."""
@@ -105,66 +112,61 @@ class Writing:
         """
         if not work and not self.leases.due:
             return {}
-        with self._store.commit() as ask:
-            ((counter,),) = ask(self._store.counter, ())
-            lost = {run: LeaseLost(_TAKEN.format(run=run[:80])) for run in self.leases.check(ask, counter)}
+        with self._store.commit():
+            lost = {run: LeaseLost(_TAKEN.format(run=run[:80])) for run in self.leases.check(self._store.leases.last_epoch())}
             refused: dict[str, RunHeld | LeaseLost] = {**work.barred, **lost}
             for run in work.wanted:
-                self._have(ask, run, refused)
+                self._have(run, refused)
             for event in work.batch:
                 if event.run not in self.leases.epochs and event.leased:
-                    self._have(ask, event.run, refused)
+                    self._have(event.run, refused)
             if work.batch:
-                self._place(ask, work, refused)
+                self._place(work, refused)
             if self.leases.due:
-                self.leases.renew(ask)
-            self.leases.give_back(ask, work.given_up)
+                self.leases.renew()
+            self.leases.give_back(work.given_up)
         return refused
 
-    def _have(self, ask: Ask, run: str, refused: dict[str, RunHeld | LeaseLost]) -> None:
+    def _have(self, run: str, refused: dict[str, RunHeld | LeaseLost]) -> None:
         """Hold a run from now on; whoever asks for it is handed what its inbox has."""
         if run in refused:
             return
         try:
             if run not in self.leases.epochs:
-                self.leases.take(ask, run)
+                self.leases.take(run)
         except RunHeld as held:
             refused[run] = held
             return
-        self._letters.forget((run,))
+        self._inbox.forget((run,))
         self._new = True
 
-    def letters(self) -> list[Letter]:
+    def messages(self) -> list[InboxMessage]:
         """What other processes want of the runs that are held; asked for often, and looked up at an interval."""
         now = time.monotonic()
         if not (self.watched and self.leases.epochs and (self._new or now - self._looked >= LOOK_S)):
             return []
         again, self._new, self._looked = self._new, False, now
-        found = self._store.look(self._letters.look, again=again)
-        self._new = bool(found) and self._letters.more  # the store changes no more for these, and nobody else would say that they are there
+        found = self._store.read_inbox(self._inbox.take_new, again=again)
+        self._new = bool(found) and self._inbox.more  # the store changes no more for these, and nobody else would say that they are there
         return found
 
-    def _place(self, ask: Ask, work: Work, refused: dict[str, RunHeld | LeaseLost]) -> None:
-        rows = ask(LAST_EVENT, ())
-        tail = Tail(*rows[0]) if rows else Tail()
+    def _place(self, work: Work, refused: dict[str, RunHeld | LeaseLost]) -> None:
         epochs = {**self.leases.epochs, **dict.fromkeys(refused)}
-
-        def last_seq(run: str) -> int:
-            return int(ask(LAST_SEQ, (run,))[0][0])
-
-        again = {at for at, row in work.rows.items() if ask(FATE, (row,))[0][0]}  # somebody has folded it in already
+        again = {at for at, id in work.recorded.items() if self._inbox.is_recorded(id)}  # by another event, of whoever held the run before
         batch = [event for event in work.batch if event.position not in again] if again else work.batch
-        placed = self.places.place(batch, tail, epochs, last_seq)
+        placed = self.places.place(batch, self._store.tail(), epochs, self._store.last_seq)
         self._store.insert(placed.events)
         self.places.tail = placed.tail
-        kept = {event.position for event in batch} - {event.position for event in placed.left_out} if work.rows else ()
-        self._letters.fold(ask, {row: self.places.of(Ticket(at)) for at, row in work.rows.items() if at in kept})
+        kept = {event.position for event in batch} - {event.position for event in placed.left_out} if work.recorded else ()
+        for at, id in work.recorded.items():
+            if at in kept:
+                self._inbox.mark_recorded(id, self.places.of(Ticket(at)))
 
     def close(self) -> None:
         """Let the next ones in at once."""
         try:
             if self.leases.epochs:
-                with self._store.commit() as ask:
-                    self.leases.give_all_back(ask)
+                with self._store.commit():
+                    self.leases.give_all_back()
         finally:
             self._store.close()

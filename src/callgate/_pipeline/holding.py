@@ -18,7 +18,7 @@ from callgate._pipeline.flight import Flight
 from callgate._pipeline.post import KnowsRuns, Post, Questions
 from callgate._pipeline.writer import Writer
 from callgate.errors import UsageError
-from callgate.protocols import Letter
+from callgate.protocols import InboxMessage
 
 __all__ = ["Holding"]
 
@@ -122,7 +122,7 @@ class Holding:
 
     # What other processes want
 
-    def came(self, letter: Letter) -> None:
+    def came(self, letter: InboxMessage) -> None:
         self._post.came(letter)
 
     def begin(self, run: str) -> None:

@@ -17,7 +17,7 @@ from callgate._pipeline.record import Reason
 from callgate._pipeline.writer import Writer
 from callgate.errors import RecordFailed, UsageError
 from callgate.events import Draft
-from callgate.protocols import Letter
+from callgate.protocols import InboxMessage
 
 __all__ = ["KnowsRuns", "Post", "Questions"]
 
@@ -71,10 +71,10 @@ class Post:
         self._work = work
         self._running = running
         self._questions = questions
-        self._letters: dict[str, list[Letter]] = {}
+        self._letters: dict[str, list[InboxMessage]] = {}
         """What waits until a run is known, or begins."""
 
-    def came(self, letter: Letter) -> None:
+    def came(self, letter: InboxMessage) -> None:
         self._letters.setdefault(letter.run, []).append(letter)
         self.take_in(letter.run)
 
@@ -94,7 +94,7 @@ class Post:
             else:
                 self._do(letter)
 
-    def _do(self, letter: Letter) -> None:
+    def _do(self, letter: InboxMessage) -> None:
         said = f"{self._writer.cut(letter.reason) or 'no reason given'} ({self._writer.cut(letter.actor) or 'nobody named'})"
         try:
             if letter.kind in _ANSWERS:
@@ -106,7 +106,7 @@ class Post:
         except RecordFailed as error:
             self._writer.log.error("%s", error)
 
-    def _answer(self, letter: Letter, said: str) -> None:
+    def _answer(self, letter: InboxMessage, said: str) -> None:
         if letter.target.rsplit("/", 2)[0] != letter.run:
             raise UsageError(f"The approval '{letter.target[:80]}' is none of this run's.")
         allow = letter.kind == "approve"
@@ -114,7 +114,7 @@ class Post:
         cause = self._record("inbox.taken", letter, said)
         self._questions.answered(question, allow=allow, by=letter.actor, cause=cause)
 
-    def _end(self, letter: Letter, said: str) -> None:
+    def _end(self, letter: InboxMessage, said: str) -> None:
         conversations, flights = self._affected(letter)
         self._record("inbox.taken", letter, said)
         why = f"{_ENDS[letter.kind]} from another process: {said}"
@@ -126,7 +126,7 @@ class Post:
             if letter.kind == "kill":
                 flight.kill.fire(why)
 
-    def _affected(self, letter: Letter) -> tuple[set[str], list[Flight]]:
+    def _affected(self, letter: InboxMessage) -> tuple[set[str], list[Flight]]:
         """The conversations that are the run's alone, and what else of it is under way.
 
         Raises:
@@ -143,7 +143,7 @@ class Post:
             raise UsageError("Nothing of the run was at work.")
         return conversations, [flight for flight in mine if flight.scope.conversation not in conversations]
 
-    def _record(self, kind: str, letter: Letter, reason: str) -> int:
+    def _record(self, kind: str, letter: InboxMessage, reason: str) -> int:
         details = {"wanted": self._writer.cut(letter.kind, 40), "by": self._writer.cut(letter.actor), "at_ns": letter.at_ns}
         parents = (letter.cause,) if letter.cause else ()
         body = Reason(reason=reason, details=details)

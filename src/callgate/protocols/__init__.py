@@ -7,8 +7,10 @@ implementations of a protocol pass the same contract suite. Knows no implementat
 from __future__ import annotations
 
 from callgate.protocols.beside import Follower, Kept, RestartHandler, WriteLog
-from callgate.protocols.journals import Journal, JournalStatus, Letter, NamesWriters, QueuedJournal, RunWatcher
+from callgate.protocols.inbox import Inbox, InboxMessage
+from callgate.protocols.journals import Journal, JournalStatus, NamesWriters, QueuedJournal, RunWatcher
 from callgate.protocols.judges import CallJudge, JudgeContext, Judgment
+from callgate.protocols.leases import Lease, LeaseStore
 from callgate.protocols.policies import (
     Allow,
     Ask,
@@ -39,6 +41,8 @@ __all__ = [
     "Follower",
     "HasCachePath",
     "HoldsBlobs",
+    "Inbox",
+    "InboxMessage",
     "InstantPolicy",
     "InstantRunner",
     "Journal",
@@ -47,7 +51,8 @@ __all__ = [
     "Judgment",
     "JudgmentRequired",
     "Kept",
-    "Letter",
+    "Lease",
+    "LeaseStore",
     "Modify",
     "NamesWriters",
     "OnDisk",

@@ -8,9 +8,10 @@ from typing import Protocol, runtime_checkable
 from msgspec import Struct
 
 from callgate.events import Draft, Event
+from callgate.protocols.inbox import InboxMessage
 from callgate.queries import EventQuery
 
-__all__ = ["Journal", "JournalStatus", "Letter", "NamesWriters", "QueuedJournal", "RunWatcher"]
+__all__ = ["Journal", "JournalStatus", "NamesWriters", "QueuedJournal", "RunWatcher"]
 
 
 class JournalStatus(Struct, frozen=True, kw_only=True):
@@ -29,23 +30,6 @@ class JournalStatus(Struct, frozen=True, kw_only=True):
     """Why no further event is recorded; empty if the journal works."""
 
 
-class Letter(Struct, frozen=True, kw_only=True):
-    """A row of a journal's inbox: a message of another process to a run."""
-
-    id: int
-    run: str
-    kind: str
-    """`approve`, `deny`, `stop` or `kill`; other values are refused."""
-    target: str
-    """The id of the approval or run."""
-    actor: str
-    reason: str
-    at_ns: int
-    """When it was written, in UTC nanoseconds by the writer's clock."""
-    cause: int = 0
-    """The position of the question, or of the run's latest event; 0 for none."""
-
-
 class RunWatcher(Protocol):
     """Receives, on its own event loop, news of the runs that it holds."""
 
@@ -53,7 +37,7 @@ class RunWatcher(Protocol):
         """Another engine has taken over the run: nothing of it is recorded here any more, and nothing may start in it."""
         ...
 
-    def came(self, letter: Letter) -> None:
+    def came(self, message: InboxMessage) -> None:
         """A message for a held run has arrived. Record it once, in an event with the message's id as `inbox`."""
         ...
 
@@ -65,6 +49,8 @@ class Journal(Protocol):
     """What the events survive: `memory` nothing, `process` the end of the process, `full` a power loss."""
     remote: bool
     """Whether reading waits for a server."""
+    shared: bool
+    """Whether other engines may write to the same record, and others send messages to its inbox."""
 
     def append(self, draft: Draft) -> int:
         """Add the event and return its provisional position. Never waits.

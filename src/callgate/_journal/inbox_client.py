@@ -1,6 +1,6 @@
-"""A journal from beside, for whoever writes to its inbox: no lease, no number, no place in the chain.
+"""Put messages into the inbox of a journal that somebody else holds open, and see what became of them.
 
-Needs nothing of the holder but the tables. Knows neither questions nor what a stop does.
+For whoever holds nothing: no lease, no number, no place in the chain. Knows neither questions nor what a stop does.
 """
 
 from __future__ import annotations
@@ -10,63 +10,76 @@ from contextlib import AbstractContextManager, closing, contextmanager, nullcont
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from callgate._journal.leases import HOLDER, Ask, Ground
-from callgate._journal.letters import ADD_LETTER, FATE
+from callgate._journal.leases import holder_of
+from callgate._journal.memory import MemoryJournal
+from callgate._journal.opening import JournalAddress
 from callgate._journal.reading import is_url
 from callgate._journal.rows import Value
+from callgate._journal.sql_leases import SqlInbox, SqlLeases
 from callgate._limits import JOURNAL_WAIT_S
 from callgate._path_errors import refused_paths
 from callgate.errors import JournalFailed, UsageError
+from callgate.protocols import Inbox, LeaseStore
 
 if TYPE_CHECKING:
     from callgate._journal.lockfile import LockFile
     from callgate._journal.sqlite_store import SqliteStore
 
-__all__ = ["Outside", "outside"]
+__all__ = ["InboxClient", "open_inbox"]
 
 _FIRST_WITH_INBOX: Final = 3
 _LONGEST: Final = 2_000
 """Characters of each word."""
 
 
-class Outside:
-    """What may be asked of a journal and put to it from beside."""
+class InboxClient:
+    """The inbox of a journal, and who holds its runs.
 
-    def __init__(self, ask: Ask, ground: Ground, commit: Callable[[], AbstractContextManager[Ask]]) -> None:
-        self._ask = ask
-        self._ground = ground
+    Args:
+        commit: Makes what is done inside the block one commit of the store.
+    """
+
+    def __init__(self, leases: LeaseStore, inbox: Inbox, commit: Callable[[], AbstractContextManager[object]]) -> None:
+        self._leases = leases
+        self._inbox = inbox
         self._commit = commit
 
-    def post(self, run: str, kind: str, target: str, actor: str, reason: str, at_ns: int) -> int:
-        """Put a row into the inbox; its id."""
-        words = (word.encode("utf-8", "backslashreplace").decode()[:_LONGEST] for word in (run, kind, target, actor, reason))
-        with self._commit() as ask:
-            return int(ask(ADD_LETTER, (*words, at_ns))[0][0])
+    def send(self, *, run: str, kind: str, target: str, actor: str, reason: str, at_ns: int) -> int:
+        """Add a message and return its id. Each word is cut to 2,000 characters."""
+        run, kind, target, actor, reason = map(_cut, (run, kind, target, actor, reason))
+        with self._commit():
+            return self._inbox.add(run=run, kind=kind, target=target, actor=actor, reason=reason, at_ns=at_ns)
 
-    def folded(self, letter: int) -> int:
-        """The position of the event that a row became; 0 while it waits."""
-        rows = self._ask(FATE, (letter,))
-        return int(rows[0][0]) if rows else 0
+    def position(self, message: int) -> int:
+        """Return the position of the event that recorded a message; 0 while it waits."""
+        return self._inbox.position(message)
 
     def holder(self, run: str) -> str:
-        """Who works on a run; empty for nobody."""
-        for number, who, expires_ns in self._ask(HOLDER, (run,)):
-            if expires_ns > self._ground.now_ns(self._ask) and self._ground.lives(self._ask, number):
-                return str(who)
-        return ""
+        """Return who works on a run; empty for nobody."""
+        lease = holder_of(self._leases, run)
+        return "" if lease is None else lease.who
+
+
+def _cut(word: str) -> str:
+    return word.encode("utf-8", "backslashreplace").decode()[:_LONGEST]
 
 
 @contextmanager
-def outside(where: str | Path, *, only_look: bool = False) -> Iterator[Outside]:
-    """A journal's file or `postgresql://` address, for a moment.
+def open_inbox(where: JournalAddress, *, read_only: bool = False) -> Iterator[InboxClient]:
+    """Open the inbox of a journal for the time of the block.
 
     Args:
-        only_look: Nothing will be put there, so no right to write is needed.
+        where: The journal's file or `postgresql://` address, or a journal in memory.
+        read_only: Nothing will be sent, so no right to write is needed.
 
     Raises:
         UsageError: There is none, or it has no inbox.
     """
-    in_file = _looking_in_file if only_look else _in_file
+    in_file = _in_file_read_only if read_only else _in_file
+    if isinstance(where, MemoryJournal):
+        where.require_shared()
+        yield InboxClient(where.store.leases, where.store.inbox, where.store.inbox_commit)
+        return
     with _on_server(str(where)) if is_url(where) else in_file(Path(where)) as found:
         yield found
 
@@ -83,11 +96,10 @@ def _unwritable(path: Path, why: str) -> UsageError:
 
 
 @contextmanager
-def _in_file(path: Path) -> Iterator[Outside]:
+def _in_file(path: Path) -> Iterator[InboxClient]:
     import apsw
 
     from callgate._journal.lockfile import LockFile
-    from callgate._journal.sqlite import MachineTime
     from callgate._journal.sqlite_reader import SqliteReader
 
     SqliteReader(path).close()  # refuses what is no journal, in its own words
@@ -100,7 +112,7 @@ def _in_file(path: Path) -> Iterator[Outside]:
             version = int(store.ask("PRAGMA user_version", ())[0][0])
             if version < _FIRST_WITH_INBOX:
                 raise _old(str(path), version)
-            yield Outside(store.ask, MachineTime(lock), store.commit)
+            yield InboxClient(store.leases, store.inbox, store.commit)
     except JournalFailed as error:
         raise _unwritable(path, str(error if isinstance(error.__cause__, apsw.BusyError) else error.__cause__)) from error
     except apsw.Error as error:
@@ -113,6 +125,7 @@ def _store_of(path: Path, lock: LockFile) -> SqliteStore:
     import apsw
 
     from callgate._journal.files import JournalFiles
+    from callgate._journal.sqlite import MachineClock
     from callgate._journal.sqlite_store import SqliteStore
 
     writing, beside = (apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE) for _ in range(2))
@@ -120,15 +133,16 @@ def _store_of(path: Path, lock: LockFile) -> SqliteStore:
         connection.set_busy_timeout(int(JOURNAL_WAIT_S * 1_000))
         connection.wal_autocheckpoint(0)
         connection.execute("PRAGMA synchronous=FULL")
-    return SqliteStore(path, writing, beside, JournalFiles(path, beside, {lock.path: lock.identity}), lambda event: None)
+    files = JournalFiles(path, beside, {lock.path: lock.identity})
+    return SqliteStore(path, writing, beside, files, MachineClock(lock), lambda event: None)
 
 
 @contextmanager
-def _looking_in_file(path: Path) -> Iterator[Outside]:
+def _in_file_read_only(path: Path) -> Iterator[InboxClient]:
     import apsw
 
     from callgate._journal.lockfile import LockLook
-    from callgate._journal.sqlite import MachineTime
+    from callgate._journal.sqlite import MachineClock
     from callgate._journal.sqlite_reader import beside_writers, end_reading
 
     real = path.resolve()
@@ -141,7 +155,7 @@ def _looking_in_file(path: Path) -> Iterator[Outside]:
             def ask(sql: str, values: Sequence[Value]) -> list[tuple[Any, ...]]:
                 return connection.execute(sql, values).fetchall()
 
-            yield Outside(ask, MachineTime(LockLook(real)), lambda: nullcontext(ask))
+            yield InboxClient(SqlLeases(ask, MachineClock(LockLook(real))), SqlInbox(ask), nullcontext)
         finally:
             end_reading(connection, real)
     except apsw.Error as error:
@@ -149,8 +163,8 @@ def _looking_in_file(path: Path) -> Iterator[Outside]:
 
 
 @contextmanager
-def _on_server(url: str) -> Iterator[Outside]:
-    from callgate._journal.postgres import PostgresReader, ServerTime
+def _on_server(url: str) -> Iterator[InboxClient]:
+    from callgate._journal.postgres import PostgresReader, ServerClock
     from callgate._journal.server import opening, sql, storable
 
     reader = PostgresReader(url)
@@ -163,6 +177,6 @@ def _on_server(url: str) -> Iterator[Outside]:
                 cursor = reader.connection.execute(sql(text), [storable(one) if isinstance(one, str) else one for one in values])
                 return cursor.fetchall()
 
-            yield Outside(ask, ServerTime(reader.place), lambda: nullcontext(ask))
+            yield InboxClient(SqlLeases(ask, ServerClock(reader.place, ask)), SqlInbox(ask), nullcontext)
     finally:
         reader.close()

@@ -1,0 +1,124 @@
+"""The events of a journal in memory: in order, bounded, and found by run and by call.
+
+Beyond `most` events the oldest are forgotten, and `forgotten` says how many. Events are indexed when somebody reads, each once, so that
+writing costs little and reading a run does not look at other runs' events.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Sequence
+from itertools import islice
+
+from callgate.events import Draft, Event
+
+__all__ = ["MemoryEvents"]
+
+
+class MemoryEvents:
+    """Events by position.
+
+    Args:
+        most: How many events are kept at most.
+        lock: Taken while events are read or forgotten.
+    """
+
+    def __init__(self, most: int, lock: threading.RLock) -> None:
+        self.rows: list[tuple[Draft, int, float, int]] = []
+        """Each event as it was written: when, in UTC nanoseconds and in monotonic seconds, and in which epoch."""
+        self._most = most
+        self.full = most
+        """Beyond this position some are forgotten."""
+        self.last = 0
+        """The position of the last event."""
+        self._seqs: list[int] = []
+        """Each row's place in its run, for as many rows as are indexed."""
+        self._counts: dict[str, int] = {}
+        """How many events each run has had."""
+        self._by_run: dict[str, list[int]] = {}
+        """The positions of the indexed events of each run."""
+        self._by_call: dict[str, list[int]] = {}
+        self._lock = lock
+        self.forgotten = 0
+        """How many of the oldest events are gone."""
+
+    def append(self, draft: Draft, at_ns: int, mono: float, epoch: int) -> int:
+        """Take the event and return its position."""
+        self.rows.append((draft, at_ns, mono, epoch))
+        self.last = position = self.last + 1
+        if position > self.full:
+            self.forget()
+        return position
+
+    def forget(self) -> None:
+        """Make room for a quarter of all, so that it is seldom done."""
+        surplus = self._most // 4
+        with self._lock:
+            self._index(surplus)
+            gone = [row[0] for row in islice(self.rows, surplus)]
+            _drop_first(self._by_run, Counter(draft.run for draft in gone))
+            _drop_first(self._by_call, Counter(draft.call for draft in gone if draft.call))
+            del self.rows[:surplus], self._seqs[:surplus]
+            self.forgotten += surplus
+            self.full += surplus
+            self._forget_counts()
+
+    def _forget_counts(self) -> None:
+        """Of runs without any event left, keep the counts of as many as there may be events."""
+        surplus = len(self._counts) - len(self._by_run) - self._most
+        if surplus > 0:
+            for run in list(islice((run for run in self._counts if run not in self._by_run), surplus)):
+                del self._counts[run]
+
+    def _index(self, rows: int) -> None:
+        """Index the first so many rows: not when they are written, because few are ever read."""
+        position = self.forgotten + len(self._seqs)
+        for draft, _, _, _ in self.rows[len(self._seqs) : rows]:
+            position += 1
+            seq = self._counts[draft.run] = self._counts.get(draft.run, 0) + 1
+            self._seqs.append(seq)
+            self._by_run.setdefault(draft.run, []).append(position)
+            if draft.call:
+                self._by_call.setdefault(draft.call, []).append(position)
+
+    def read(
+        self, *, run: str | None = None, call: str | None = None, after: int = 0, limit: int | None = None, newest_first: bool = False
+    ) -> list[Event]:
+        """See `Journal.read`."""
+        with self._lock:
+            self._index(len(self.rows))
+            positions = self._positions(run, call)
+            positions = positions[bisect_right(positions, after) :]
+            found = (
+                position
+                for position in (reversed(positions) if newest_first else positions)
+                if run is None or call is None or self._draft(position).run == run
+            )
+            return [self._event(position) for position in islice(found, limit)]
+
+    def _positions(self, run: str | None, call: str | None) -> Sequence[int]:
+        """Of the events of a call, or else of a run, or else of all, in order."""
+        if call is not None:
+            return self._by_call.get(call, ()) if call else [at for at in self._every() if not self._draft(at).call]
+        return self._every() if run is None else self._by_run.get(run, ())
+
+    def _every(self) -> range:
+        return range(self.forgotten + 1, self.forgotten + len(self.rows) + 1)
+
+    def _draft(self, position: int) -> Draft:
+        return self.rows[position - self.forgotten - 1][0]
+
+    def _event(self, position: int) -> Event:
+        place = position - self.forgotten - 1
+        draft, at_ns, mono, epoch = self.rows[place]
+        return draft.sealed(position=position, seq=self._seqs[place], at_ns=at_ns, mono=mono, epoch=epoch)
+
+
+def _drop_first(index: dict[str, list[int]], counts: Counter[str]) -> None:
+    """Take the first so many positions of each key off an index."""
+    for key, count in counts.items():
+        del index[key][:count]
+        if not index[key]:
+            del index[key]
