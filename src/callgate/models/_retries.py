@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 
+from callgate._backoff import backoff_s
 from callgate._options import Options, Pause, Whole
 
 __all__ = ["Retries", "is_retryable_response", "retry_after_s"]
@@ -43,7 +44,7 @@ class Retries(Options, frozen=True, kw_only=True):
             return None
         if requested_s:
             return min(self.max_s, requested_s * (1 + jitter / 4))
-        return min(self.max_s, self.base_s * 2.0 ** (retry - 1)) * (1 - jitter / 4)
+        return backoff_s(retry, base_s=self.base_s, max_s=self.max_s) * (1 - jitter / 4)
 
 
 def is_retryable_response(status: int, headers: Mapping[str, str], body: bytes = b"") -> bool:

@@ -11,7 +11,7 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from msgspec import Struct
 
@@ -273,8 +273,8 @@ def _check_declaration(tool: Tool) -> None:
 def _check_choices(tool: Tool, where: str) -> None:
     choices: dict[str, tuple[object, ...]] = {
         "category": tuple(_EFFECT_OF),
-        "effect": (None, "none", "idempotent", "once"),
-        "cache_scope": ("tick", "session", "persistent"),
+        "effect": (None, *get_args(Effect)),
+        "cache_scope": get_args(CacheScope),
     }
     for attribute, allowed in choices.items():
         value = getattr(tool, attribute)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from callgate._backoff import backoff_s
 from callgate._json import type_name
 from callgate._options import MOST, Count, Options, Pause
 from callgate.errors import Retryable
@@ -35,10 +36,7 @@ class RetryPolicy(Options, frozen=True, kw_only=True):
 
     def delay_s(self, failures: int, chance: float) -> float:
         """Return the seconds to wait after this number of failures in a row; `chance` in [0, 1) selects the jitter."""
-        try:
-            wait = min(self.max_s, self.base_s * self.multiplier ** (failures - 1))
-        except OverflowError:
-            wait = self.max_s
+        wait = backoff_s(failures, base_s=self.base_s, max_s=self.max_s, multiplier=self.multiplier)
         return wait * (0.5 + chance / 2) if self.jitter else wait
 
 
