@@ -1,22 +1,29 @@
-"""Run blocking work in a thread, so that it does not hold up the event loop; right here where no thread can be started.
+"""Run blocking work in threads, so that it does not hold up the event loop; right here where no thread can be started.
 
-The thread is one of our own: those of the event loop's executor may all be held by code of the host's, and then whoever closes an engine
-or ends a process would wait for that code. Must not know what the work is.
+`in_thread` takes a thread for each piece of work, `BlockingPool` a few for many small ones. They are daemon threads of our own: those of
+the event loop's executor are shared with the host and joined at the end of the program, and whoever closes an engine or ends a process
+would wait for whatever holds them. What may be given up at a deadline, and is counted then, goes through `_runners.offload`. Must not know
+what the work is.
 """
 
 from __future__ import annotations
 
 import asyncio
+import queue
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextvars import copy_context
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
-__all__ = ["in_thread"]
+__all__ = ["BlockingPool", "LoopEnded", "in_thread", "wait_for_loop"]
 
 T = TypeVar("T")
+_IDLE_S = 10.0
+_LOOK_S = 1.0
+_CANNOT_START = (RuntimeError, MemoryError)
+"""There is no thread to be had, or the interpreter is ending."""
 
 
 async def in_thread(work: Callable[[], T]) -> T:
@@ -25,9 +32,91 @@ async def in_thread(work: Callable[[], T]) -> T:
     run = partial(copy_context().run, _run, work, done)
     try:
         threading.Thread(target=run, name="callgate work", daemon=True).start()
-    except (RuntimeError, MemoryError):  # there is no thread to be had, or the interpreter is ending
+    except _CANNOT_START:
         run()
     return await asyncio.wrap_future(done)
+
+
+class BlockingPool:
+    """A few threads that are started when there is work, and end when there has been none for a while.
+
+    Args:
+        name: Of its threads.
+        most: Threads at once. Where all of them hang, further work waits, and its caller's deadline ends the wait.
+    """
+
+    def __init__(self, name: str, most: int) -> None:
+        self._name = name
+        self._most = most
+        self._jobs: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._threads = 0
+        self._idle = 0
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Return what `work` returns."""
+        done: Future[T] = Future()
+        with self._lock:
+            if self._idle <= self._jobs.qsize() and self._threads < self._most:
+                self._start()
+            works = self._threads > 0
+            if works:
+                self._jobs.put((work, done))
+        if not works:
+            _run(work, done)
+        return await asyncio.wrap_future(done)
+
+    def _start(self) -> None:
+        try:
+            threading.Thread(target=self._work, name=self._name, daemon=True).start()
+        except _CANNOT_START:
+            return
+        self._threads += 1
+
+    def _work(self) -> None:
+        while (job := self._next()) is not None:
+            _run(*job)
+            del job
+
+    def _next(self) -> tuple[Callable[[], Any], Future[Any]] | None:
+        with self._lock:
+            self._idle += 1
+        try:
+            return self._jobs.get(timeout=_IDLE_S)
+        except queue.Empty:
+            pass
+        finally:
+            with self._lock:
+                self._idle -= 1
+        with self._lock:
+            try:
+                return self._jobs.get_nowait()
+            except queue.Empty:
+                self._threads -= 1
+                return None
+
+
+class LoopEnded(Exception):
+    """An event loop ended before it came to what a thread waits for."""
+
+
+def wait_for_loop(running: Future[T], has_ended: Callable[[], bool]) -> T:
+    """Return what an event loop makes of `running`, to a thread that waits for it.
+
+    Args:
+        has_ended: Whether the loop has; asked each second.
+
+    Raises:
+        LoopEnded: It has.
+    """
+    while True:
+        try:
+            return running.result(_LOOK_S)
+        except TimeoutError:
+            if running.done():
+                return running.result()
+        if has_ended():
+            raise LoopEnded
 
 
 def _run(work: Callable[[], T], done: Future[T]) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import wait
 from typing import Any, TypeVar
 
+from callgate._in_thread import LoopEnded, wait_for_loop
 from callgate.errors import UsageError
 
 __all__ = ["LoopThread", "SyncDoor", "refuse_inside_loop"]
@@ -18,8 +19,6 @@ log = logging.getLogger("callgate")
 T = TypeVar("T")
 _PATIENCE_S = 1.0
 _END_S = 5.0
-_LOOK_S = 1.0
-"""How often whoever waits looks whether the loop's thread is still there."""
 
 
 def refuse_inside_loop() -> None:
@@ -65,14 +64,10 @@ class LoopThread:
                 work.close()
                 raise UsageError("This engine is closed. Make a new one.")
             running = asyncio.run_coroutine_threadsafe(work, self._loop)
-        while True:
-            try:
-                return running.result(_LOOK_S)
-            except TimeoutError:
-                if running.done():
-                    return running.result()
-            if self.has_ended:
-                raise UsageError("The thread that ran this engine's event loop has ended. Close the engine, and make a new one.")
+        try:
+            return wait_for_loop(running, lambda: self.has_ended)
+        except LoopEnded:
+            raise UsageError("The thread that ran this engine's event loop has ended. Close the engine, and make a new one.") from None
 
     @property
     def has_ended(self) -> bool:

@@ -21,8 +21,8 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from callgate._in_thread import BlockingPool
 from callgate.errors import UsageError
-from callgate.policy.blocking import BlockingPool
 from callgate.policy.facts import PATH_FACTS, Facts, HasToWait, TooLarge
 from callgate.policy.rule import WORDS, Rule, Word
 from callgate.policy.rule_checks import problems
@@ -48,7 +48,7 @@ class Rules:
         self._where = where
         self._about: dict[str, tuple[Rule, ...]] = {}
         self._default_name = f"default ({where})" if where else "default"
-        self._pool = BlockingPool(_THREADS)
+        self._pool = BlockingPool("callgate policy", _THREADS)
 
     @classmethod
     def load(cls, path: str | Path) -> Rules:

@@ -13,12 +13,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callgate._abort_signals import AbortSignal
+from callgate._in_thread import LoopEnded, wait_for_loop
 from callgate.calls import Scope, ToolResult
 
 __all__ = ["ToolContext"]
 
-_LOOK_S = 1.0
-"""Seconds between two checks of a waiting thread that the event loop still runs."""
 _LOOP_ENDED = "{name} was not called, or its result was lost: the engine's event loop has ended"
 
 CallTool = Callable[[int, str, Mapping[str, object]], Awaitable[ToolResult]]
@@ -154,12 +153,11 @@ class ToolContext(Struct, kw_only=True, eq=False, weakref=True):
         except RuntimeError as error:
             call.close()
             raise RuntimeError(_LOOP_ENDED.format(name=name)) from error
-        while True:
-            try:
-                return running.result(_LOOK_S)
-            except TimeoutError:
-                if running.done():
-                    return running.result()
-            if self.loop.is_closed() or (self.signal.aborted and not self.loop.is_running()):
-                running.cancel()
-                raise RuntimeError(_LOOP_ENDED.format(name=name))
+        try:
+            return wait_for_loop(running, self._loop_has_ended)
+        except LoopEnded:
+            running.cancel()
+            raise RuntimeError(_LOOP_ENDED.format(name=name)) from None
+
+    def _loop_has_ended(self) -> bool:
+        return self.loop is None or self.loop.is_closed() or (self.signal.aborted and not self.loop.is_running())
