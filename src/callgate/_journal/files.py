@@ -9,13 +9,15 @@ either would let go of SQLite's locks.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Final
 
 from callgate._database_files import refuse_scrap
 from callgate._journal.log_file import LogEnd, WriteAheadLog
+from callgate._journal.rows import Unreadable
 from callgate._limits import JOURNAL_WAIT_S
 from callgate.errors import UsageError
 
@@ -138,6 +140,21 @@ class JournalFiles:
         self.check_names()
         self._check_log()
         self._check_pages(lambda: self._log.lacks(self._count(), self._file_pages, None))
+
+    @contextmanager
+    def whole(self) -> Iterator[None]:
+        """Read between two looks at the files.
+
+        Raises:
+            FilesDamaged: Something is missing; also in place of `Unreadable`, because it says why.
+        """
+        self.check_names()
+        try:
+            yield
+        except Unreadable:
+            self.check_whole()
+            raise
+        self.check_whole()
 
     def close(self) -> None:
         self._log.close()

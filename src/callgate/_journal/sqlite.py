@@ -22,7 +22,7 @@ from callgate._journal.commits import Commits
 from callgate._journal.files import JournalFiles
 from callgate._journal.leases import Leases, refuse_odd_lease
 from callgate._journal.lockfile import LockFile, LockLook, RecordedEnd, this_boot
-from callgate._journal.rows import Broken, Unreadable
+from callgate._journal.rows import Broken
 from callgate._journal.sqlite_opening import open_file
 from callgate._journal.sqlite_reader import checked, found
 from callgate._journal.sqlite_store import SqliteStore, failures, leave_log
@@ -147,15 +147,9 @@ class SqliteJournal(StoredJournal):
 
     @contextmanager
     def _checked(self) -> Iterator[None]:
-        """Read between two looks at the files."""
-        with failures(self.path):
-            self._files.check_names()
-            try:
-                yield
-            except Unreadable:
-                self._files.check_whole()  # which knows better why
-                raise
-            self._files.check_whole()
+        """Read while the files are whole."""
+        with failures(self.path), self._files.whole():
+            yield
 
 
 class MachineClock:

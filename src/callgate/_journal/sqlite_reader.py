@@ -99,17 +99,12 @@ class SqliteReader:
 
     @contextmanager
     def _whole(self) -> Iterator[None]:
-        """Read between two looks at the files."""
+        """Read while the files are whole."""
         import apsw
 
         try:
-            self._files.check_names()
-            try:
+            with self._files.whole():
                 yield
-            except Unreadable:
-                self._files.check_whole()  # which knows better why
-                raise
-            self._files.check_whole()
         except FilesDamaged as error:
             raise Unreadable(f"{error} while it was read, so what was read may not be all of it. Put back what is missing.") from error
         except apsw.Error as error:
