@@ -6,7 +6,7 @@ from bench.calls import raws_of, serial
 from bench.floor import TEXT, floor_serial, no_op
 from bench.measure import Counts, Row, cpu
 from callgate import Engine, RawCall, tool
-from callgate._journal.rows import GENESIS, chain
+from callgate._journal.event_rows import GENESIS, chain
 from callgate.events import Event
 
 __all__ = ["Chain", "Redaction"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from callgate import Deny, Engine, Scope, TableCache, after_call, tool
+from callgate import Deny, Engine, Scope, SqliteCache, after_call, tool
 from callgate.protocols import Allow, Verdict
 from callgate.route import Checked, ValidatedCall
 from callgate.testing import ManualClock
@@ -63,7 +63,7 @@ async def test_a_session_result_lasts_as_long_as_the_process() -> None:
 async def test_a_persistent_result_outlives_the_engine(tmp_path: Path) -> None:
     count = Count()
     for _ in range(2):
-        async with Engine([counting(count, cache_scope="persistent")], persistent_cache=TableCache(tmp_path / "cache.db")) as engine:
+        async with Engine([counting(count, cache_scope="persistent")], persistent_cache=SqliteCache(tmp_path / "cache.db")) as engine:
             assert (await said(engine, call("look"))).structured == {"seen": "door", "run": 1}
     assert count.runs == 1
 

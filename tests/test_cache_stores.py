@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from callgate import Engine, TableCache, UsageError, tool
+from callgate import Engine, SqliteCache, UsageError, tool
 from callgate._cache import MemoryCache
 from callgate.protocols import CacheStore
 from tests.counting import Count
 from tests.engine_calls import call, said
 
-stores: list[Callable[[Path], CacheStore]] = [lambda path: MemoryCache(), lambda path: TableCache(path / "cache.db")]
+stores: list[Callable[[Path], CacheStore]] = [lambda path: MemoryCache(), lambda path: SqliteCache(path / "cache.db")]
 
 
 @pytest.mark.parametrize("make", stores, ids=["memory", "table"])
@@ -61,10 +61,10 @@ def test_what_is_no_cache_is_refused_and_left_alone(tmp_path: Path) -> None:
     before = {one.name: one.read_bytes() for one in tmp_path.iterdir() if one.is_file()}
     for name in ("other.db", "results.db", "text", "byte", "folder"):
         with pytest.raises(UsageError, match="Give another file"):
-            TableCache(tmp_path / name)
+            SqliteCache(tmp_path / name)
     assert {one.name: one.read_bytes() for one in tmp_path.iterdir() if one.is_file()} == before
     for _ in range(2):
-        TableCache(tmp_path / "empty").close()
+        SqliteCache(tmp_path / "empty").close()
 
 
 @pytest.mark.parametrize("broken", ["get", "put", "drop_written", "garbage"])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from callgate import Engine, Limits, RawCall, Scope, SqliteJournal, Tool, ToolContext, emission, tool
-from callgate._journal import commits
+from callgate._journal import commit_queue
 from callgate._json import canonical
 from callgate.agent import Agent
 from callgate.calls import Outcome
@@ -139,9 +139,9 @@ async def test_the_event_loop_goes_on_while_a_large_message_is_taken_in_and_run(
 @pytest.fixture
 def short_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     """A journal's queue that a few hundred events fill."""
-    monkeypatch.setattr(commits, "_MOST_PENDING", 400)
-    monkeypatch.setattr(commits, "_MANY_PENDING", 100)
-    monkeypatch.setattr(commits, "_MOST_TOGETHER", 50)
+    monkeypatch.setattr(commit_queue, "_MOST_PENDING", 400)
+    monkeypatch.setattr(commit_queue, "_MANY_PENDING", 100)
+    monkeypatch.setattr(commit_queue, "_MOST_TOGETHER", 50)
 
 
 @pytest.mark.usefixtures("short_queue")

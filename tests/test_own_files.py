@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from callgate import Engine, RawCall, Rules, Scope, SqliteJournal, tool
-from callgate._cache import TableCache
+from callgate._cache import SqliteCache
 from callgate.builtins import command_tools, symbol_tools, workspace_tools
 from callgate.memory import Memory
 from tests.cli.shell import shell
@@ -105,7 +105,7 @@ def raws(path: str) -> list[RawCall]:
 @pytest.mark.parametrize("name", ["record.db", "kept/record.db"])
 async def test_an_engines_files_elsewhere_in_the_workspace_are_out_of_reach_too(name: str, tmp_path: Path) -> None:
     journal = SqliteJournal(tmp_path / name)
-    cache, memory = TableCache(tmp_path / "cache.db"), Memory(tmp_path / "memory.db")
+    cache, memory = SqliteCache(tmp_path / "cache.db"), Memory(tmp_path / "memory.db")
     (tmp_path / "mine.txt").write_text("mine", encoding="utf-8")
     async with Engine(workspace_tools(), journal=journal, persistent_cache=cache, memory=memory) as engine:
         scope = Scope(workspace=str(tmp_path))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from callgate import Deny, Engine, Limits, RawCall, TableCache, ToolResult, before_call, tool
+from callgate import Deny, Engine, Limits, RawCall, SqliteCache, ToolResult, before_call, tool
 from callgate._json import canonical
 from callgate.protocols import Allow, Modify, Verdict
 from callgate.route import ValidatedCall
@@ -126,10 +126,10 @@ async def test_a_cache_that_outlives_the_process_has_no_secret(tmp_path: Path) -
         return {"user": user, "token": SECRET}
 
     path = tmp_path / "cache.db"
-    async with Engine([login], redactor=Hider(), persistent_cache=TableCache(path)) as engine:
+    async with Engine([login], redactor=Hider(), persistent_cache=SqliteCache(path)) as engine:
         assert (await said(engine, call("login", user="ann"))).metadata.cached is None
     assert not with_secret(tmp_path)
-    async with Engine([login], persistent_cache=TableCache(path)) as engine:
+    async with Engine([login], persistent_cache=SqliteCache(path)) as engine:
         result = await said(engine, call("login", user="ann"))
     assert result.metadata.cached == "persistent"
     assert SECRET not in result.text

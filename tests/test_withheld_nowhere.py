@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from callgate import Engine, MemoryJournal, RetryPolicy, Scope, SqliteJournal, TableCache, after_call, tool
+from callgate import Engine, MemoryJournal, RetryPolicy, Scope, SqliteCache, SqliteJournal, after_call, tool
 from callgate.memory import Memory
 from callgate.route import Checked, ValidatedCall
 from callgate.undo import Shadows
@@ -95,7 +95,7 @@ async def test_what_hooks_withhold_or_hide_rests_in_no_file_and_no_log(
         TOOLS,
         hooks=hooks,
         journal=SqliteJournal(kept / "journal.db"),
-        persistent_cache=TableCache(kept / "cache.db"),
+        persistent_cache=SqliteCache(kept / "cache.db"),
         memory=Memory(kept / "memory.db"),
         undo=Shadows(kept / "undo"),
     ) as engine:
@@ -124,7 +124,7 @@ async def test_what_hooks_have_hidden_is_answered_from_the_cache_hidden(tmp_path
         return str(result.value).replace(SECRET, "[hidden]")
 
     for _ in range(2):
-        async with Engine([look], hooks=[hide], persistent_cache=TableCache(tmp_path / "cache.db")) as engine:
+        async with Engine([look], hooks=[hide], persistent_cache=SqliteCache(tmp_path / "cache.db")) as engine:
             result = await said(engine, call("look"))
             assert result.text == "[hidden]"
     assert (len(runs), seen, result.metadata.cached) == (1, [None, "persistent"], "persistent")
@@ -160,19 +160,19 @@ async def test_what_was_kept_is_kept_no_longer_once_a_hook_withholds_or_hides_it
         return "it is secret now"
 
     for one in (small, large):
-        async with Engine([one], persistent_cache=TableCache(path)) as engine:
+        async with Engine([one], persistent_cache=SqliteCache(path)) as engine:
             assert SECRET in (await said(engine, call(one.name, path="a"))).text
         assert SECRET.encode() in left_behind(tmp_path)
-        async with Engine([one], hooks=[now_secret], persistent_cache=TableCache(path)) as engine:
+        async with Engine([one], hooks=[now_secret], persistent_cache=SqliteCache(path)) as engine:
             assert (await said(engine, call(one.name, path="a"))).failure_class == "rejected_by_hook"
         assert SECRET.encode() not in left_behind(tmp_path)
-    async with Engine([small], persistent_cache=TableCache(path)) as engine:
+    async with Engine([small], persistent_cache=SqliteCache(path)) as engine:
         assert (await said(engine, call("small", path="a"))).metadata.cached is None
 
 
 async def test_what_hooks_have_hidden_is_nothing_to_an_engine_without_them(tmp_path: Path) -> None:
     for hooks, shown in (([hides], "[hidden]"), ([], SECRET), ([hides], "[hidden]")):
-        async with Engine([small], hooks=hooks, persistent_cache=TableCache(tmp_path / "cache.db")) as engine:
+        async with Engine([small], hooks=hooks, persistent_cache=SqliteCache(tmp_path / "cache.db")) as engine:
             result = await said(engine, call("small", path="a"))
             assert result.text == f"the password of a is {shown}"
     assert result.metadata.cached == "persistent"

@@ -39,7 +39,7 @@ _WHERE = {
     "Scope": "calls",
     "SqliteJournal": "_journal",
     "Suspended": "calls",
-    "TableCache": "_cache",
+    "SqliteCache": "_cache",
     "Tool": "tools",
     "ToolContext": "tools",
     "ToolResult": "calls",
@@ -77,9 +77,9 @@ __all__ = [
     "Retryable",
     "Rules",
     "Scope",
+    "SqliteCache",
     "SqliteJournal",
     "Suspended",
-    "TableCache",
     "Tool",
     "ToolContext",
     "ToolResult",
@@ -94,7 +94,7 @@ __all__ = [
 if TYPE_CHECKING:
     from callgate._abort_signals import AbortController
     from callgate._blobs import DirectoryBlobs
-    from callgate._cache import TableCache
+    from callgate._cache import SqliteCache
     from callgate._journal import MemoryJournal, PostgresJournal, SqliteJournal
     from callgate._limits import Limits
     from callgate._runners.process import ProcessLimits

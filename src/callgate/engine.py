@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from callgate._abort_signals import AbortSignal
-from callgate._cache import CacheBeside, MemoryCache
+from callgate._cache import JournalCache, MemoryCache
 from callgate._clock import Clock
 from callgate._environment_limits import timeout_from_environment
 from callgate._limits import Limits
@@ -143,7 +143,7 @@ class Engine:
         self._known = KnownRuns(ground)
         asked = policies_of(policies)
         if persistent_cache is None and isinstance(self.journal, HasCachePath):
-            persistent_cache = CacheBeside(self.journal.cache_path)
+            persistent_cache = JournalCache(self.journal.cache_path)
         self._persists = persistent_cache is not None
         own = _files(self.journal, self.blobs, persistent_cache, memory)
         self._desk = Desk(ground, self._known, asked, hooks_of(hooks), tuple(own))

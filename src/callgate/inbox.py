@@ -16,9 +16,9 @@ import msgspec
 from msgspec import DecodeError, Struct
 
 from callgate._clock import SystemClock
-from callgate._journal import JournalAddress, MemoryJournal, Reader, open_reader
+from callgate._journal import JournalAddress, JournalReader, MemoryJournal, open_reader
+from callgate._journal.event_rows import Unreadable
 from callgate._journal.inbox_client import open_inbox
-from callgate._journal.rows import Unreadable
 from callgate._json import canonical, decode
 from callgate._pipeline.approvals import Question
 from callgate._pipeline.reading import Reading
@@ -120,7 +120,7 @@ def _passing_over(what: str, on_unreadable: Callable[[str], None] | None) -> Ite
         on_unreadable(f"{what} cannot be read, and what waits there is not shown: {why}. `callgate log verify` names the event.")
 
 
-def _open_ones(reader: Reader, run: str, asked: Iterable[Event], holder: str) -> list[tuple[int, Waiting]]:
+def _open_ones(reader: JournalReader, run: str, asked: Iterable[Event], holder: str) -> list[tuple[int, Waiting]]:
     """What waits in one run, each by its place in the record."""
     questions, now = _questions(reader, run), SystemClock.wall_ns()
     return [
@@ -195,7 +195,7 @@ def _answer(journal: JournalAddress, kind: str, approval: str, by: str, reason: 
     return _posted(journal, kind, run, approval, by, reason, again)
 
 
-def _again(reader: Reader, call: str) -> Again | None:
+def _again(reader: JournalReader, call: str) -> Again | None:
     for event in reader.find(EventQuery(call=call, kinds=("call.received",), limit=1)):
         received = _received(event.body)
         scope = {key: str(value) for key, value in (received.scope or {}).items() if key in ("principal", "actor", "workspace")}
@@ -229,13 +229,13 @@ def _posted(journal: JournalAddress, kind: str, run: str, target: str, by: str, 
         return Posted(id=id, run=run, held_by=client.holder(run), again=again)
 
 
-def _questions(reader: Reader, run: str) -> dict[str, Question]:
+def _questions(reader: JournalReader, run: str) -> dict[str, Question]:
     reading = Reading(run, remember=0)
     reading.take(reader.find(EventQuery(run=run)))
     return reading.questions
 
 
-def _told(reader: Reader, event: Event, question: Question, holder: str) -> Waiting:
+def _told(reader: JournalReader, event: Event, question: Question, holder: str) -> Waiting:
     tool = arguments = ""
     for one in reader.find(EventQuery(call=event.call, kinds=("call.received", "call.verdict"))):
         body = decode(one.body)
@@ -256,7 +256,7 @@ def _told(reader: Reader, event: Event, question: Question, holder: str) -> Wait
 
 
 @contextmanager
-def _reading(journal: JournalAddress) -> Iterator[Reader]:
+def _reading(journal: JournalAddress) -> Iterator[JournalReader]:
     reader = open_reader(journal)
     try:
         yield reader

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from callgate import Engine, Retryable, RetryPolicy, Scope, SqliteJournal, TableCache, Tool, ToolContext, ToolResult, tool
+from callgate import Engine, Retryable, RetryPolicy, Scope, SqliteCache, SqliteJournal, Tool, ToolContext, ToolResult, tool
 from callgate._abort_signals import AbortSignal
 from callgate.calls import Effect
 from callgate.testing import ManualClock
@@ -320,11 +320,11 @@ async def test_a_result_lives_as_long_as_its_scope(scope: Any, turns: int, engin
     """The same call in two turns of two engines; `turns` and `engines` say how many runs there have been by then."""
     look = Look()
     look.cache_scope = scope
-    async with Engine([look], persistent_cache=TableCache(tmp_path / "cache.db")) as engine:
+    async with Engine([look], persistent_cache=SqliteCache(tmp_path / "cache.db")) as engine:
         for turn in (1, 1, 2, 2):
             assert (await said(engine, call("look"), Scope(turn=turn))).success
     assert look.runs == turns
-    async with Engine([look], persistent_cache=TableCache(tmp_path / "cache.db")) as engine:
+    async with Engine([look], persistent_cache=SqliteCache(tmp_path / "cache.db")) as engine:
         for turn in (1, 1, 2, 2):
             await said(engine, call("look"), Scope(turn=turn))
     assert look.runs == engines
@@ -366,7 +366,7 @@ async def test_what_is_written_is_forgotten_by_the_cache_beside_the_journal_also
 async def test_an_engine_that_cannot_keep_persistent_results_says_so_when_it_gets_the_tool(
     settings: dict[str, Any], warned: bool, later: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    kinds: Any = {"journal": SqliteJournal, "persistent_cache": TableCache}
+    kinds: Any = {"journal": SqliteJournal, "persistent_cache": SqliteCache}
     given: Any = {name: kinds[name](tmp_path / f"{name}.db") for name in settings}
     look = Look()
     look.cache_scope = "persistent"

@@ -127,7 +127,7 @@ async def test_in_the_weaker_mode_what_a_loss_of_power_took_is_not_missed(
     path.write_bytes(copy)
     with pytest.raises(UsageError, match="does not have event"):
         SqliteJournal(path)
-    monkeypatch.setattr("callgate._journal.lockfile.this_boot", lambda: "another")
+    monkeypatch.setattr("callgate._journal.lock_file.this_boot", lambda: "another")
     await SqliteJournal(path).close()
 
 

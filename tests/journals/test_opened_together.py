@@ -12,7 +12,7 @@ import apsw
 import pytest
 
 from callgate import SqliteJournal, UsageError
-from callgate._journal.lockfile import LockFile
+from callgate._journal.lock_file import LockFile
 from tests.patience import COMMAND_S
 
 pytestmark = pytest.mark.process
@@ -152,7 +152,7 @@ def test_an_opening_that_waited_in_vain_says_for_how_long_and_for_whom(tmp_path:
         SqliteJournal(path)
     other.close()
     stopped = LockFile(path)
-    monkeypatch.setattr("callgate._journal.lockfile.JOURNAL_WAIT_S", 0.02)
+    monkeypatch.setattr("callgate._journal.lock_file.JOURNAL_WAIT_S", 0.02)
     with pytest.raises(UsageError, match=r"could not be opened for 0\.02 s: another process has begun to open it"):
         SqliteJournal(path)
     stopped.close()
@@ -169,7 +169,7 @@ def test_a_lock_file_that_was_taken_back_meanwhile_is_made_again(tmp_path: Path,
         waits.append(seconds)
         first.take_back()
 
-    monkeypatch.setattr("callgate._journal.lockfile.sleep", takes_back)
+    monkeypatch.setattr("callgate._journal.lock_file.sleep", takes_back)
     second = LockFile(path)
     assert len(waits) == 1
     assert second.identity == (path.with_name("journal.db.lock").stat().st_dev, path.with_name("journal.db.lock").stat().st_ino)

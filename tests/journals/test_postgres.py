@@ -16,7 +16,7 @@ import pytest
 
 from callgate import Engine, EventQuery, Limits, PostgresJournal, Scope, UsageError, tool
 from callgate._journal import open_reader, postgres
-from callgate._journal.tables import VERSION
+from callgate._journal.sql_schema import VERSION
 from callgate.cli import main
 from callgate.errors import JournalFailed
 from callgate.events import Draft, Event
@@ -244,7 +244,7 @@ async def test_a_server_that_stands_still_is_not_waited_for_for_ever(
     async with Engine([paying(ledger)], journal=journal) as engine:
         assert (await said(engine, call("pay", to="ann"))).success
         reader = open_reader(database)
-        monkeypatch.setattr("callgate._journal.server.SERVER_ANSWER_S", 0.2)
+        monkeypatch.setattr("callgate._journal.postgres_server.SERVER_ANSWER_S", 0.2)
         with standing_still(server, database):
             result = await said(engine, call("pay", to="bob"))
             assert (result.status, result.code) == ("error", "record_failed")
@@ -282,7 +282,7 @@ async def test_a_user_without_rights_is_told_so(server: Server, database: str) -
 async def test_a_server_that_cannot_be_reached_is_named_with_the_cause(
     hangs: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("callgate._journal.server.SERVER_CONNECT_S", 2)  # the least that libpq knows
+    monkeypatch.setattr("callgate._journal.postgres_server.SERVER_CONNECT_S", 2)  # the least that libpq knows
     with socket.create_server(("127.0.0.1", 0)) as listening:
         url = f"postgresql://ann@127.0.0.1:{listening.getsockname()[1]}/log"
         if not hangs:

@@ -12,12 +12,12 @@ import apsw
 import pytest
 from msgspec.structs import replace
 
-from callgate import Answered, Engine, EventQuery, Scope, SqliteJournal, TableCache, UsageError
+from callgate import Answered, Engine, EventQuery, Scope, SqliteCache, SqliteJournal, UsageError
 from callgate._hash_chain import hash_of
 from callgate._journal import open_reader
-from callgate._journal.files import JournalFiles
-from callgate._journal.log_file import LogEnd
-from callgate._journal.tables import VERSION, question
+from callgate._journal.sql_schema import VERSION, select_events
+from callgate._journal.sqlite_files import JournalFiles
+from callgate._journal.write_ahead_log import LogEnd
 from callgate.events import Draft
 from tests.effect_ledger import Ledger
 from tests.effect_tools import paying
@@ -88,7 +88,7 @@ async def test_a_migration_that_is_cut_off_leaves_the_old_version_whole(old: Pat
 
 
 def test_a_database_of_something_else_is_refused_and_left_alone(path: Path) -> None:
-    TableCache(path).close()
+    SqliteCache(path).close()
     before = path.read_bytes()
     with pytest.raises(UsageError, match="no journal"):
         SqliteJournal(path)
@@ -253,7 +253,7 @@ async def test_what_belongs_together_is_found_by_an_index(path: Path, query: Eve
 async def plan_of(path: Path, query: EventQuery) -> str:
     await SqliteJournal(path).close()
     connection = apsw.Connection(str(path))
-    sql, values = question(query)
+    sql, values = select_events(query)
     plan = " | ".join(row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}", values))
     connection.close()
     return plan
@@ -261,7 +261,7 @@ async def plan_of(path: Path, query: EventQuery) -> str:
 
 async def test_calls_of_one_message_share_two_commits(path: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     """Group commit: one for the intents of all, one for their results, in whatever turns of the event loop the calls start."""
-    monkeypatch.setattr("callgate._journal.commits._SOON_S", HANGS_S)  # a machine may take long for so many calls
+    monkeypatch.setattr("callgate._journal.commit_queue._SOON_S", HANGS_S)  # a machine may take long for so many calls
     async with Engine([paying(ledger, writes="person:{to}")], journal=SqliteJournal(path)) as engine:
         assert (await said(engine, call("pay", id="first", to="first"))).status == "ok"
         before = commits_in(path)
@@ -279,7 +279,7 @@ def commits_in(journal: Path) -> int:
 
 
 async def test_who_waits_is_not_kept_waiting_by_all_who_come_later(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("callgate._journal.commits._MOST_TOGETHER", 1_000_000)  # not because there are so many of them, either
+    monkeypatch.setattr("callgate._journal.commit_queue._MOST_TOGETHER", 1_000_000)  # not because there are so many of them, either
     journal = SqliteJournal(path)
     tasks: list[asyncio.Task[None]] = []
 
@@ -337,7 +337,7 @@ async def test_a_commit_waits_while_another_engine_writes_down_the_end_of_its_ow
 
     check_written = JournalFiles.check_written
     with monkeypatch.context() as busy:
-        busy.setattr("callgate._journal.files.sleep", written)
+        busy.setattr("callgate._journal.sqlite_files.sleep", written)
         busy.setattr(JournalFiles, "check_written", another_commits)
         await journal.durable(journal.append(draft(2)))
     assert len(waits) == 1

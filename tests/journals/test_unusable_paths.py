@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from callgate import DirectoryBlobs, SqliteJournal, TableCache, UsageError
+from callgate import DirectoryBlobs, SqliteCache, SqliteJournal, UsageError
 from callgate._journal import open_reader
 from callgate._journal.inbox_client import open_inbox
 from callgate.cli import main
@@ -94,7 +94,7 @@ def test_a_path_that_cannot_be_a_journal_is_not_read_with_the_cause(
 
 
 @pytest.mark.parametrize(("make", "why"), BAD, ids=lambda value: getattr(value, "__name__", ""))
-@pytest.mark.parametrize("opened", [DirectoryBlobs, TableCache, Memory])
+@pytest.mark.parametrize("opened", [DirectoryBlobs, SqliteCache, Memory])
 def test_other_files_of_ours_refuse_such_a_path_with_the_cause(
     tmp_path: Path, make: Callable[[Path], str], why: str, opened: Callable[[str], object]
 ) -> None:

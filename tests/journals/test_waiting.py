@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from callgate._journal.waiting import Waiters
+from callgate._journal.commit_waiters import Waiters
 
 
 async def test_each_is_taken_once_when_its_event_is_there() -> None:

@@ -23,7 +23,7 @@ from typing import IO, Any, Final
 
 from callgate import Agent, Engine, PostgresJournal, RawCall, Scope, SqliteJournal, ToolContext, Verified, tool
 from callgate._journal import is_url
-from callgate._journal.rows import Broken
+from callgate._journal.event_rows import ChainFault
 from callgate.calls import Answered
 from callgate.errors import UsageError
 from callgate.messages import ToolMessage
@@ -265,11 +265,11 @@ def _faults(what: str, status: str, keys: list[str]) -> Iterator[str]:
         yield "the tool could have been asked"
 
 
-def _verified(where: str) -> Broken | None:
+def _verified(where: str) -> ChainFault | None:
     return asyncio.run(_verify(where))
 
 
-async def _verify(where: str) -> Broken | None:
+async def _verify(where: str) -> ChainFault | None:
     journal = open_journal(where)
     try:
         return journal.verify()  # type: ignore[attr-defined,no-any-return]

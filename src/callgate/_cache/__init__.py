@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from callgate._cache.beside import CacheBeside
+from callgate._cache.journal_cache import JournalCache
 from callgate._cache.memory import MemoryCache
-from callgate._cache.table import TableCache
+from callgate._cache.sqlite_cache import SqliteCache
 
-__all__ = ["CacheBeside", "MemoryCache", "TableCache"]
+__all__ = ["JournalCache", "MemoryCache", "SqliteCache"]

@@ -10,11 +10,11 @@ from contextlib import AbstractContextManager, closing, contextmanager, nullcont
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from callgate._journal.event_rows import Value
+from callgate._journal.journal_address import JournalAddress
 from callgate._journal.leases import holder_of
 from callgate._journal.memory import MemoryJournal
-from callgate._journal.opening import JournalAddress
-from callgate._journal.reading import is_url
-from callgate._journal.rows import Value
+from callgate._journal.reader import is_url
 from callgate._journal.sql_leases import SqlInbox, SqlLeases
 from callgate._limits import JOURNAL_WAIT_S
 from callgate._path_errors import refused_paths
@@ -22,7 +22,7 @@ from callgate.errors import JournalFailed, UsageError
 from callgate.protocols import Inbox, LeaseStore
 
 if TYPE_CHECKING:
-    from callgate._journal.lockfile import LockFile
+    from callgate._journal.lock_file import LockFile
     from callgate._journal.sqlite_store import SqliteStore
 
 __all__ = ["InboxClient", "open_inbox"]
@@ -99,7 +99,7 @@ def _unwritable(path: Path, why: str) -> UsageError:
 def _in_file(path: Path) -> Iterator[InboxClient]:
     import apsw
 
-    from callgate._journal.lockfile import LockFile
+    from callgate._journal.lock_file import LockFile
     from callgate._journal.sqlite_reader import SqliteReader
 
     SqliteReader(path).close()  # refuses what is no journal, in its own words
@@ -124,8 +124,8 @@ def _in_file(path: Path) -> Iterator[InboxClient]:
 def _store_of(path: Path, lock: LockFile) -> SqliteStore:
     import apsw
 
-    from callgate._journal.files import JournalFiles
     from callgate._journal.sqlite import MachineClock
+    from callgate._journal.sqlite_files import JournalFiles
     from callgate._journal.sqlite_store import SqliteStore
 
     writing, beside = (apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE) for _ in range(2))
@@ -141,13 +141,13 @@ def _store_of(path: Path, lock: LockFile) -> SqliteStore:
 def _in_file_read_only(path: Path) -> Iterator[InboxClient]:
     import apsw
 
-    from callgate._journal.lockfile import LockLook
+    from callgate._journal.lock_file import LockFileReader
     from callgate._journal.sqlite import MachineClock
-    from callgate._journal.sqlite_reader import beside_writers, end_reading
+    from callgate._journal.sqlite_reader import close_reading, connect_to_read
 
     real = path.resolve()
     try:
-        connection, version = beside_writers(real)
+        connection, version = connect_to_read(real)
         try:
             if version < _FIRST_WITH_INBOX:
                 raise _old(str(path), version)
@@ -155,9 +155,9 @@ def _in_file_read_only(path: Path) -> Iterator[InboxClient]:
             def ask(sql: str, values: Sequence[Value]) -> list[tuple[Any, ...]]:
                 return connection.execute(sql, values).fetchall()
 
-            yield InboxClient(SqlLeases(ask, MachineClock(LockLook(real))), SqlInbox(ask), nullcontext)
+            yield InboxClient(SqlLeases(ask, MachineClock(LockFileReader(real))), SqlInbox(ask), nullcontext)
         finally:
-            end_reading(connection, real)
+            close_reading(connection, real)
     except apsw.Error as error:
         raise UsageError(f"{path} cannot be read as a journal: {error}.") from error
 
@@ -165,16 +165,16 @@ def _in_file_read_only(path: Path) -> Iterator[InboxClient]:
 @contextmanager
 def _on_server(url: str) -> Iterator[InboxClient]:
     from callgate._journal.postgres import PostgresReader, ServerClock
-    from callgate._journal.server import opening, sql, storable
+    from callgate._journal.postgres_server import opening_errors, sql, without_nul
 
     reader = PostgresReader(url)
     try:
-        with opening(reader.place):
+        with opening_errors(reader.place):
             if reader.version < _FIRST_WITH_INBOX:
                 raise _old(reader.place.name, reader.version)
 
             def ask(text: str, values: Sequence[Value]) -> list[tuple[Any, ...]]:
-                cursor = reader.connection.execute(sql(text), [storable(one) if isinstance(one, str) else one for one in values])
+                cursor = reader.connection.execute(sql(text), [without_nul(one) if isinstance(one, str) else one for one in values])
                 return cursor.fetchall()
 
             yield InboxClient(SqlLeases(ask, ServerClock(reader.place, ask)), SqlInbox(ask), nullcontext)

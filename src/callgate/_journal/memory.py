@@ -10,10 +10,10 @@ import asyncio
 from collections.abc import Iterable, Iterator
 
 from callgate._clock import Clock, SystemClock
+from callgate._journal.event_rows import ChainFault
 from callgate._journal.inbox_delivery import InboxDelivery
 from callgate._journal.leases import Leases
 from callgate._journal.memory_store import MemoryStore
-from callgate._journal.rows import Broken
 from callgate._journal.watchers import Watchers
 from callgate.errors import LeaseLost, RunHeld, UsageError
 from callgate.events import Draft, Event, is_leased
@@ -188,7 +188,7 @@ class MemoryJournal:
 
 
 class MemoryReader:
-    """A `Reader` of a journal in memory."""
+    """A `JournalReader` of a journal in memory."""
 
     def __init__(self, journal: MemoryJournal) -> None:
         self._journal = journal
@@ -196,7 +196,7 @@ class MemoryReader:
     def find(self, query: EventQuery) -> Iterator[Event]:
         return iter(self._journal.find(query))
 
-    def verify(self, *, tail: int | None = None) -> Broken | None:
+    def verify(self, *, tail: int | None = None) -> ChainFault | None:
         """Nothing: events in memory are not chained."""
         del tail
         return None

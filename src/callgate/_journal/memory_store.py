@@ -17,13 +17,13 @@ from msgspec.structs import replace
 from callgate._journal.memory_events import MemoryEvents
 from callgate.protocols import InboxMessage, Lease
 
-__all__ = ["MemoryInbox", "MemoryLeases", "MemoryStore", "Writer"]
+__all__ = ["MemoryInbox", "MemoryLeases", "MemoryStore", "MemoryWriter"]
 
 _ORDER = {"kill": 0, "stop": 1}
 _ANSWERS = ("approve", "deny")
 
 
-class Writer:
+class MemoryWriter:
     """One opened journal, for as long as somebody has it."""
 
     __slots__ = ("__weakref__", "deliver", "number")
@@ -42,16 +42,16 @@ class MemoryLeases:
         self._of_holder: dict[int, dict[str, int]] = {}
         self.epoch = 0
         """Of the latest lease, or of the latest journal that was opened."""
-        self._writers: WeakSet[Writer] = WeakSet()
+        self._writers: WeakSet[MemoryWriter] = WeakSet()
 
     @property
-    def writers(self) -> list[Writer]:
+    def writers(self) -> list[MemoryWriter]:
         """The journals that are there."""
         return list(self._writers)
 
-    def join(self, deliver: Callable[[], object]) -> Writer:
+    def join(self, deliver: Callable[[], object]) -> MemoryWriter:
         """Count another journal in."""
-        writer = Writer(self.next_epoch(), deliver)
+        writer = MemoryWriter(self.next_epoch(), deliver)
         self._writers.add(writer)
         return writer
 

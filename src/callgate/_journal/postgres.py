@@ -16,18 +16,18 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from callgate._clock import Clock, SystemClock
-from callgate._journal.commits import Commits
+from callgate._journal.commit_queue import CommitQueue
+from callgate._journal.commit_writer import CommitWriter
+from callgate._journal.event_positions import JournalEnd
+from callgate._journal.event_rows import ChainFault, Value, calls_of, causes_of, event_to_row, row_to_event
 from callgate._journal.leases import Leases, refuse_odd_lease
-from callgate._journal.placing import Tail
 from callgate._journal.postgres_blobs import TABLE, PostgresBlobs, kept
-from callgate._journal.reading import narrowed, verified
-from callgate._journal.rows import Broken, Value, calls_of, causes_of, event_of, row_of
-from callgate._journal.server import Place, opening, speaking, sql, storable
+from callgate._journal.postgres_server import PostgresSchema, opening_errors, server_errors, sql, without_nul
+from callgate._journal.reader import filtered, verify_events
 from callgate._journal.sql_leases import Ask, SqlInbox, SqlLeases
-from callgate._journal.stored import StoredJournal
-from callgate._journal.tables import ADD_CALL, ADD_CAUSE, ADD_EVENT, LAST_EVENT, LAST_SEQ, POSTGRES, VERSION, migrations, question
+from callgate._journal.sql_schema import ADD_CALL, ADD_CAUSE, ADD_EVENT, LAST_EVENT, LAST_SEQ, POSTGRES, VERSION, migrations, select_events
+from callgate._journal.stored_journal import StoredJournal
 from callgate._journal.watchers import Watchers
-from callgate._journal.writing import Writing
 from callgate._limits import LEASE_S
 from callgate._options import by_name
 from callgate._process_identity import has_ended, process_identity
@@ -37,7 +37,7 @@ from callgate.protocols import Inbox, InboxMessage, JournalStatus, LeaseStore
 from callgate.queries import EventQuery
 
 if TYPE_CHECKING:
-    from callgate._journal.server import Connection, Cursor
+    from callgate._journal.postgres_server import Connection, Cursor
 
 __all__ = ["PostgresJournal", "PostgresReader", "ServerClock"]
 
@@ -73,10 +73,10 @@ class PostgresJournal(StoredJournal):
     @by_name
     def __init__(self, url: str, clock: Clock | None = None, *, schema: str = _SCHEMA, lease_s: float = LEASE_S) -> None:
         refuse_odd_lease(lease_s)
-        self._place = place = Place(url, schema)
+        self._place = place = PostgresSchema(url, schema)
         writing = place.connect()
         try:
-            with opening(place):
+            with opening_errors(place):
                 _prepare(writing, place)
                 number = int(writing.execute(sql(_NUMBER)).fetchall()[0][0])
                 writing.execute(sql(_SHOW), (_lock_of(place), number))
@@ -94,8 +94,8 @@ class PostgresJournal(StoredJournal):
         self._watchers = Watchers()
         store = _Store(place, writing, self.blobs)
         leases = Leases(store.leases, number, f"process {os.getpid()} on {socket.gethostname()}", lease_s)
-        self._commits = Commits(
-            Writing(store, Tail(*row) if row else Tail(), leases, lease_s / 3),
+        self._commits = CommitQueue(
+            CommitWriter(store, JournalEnd(*row) if row else JournalEnd(), leases, lease_s / 3),
             clock or SystemClock(),
             lambda run: seqs.get(run, 0),
             where=place.name,
@@ -123,7 +123,7 @@ class PostgresJournal(StoredJournal):
     def _asked(self, ask: Callable[[Connection], T]) -> T:
         with self._reading:
             try:
-                with speaking(self._place):
+                with server_errors(self._place):
                     return ask(self._reader)
             except JournalFailed:
                 if not self._reader.closed:
@@ -132,13 +132,13 @@ class PostgresJournal(StoredJournal):
                 self._reader = self._place.connect()  # asking again is safe; writing again would not be
             except UsageError as error:
                 raise JournalFailed(str(error)) from error
-            with speaking(self._place):
+            with server_errors(self._place):
                 return ask(self._reader)
 
-    def verify(self, *, tail: int | None = None) -> Broken | None:
+    def verify(self, *, tail: int | None = None) -> ChainFault | None:
         """The first event that does not hold, or None; of the last `tail` events only, if given."""
-        with self._reading, speaking(self._place):
-            return verified(lambda query: _found(self._reader, query), tail)
+        with self._reading, server_errors(self._place):
+            return verify_events(lambda query: _found(self._reader, query), tail)
 
     def status(self) -> JournalStatus:
         return self._commits.status("postgres", self.strength, _PROMISE)
@@ -154,7 +154,7 @@ class PostgresJournal(StoredJournal):
 class ServerClock:
     """The server's time, and the locks of the connections to it."""
 
-    def __init__(self, place: Place, ask: Ask) -> None:
+    def __init__(self, place: PostgresSchema, ask: Ask) -> None:
         self._lock = _lock_of(place)
         self._ask = ask
 
@@ -168,7 +168,7 @@ class ServerClock:
 class _Store:
     """The schema, for the writing thread."""
 
-    def __init__(self, place: Place, connection: Connection, blobs: PostgresBlobs) -> None:
+    def __init__(self, place: PostgresSchema, connection: Connection, blobs: PostgresBlobs) -> None:
         self._place = place
         self._connection = connection
         self._blobs = blobs
@@ -177,18 +177,18 @@ class _Store:
 
     @contextmanager
     def commit(self) -> Iterator[None]:
-        with speaking(self._place):
+        with server_errors(self._place):
             self._blobs.write(self._connection)  # before the commit, in which all others wait for us
             with self._connection.transaction():
                 yield
 
     def _ask(self, text: str, values: Sequence[Value]) -> list[tuple[Any, ...]]:
-        cursor = self._connection.execute(sql(text), [storable(value) if isinstance(value, str) else value for value in values])
+        cursor = self._connection.execute(sql(text), [without_nul(value) if isinstance(value, str) else value for value in values])
         return cursor.fetchall() if cursor.description else []
 
-    def tail(self) -> Tail:
+    def tail(self) -> JournalEnd:
         rows = self._ask(LAST_EVENT, ())
-        return Tail(*rows[0]) if rows else Tail()
+        return JournalEnd(*rows[0]) if rows else JournalEnd()
 
     def last_seq(self, run: str) -> int:
         return int(self._ask(LAST_SEQ, (run,))[0][0])
@@ -199,29 +199,29 @@ class _Store:
 
     def read_inbox(self, read: Callable[[], list[InboxMessage]], *, again: bool) -> list[InboxMessage]:
         del again
-        with speaking(self._place):
+        with server_errors(self._place):
             return read()
 
     def close(self) -> None:
         try:
-            with speaking(self._place):
+            with server_errors(self._place):
                 self._blobs.write(self._connection)
         finally:
             self._connection.close()
 
 
 class PostgresReader:
-    """A `Reader` of a schema; `?schema=NAME` in the address names another than `callgate`.
+    """A `JournalReader` of a schema; `?schema=NAME` in the address names another than `callgate`.
 
     Raises:
         UsageError: There is no journal.
     """
 
     def __init__(self, url: str) -> None:
-        self.place = Place(url, _SCHEMA)
+        self.place = PostgresSchema(url, _SCHEMA)
         self.connection = self.place.connect()
         try:
-            with opening(self.place):
+            with opening_errors(self.place):
                 self.version = _version(self.connection, self.place)
                 if not self.version:
                     raise UsageError(f"There is no journal at {self.place.name}. Name its schema in the address: ?schema=NAME.")
@@ -235,18 +235,18 @@ class PostgresReader:
         return PostgresBlobs(self._kept)
 
     def _kept(self, digest: str) -> bytes | None:
-        with speaking(self.place):
+        with server_errors(self.place):
             return kept(self.connection, digest)
 
     def find(self, query: EventQuery) -> Iterator[Event]:
-        with speaking(self.place):
+        with server_errors(self.place):
             yield from _found(self.connection, query)
 
-    def verify(self, *, tail: int | None = None) -> Broken | None:
-        return verified(self.find, tail)
+    def verify(self, *, tail: int | None = None) -> ChainFault | None:
+        return verify_events(self.find, tail)
 
     def damage(self) -> str:
-        """See `Reader`; how the server stores events is its own to check."""
+        """See `JournalReader`; how the server stores events is its own to check."""
         return ""
 
     def close(self) -> None:
@@ -255,17 +255,17 @@ class PostgresReader:
 
 def _found(connection: Connection, query: EventQuery) -> Iterator[Event]:
     """Fetched piece by piece, so that a long answer does not fill memory."""
-    text, values = question(query)
+    text, values = select_events(query)
     with connection.transaction(), connection.cursor(name="callgate") as cursor:
         cursor.itersize = _FETCH
-        cursor.execute(sql(text), [storable(value) if isinstance(value, str) else value for value in values], binary=True)
-        yield from narrowed(map(event_of, cursor), query)
+        cursor.execute(sql(text), [without_nul(value) if isinstance(value, str) else value for value in values], binary=True)
+        yield from filtered(map(row_to_event, cursor), query)
 
 
 def _insert(cursor: Cursor, batch: Sequence[Event]) -> None:
     if not batch:
         return
-    cursor.executemany(sql(ADD_EVENT), [row_of(event) for event in batch])
+    cursor.executemany(sql(ADD_EVENT), [event_to_row(event) for event in batch])
     _insert_finding(cursor, batch)
 
 
@@ -273,10 +273,10 @@ def _insert_finding(cursor: Cursor, batch: Iterable[Event]) -> None:
     if causes := causes_of(batch):
         cursor.executemany(sql(ADD_CAUSE), causes)
     if calls := calls_of(batch):
-        cursor.executemany(sql(ADD_CALL), [(call, storable(tool), storable(actor), final) for call, tool, actor, final in calls])
+        cursor.executemany(sql(ADD_CALL), [(call, without_nul(tool), without_nul(actor), final) for call, tool, actor, final in calls])
 
 
-def _prepare(connection: Connection, place: Place) -> None:
+def _prepare(connection: Connection, place: PostgresSchema) -> None:
     """Bring the schema to our version; one engine at a time."""
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (f"callgate {place.schema}",))
@@ -290,7 +290,7 @@ def _prepare(connection: Connection, place: Place) -> None:
             connection.execute("INSERT INTO journal_version VALUES (%s)", (number,))
 
 
-def _version(connection: Connection, place: Place) -> int:
+def _version(connection: Connection, place: PostgresSchema) -> int:
     there = connection.execute("SELECT to_regclass(%s)", (f"{place.schema}.journal_version",)).fetchone()
     if there is None or there[0] is None:
         return 0
@@ -303,6 +303,6 @@ def _version(connection: Connection, place: Place) -> int:
     return version
 
 
-def _lock_of(place: Place) -> str:
+def _lock_of(place: PostgresSchema) -> str:
     """What the advisory locks of a schema's writers are called."""
     return f"callgate writers of {place.schema}"

@@ -13,11 +13,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from callgate._blobs import is_digest
-from callgate._journal.server import sql
+from callgate._journal.postgres_server import sql
 from callgate.errors import JournalFailed
 
 if TYPE_CHECKING:
-    from callgate._journal.server import Connection
+    from callgate._journal.postgres_server import Connection
 
 __all__ = ["TABLE", "PostgresBlobs", "kept"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, Protocol
 
-from callgate._journal.rows import Value
+from callgate._journal.event_rows import Value
 from callgate.protocols import InboxMessage, Lease
 
 __all__ = ["Ask", "LeaseClock", "SqlInbox", "SqlLeases"]

@@ -17,19 +17,19 @@ from pathlib import Path
 from typing import Final, Literal
 
 from callgate._clock import Clock, SystemClock
-from callgate._journal.blobs_beside import BlobsBeside
-from callgate._journal.commits import Commits
-from callgate._journal.files import JournalFiles
+from callgate._journal.commit_queue import CommitQueue
+from callgate._journal.commit_writer import CommitWriter
+from callgate._journal.event_rows import ChainFault
+from callgate._journal.journal_blobs import JournalBlobs
 from callgate._journal.leases import Leases, refuse_odd_lease
-from callgate._journal.lockfile import LockFile, LockLook, RecordedEnd, this_boot
-from callgate._journal.rows import Broken
+from callgate._journal.lock_file import LockFile, LockFileReader, RecordedEnd, this_boot
+from callgate._journal.sql_schema import LAST_SEQ
+from callgate._journal.sqlite_files import JournalFiles
 from callgate._journal.sqlite_opening import open_file
 from callgate._journal.sqlite_reader import checked, found
 from callgate._journal.sqlite_store import SqliteStore, failures, leave_log
-from callgate._journal.stored import StoredJournal
-from callgate._journal.tables import LAST_SEQ
+from callgate._journal.stored_journal import StoredJournal
 from callgate._journal.watchers import Watchers
-from callgate._journal.writing import Writing
 from callgate._limits import LEASE_S
 from callgate._options import by_name
 from callgate._path_errors import resolved
@@ -73,7 +73,7 @@ class SqliteJournal(StoredJournal):
         refuse_odd_lease(lease_s)
         self.path = resolved(path, "a journal")  # two names of one file are one journal
         self.strength = "full" if synchronous == "full" else "process"
-        self.blobs = BlobsBeside(self.path)
+        self.blobs = JournalBlobs(self.path)
         opened = open_file(self.path, synchronous)
         self._lock = opened.lock
         self._reader = opened.reading
@@ -86,8 +86,8 @@ class SqliteJournal(StoredJournal):
         files = JournalFiles(self.path, opened.beside, others)
         store = SqliteStore(self.path, opened.writing, opened.beside, files, MachineClock(self._lock), self._note_end())
         leases = Leases(store.leases, opened.number, f"process {os.getpid()}", lease_s)
-        self._commits = Commits(
-            Writing(store, opened.tail, leases, lease_s / 3),
+        self._commits = CommitQueue(
+            CommitWriter(store, opened.tail, leases, lease_s / 3),
             clock or SystemClock(),
             self._last_seq,
             where=str(self.path),
@@ -115,7 +115,7 @@ class SqliteJournal(StoredJournal):
         with self._reading, self._checked():
             return list(found(self._reader, query))
 
-    def verify(self, *, tail: int | None = None) -> Broken | None:
+    def verify(self, *, tail: int | None = None) -> ChainFault | None:
         """The first event that does not hold, or None; of the last `tail` events only, if given."""
         with self._reading, self._checked():
             return checked(self._reader, tail)
@@ -155,7 +155,7 @@ class SqliteJournal(StoredJournal):
 class MachineClock:
     """The machine's time since it was started, which nobody can set, and whose locks are held."""
 
-    def __init__(self, lock: LockFile | LockLook) -> None:
+    def __init__(self, lock: LockFile | LockFileReader) -> None:
         self._lock = lock
 
     def now_ns(self) -> int:

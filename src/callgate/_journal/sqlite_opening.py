@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from callgate._database_files import make_folder, make_private, refused_by_system, space_error
-from callgate._journal.files import RESTORE, FilesDamaged, JournalFiles, refuse_remains
-from callgate._journal.lockfile import LockFile
-from callgate._journal.placing import Tail
+from callgate._journal.event_positions import JournalEnd
+from callgate._journal.lock_file import LockFile
+from callgate._journal.sql_schema import LAST_EVENT, SQLITE, VERSION, migrations
+from callgate._journal.sqlite_files import RESTORE, FilesDamaged, JournalFiles, refuse_remains
 from callgate._journal.sqlite_reader import FIRST_WITH_FINDING_TABLES, found, has_end, known_version
 from callgate._journal.sqlite_rows import insert_finding
 from callgate._journal.sqlite_store import held_up
-from callgate._journal.tables import LAST_EVENT, SQLITE, VERSION, migrations
 from callgate._limits import JOURNAL_WAIT_S
 from callgate._path_errors import path_error, refused_paths
 from callgate.errors import UsageError
@@ -46,7 +46,7 @@ class OpenedFile(Struct, frozen=True, kw_only=True):
     reading: apsw.Connection
     number: int
     """The writer's: no other one has, had or will have it."""
-    tail: Tail
+    tail: JournalEnd
 
 
 def open_file(path: Path, synchronous: str) -> OpenedFile:
@@ -143,7 +143,7 @@ class _Opening:
         self._lock.mark()
         for connection in self._connections:
             connection.set_busy_timeout(int(JOURNAL_WAIT_S * 1_000))
-        tail = Tail(*row) if row else Tail()
+        tail = JournalEnd(*row) if row else JournalEnd()
         return OpenedFile(lock=self._lock, writing=writing, beside=beside, reading=reading, number=number, tail=tail)
 
     def _connect(self) -> apsw.Connection:

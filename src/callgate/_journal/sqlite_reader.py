@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Final
 from msgspec import DecodeError
 
 from callgate._database_files import refuse_scrap, refused_by_system
-from callgate._journal.blobs_beside import BlobsBeside
-from callgate._journal.files import FilesDamaged, JournalFiles
-from callgate._journal.lockfile import LockLook, RecordedEnd
-from callgate._journal.reading import narrowed, verified
-from callgate._journal.rows import Broken, Unreadable, Value, event_of
+from callgate._journal.event_rows import ChainFault, Unreadable, Value, row_to_event
+from callgate._journal.journal_blobs import JournalBlobs
+from callgate._journal.lock_file import LockFileReader, RecordedEnd
+from callgate._journal.reader import filtered, verify_events
+from callgate._journal.sql_schema import VERSION, select_events
+from callgate._journal.sqlite_files import FilesDamaged, JournalFiles
 from callgate._journal.sqlite_store import leave_log
-from callgate._journal.tables import VERSION, question
 from callgate._limits import JOURNAL_CHECK_BYTES, JOURNAL_WAIT_S
 from callgate._path_errors import refused_paths, resolved
 from callgate.errors import UsageError
@@ -31,14 +31,14 @@ from callgate.queries import EventQuery, select
 if TYPE_CHECKING:
     import apsw
 
-__all__ = ["FIRST_WITH_FINDING_TABLES", "SqliteReader", "beside_writers", "checked", "end_reading", "found", "has_end", "known_version"]
+__all__ = ["FIRST_WITH_FINDING_TABLES", "SqliteReader", "checked", "close_reading", "connect_to_read", "found", "has_end", "known_version"]
 
 FIRST_WITH_FINDING_TABLES: Final = 2
 _GIVE: Final = "Give the file that a run wrote, with --journal."
 
 
 class SqliteReader:
-    """A `Reader` of a file; one of an older version is read as it is.
+    """A `JournalReader` of a file; one of an older version is read as it is.
 
     Raises:
         UsageError: There is no journal at `path`.
@@ -52,22 +52,22 @@ class SqliteReader:
             _check_is_file(path, real)
         refuse_scrap(path, "journal", _GIVE)
         try:
-            self._connection, self._version = beside_writers(real)
+            self._connection, self._version = connect_to_read(real)
             if self._version == 0:
                 tables = self._connection.execute("SELECT count(*) FROM sqlite_master").get
-                end_reading(self._connection, real)
+                close_reading(self._connection, real)
                 raise UsageError(f"{path} is {'a database, but no journal' if tables else 'an empty database, and no journal'}. {_GIVE}")
         except apsw.Error as error:
             refused = refused_by_system(real, to_read=True)
             raise refused or UsageError(f"{path} cannot be read as a journal: {error}. {_GIVE}") from error
-        self.blobs = BlobsBeside(real)
+        self.blobs = JournalBlobs(real)
         self._path = real
         try:
             self._files = JournalFiles(real, self._connection, {})
             with self._whole():
                 pass
         except BaseException:
-            end_reading(self._connection, real)
+            close_reading(self._connection, real)
             raise
 
     def find(self, query: EventQuery) -> Iterator[Event]:
@@ -78,24 +78,24 @@ class SqliteReader:
                 yield from found(self._connection, query)
 
     def damage(self) -> str:
-        """See `Reader`; a file above `JOURNAL_CHECK_BYTES` is not checked, because that takes long."""
+        """See `JournalReader`; a file above `JOURNAL_CHECK_BYTES` is not checked, because that takes long."""
         if self._path.stat().st_size > JOURNAL_CHECK_BYTES:
             return ""
         with self._whole():
             fault = _structural_fault(self._connection, "quick_check")
         return "" if fault == "ok" else " ".join(fault.split())
 
-    def verify(self, *, tail: int | None = None) -> Broken | None:
-        end = LockLook(self._path).end  # before reading: it is never ahead of what is there
+    def verify(self, *, tail: int | None = None) -> ChainFault | None:
+        end = LockFileReader(self._path).end  # before reading: it is never ahead of what is there
         with self._whole():
             broken = checked(self._connection, tail)
             if broken is None and end is not None and end.counts and not has_end(self._connection, end):
-                return Broken(end.position, f"it is missing: the journal had it, as {self._path}.lock says")
+                return ChainFault(end.position, f"it is missing: the journal had it, as {self._path}.lock says")
             return broken
 
     def close(self) -> None:
         self._files.close()
-        end_reading(self._connection, self._path)
+        close_reading(self._connection, self._path)
 
     @contextmanager
     def _whole(self) -> Iterator[None]:
@@ -120,7 +120,7 @@ def _check_is_file(path: str | Path, real: Path) -> None:
         raise UsageError(f"There is no journal at {path}: it is {'a folder' if stat.S_ISDIR(found.st_mode) else 'no file'}. {_GIVE}")
 
 
-def beside_writers(path: Path) -> tuple[apsw.Connection, int]:
+def connect_to_read(path: Path) -> tuple[apsw.Connection, int]:
     """A connection for reading, and the journal's version."""
     import apsw
 
@@ -149,7 +149,7 @@ def has_end(connection: apsw.Connection, end: RecordedEnd) -> bool:
     return bool(connection.execute("SELECT hash FROM events WHERE position = ?", (end.position,)).get == end.hash)
 
 
-def end_reading(connection: apsw.Connection, path: Path) -> None:
+def close_reading(connection: apsw.Connection, path: Path) -> None:
     """Close a connection for reading, and leave the files as they were: no empty log, and one of a crash is not brought into the file."""
     log = Path(f"{path}-wal")
     if log.exists() and log.stat().st_size:
@@ -158,7 +158,7 @@ def end_reading(connection: apsw.Connection, path: Path) -> None:
 
 
 def found(connection: apsw.Connection, query: EventQuery) -> Iterator[Event]:
-    return narrowed(_read(connection, *question(query)), query)
+    return filtered(_read(connection, *select_events(query)), query)
 
 
 def _read(connection: apsw.Connection, sql: str, values: Sequence[Value]) -> Iterator[Event]:
@@ -166,7 +166,7 @@ def _read(connection: apsw.Connection, sql: str, values: Sequence[Value]) -> Ite
 
     try:
         for row in connection.execute(sql, values):
-            yield event_of(row)
+            yield row_to_event(row)
     except (apsw.SQLError, apsw.CorruptError, apsw.IOError, apsw.NotADBError, DecodeError, UnicodeError, TypeError) as error:
         raise Unreadable(
             f"{connection.filename} is damaged and cannot be read further: {error}. Its disk or somebody else has changed it: take a"
@@ -174,13 +174,13 @@ def _read(connection: apsw.Connection, sql: str, values: Sequence[Value]) -> Ite
         ) from error
 
 
-def checked(connection: apsw.Connection, tail: int | None) -> Broken | None:
+def checked(connection: apsw.Connection, tail: int | None) -> ChainFault | None:
     """Check the events; and where all of them are looked at, also that what serves to find them finds each."""
-    broken = verified(lambda query: found(connection, query), tail)
+    broken = verify_events(lambda query: found(connection, query), tail)
     if broken is not None or tail is not None:
         return broken
     fault = _structural_fault(connection, "integrity_check")
-    return None if fault == "ok" else Broken(0, f"the file is damaged, so that not every event may be found ({fault.strip()})")
+    return None if fault == "ok" else ChainFault(0, f"the file is damaged, so that not every event may be found ({fault.strip()})")
 
 
 def _structural_fault(connection: apsw.Connection, check: str) -> str:

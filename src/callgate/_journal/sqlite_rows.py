@@ -12,8 +12,8 @@ from functools import cache
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-from callgate._journal.rows import Value, calls_of, causes_of, row_of
-from callgate._journal.tables import ADD_CALL, ADD_CAUSE, ADD_EVENT
+from callgate._journal.event_rows import Value, calls_of, causes_of, event_to_row
+from callgate._journal.sql_schema import ADD_CALL, ADD_CAUSE, ADD_EVENT
 from callgate.events import Event
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _TOGETHER: Final = (64, 8)
 
 
 def insert(connection: apsw.Connection, batch: Sequence[Event]) -> None:
-    _add(connection, ADD_EVENT, [row_of(event) for event in batch])
+    _add(connection, ADD_EVENT, [event_to_row(event) for event in batch])
     insert_finding(connection, batch)
 
 

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from callgate._database_files import space_error
-from callgate._journal.files import FilesDamaged, JournalFiles
-from callgate._journal.placing import Tail
-from callgate._journal.rows import Value
+from callgate._journal.event_positions import JournalEnd
+from callgate._journal.event_rows import Value
 from callgate._journal.sql_leases import LeaseClock, SqlInbox, SqlLeases
+from callgate._journal.sql_schema import LAST_EVENT, LAST_SEQ
+from callgate._journal.sqlite_files import FilesDamaged, JournalFiles
 from callgate._journal.sqlite_rows import insert
-from callgate._journal.tables import LAST_EVENT, LAST_SEQ
 from callgate._limits import JOURNAL_WAIT_S
 from callgate.errors import JournalFailed
 from callgate.events import Event
@@ -100,9 +100,9 @@ class SqliteStore:
     def ask(self, sql: str, values: Sequence[Value]) -> list[tuple[Any, ...]]:
         return self._connection.execute(sql, values).fetchall()
 
-    def tail(self) -> Tail:
+    def tail(self) -> JournalEnd:
         rows = self.ask(LAST_EVENT, ())
-        return Tail(*rows[0]) if rows else Tail()
+        return JournalEnd(*rows[0]) if rows else JournalEnd()
 
     def last_seq(self, run: str) -> int:
         return int(self.ask(LAST_SEQ, (run,))[0][0])

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from callgate._cache import TableCache
+from callgate._cache import SqliteCache
 from callgate._call_summary import CallSummary, summarise
 from callgate._clock import SystemClock
 from callgate._environment_limits import timeout_from_environment
@@ -171,9 +171,9 @@ class _Terminal:
             show_aborted(outcome, summary, shown)
 
 
-def _cache(record: CommandJournal, tools: list[Tool]) -> TableCache | None:
+def _cache(record: CommandJournal, tools: list[Tool]) -> SqliteCache | None:
     wanted = any(tool.cacheable and tool.cache_scope == "persistent" for tool in tools)
-    return TableCache(record.path.parent / "cache.db") if wanted and record.path is not None else None
+    return SqliteCache(record.path.parent / "cache.db") if wanted and record.path is not None else None
 
 
 def _as_json(outcome: Outcome, summary: CallSummary | None) -> ToolResult | dict[str, object]:

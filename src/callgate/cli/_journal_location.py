@@ -15,7 +15,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from callgate._blobs import DirectoryBlobs, MemoryBlobs
-from callgate._journal import MemoryJournal, Reader, SqliteJournal, is_url
+from callgate._journal import JournalReader, MemoryJournal, SqliteJournal, is_url
 from callgate.cli._arguments import refuse_odd_text
 from callgate.errors import UsageError
 from callgate.protocols import BlobStore, HoldsBlobs, Journal, OnDisk
@@ -68,7 +68,7 @@ class WithOlderBlobs:
         return self._older.get(digest) if found is None and self._older is not None else found
 
 
-def stored_blobs(reader: Reader, place: str) -> BlobStore | None:
+def stored_blobs(reader: JournalReader, place: str) -> BlobStore | None:
     """Return the blob store of a journal that is read; None if it has none."""
     return WithOlderBlobs(reader.blobs, place) if isinstance(reader, HoldsBlobs) else None
 

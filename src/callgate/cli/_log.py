@@ -16,7 +16,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from callgate._call_summary import CallSummary, body_of, summarise
-from callgate._journal import Reader
+from callgate._journal import JournalReader
 from callgate._terminal_text import one_line
 from callgate.cli import _exit_codes as _exits
 from callgate.cli._arguments import refuse_odd_text
@@ -55,7 +55,7 @@ def list_calls(options: LogOptions) -> int:
     return _exits.OK
 
 
-def _calls(reader: Reader, options: LogOptions) -> tuple[list[CallSummary], bool]:
+def _calls(reader: JournalReader, options: LogOptions) -> tuple[list[CallSummary], bool]:
     """Return the newest matching calls, oldest first, and whether earlier ones match too."""
     query = asked(options)
     most = _MOST_CALLS if query.limit is None else query.limit
@@ -109,7 +109,7 @@ def show(identity: str, options: LogOptions) -> int:
     return _exits.OK
 
 
-def events_of(reader: Reader, identity: str) -> list[Event]:
+def events_of(reader: JournalReader, identity: str) -> list[Event]:
     """Return the events of a call or run, given its id, the end of a call's id, or `last` for the newest run."""
     identity = newest_run(reader) if identity == LAST else identity
     found = list(reader.find(EventQuery(call=identity))) or list(reader.find(EventQuery(run=identity)))
@@ -156,7 +156,7 @@ def _print_tree(shown: list[Event], found: int, identity: str, options: LogOptio
         say(f"{found - len(shown)} more events followed. --limit shows more of them.", "dim")
 
 
-def _followed(reader: Reader, identity: str) -> list[Event]:
+def _followed(reader: JournalReader, identity: str) -> list[Event]:
     """Return the events of a position, a call or a run, and all that they caused."""
     if identity.isdecimal() and int(identity) < 2**63:
         own = list(reader.find(EventQuery(after=int(identity) - 1, before=int(identity) + 1)))
@@ -216,7 +216,7 @@ def follow(options: LogOptions, *, wait: Callable[[float], None] = time.sleep) -
     return _exits.OK
 
 
-def _last(reader: Reader) -> int:
+def _last(reader: JournalReader) -> int:
     return next((event.position for event in list(reader.find(EventQuery(limit=1, newest_first=True)))), 0)
 
 

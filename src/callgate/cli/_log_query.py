@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from callgate._clock import SystemClock
-from callgate._journal import Reader, open_reader
+from callgate._journal import JournalReader, open_reader
 from callgate._terminal_text import one_line
 from callgate.cli._arguments import refuse_odd_text
 from callgate.cli._journal_location import without_password
@@ -30,7 +30,7 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 @contextmanager
-def reading(options: LogOptions, *, to_come: bool = False, check: bool = True) -> Iterator[Reader]:
+def reading(options: LogOptions, *, to_come: bool = False, check: bool = True) -> Iterator[JournalReader]:
     """Open the journal for reading while the block lasts.
 
     Args:
@@ -54,7 +54,7 @@ def reading(options: LogOptions, *, to_come: bool = False, check: bool = True) -
         reader.close()
 
 
-def refuse_damaged(reader: Reader, journal: str) -> None:
+def refuse_damaged(reader: JournalReader, journal: str) -> None:
     """Raise `UsageError` if the journal that was read is damaged."""
     damage = reader.damage()
     if damage:
@@ -65,7 +65,7 @@ def refuse_damaged(reader: Reader, journal: str) -> None:
         )
 
 
-def _refuse_unknown(reader: Reader, options: LogOptions) -> None:
+def _refuse_unknown(reader: JournalReader, options: LogOptions) -> None:
     """Raise `UsageError` for a run or event that does not exist, instead of showing that no events match."""
     run, cause = options.run, asked(options).caused_by
     if run is not None and not has_run(reader, run):
@@ -76,7 +76,7 @@ def _refuse_unknown(reader: Reader, options: LogOptions) -> None:
         raise UsageError(f"There is no event {cause} in this journal. See `callgate log follow --after 0`.")
 
 
-def has_run(reader: Reader, run: str) -> bool:
+def has_run(reader: JournalReader, run: str) -> bool:
     return bool(list(reader.find(EventQuery(run=run, limit=1))))
 
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from callgate._blobs import MemoryBlobs
-from callgate._journal import Reader, open_reader
+from callgate._journal import JournalReader, open_reader
 from callgate._tool_sources import load_tools
 from callgate.cli import _exit_codes as _exits
 from callgate.cli._arguments import refuse_odd_text
@@ -65,7 +65,7 @@ def _refuse_together(options: ReplayOptions) -> None:
 
 
 @contextmanager
-def _reading(options: ReplayOptions) -> Iterator[Reader]:
+def _reading(options: ReplayOptions) -> Iterator[JournalReader]:
     reader = open_reader(options.journal)
     try:
         yield reader

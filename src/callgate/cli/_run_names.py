@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from callgate._journal import Reader, open_reader
+from callgate._journal import JournalReader, open_reader
 from callgate.errors import UsageError
 from callgate.queries import EventQuery
 
@@ -29,7 +29,7 @@ def run_named(name: str, journal: str, *, of_agent: bool = False) -> str:
         reader.close()
 
 
-def newest_run(reader: Reader, *, of_agent: bool = False) -> str:
+def newest_run(reader: JournalReader, *, of_agent: bool = False) -> str:
     """Return the run that started, or received a call, most recently.
 
     Raises:

@@ -6,11 +6,11 @@ implementations of a protocol pass the same contract suite. Knows no implementat
 
 from __future__ import annotations
 
-from callgate.protocols.beside import Follower, Kept, RestartHandler, WriteLog
 from callgate.protocols.inbox import Inbox, InboxMessage
 from callgate.protocols.journals import Journal, JournalStatus, NamesWriters, QueuedJournal, RunWatcher
 from callgate.protocols.judges import CallJudge, JudgeContext, Judgment
 from callgate.protocols.leases import Lease, LeaseStore
+from callgate.protocols.observers import Follower, Kept, RestartHandler, WriteLog
 from callgate.protocols.policies import (
     Allow,
     Ask,

@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 
 from callgate._call_summary import CallSummary, summarise
-from callgate._journal.rows import verify
+from callgate._journal.event_rows import verify
 from callgate.demo._demo_run import events_in, overlap
 from callgate.demo._effect_log import EffectLog
 from callgate.demo._model import asked

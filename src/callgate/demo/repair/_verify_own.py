@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 from callgate._call_summary import CallSummary, summarise
-from callgate._journal.rows import verify
+from callgate._journal.event_rows import verify
 from callgate.agent import RunResult
 from callgate.demo._demo_run import events_in
 from callgate.demo._effect_log import EffectLog

@@ -9,10 +9,10 @@ from callgate._blobs import DirectoryBlobs
 from callgate._path_errors import path_error
 from callgate.errors import JournalFailed, UsageError
 
-__all__ = ["BlobsBeside"]
+__all__ = ["JournalBlobs"]
 
 
-class BlobsBeside:
+class JournalBlobs:
     """A `BlobStore` in the folder `<journal>.blobs`, which is made with the first of them.
 
     Args:

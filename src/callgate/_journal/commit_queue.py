@@ -20,16 +20,16 @@ from functools import partial
 
 from callgate._clock import Clock
 from callgate._in_thread import in_thread
-from callgate._journal.placing import Ticket
-from callgate._journal.reading import with_fresh
-from callgate._journal.waiting import Waiter, Waiters, Wanted, tell
-from callgate._journal.writing import Work, Writing
+from callgate._journal.commit_waiters import LeaseRequests, Waiter, Waiters, tell
+from callgate._journal.commit_writer import CommitWork, CommitWriter
+from callgate._journal.event_positions import ProvisionalPosition
+from callgate._journal.reader import with_pending
 from callgate.errors import JournalFailed, LeaseLost, RunHeld, UsageError
 from callgate.events import Draft, Event, is_leased
 from callgate.protocols import InboxMessage, JournalStatus
 from callgate.queries import EventQuery
 
-__all__ = ["Commits"]
+__all__ = ["CommitQueue"]
 
 _log = logging.getLogger("callgate.journal")
 _MOST_PENDING = 100_000
@@ -44,7 +44,7 @@ _TOGETHER_S = 0.02
 _END_S = 5.0
 
 
-class Commits:
+class CommitQueue:
     """The queue before a store, and the thread that empties it.
 
     Args:
@@ -56,7 +56,7 @@ class Commits:
 
     def __init__(
         self,
-        writing: Writing,
+        writing: CommitWriter,
         clock: Clock,
         last_seq: Callable[[str], int],
         *,
@@ -85,7 +85,7 @@ class Commits:
         """Ids of the messages that events record, by ticket."""
         self._waiters = Waiters()
         self._left_out: dict[int, LeaseLost] = {}
-        self._wanted = Wanted()
+        self._wanted = LeaseRequests()
         self._given_up: set[str] = set()
         """Runs to be given back."""
         self._letting_go: frozenset[str] = frozenset()
@@ -129,10 +129,10 @@ class Commits:
                 self._recorded[position] = draft.inbox
             if self._asleep or len(self._pending) == _MOST_TOGETHER:
                 self._guard.notify_all()
-        return Ticket(position)
+        return ProvisionalPosition(position)
 
     async def durable(self, position: int) -> None:
-        if type(position) is not Ticket and not self.written < position <= self._position:
+        if type(position) is not ProvisionalPosition and not self.written < position <= self._position:
             return
         if position <= self._written and not self._left_out:
             return
@@ -158,7 +158,7 @@ class Commits:
             with self._guard:
                 middle = self._pending[len(self._pending) // 2].position if self._pending else self._written
             with suppress(LeaseLost):  # this event's own business
-                await self.durable(Ticket(middle))
+                await self.durable(ProvisionalPosition(middle))
             await asyncio.sleep(0)
 
     def _hurry(self, waiter: Waiter) -> None:
@@ -217,7 +217,7 @@ class Commits:
         with self._guard:
             shown = map(self._writing.places.shown, self._pending)
             fresh = [event for event in shown if query.holds(event)]
-        return with_fresh(query, fresh, stored)
+        return with_pending(query, fresh, stored)
 
     def _settle(self) -> None:
         """Wait until what waits now is written, or cannot be."""
@@ -291,7 +291,7 @@ class Commits:
                 self.failure = error
                 _log.error("%s", error)
 
-    def _next_work(self) -> Work | None:
+    def _next_work(self) -> CommitWork | None:
         """What waits to be written; empty where the store is only to be looked after; None at the end."""
         with self._guard:
             if not self._ready():
@@ -304,7 +304,7 @@ class Commits:
             self._given_up -= runs
             self._letting_go = runs
             barred = {run: lost for run, lost in self.lost.items() if run not in self._wanted}
-            return Work(batch=batch, wanted=tuple(self._wanted), given_up=runs, recorded=dict(self._recorded), barred=barred)
+            return CommitWork(batch=batch, wanted=tuple(self._wanted), given_up=runs, recorded=dict(self._recorded), barred=barred)
 
     def _rest(self) -> None:
         """Wait until there is something to write, and nobody is on the way who should be in the same commit."""
@@ -321,7 +321,7 @@ class Commits:
         asked = self._closing or bool(self._wanted) or bool(self._given_up and not self._pending)
         return asked or (self._urgent and bool(self._pending)) or len(self._pending) >= _MOST_TOGETHER
 
-    def _done(self, work: Work, refused: dict[str, RunHeld | LeaseLost]) -> None:
+    def _done(self, work: CommitWork, refused: dict[str, RunHeld | LeaseLost]) -> None:
         """Tell everybody who waited.
 
         Args:
@@ -340,7 +340,7 @@ class Commits:
         for run, error in newly.items():
             self._on_lost(run, str(error))
 
-    def _judged(self, work: Work, refused: dict[str, RunHeld | LeaseLost]) -> dict[str, LeaseLost]:
+    def _judged(self, work: CommitWork, refused: dict[str, RunHeld | LeaseLost]) -> dict[str, LeaseLost]:
         """Keep in mind which runs are to be had and which events were left out; gives the runs that are lost from now on."""
         why = {run: error if isinstance(error, LeaseLost) else LeaseLost(str(error)) for run, error in refused.items()}
         for event in work.batch:

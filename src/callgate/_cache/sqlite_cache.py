@@ -15,7 +15,7 @@ from callgate.tools.resources import meet
 if TYPE_CHECKING:
     import apsw
 
-__all__ = ["TableCache", "files_of"]
+__all__ = ["SqliteCache", "files_of"]
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS results (
@@ -29,7 +29,7 @@ _COLUMNS = {"key", "value", "expires", "reads"}
 _GIVE = "Give another file."
 
 
-class TableCache:
+class SqliteCache:
     """A `CacheStore` in a file of its own.
 
     Args:

@@ -16,8 +16,8 @@ from time import monotonic, sleep
 from typing import TYPE_CHECKING, Final
 
 from callgate._database_files import refuse_scrap
-from callgate._journal.log_file import LogEnd, WriteAheadLog
-from callgate._journal.rows import Unreadable
+from callgate._journal.event_rows import Unreadable
+from callgate._journal.write_ahead_log import LogEnd, WriteAheadLog
 from callgate._limits import JOURNAL_WAIT_S
 from callgate.errors import UsageError
 

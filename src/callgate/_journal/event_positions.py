@@ -1,9 +1,9 @@
 """Where events stand: positions that are given at once, and made good when a batch is written.
 
-Several engines may write one journal. `append` has to give a position without asking anybody, so what it gives is a `Ticket`: where the
-event will stand unless somebody else writes first. Whoever writes the batch knows the journal's true end, and `Places` remembers by how
-much each stretch of tickets was moved; causes that were named by ticket are put right as they are written. A position that was read is a
-plain number and is never moved. Knows no store.
+Several engines may write one journal. `append` has to give a position without asking anybody, so what it gives is a `ProvisionalPosition`:
+where the event will stand unless somebody else writes first. Whoever writes the batch knows the journal's true end, and `EventPositions`
+remembers by how much each stretch of positions was moved; causes that were named by a provisional position are put right as they are
+written. A position that was read is a plain number and is never moved. Knows no store.
 """
 
 from __future__ import annotations
@@ -16,41 +16,41 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callgate._journal.rows import GENESIS, chain
+from callgate._journal.event_rows import GENESIS, chain
 from callgate.events import Event
 
-__all__ = ["Placed", "Places", "Tail", "Ticket"]
+__all__ = ["EventPositions", "JournalEnd", "PlacedEvents", "ProvisionalPosition"]
 
 _MOST_MOVES: Final = 262_144
 """Stretches of tickets that are remembered; a cause from before them is no longer named."""
 
 
-class Ticket(int):
+class ProvisionalPosition(int):
     """A position as `append` gave it, before the event was written. Only the journal that gave it knows where the event stands."""
 
     __slots__ = ()
 
 
-class Tail(Struct, frozen=True):
+class JournalEnd(Struct, frozen=True):
     """Where a stored journal ends."""
 
     position: int = 0
     hash: str = GENESIS
 
 
-class Placed(Struct, frozen=True):
+class PlacedEvents(Struct, frozen=True):
     """A batch in its place."""
 
     events: list[Event]
-    tail: Tail
+    tail: JournalEnd
     left_out: list[Event]
     """Events of runs that somebody else has now."""
 
 
-class Places:
+class EventPositions:
     """The journal's end as it was last seen, and where each ticket came to stand."""
 
-    def __init__(self, tail: Tail, epoch: int) -> None:
+    def __init__(self, tail: JournalEnd, epoch: int) -> None:
         self.tail = tail
         self._epoch = epoch
         self._seqs: dict[str, int] = {}
@@ -62,7 +62,7 @@ class Places:
     def of(self, position: int) -> int:
         """Where the event stands, or will if nobody writes first; 0 where that is no longer known."""
         starts, moves = self._moves
-        if type(position) is not Ticket or not starts:
+        if type(position) is not ProvisionalPosition or not starts:
             return int(position)
         if position < self._first:
             return 0
@@ -71,9 +71,11 @@ class Places:
 
     def shown(self, event: Event) -> Event:
         """An event that is not written yet, as it would be now."""
-        return replace(event, position=self.of(Ticket(event.position)), parents=self._causes(event))
+        return replace(event, position=self.of(ProvisionalPosition(event.position)), parents=self._causes(event))
 
-    def place(self, batch: Iterable[Event], tail: Tail, epochs: Mapping[str, int | None], last_seq: Callable[[str], int]) -> Placed:
+    def place(
+        self, batch: Iterable[Event], tail: JournalEnd, epochs: Mapping[str, int | None], last_seq: Callable[[str], int]
+    ) -> PlacedEvents:
         """Chain a batch to the journal's end.
 
         Args:
@@ -97,9 +99,9 @@ class Places:
             seq = self._seqs.get(event.run) or last_seq(event.run)
             self._seqs[event.run] = seq = seq + 1
             event = chain(event, tail.hash, epoch=epoch, position=position, seq=seq, parents=self._causes(event))
-            tail = Tail(position, event.hash)
+            tail = JournalEnd(position, event.hash)
             events.append(event)
-        return Placed(events, tail, left_out)
+        return PlacedEvents(events, tail, left_out)
 
     def _causes(self, event: Event) -> tuple[int, ...]:
         if not self._moves[0]:

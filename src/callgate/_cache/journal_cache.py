@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from callgate._cache.table import TableCache, files_of
+from callgate._cache.sqlite_cache import SqliteCache, files_of
 
-__all__ = ["CacheBeside"]
+__all__ = ["JournalCache"]
 
 
-class CacheBeside:
+class JournalCache:
     """A `CacheStore` in a file that is opened on first use.
 
     Args:
@@ -21,7 +21,7 @@ class CacheBeside:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._table: TableCache | None = None
+        self._table: SqliteCache | None = None
         self.files = files_of(path)
 
     def get(self, key: str, now_ns: int) -> bytes | None:
@@ -39,11 +39,11 @@ class CacheBeside:
         if self._table is not None:
             self._table.close()
 
-    def _existing(self) -> TableCache | None:
+    def _existing(self) -> SqliteCache | None:
         """The table, where this engine or an earlier one has made it."""
         return self._opened() if self._table is not None or self._path.exists() else None
 
-    def _opened(self) -> TableCache:
+    def _opened(self) -> SqliteCache:
         if self._table is None:
-            self._table = TableCache(self._path)
+            self._table = SqliteCache(self._path)
         return self._table

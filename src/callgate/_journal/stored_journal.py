@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 
-from callgate._journal.commits import Commits
+from callgate._journal.commit_queue import CommitQueue
 from callgate._journal.watchers import Watchers
 from callgate.events import Draft, Event
 from callgate.protocols import RunWatcher
@@ -22,7 +22,7 @@ class StoredJournal(ABC):
 
     remote = False
     shared = True
-    _commits: Commits
+    _commits: CommitQueue
     _watchers: Watchers
 
     def append(self, draft: Draft) -> int:

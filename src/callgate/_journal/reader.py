@@ -6,24 +6,24 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Protocol
 
-from callgate._journal.rows import Broken, Unreadable, verify
+from callgate._journal.event_rows import ChainFault, Unreadable, verify
 from callgate.errors import UsageError
 from callgate.events import Event
 from callgate.queries import EventQuery
 
-__all__ = ["Reader", "is_url", "narrowed", "verified", "with_fresh"]
+__all__ = ["JournalReader", "filtered", "is_url", "verify_events", "with_pending"]
 
 Find = Callable[[EventQuery], Iterable[Event]]
 
 
-class Reader(Protocol):
+class JournalReader(Protocol):
     """A stored journal, for reading only, beside whoever writes."""
 
     def find(self, query: EventQuery) -> Iterator[Event]:
         """The committed events that the query asks for, as they are fetched."""
         ...
 
-    def verify(self, *, tail: int | None = None) -> Broken | None:
+    def verify(self, *, tail: int | None = None) -> ChainFault | None:
         """The first event that does not hold, or None; of the last `tail` only, if given."""
         ...
 
@@ -39,14 +39,14 @@ def is_url(where: object) -> bool:
     return isinstance(where, str) and where.startswith(("postgresql://", "postgres://"))
 
 
-def narrowed(events: Iterable[Event], query: EventQuery) -> Iterator[Event]:
+def filtered(events: Iterable[Event], query: EventQuery) -> Iterator[Event]:
     """What the store could not judge: the body's field, and the limit on what has it."""
     if query.field is None:
         return iter(events)
     return islice((event for event in events if query.holds(event)), query.limit)
 
 
-def with_fresh(query: EventQuery, fresh: list[Event], stored: Callable[[EventQuery], list[Event]]) -> list[Event]:
+def with_pending(query: EventQuery, fresh: list[Event], stored: Callable[[EventQuery], list[Event]]) -> list[Event]:
     """What a store has, with the events that were not written yet when it was asked.
 
     Args:
@@ -61,7 +61,7 @@ def with_fresh(query: EventQuery, fresh: list[Event], stored: Callable[[EventQue
     return ([*reversed(fresh), *found] if query.newest_first else [*found, *fresh])[: query.limit]
 
 
-def verified(find: Find, tail: int | None) -> Broken | None:
+def verify_events(find: Find, tail: int | None) -> ChainFault | None:
     """Check all events, or the last `tail` of them.
 
     Raises:

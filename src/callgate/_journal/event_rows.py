@@ -17,7 +17,19 @@ from callgate.errors import UsageError
 from callgate.events import Event
 from callgate.queries import CallFacts, facts_of, merged
 
-__all__ = ["COLUMNS", "GENESIS", "Broken", "Unreadable", "Value", "calls_of", "causes_of", "chain", "event_of", "row_of", "verify"]
+__all__ = [
+    "COLUMNS",
+    "GENESIS",
+    "ChainFault",
+    "Unreadable",
+    "Value",
+    "calls_of",
+    "causes_of",
+    "chain",
+    "event_to_row",
+    "row_to_event",
+    "verify",
+]
 
 COLUMNS = ("position", "run", "seq", "kind", "call", "attempt", "parents", "at_ns", "mono", "epoch", "version", "body", "previous", "hash")
 GENESIS = "0" * 64
@@ -26,7 +38,7 @@ Value = str | int | float | bytes
 _parents = msgspec.json.Decoder(tuple[int, ...]).decode
 
 
-class Broken(Struct, frozen=True):
+class ChainFault(Struct, frozen=True):
     """The first event at which a journal does not verify."""
 
     position: int
@@ -38,13 +50,13 @@ class Unreadable(UsageError):
     """Something is stored that cannot be read as an event: the disk or somebody else changed the file."""
 
 
-def row_of(event: Event) -> tuple[Value, ...]:
+def event_to_row(event: Event) -> tuple[Value, ...]:
     parents = canonical(event.parents).decode()
     head = (event.position, event.run, event.seq, event.kind, event.call, event.attempt, parents, event.at_ns, event.mono)
     return (*head, event.epoch, event.version, event.body, event.previous, event.hash)
 
 
-def event_of(row: Sequence[Any]) -> Event:
+def row_to_event(row: Sequence[Any]) -> Event:
     """The event in a row; spelled out, because a run is read whole when it goes on."""
     position, run, seq, kind, call, attempt, parents, at_ns, mono, epoch, version, body, previous, hash = row
     return Event(
@@ -86,7 +98,7 @@ def chain(event: Event, previous: str, *, epoch: int, position: int, seq: int, p
     return msgspec.structs.replace(event, position=position, seq=seq, parents=parents, previous=previous, epoch=epoch, hash=hash)
 
 
-def verify(events: Iterable[Event], *, before: Event | None = None) -> Broken | None:
+def verify(events: Iterable[Event], *, before: Event | None = None) -> ChainFault | None:
     """Check hashes, positions, sequence and parents; None where everything holds.
 
     Args:
@@ -101,10 +113,10 @@ def verify(events: Iterable[Event], *, before: Event | None = None) -> Broken | 
             seqs[event.run] = seq
             why = _fault(event, previous, expected, seq)
             if why:
-                return Broken(event.position, why)
+                return ChainFault(event.position, why)
             previous, expected = event.hash, event.position + 1
     except Unreadable as error:
-        return Broken(expected, f"it cannot be read: {error.__cause__}")
+        return ChainFault(expected, f"it cannot be read: {error.__cause__}")
     return None
 
 

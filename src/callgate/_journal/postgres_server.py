@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     Connection = psycopg.Connection[tuple[Any, ...]]
     Cursor = psycopg.Cursor[tuple[Any, ...]]
 
-__all__ = ["Place", "opening", "speaking", "sql", "storable"]
+__all__ = ["PostgresSchema", "opening_errors", "server_errors", "sql", "without_nul"]
 
 T = TypeVar("T")
 R = TypeVar("R")
 _NAME: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
 
-class Place:
+class PostgresSchema:
     """Which schema of which database; and how to name it without its password."""
 
     def __init__(self, url: str, schema: str) -> None:
@@ -122,7 +122,7 @@ def _apart(url: str) -> tuple[str, str]:
 
 
 @contextmanager
-def opening(place: Place) -> Iterator[None]:
+def opening_errors(place: PostgresSchema) -> Iterator[None]:
     """What the driver raises while a journal is opened, as what whoever opens it can act on."""
     psycopg = _driver()
     try:
@@ -145,7 +145,7 @@ def opening(place: Place) -> Iterator[None]:
 
 
 @contextmanager
-def speaking(place: Place) -> Iterator[None]:
+def server_errors(place: PostgresSchema) -> Iterator[None]:
     """What the driver raises, as what an operator can act on."""
     psycopg = _driver()
     try:
@@ -171,7 +171,7 @@ def sql(text: str) -> Any:
     return text.replace("?", "%s").encode()
 
 
-def storable(text: str) -> str:
+def without_nul(text: str) -> str:
     """Text as PostgreSQL can hold it: it knows no NUL."""
     return text.replace("\x00", "\\0")
 

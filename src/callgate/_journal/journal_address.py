@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from callgate._journal.memory import MemoryJournal, MemoryReader
-from callgate._journal.reading import Reader, is_url
+from callgate._journal.reader import JournalReader, is_url
 
 __all__ = ["JournalAddress", "open_reader"]
 
@@ -13,7 +13,7 @@ JournalAddress = str | Path | MemoryJournal
 """A journal's file, its `postgresql://` address, or a journal of this process itself."""
 
 
-def open_reader(where: JournalAddress) -> Reader:
+def open_reader(where: JournalAddress) -> JournalReader:
     """Return a reader of the journal in this file, at this `postgresql://` address, or in memory.
 
     Raises:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from callgate._journal.rows import COLUMNS, Value
+from callgate._journal.event_rows import COLUMNS, Value
 from callgate.queries import EventQuery
 
-__all__ = ["ADD_CALL", "ADD_CAUSE", "ADD_EVENT", "LAST_EVENT", "LAST_SEQ", "POSTGRES", "SQLITE", "VERSION", "migrations", "question"]
+__all__ = ["ADD_CALL", "ADD_CAUSE", "ADD_EVENT", "LAST_EVENT", "LAST_SEQ", "POSTGRES", "SQLITE", "VERSION", "migrations", "select_events"]
 
 _MIGRATIONS: Final = (
     """
@@ -133,7 +133,7 @@ def migrations(words: Mapping[str, str], present: int) -> list[tuple[int, list[s
     return [(number, [one for one in text.format(**words).split(";") if one.strip()]) for number, text in texts]
 
 
-def question(query: EventQuery) -> tuple[str, list[Value]]:
+def select_events(query: EventQuery) -> tuple[str, list[Value]]:
     """The query in SQL, all but its `field`, and so its `limit` where a field is asked for."""
     wheres: list[str] = []
     values: list[Value] = []

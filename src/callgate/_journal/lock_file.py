@@ -26,7 +26,7 @@ from msgspec import Struct
 from callgate._limits import JOURNAL_WAIT_S
 from callgate.errors import UsageError
 
-__all__ = ["LockFile", "LockLook", "RecordedEnd", "this_boot"]
+__all__ = ["LockFile", "LockFileReader", "RecordedEnd", "this_boot"]
 
 _SET: Final = getattr(fcntl, "F_OFD_SETLK", None)
 _ASK: Final = getattr(fcntl, "F_OFD_GETLK", None)
@@ -64,7 +64,7 @@ def this_boot() -> str:
 class LockFile:
     """One writer's opening of the file.
 
-    Use `opening` while the journal beside it is opened.
+    Use `opening_errors` while the journal beside it is opened.
 
     Raises:
         UsageError: A callgate that shares with nobody writes to the journal, or another one has been opening it for too long.
@@ -173,7 +173,7 @@ class LockFile:
         self._file.close()
 
 
-class LockLook:
+class LockFileReader:
     """Whoever only asks who is there: locks nothing, makes no file, and needs no right to write."""
 
     def __init__(self, journal: Path) -> None:

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from msgspec import Struct
 
-__all__ = ["Waiter", "Waiters", "Wanted", "tell"]
+__all__ = ["LeaseRequests", "Waiter", "Waiters", "tell"]
 
 _TOGETHER = 256
 """Waiters that go on in one turn of their event loop: each does something then."""
@@ -64,7 +64,7 @@ class Waiters:
         return _failed(ready, error)
 
 
-class Wanted:
+class LeaseRequests:
     """Runs that somebody wants to hold, and who. Used under the queue's lock."""
 
     def __init__(self) -> None:

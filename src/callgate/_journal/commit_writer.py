@@ -12,15 +12,15 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
+from callgate._journal.event_positions import EventPositions, JournalEnd, ProvisionalPosition
 from callgate._journal.inbox_delivery import InboxDelivery
 from callgate._journal.leases import Leases
-from callgate._journal.placing import Places, Tail, Ticket
 from callgate._limits import LOOK_S
 from callgate.errors import LeaseLost, RunHeld
 from callgate.events import Event
 from callgate.protocols import Inbox, InboxMessage, LeaseStore
 
-__all__ = ["Store", "Work", "Writing"]
+__all__ = ["CommitWork", "CommitWriter", "JournalStore"]
 
 _TAKEN: Final = (
     "Run '{run}' was taken over by another engine while this one showed no sign of life. Nothing more of it is recorded or started here;"
@@ -28,7 +28,7 @@ _TAKEN: Final = (
 )
 
 
-class Store(Protocol):
+class JournalStore(Protocol):
     """Where batches go. Used by the writing thread alone."""
 
     leases: LeaseStore
@@ -42,7 +42,7 @@ class Store(Protocol):
         """
         ...
 
-    def tail(self) -> Tail:
+    def tail(self) -> JournalEnd:
         """Return where the events end; inside a commit."""
         ...
 
@@ -65,7 +65,7 @@ class Store(Protocol):
     def close(self) -> None: ...
 
 
-class Work(Struct, frozen=True, kw_only=True):
+class CommitWork(Struct, frozen=True, kw_only=True):
     """What there is to write."""
 
     batch: list[Event]
@@ -82,11 +82,11 @@ class Work(Struct, frozen=True, kw_only=True):
         return bool(self.batch or self.wanted or self.given_up)
 
 
-class Writing:
+class CommitWriter:
     """A store with the runs that are held in it."""
 
-    def __init__(self, store: Store, tail: Tail, leases: Leases, idle_s: float) -> None:
-        self.places = Places(tail, leases.holder)
+    def __init__(self, store: JournalStore, tail: JournalEnd, leases: Leases, idle_s: float) -> None:
+        self.places = EventPositions(tail, leases.holder)
         self.leases = leases
         self.watched = False
         """Whether anybody wants to know of messages."""
@@ -104,7 +104,7 @@ class Writing:
             return None
         return min(self._idle_s, LOOK_S) if self.watched else self._idle_s
 
-    def write(self, work: Work) -> dict[str, RunHeld | LeaseLost]:
+    def write(self, work: CommitWork) -> dict[str, RunHeld | LeaseLost]:
         """Commit all of it but the events of runs that are not to be had; says which, and why.
 
         Raises:
@@ -150,7 +150,7 @@ class Writing:
         self._new = bool(found) and self._inbox.more  # the store changes no more for these, and nobody else would say that they are there
         return found
 
-    def _place(self, work: Work, refused: dict[str, RunHeld | LeaseLost]) -> None:
+    def _place(self, work: CommitWork, refused: dict[str, RunHeld | LeaseLost]) -> None:
         epochs = {**self.leases.epochs, **dict.fromkeys(refused)}
         again = {at for at, id in work.recorded.items() if self._inbox.is_recorded(id)}  # by another event, of whoever held the run before
         batch = [event for event in work.batch if event.position not in again] if again else work.batch
@@ -160,7 +160,7 @@ class Writing:
         kept = {event.position for event in batch} - {event.position for event in placed.left_out} if work.recorded else ()
         for at, id in work.recorded.items():
             if at in kept:
-                self._inbox.mark_recorded(id, self.places.of(Ticket(at)))
+                self._inbox.mark_recorded(id, self.places.of(ProvisionalPosition(at)))
 
     def close(self) -> None:
         """Let the next ones in at once."""
