@@ -25,7 +25,7 @@ from bench.recovery import Recovery
 from bench.report import Machine, readme, table
 from bench.streams import Arguments, Streams
 from bench.threads import HandOff, SleepingTools
-from bench.undo import Keeping
+from bench.undo import UndoCosts
 from bench.validation import Compiling, Validation
 
 GROUPS: dict[str, tuple[Callable[[], Bench], ...]] = {
@@ -37,7 +37,7 @@ GROUPS: dict[str, tuple[Callable[[], Bench], ...]] = {
     "disks": (Disk, SlowDisk, DurableIterations),
     "journals": (LongJournal, Recovery),
     "streams": (Streams, Arguments),
-    "undo": (Keeping,),
+    "undo": (UndoCosts,),
     "memory": (IndexedSearch, Recall, Near),
     "loop": (Iterations, StreamedTurns),
 }

@@ -8,15 +8,15 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from bench.measure import Counts, Row, wall
-from callgate.undo import Call, Shadow
+from callgate.undo import ChangeSource, UndoHistory
 
-__all__ = ["Keeping"]
+__all__ = ["UndoCosts"]
 
 _FILES = 10_000
 _TREES = 3
 
 
-class Keeping:
+class UndoCosts:
     """The two looks around a writing call, without the call."""
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class Keeping:
             path = self.root / f"{number % 100:02}" / f"{number}.txt"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(str(number))
-        self.shadow = Shadow(self.root, place=Path(self.folder.name) / "kept")
+        self.undo_history = UndoHistory(self.root, place=Path(self.folder.name) / "kept")
         self.probe = os.open(Path(self.folder.name) / "probe", os.O_CREAT | os.O_WRONLY)
         self.number = 0
         self.stores = 0
@@ -51,8 +51,8 @@ class Keeping:
 
     async def _look_first(self) -> None:
         self.stores += 1
-        keeping = Shadow(self.root, place=Path(self.folder.name) / f"first{self.stores}").keeping
-        keeping.finish(keeping.begin(Call(uid="bench/1/0", run="bench"), None))
+        capture = UndoHistory(self.root, place=Path(self.folder.name) / f"first{self.stores}").capture
+        capture.finish(capture.begin(ChangeSource(uid="bench/1/0", run="bench"), None))
 
     async def _read(self) -> None:
         for folder, _, names in os.walk(self.root):
@@ -60,12 +60,12 @@ class Keeping:
                 _read(f"{folder}/{name}")
 
     async def _keep(self, times: int, keys: Iterable[str] | None) -> None:
-        keeping = self.shadow.keeping
+        capture = self.undo_history.capture
         for _ in range(times):
             self.number += 1
-            opened = keeping.begin(Call(uid=f"bench/0/{self.number}", run="bench"), keys)
+            opened = capture.begin(ChangeSource(uid=f"bench/0/{self.number}", run="bench"), keys)
             (self.root / "07/7.txt").write_text(f"new {self.number}")
-            keeping.finish(opened)
+            capture.finish(opened)
 
     async def _raw(self, times: int) -> None:
         for _ in range(times):

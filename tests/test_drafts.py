@@ -13,7 +13,7 @@ import pytest
 
 from callgate._workspace import Workspace
 from callgate._workspace.staged_file import staged_name
-from callgate.undo import Shadow
+from callgate.undo import UndoHistory
 from tests.patience import COMMAND_S
 
 pytestmark = pytest.mark.process
@@ -22,7 +22,7 @@ _KILLED = """
 import asyncio, os, signal, sys
 from callgate import Engine, RawCall, Scope
 from callgate.builtins import workspace_tools
-from callgate.undo import Shadows
+from callgate.undo import UndoStore
 
 work, kept, path, step, names = sys.argv[1:]
 if names == "named":
@@ -38,7 +38,7 @@ def die(*given, **where):
 setattr(os, step, die)
 
 async def main():
-    async with Engine(workspace_tools(), undo=Shadows(kept) if kept else None) as engine:
+    async with Engine(workspace_tools(), undo=UndoStore(kept) if kept else None) as engine:
         await engine.call(RawCall(name="write_file", arguments={"path": path, "content": "new"}), Scope(run="r", workspace=work))
 
 asyncio.run(main())
@@ -80,7 +80,7 @@ def test_what_a_killed_write_left_goes_when_somebody_looks_at_what_was_kept(tmp_
     (work / "old").write_text("old")
     killed(work, "old", "rename", names, str(tmp_path / "kept"))
     assert sorted(os.listdir(work)) == [staged_name("old"), "old"]
-    assert Shadow(work, place=tmp_path / "kept").changes() == []
+    assert UndoHistory(work, place=tmp_path / "kept").changes() == []
     assert {one.name: one.read_text() for one in work.iterdir()} == {"old": "old"}
 
 

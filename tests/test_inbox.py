@@ -89,10 +89,10 @@ async def test_a_question_is_listed_and_answered_from_beside_and_its_call_runs_o
         assert (waits.approval, waits.run, waits.tool, waits.question) == (question.approval_id, RUN, "pay", "Pay ann?")
         assert json.loads(waits.arguments) == {"to": "ann"}
         assert waits.held_by.startswith("process ")
-        posted = inbox.approve(where, question.approval_id, by="carol", reason="checked")
-        assert posted.held_by == waits.held_by
+        sent = inbox.approve(where, question.approval_id, by="carol", reason="checked")
+        assert sent.held_by == waits.held_by
         (taken,) = await folded(journal)
-        assert inbox.fate(where, posted.id, wait_s=60).position == taken.position
+        assert inbox.outcome(where, sent.id, wait_s=60).position == taken.position
         assert (await said(engine, raw_call("pay", id="1", to="ann"), IN_RUN)).text == "paid ann"
         assert isinstance(await engine.call(raw_call("pay", id="2", to="bob"), IN_RUN), Suspended)
         (suspended, _), (answered,) = of(journal, "call.suspended"), of(journal, "approval.answered")
@@ -113,19 +113,19 @@ async def test_an_answer_to_a_run_that_nobody_works_on_waits_until_it_is_resumed
         engine = Engine([paying(ledger)], policies=[ASKS], journal=opened(where))
         async with engine, Agent(Script(PAY), engine) as agent:
             assert (await agent.run("Pay.", scope=Scope(run=run))).status == "waiting"
-        posted = decide(where, f"{run}/0/0", by="carol")
-        assert (posted.held_by, inbox.fate(where, posted.id)) == ("", inbox.Fate())
+        sent = decide(where, f"{run}/0/0", by="carol")
+        assert (sent.held_by, inbox.outcome(where, sent.id)) == ("", inbox.MessageOutcome())
         engine = Engine([paying(ledger)], policies=[ASKS], journal=opened(where))
         async with engine, Agent(Script(says("Done.")), engine) as agent:
             result = await agent.resume(run)
             assert result.status == "completed"
-            assert inbox.fate(where, posted.id, wait_s=60).position
+            assert inbox.outcome(where, sent.id, wait_s=60).position
             assert result.results[-1].code in (None, "human_denied")
         assert ledger.lines() == people
 
 
 @pytest.mark.parametrize("end", [inbox.stop, inbox.kill], ids=["stop", "kill"])
-async def test_a_run_is_ended_from_beside(where: Where, ledger: Ledger, end: Callable[..., inbox.Posted]) -> None:
+async def test_a_run_is_ended_from_beside(where: Where, ledger: Ledger, end: Callable[..., inbox.SentMessage]) -> None:
     gate = Gate()
     engine = Engine([paying(ledger)], journal=(journal := opened(where)))
     async with engine, Agent(Script([gate, *PAY]), engine) as agent:
@@ -217,7 +217,7 @@ async def test_what_makes_no_sense_is_folded_in_as_refused_with_the_reason(
         (refused,) = await folded(journal)
         assert refused.kind == "inbox.refused"
         assert why in json.loads(refused.body)["reason"]
-        assert why in inbox.fate(where, message, wait_s=60).refused
+        assert why in inbox.outcome(where, message, wait_s=60).refused
         assert (await said(engine, raw_call("pay", to="bob"), IN_RUN)).success
 
 

@@ -12,7 +12,7 @@ import pytest
 from callgate import Engine, MemoryJournal, RetryPolicy, Scope, SqliteCache, SqliteJournal, after_call, tool
 from callgate.memory import Memory
 from callgate.route import Checked, ValidatedCall
-from callgate.undo import Shadows
+from callgate.undo import UndoStore
 from tests.engine_calls import bodies, call, kinds, said
 
 SECRET = "hunter2-5f1c"
@@ -97,7 +97,7 @@ async def test_what_hooks_withhold_or_hide_rests_in_no_file_and_no_log(
         journal=SqliteJournal(kept / "journal.db"),
         persistent_cache=SqliteCache(kept / "cache.db"),
         memory=Memory(kept / "memory.db"),
-        undo=Shadows(kept / "undo"),
+        undo=UndoStore(kept / "undo"),
     ) as engine:
         scope = Scope(workspace=str(workspace), conversation="c")
         told = [await said(engine, call(one.name, path="a"), scope) for one in TOOLS * 2]

@@ -96,7 +96,7 @@ class Engine:
         repair: Repair complete but malformed JSON arguments, and note it; cut-off ones are refused either way.
         restart: Consumes results that enrich the context instead of the history.
         redactor: Takes secrets out of whatever is recorded or shown.
-        undo: Keeps what calls change in their workspace, so that it can be undone (`callgate.undo.Shadows`); None: nothing is kept.
+        undo: Keeps what calls change in their workspace, so that it can be undone (`callgate.undo.UndoStore`); None: nothing is kept.
         memory: Follows the record and remembers what calls came to (`callgate.memory.Memory`); closed with the engine. None: nobody does.
         run: The id of the engine's own run, for scopes that name none.
         extra: The class of what scopes have as `extra`, with annotated fields: every scope's is checked against it. None: anything goes.

@@ -1,8 +1,8 @@
-"""Tell a run something from another process: answer its questions, stop it, kill it. The door to a journal's inbox.
+"""Send messages to a run from another process: answer its questions, stop it, kill it.
 
-A row is put beside the record, and whoever works on the run folds it in within a moment: as an event of its own, once, and does it. Where
-nobody works on the run it waits for whoever does next. Everything is checked against the record first, so that what makes no sense is
-refused here and not there. Runs nothing, and needs no engine.
+A message is kept beside the record. Whoever works on the run records it by an event, once, and carries it out within a moment; where nobody
+works on the run, it waits for whoever does next. Each message is checked against the record before it is sent, so that what makes no sense
+is refused here. Runs nothing, and needs no engine.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from callgate.errors import UsageError
 from callgate.events import Event
 from callgate.queries import EventQuery
 
-__all__ = ["Again", "Fate", "Posted", "Waiting", "approve", "deny", "fate", "kill", "stop", "waiting"]
+__all__ = ["CallToRepeat", "MessageOutcome", "PendingApproval", "SentMessage", "approve", "deny", "kill", "outcome", "stop", "waiting"]
 
 _MOST = 1_000
 _LOOK_S = 0.05
 _received = msgspec.json.Decoder(Received).decode
 
 
-class Waiting(Struct, frozen=True, kw_only=True):
+class PendingApproval(Struct, frozen=True, kw_only=True):
     """A call that waits for a human."""
 
     approval: str
@@ -52,8 +52,8 @@ class Waiting(Struct, frozen=True, kw_only=True):
     """Who works on its run; empty for nobody."""
 
 
-class Again(Struct, frozen=True, kw_only=True):
-    """A call, as it must be handed in again for an answer to count."""
+class CallToRepeat(Struct, frozen=True, kw_only=True):
+    """A call that has to be handed in again for an answer to count, because its run is no agent's."""
 
     tool: str
     arguments: str
@@ -67,28 +67,28 @@ class Again(Struct, frozen=True, kw_only=True):
     workspace: str = ""
 
 
-class Posted(Struct, frozen=True, kw_only=True):
-    """A row in a journal's inbox."""
+class SentMessage(Struct, frozen=True, kw_only=True):
+    """A message in a journal's inbox."""
 
     id: int
     run: str
     held_by: str
-    """Who will fold it in; empty where nobody works on the run, and it waits for whoever does next."""
-    again: Again | None = None
+    """Who will record it; empty where nobody works on the run, and it waits for whoever does next."""
+    again: CallToRepeat | None = None
     """The call that was asked about, where its run is no agent's: nothing goes on by itself, it has to be handed in again."""
 
 
-class Fate(Struct, frozen=True, kw_only=True):
-    """What became of a row."""
+class MessageOutcome(Struct, frozen=True, kw_only=True):
+    """What became of a message."""
 
     position: int = 0
-    """Of the event that it became; 0: it still waits."""
+    """Of the event that recorded it; 0: it still waits."""
     refused: str = ""
     """Why it was not done."""
 
 
-def waiting(journal: JournalAddress, *, on_unreadable: Callable[[str], None] | None = None) -> list[Waiting]:
-    """The questions that nobody has answered and that have not expired, the oldest first. Needs no right to write.
+def waiting(journal: JournalAddress, *, on_unreadable: Callable[[str], None] | None = None) -> list[PendingApproval]:
+    """Return the questions that nobody has answered and that have not expired, the oldest first. Needs no right to write.
 
     Args:
         journal: Its file, its `postgresql://` address, or a `MemoryJournal` of this process.
@@ -102,7 +102,7 @@ def waiting(journal: JournalAddress, *, on_unreadable: Callable[[str], None] | N
         with _passing_over("Some questions", on_unreadable):
             for event in reader.find(EventQuery(kinds=("call.suspended",), newest_first=True, limit=_MOST)):
                 asked.setdefault(event.run, []).append(event)
-        found: list[tuple[int, Waiting]] = []
+        found: list[tuple[int, PendingApproval]] = []
         for run, events in asked.items():
             with _passing_over(f"Run '{run[:80]}'", on_unreadable):
                 found += _open_ones(reader, run, events, client.holder(run))
@@ -120,7 +120,7 @@ def _passing_over(what: str, on_unreadable: Callable[[str], None] | None) -> Ite
         on_unreadable(f"{what} cannot be read, and what waits there is not shown: {why}. `callgate log verify` names the event.")
 
 
-def _open_ones(reader: JournalReader, run: str, asked: Iterable[Event], holder: str) -> list[tuple[int, Waiting]]:
+def _open_ones(reader: JournalReader, run: str, asked: Iterable[Event], holder: str) -> list[tuple[int, PendingApproval]]:
     """What waits in one run, each by its place in the record."""
     questions, now = _questions(reader, run), SystemClock.wall_ns()
     return [
@@ -130,8 +130,8 @@ def _open_ones(reader: JournalReader, run: str, asked: Iterable[Event], holder: 
     ]
 
 
-def approve(journal: JournalAddress, approval: str, *, by: str, reason: str = "") -> Posted:
-    """Let the call that asked run, once, with the arguments that it asked with.
+def approve(journal: JournalAddress, approval: str, *, by: str, reason: str = "") -> SentMessage:
+    """Allow the call that asked to run, once, with the arguments that it asked with.
 
     Args:
         journal: Its file, its `postgresql://` address, or a `MemoryJournal` of this process.
@@ -145,13 +145,16 @@ def approve(journal: JournalAddress, approval: str, *, by: str, reason: str = ""
     return _answer(journal, "approve", approval, by, reason)
 
 
-def deny(journal: JournalAddress, approval: str, *, by: str, reason: str = "") -> Posted:
-    """Refuse the call that asked; the model is told when its run goes on. Takes back a yes that no call has used. As `approve` else."""
+def deny(journal: JournalAddress, approval: str, *, by: str, reason: str = "") -> SentMessage:
+    """Refuse the call that asked, and withdraw an approval that no call has used. Takes and raises what `approve` does.
+
+    The model is told when its run goes on.
+    """
     return _answer(journal, "deny", approval, by, reason)
 
 
-def stop(journal: JournalAddress, run: str, *, by: str, reason: str = "") -> Posted:
-    """Let a run end soon: a pass of the model ends now, a call that runs is the last.
+def stop(journal: JournalAddress, run: str, *, by: str, reason: str = "") -> SentMessage:
+    """End a run soon: a pass of the model ends now, and a call that runs is the last.
 
     Args:
         journal: Its file, its `postgresql://` address, or a `MemoryJournal` of this process.
@@ -165,23 +168,23 @@ def stop(journal: JournalAddress, run: str, *, by: str, reason: str = "") -> Pos
     return _end(journal, "stop", run, by, reason)
 
 
-def kill(journal: JournalAddress, run: str, *, by: str, reason: str = "") -> Posted:
-    """End a run now, its tools with it. As `stop` else."""
+def kill(journal: JournalAddress, run: str, *, by: str, reason: str = "") -> SentMessage:
+    """End a run and its tools now. Takes and raises what `stop` does."""
     return _end(journal, "kill", run, by, reason)
 
 
-def fate(journal: JournalAddress, message: int, *, wait_s: float = 0.0) -> Fate:
-    """What became of a row, once it is folded in or the wait is over."""
+def outcome(journal: JournalAddress, message: int, *, wait_s: float = 0.0) -> MessageOutcome:
+    """Return what became of a message, once it is recorded or the wait is over."""
     until = time.monotonic() + wait_s
     with _reading(journal) as reader, open_inbox(journal) as client:
         while not (position := client.position(message)) and time.monotonic() < until:
             time.sleep(_LOOK_S)
         for event in reader.find(EventQuery(after=position - 1, limit=1)) if position else ():
-            return Fate(position=position, refused=decode_reason(event.body).reason if event.kind == "inbox.refused" else "")
-    return Fate()
+            return MessageOutcome(position=position, refused=decode_reason(event.body).reason if event.kind == "inbox.refused" else "")
+    return MessageOutcome()
 
 
-def _answer(journal: JournalAddress, kind: str, approval: str, by: str, reason: str) -> Posted:
+def _answer(journal: JournalAddress, kind: str, approval: str, by: str, reason: str) -> SentMessage:
     with _reading(journal) as reader:
         asked = list(reader.find(EventQuery(call=approval, kinds=("call.suspended",), limit=1)))
         if not asked:
@@ -192,19 +195,19 @@ def _answer(journal: JournalAddress, kind: str, approval: str, by: str, reason: 
             raise UsageError(f"The question '{approval[:80]}' was answered, and its call has gone on. Nothing is left to say.")
         question.refuse_closed(allow=kind == "approve", now_ns=SystemClock.wall_ns())
         again = None if list(reader.find(EventQuery(run=run, kinds=("run.began",), limit=1))) else _again(reader, approval)
-    return _posted(journal, kind, run, approval, by, reason, again)
+    return _sent(journal, kind, run, approval, by, reason, again)
 
 
-def _again(reader: JournalReader, call: str) -> Again | None:
+def _again(reader: JournalReader, call: str) -> CallToRepeat | None:
     for event in reader.find(EventQuery(call=call, kinds=("call.received",), limit=1)):
         received = _received(event.body)
         scope = {key: str(value) for key, value in (received.scope or {}).items() if key in ("principal", "actor", "workspace")}
         whole = "" if received.arguments_bytes else received.arguments
-        return Again(tool=received.name, arguments=whole, origin=received.origin, key=received.idempotency_key, **scope)
+        return CallToRepeat(tool=received.name, arguments=whole, origin=received.origin, key=received.idempotency_key, **scope)
     return None
 
 
-def _end(journal: JournalAddress, kind: str, run: str, by: str, reason: str) -> Posted:
+def _end(journal: JournalAddress, kind: str, run: str, by: str, reason: str) -> SentMessage:
     with _reading(journal) as reader:
         last = list(reader.find(EventQuery(run=run, newest_first=True, limit=1)))
         if not last:
@@ -218,15 +221,17 @@ def _end(journal: JournalAddress, kind: str, run: str, by: str, reason: str) -> 
         with open_inbox(journal) as client:
             if not client.holder(run):
                 raise UsageError(f"Nobody works on run '{run[:80]}', and it is no agent's that could go on. There is nothing to {kind}.")
-    return _posted(journal, kind, run, run, by, reason)
+    return _sent(journal, kind, run, run, by, reason)
 
 
-def _posted(journal: JournalAddress, kind: str, run: str, target: str, by: str, reason: str, again: Again | None = None) -> Posted:
+def _sent(
+    journal: JournalAddress, kind: str, run: str, target: str, by: str, reason: str, again: CallToRepeat | None = None
+) -> SentMessage:
     if not by.strip():
         raise UsageError("Say who it is that wants this: give `by` a name.")
     with open_inbox(journal) as client:
         id = client.send(run=run, kind=kind, target=target, actor=by, reason=reason, at_ns=SystemClock.wall_ns())
-        return Posted(id=id, run=run, held_by=client.holder(run), again=again)
+        return SentMessage(id=id, run=run, held_by=client.holder(run), again=again)
 
 
 def _questions(reader: JournalReader, run: str) -> dict[str, Question]:
@@ -235,7 +240,7 @@ def _questions(reader: JournalReader, run: str) -> dict[str, Question]:
     return reading.questions
 
 
-def _told(reader: JournalReader, event: Event, question: Question, holder: str) -> Waiting:
+def _told(reader: JournalReader, event: Event, question: Question, holder: str) -> PendingApproval:
     tool = arguments = ""
     for one in reader.find(EventQuery(call=event.call, kinds=("call.received", "call.verdict"))):
         body = decode(one.body)
@@ -243,7 +248,7 @@ def _told(reader: JournalReader, event: Event, question: Question, holder: str) 
         given = body.get("arguments")
         if given is not None:
             arguments = given if isinstance(given, str) else canonical(given).decode()
-    return Waiting(
+    return PendingApproval(
         approval=question.approval_id,
         run=event.run,
         tool=tool,

@@ -1,37 +1,37 @@
 """Undo what tools wrote: exactly, or not at all and saying why.
 
-`Shadows` goes into an engine and keeps what its calls change; `Shadow` is one workspace's changes, to look at, undo, redo and prune. The
-door; the work is done in `_undo`.
+`UndoStore` goes into an engine and keeps what its calls change. `UndoHistory` lists one workspace's changes, and undoes, redoes and prunes
+them. The work is done in `_undo`.
 """
 
 from __future__ import annotations
 
-from callgate._undo.changes import Call, Change, Gap, Step
+from callgate._undo.change_capture import UndoLimits
+from callgate._undo.changes import Change, ChangeSource, Gap, Step
 from callgate._undo.checkpoints import Checkpoint
-from callgate._undo.difference import Difference
-from callgate._undo.keeping import UndoLimits
-from callgate._undo.plan import Move, Plan
+from callgate._undo.difference import UndoDiff
 from callgate._undo.refusals import Conflict, StoreDamaged, UndoFailed, UndoRefused
-from callgate._undo.shadow import Shadow, Undone
-from callgate._undo.shadows import Shadows
 from callgate._undo.state import State
+from callgate._undo.undo_history import UndoHistory, Undone
+from callgate._undo.undo_plan import Move, UndoPlan
+from callgate._undo.undo_store import UndoStore
 
 __all__ = [
-    "Call",
     "Change",
+    "ChangeSource",
     "Checkpoint",
     "Conflict",
-    "Difference",
     "Gap",
     "Move",
-    "Plan",
-    "Shadow",
-    "Shadows",
     "State",
     "Step",
     "StoreDamaged",
+    "UndoDiff",
     "UndoFailed",
+    "UndoHistory",
     "UndoLimits",
+    "UndoPlan",
     "UndoRefused",
+    "UndoStore",
     "Undone",
 ]

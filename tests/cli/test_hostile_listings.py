@@ -22,7 +22,7 @@ from callgate.agent import Agent
 from callgate.memory import Memory
 from callgate.protocols import Verdict
 from callgate.route import ValidatedCall
-from callgate.undo import Shadow, Shadows
+from callgate.undo import UndoHistory, UndoStore
 from tests.agent.scripts import Script, call, says
 from tests.cli.shell import shell
 
@@ -68,9 +68,9 @@ async def _worked(folder: Path) -> None:
 
     memory = Memory(folder / "memory.db")
     journal = SqliteJournal(folder / "journal.db")
-    shadows = Shadows(folder / "kept")
+    undo_store = UndoStore(folder / "kept")
     tools = [pay, look, fail, touch]
-    async with Engine(tools, policies=[Odd()], journal=journal, memory=memory, undo=shadows) as engine:
+    async with Engine(tools, policies=[Odd()], journal=journal, memory=memory, undo=undo_store) as engine:
         calls = [
             call("pay", {"to": HOSTILE}, id=HOSTILE),
             call("look", {"what": SURROGATE}, id="2", position=1),
@@ -91,7 +91,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("hostile")
     (folder / "work").mkdir()
     asyncio.run(_worked(folder))
-    Shadow(folder / "work", place=folder / "kept").checkpoint("zebra")
+    UndoHistory(folder / "work", place=folder / "kept").checkpoint("zebra")
     with sqlite3.connect(folder / "journal.db") as database:
         database.execute("UPDATE events SET kind = kind || ? WHERE position = 2", (HOSTILE.replace("\x00", ""),))
         run, epoch = database.execute("SELECT run, 1 FROM events WHERE kind = 'call.suspended'").fetchone()

@@ -22,7 +22,7 @@ from callgate import Answered, Engine, RawCall, RetryPolicy, Scope, SqliteJourna
 from callgate.memory import Memory
 from callgate.testing import HashedEmbedder
 from callgate.tools import ToolContext
-from callgate.undo import Shadows
+from callgate.undo import UndoStore
 
 _NOBODY = 65534
 ONCE = RetryPolicy(attempts=1)
@@ -98,7 +98,7 @@ def said(what: str, act: Callable[[], object]) -> None:
 
 async def with_parts(folder: Path, memory: Memory) -> None:
     """What an engine has beside it starts threads, too."""
-    engine = Engine([write], undo=Shadows(folder / "kept"), memory=memory)
+    engine = Engine([write], undo=UndoStore(folder / "kept"), memory=memory)
     outcome = await engine.call(RawCall(name="write", arguments={"path": "a.txt"}), Scope(workspace=str(folder / "workspace")))
     assert isinstance(outcome, Answered), outcome
     say("kept", str([event.kind for event in engine.journal.read() if event.kind.startswith("files.")]))

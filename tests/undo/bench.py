@@ -13,7 +13,7 @@ from callgate import Answered, Engine, RawCall, Scope, ToolResult
 from callgate.builtins import command_tools, workspace_tools
 from callgate.events import Event
 from callgate.tools import Tool
-from callgate.undo import Shadow, Shadows, UndoLimits
+from callgate.undo import UndoHistory, UndoLimits, UndoStore
 
 Facts = dict[str, tuple[object, ...]]
 
@@ -24,21 +24,21 @@ class Bench:
     def __init__(self, root: Path, *, tools: Iterable[Tool] = (), limits: UndoLimits | None = None) -> None:
         self.root = root
         root.mkdir(parents=True, exist_ok=True)
-        self.shadows = Shadows(root.parent / "kept", limits=limits, sync=False)
+        self.undo_store = UndoStore(root.parent / "kept", limits=limits, sync=False)
         self.events: list[Event] = []
         self._calls = 0
         self.tools = [*workspace_tools(), *command_tools(), *tools]
 
     @property
-    def shadow(self) -> Shadow:
-        return self.shadows.of(self.root)
+    def undo_history(self) -> UndoHistory:
+        return self.undo_store.of(self.root)
 
     def call(self, name: str, *, run: str = "run", turn: int = 0, **arguments: Any) -> ToolResult:
         """One call through an engine of its own."""
         return asyncio.run(self._call(name, run, turn, arguments))
 
     async def _call(self, name: str, run: str, turn: int, arguments: dict[str, Any]) -> ToolResult:
-        async with Engine(self.tools, undo=self.shadows) as engine:
+        async with Engine(self.tools, undo=self.undo_store) as engine:
             self._calls += 1
             scope = Scope(run=run, turn=turn, iteration=self._calls, workspace=str(self.root))
             engine.bus.subscribe(lambda _, item: self.events.append(item) if isinstance(item, Event) else None)

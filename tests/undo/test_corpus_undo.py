@@ -23,7 +23,7 @@ def test_an_undo_gets_the_answer_of_the_corpus(row: Row, tmp_path: Path, monkeyp
     root = tree(tmp_path)
     prepare(tmp_path, row.get("setup", []))
     bench = Bench(root)
-    bench.shadows.of(root)
+    bench.undo_store.of(root)
     before, beyond = facts(root), _beyond(tmp_path)
     uids = [bench.write(row["path"], f"written {number}") for number in range(row.get("writes", 1))]
     for step in row.get("after_write", []):
@@ -45,7 +45,7 @@ def _full(fd: int, data: object) -> int:
 
 def _undone(bench: Bench, uid: str) -> str:
     try:
-        bench.shadow.undo(uid)
+        bench.undo_history.undo(uid)
     except (UndoRefused, UndoFailed) as error:
         return f"deny{': a canary' * ('CANARY' in str(error))}"
     return "allow"
@@ -56,8 +56,8 @@ def _after(bench: Bench, top: Path, word: str, name: str, *rest: Any) -> None:
         case "rmtree":
             shutil.rmtree(bench.root / name)
         case "corrupt_backup":
-            step = next(step for step in bench.shadow.changes()[-1].steps if step.path == name)
-            stored = Path(bench.shadow.folder, "objects", step.before.blob[:2], step.before.blob[2:])
+            step = next(step for step in bench.undo_history.changes()[-1].steps if step.path == name)
+            stored = Path(bench.undo_history.folder, "objects", step.before.blob[:2], step.before.blob[2:])
             stored.chmod(0o600)
             stored.write_bytes(b"corrupt")
         case _:

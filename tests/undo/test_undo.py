@@ -32,16 +32,16 @@ def test_a_write_is_undone_and_redone_exactly(bench: Bench) -> None:
     before = facts(bench.root)
     uid = bench.write("in.txt", "written")
     after = facts(bench.root)
-    assert bench.shadow.undo(uid).paths == ("in.txt",)
+    assert bench.undo_history.undo(uid).paths == ("in.txt",)
     assert facts(bench.root) == before
-    assert bench.shadow.redo(uid).paths == ("in.txt",)
+    assert bench.undo_history.redo(uid).paths == ("in.txt",)
     assert facts(bench.root) == after
 
 
 def test_a_new_file_and_its_new_folders_are_gone_after_undo(bench: Bench) -> None:
     """Absence is restored, not an empty file or folder."""
     uid = bench.write("a/b/new.txt", "x")
-    bench.shadow.undo(uid)
+    bench.undo_history.undo(uid)
     assert os.listdir(bench.root) == ["in.txt"]
 
 
@@ -59,25 +59,25 @@ def test_a_command_is_undone_whatever_it_did(bench: Bench) -> None:
     )
     after = facts(bench.root)
     assert before != after
-    bench.shadow.undo("last")
+    bench.undo_history.undo("last")
     assert facts(bench.root) == before
-    bench.shadow.redo("last")
+    bench.undo_history.redo("last")
     assert facts(bench.root) == after
 
 
 def test_folders_in_folders_are_undone_however_many_there_are(bench: Bench) -> None:
     """Absence is restored, whatever a tool made; each folder is looked into once."""
     bench.command(f"mkdir -p {'d/' * 400}")
-    bench.shadow.undo("last")
+    bench.undo_history.undo("last")
     assert os.listdir(bench.root) == ["in.txt"]
 
 
 def test_a_checkpoint_after_which_nothing_was_changed_is_known_and_there_is_nothing_to_undo(bench: Bench) -> None:
     """A checkpoint is a name for a moment, also for the present one."""
     bench.write("in.txt", "written")
-    bench.shadow.checkpoint("now")
+    bench.undo_history.checkpoint("now")
     before = facts(bench.root)
-    assert bench.shadow.undo("now").paths == ()
+    assert bench.undo_history.undo("now").paths == ()
     assert facts(bench.root) == before
 
 
@@ -87,13 +87,13 @@ def test_a_file_that_somebody_changed_since_is_not_touched(bench: Bench) -> None
     other = bench.write("other.txt", "x")
     (bench.root / "in.txt").write_text("user edit")
     with pytest.raises(UndoRefused, match=r"expected a file of 7 bytes.*found a file of 9 bytes") as refused:
-        bench.shadow.undo(uid)
+        bench.undo_history.undo(uid)
     assert whys(refused) == {("in.txt", "changed")}
     with pytest.raises(UndoRefused):
-        bench.shadow.undo("run")
+        bench.undo_history.undo("run")
     assert (bench.root / "in.txt").read_text() == "user edit"
     assert (bench.root / "other.txt").read_text() == "x"
-    assert bench.shadow.undo("run", paths=["other.*"]).calls == (other,)
+    assert bench.undo_history.undo("run", paths=["other.*"]).calls == (other,)
     assert not (bench.root / "other.txt").exists()
 
 
@@ -101,10 +101,10 @@ def test_an_earlier_write_waits_for_the_later_one(bench: Bench) -> None:
     """Undo of the first of two writes would lose the second, even where both wrote the same."""
     first, second = bench.write("in.txt", "one"), bench.write("in.txt", "one")
     with pytest.raises(UndoRefused, match=rf"write_file \({second}\) wrote it later") as refused:
-        bench.shadow.undo(first)
+        bench.undo_history.undo(first)
     assert whys(refused) == {("in.txt", "later_call")}
-    bench.shadow.undo(second)
-    bench.shadow.undo(first)
+    bench.undo_history.undo(second)
+    bench.undo_history.undo(first)
     assert (bench.root / "in.txt").read_text() == "inside"
 
 
@@ -114,9 +114,9 @@ def test_a_run_and_a_turn_are_undone_newest_first(bench: Bench) -> None:
     middle = facts(bench.root, times=False)
     bench.write("in.txt", "two", turn=2)
     bench.write("new.txt", "three", turn=2)
-    bench.shadow.undo("run@2")
+    bench.undo_history.undo("run@2")
     assert facts(bench.root, times=False) == middle
-    bench.shadow.undo("run")
+    bench.undo_history.undo("run")
     assert facts(bench.root) == before
 
 
@@ -126,24 +126,24 @@ def test_an_edit_between_two_calls_is_not_lost(bench: Bench) -> None:
     (bench.root / "in.txt").write_text("mine")
     second = bench.write("in.txt", "two")
     with pytest.raises(UndoRefused) as refused:
-        bench.shadow.undo("run")
+        bench.undo_history.undo("run")
     assert whys(refused) == {("in.txt", "changed_between")}
-    bench.shadow.undo(second)
+    bench.undo_history.undo(second)
     assert (bench.root / "in.txt").read_text() == "mine"
 
 
 def test_a_dry_run_checks_everything_and_changes_nothing(bench: Bench) -> None:
     uid = bench.write("in.txt", "written")
-    before, commits = facts(bench.root), len(bench.shadow.changes())
-    assert bench.shadow.undo(uid, dry_run=True).paths == ("in.txt",)
+    before, commits = facts(bench.root), len(bench.undo_history.changes())
+    assert bench.undo_history.undo(uid, dry_run=True).paths == ("in.txt",)
     assert facts(bench.root) == before
-    assert len(bench.shadow.changes()) == commits
+    assert len(bench.undo_history.changes()) == commits
 
 
 def test_a_diff_shows_what_the_calls_changed(bench: Bench) -> None:
     (bench.root / "in.txt").write_text("a\nb\nc\n")
     uid = bench.write("in.txt", "a\nB\nc\n")
-    (shown,) = bench.shadow.diff(uid)
+    (shown,) = bench.undo_history.diff(uid)
     assert shown.path == "in.txt"
     assert {"+B", "-b"} <= set(shown.text.split("\n"))
 
@@ -153,7 +153,7 @@ def test_what_gitignore_names_is_told_and_left_alone(bench: Bench) -> None:
     (bench.root / ".gitignore").write_text("*.log\n")
     (bench.root / "a.log").write_text("old")
     bench.command("echo new > a.log; echo x > b.txt")
-    done = bench.shadow.undo("last")
+    done = bench.undo_history.undo("last")
     assert done.paths == ("b.txt",)
     assert "ignored" in done.told[0]
     assert "a.log" in done.told[0]
@@ -164,7 +164,7 @@ def test_what_was_left_out_is_told_with_its_reason(bench: Bench) -> None:
     """A name that no text can hold is not ignored by anybody."""
     os.mkdir(os.fsencode(bench.root) + b"/odd\xff")
     bench.command("echo x > b.txt")
-    (told,) = bench.shadow.undo("last").told
+    (told,) = bench.undo_history.undo("last").told
     assert "1 path not looked at, whose name is no UTF-8 (odd" in told
 
 
@@ -174,9 +174,9 @@ def test_the_workspace_itself_is_undone_too(bench: Bench) -> None:
     bench.root.chmod(0o755)
     before = facts(bench.root)
     bench.command("chmod -R 700 . && echo theirs > b")
-    assert bench.shadow.undo("last").paths == (".", "a", "b", "in.txt")
+    assert bench.undo_history.undo("last").paths == (".", "a", "b", "in.txt")
     assert (facts(bench.root), bench.root.stat().st_mode & 0o7777) == (before, 0o755)
-    bench.shadow.redo("last")
+    bench.undo_history.redo("last")
     assert bench.root.stat().st_mode & 0o7777 == 0o700
 
 
@@ -188,7 +188,7 @@ def test_what_a_command_stops_ignoring_was_there_before(bench: Bench) -> None:
     (bench.root / "hidden/deep/b").write_text("mine")
     before = facts(bench.root)
     bench.command("echo > .gitignore; echo x > new.txt")
-    done = bench.shadow.undo("last")
+    done = bench.undo_history.undo("last")
     assert done.paths == (".gitignore", "new.txt")
     assert "a.log" in done.told[0]
     assert facts(bench.root) == before
@@ -201,16 +201,16 @@ def test_what_a_command_begins_to_ignore_is_still_there(bench: Bench) -> None:
     before = facts(bench.root)
     bench.command("echo '*.log' > .gitignore; echo more >> b.log")
     after = facts(bench.root)
-    assert bench.shadow.undo("last").paths == (".gitignore", "b.log")
+    assert bench.undo_history.undo("last").paths == (".gitignore", "b.log")
     assert facts(bench.root) == before
-    assert bench.shadow.redo("last").paths == (".gitignore", "b.log")
+    assert bench.undo_history.redo("last").paths == (".gitignore", "b.log")
     assert facts(bench.root) == after
 
 
 def test_a_file_that_a_call_names_is_kept_though_it_is_ignored(bench: Bench) -> None:
     (bench.root / ".gitignore").write_text("*.log\n")
     (bench.root / "a.log").write_text("old")
-    bench.shadow.undo(bench.write("a.log", "new"))
+    bench.undo_history.undo(bench.write("a.log", "new"))
     assert (bench.root / "a.log").read_text() == "old"
 
 
@@ -221,23 +221,23 @@ def test_what_was_too_large_to_keep_is_refused_and_the_rest_can_be_undone(tmp_pa
     (bench.root / "untouched").write_bytes(b"x" * 1000)
     bench.command("echo more >> big; echo small > small")
     with pytest.raises(UndoRefused) as refused:
-        bench.shadow.undo("last")
+        bench.undo_history.undo("last")
     assert whys(refused) == {("big", "not_kept")}
-    assert bench.shadow.undo("last", paths=["small"]).paths == ("small",)
+    assert bench.undo_history.undo("last", paths=["small"]).paths == ("small",)
 
 
 def test_stored_content_that_was_altered_is_not_used(bench: Bench) -> None:
     """The hash of what was kept is checked before anything is changed."""
     uid = bench.write("in.txt", "written")
-    blob = bench.shadow.changes()[-1].steps[0].before.blob
-    stored = Path(bench.shadow.folder, "objects", blob[:2], blob[2:])
+    blob = bench.undo_history.changes()[-1].steps[0].before.blob
+    stored = Path(bench.undo_history.folder, "objects", blob[:2], blob[2:])
     stored.chmod(0o600)
     stored.write_bytes(stored.read_bytes()[:-4] + b"evil")
     with pytest.raises(UndoRefused) as refused:
-        bench.shadow.undo(uid)
+        bench.undo_history.undo(uid)
     assert whys(refused) == {("in.txt", "damaged")}
     assert (bench.root / "in.txt").read_text() == "written"
-    assert bench.shadow.verify()
+    assert bench.undo_history.verify()
 
 
 def test_a_step_that_fails_takes_the_others_back(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,9 +255,9 @@ def test_a_step_that_fails_takes_the_others_back(bench: Bench, monkeypatch: pyte
     with monkeypatch.context() as patched:
         patched.setattr(os, "write", full)
         with pytest.raises(UndoFailed, match=r"No space left.*as it was before"):
-            bench.shadow.undo("last")
+            bench.undo_history.undo("last")
     assert facts(bench.root) == before
-    assert bench.shadow.undo("last").paths == ("in.txt", "new.txt", "z.txt")
+    assert bench.undo_history.undo("last").paths == ("in.txt", "new.txt", "z.txt")
     assert (bench.root / "z.txt").read_text() == "last"
 
 
@@ -273,7 +273,7 @@ def test_a_folder_that_became_a_link_is_never_followed(bench: Bench) -> None:
         (bench.root / "twin/leaf.txt").write_text("written")
         (bench.root / "sub").symlink_to(target)
         with pytest.raises(UndoRefused):
-            bench.shadow.undo(uid)
+            bench.undo_history.undo(uid)
         assert (outside / "leaf.txt").read_text() == (bench.root / "twin/leaf.txt").read_text() == "written"
         (bench.root / "sub").unlink()
 
@@ -289,7 +289,7 @@ def test_names_of_every_kind_come_back(bench: Bench) -> None:
     before = facts(bench.root)
     bench.command("find . -type f -exec sh -c 'for f; do echo new > \"$f\"; done' sh {} +")
     assert facts(bench.root) != before
-    bench.shadow.undo("last")
+    bench.undo_history.undo("last")
     assert facts(bench.root) == before
 
 
@@ -302,7 +302,7 @@ def test_a_tool_that_fails_half_way_is_undone_all_the_same(tmp_path: Path) -> No
 
     bench = Bench(tmp_path / "work", tools=[half])
     assert not bench.call("half", place=str(bench.root)).success
-    bench.shadow.undo("last")
+    bench.undo_history.undo("last")
     assert os.listdir(bench.root) == []
 
 
@@ -320,7 +320,7 @@ def test_what_was_kept_is_an_event_of_the_call(bench: Bench) -> None:
     uid = bench.write("in.txt", "written")
     (kept,) = [event for event in bench.events if event.kind == "files.kept"]
     assert kept.call == uid
-    assert bench.shadow.changes()[-1].commit.encode() in kept.body
+    assert bench.undo_history.changes()[-1].commit.encode() in kept.body
 
 
 def test_the_users_own_repository_is_never_touched(bench: Bench) -> None:
@@ -334,7 +334,7 @@ def test_the_users_own_repository_is_never_touched(bench: Bench) -> None:
     hook.write_text("#!/bin/sh\ntouch hook-ran\n")
     hook.chmod(0o755)
     before = facts(bench.root / ".git")
-    bench.shadow.undo(bench.write("in.txt", "written"))
+    bench.undo_history.undo(bench.write("in.txt", "written"))
     assert facts(bench.root / ".git") == before
     assert not (bench.root / "hook-ran").exists()
 
@@ -348,19 +348,19 @@ def test_git_reads_the_store(bench: Bench) -> None:
     second = bench.command("echo x > .git-x; echo y > .gitattributes; ln -s in.txt link; chmod 755 in.txt")
 
     def ask(*words: str) -> str:
-        done = subprocess.run([git, "--git-dir", bench.shadow.folder, *words], check=True, capture_output=True, text=True)
+        done = subprocess.run([git, "--git-dir", bench.undo_history.folder, *words], check=True, capture_output=True, text=True)
         return done.stdout + done.stderr
 
     assert "error" not in ask("fsck", "--full", "--strict")
     log = ask("log", "--format=%s").splitlines()
     assert log == [f"call {second}", f"call {first}"]
-    head = bench.shadow.changes()[0].commit
+    head = bench.undo_history.changes()[0].commit
     assert "-inside" in ask("diff", f"{head}:before", f"{head}:after")
 
 
 def test_nothing_that_was_meant_is_said_so(bench: Bench) -> None:
     with pytest.raises(UsageError, match="Nothing is kept"):
-        bench.shadow.undo("nope")
+        bench.undo_history.undo("nope")
 
 
 @pytest.mark.parametrize("words", ["", "@0"])
@@ -369,7 +369,7 @@ def test_no_words_mean_no_call(bench: Bench, words: str) -> None:
     bench.write("in.txt", "one", run="r1")
     bench.write("new.txt", "two", run="r2")
     written = facts(bench.root)
-    for act in (bench.shadow.undo, bench.shadow.redo, bench.shadow.diff):
+    for act in (bench.undo_history.undo, bench.undo_history.redo, bench.undo_history.diff):
         with pytest.raises(UsageError, match="does not say what is meant"):
             act(words)
     assert facts(bench.root) == written
@@ -379,14 +379,14 @@ def test_where_nothing_is_left_to_undo_or_redo_it_is_said(bench: Bench) -> None:
     """`last` of nothing is no misspelt name."""
     bench.write("in.txt", "one")
     with pytest.raises(UsageError, match="No call is undone here: there is nothing to redo"):
-        bench.shadow.redo("last")
-    bench.shadow.undo("last")
+        bench.undo_history.redo("last")
+    bench.undo_history.undo("last")
     with pytest.raises(UsageError, match="Every kept call is undone already"):
-        bench.shadow.undo("last")
+        bench.undo_history.undo("last")
 
 
 def test_a_workspace_that_is_gone_is_said_so(bench: Bench) -> None:
     uid = bench.write("in.txt", "one")
     bench.root.rename(bench.root.parent / "elsewhere")
     with pytest.raises(UsageError, match="There is no folder"):
-        bench.shadow.undo(uid)
+        bench.undo_history.undo(uid)

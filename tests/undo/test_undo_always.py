@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from callgate.undo import Call, Shadow, UndoLimits, UndoRefused
+from callgate.undo import ChangeSource, UndoHistory, UndoLimits, UndoRefused
 from tests.undo.bench import facts
 
 NAMES = ["a", "b", "A", "ü", ".gitignore"]
@@ -84,25 +84,25 @@ def test_undo_restores_exactly_or_refuses(start: Any, calls: Any, outside: Any, 
         root.mkdir()
         for edit in start:
             do(root, edit)
-        shadow = Shadow(root, place=Path(top, "kept"), sync=False, limits=SMALL)
+        undo_history = UndoHistory(root, place=Path(top, "kept"), sync=False, limits=SMALL)
         found, left = {}, {}
         for number, (body, between, whole) in enumerate(calls):
             uid = f"r/0/{number}"
             found[uid] = facts(root)
-            opened = shadow.keeping.begin(Call(uid=uid, run="r"), None if whole else touched(body))
+            opened = undo_history.capture.begin(ChangeSource(uid=uid, run="r"), None if whole else touched(body))
             for edit in body:
                 do(root, edit)
-            shadow.keeping.finish(opened)
+            undo_history.capture.finish(opened)
             left[uid] = facts(root)
             for edit in between if number + 1 < len(calls) else outside:
                 do(root, edit)
         now = facts(root)
         words = "r" if which >= len(calls) else f"r/0/{which}"
-        meant = [change for change in shadow.changes() if words in (change.call.run, change.call.uid)]
+        meant = [change for change in undo_history.changes() if words in (change.call.run, change.call.uid)]
         if not meant:
             return
         try:
-            done = shadow.undo(words)
+            done = undo_history.undo(words)
         except UndoRefused:
             assert facts(root) == now
             return
@@ -114,7 +114,7 @@ def test_undo_restores_exactly_or_refuses(start: Any, calls: Any, outside: Any, 
             assert after.get(path, ())[facts_told] == wanted.get(path, ())[facts_told], path
         last = {step.path: change.call.uid for change in meant for step in change.steps}
         if not done.stay and all(now.get(path) == left[uid].get(path) for path, uid in last.items()):
-            shadow.redo(words)
+            undo_history.redo(words)
             assert facts(root) == now
 
 
@@ -122,12 +122,12 @@ def test_an_edit_that_is_no_file_is_refused(tmp_path: Path) -> None:
     """A fifo in the place of a file: neither kept nor opened."""
     root = tmp_path / "work"
     root.mkdir()
-    shadow = Shadow(root, place=tmp_path / "kept", sync=False)
-    opened = shadow.keeping.begin(Call(uid="r/0/0", run="r"), None)
+    undo_history = UndoHistory(root, place=tmp_path / "kept", sync=False)
+    opened = undo_history.capture.begin(ChangeSource(uid="r/0/0", run="r"), None)
     os.mkfifo(root / "pipe")
     (root / "file").write_text("x")
-    shadow.keeping.finish(opened)
+    undo_history.capture.finish(opened)
     with pytest.raises(UndoRefused) as refused:
-        shadow.undo("r")
+        undo_history.undo("r")
     assert {one.path for one in refused.value.conflicts} == {"pipe"}
     assert stat.S_ISFIFO((root / "pipe").lstat().st_mode)

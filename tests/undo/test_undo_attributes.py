@@ -51,9 +51,9 @@ def test_attributes_are_undone_and_redone_with_their_file_or_folder(bench: Bench
     before = facts(bench.root), noted(bench.root)
     bench.command("rm -r gone box && rm written && echo theirs > written")
     after = facts(bench.root), noted(bench.root)
-    bench.shadow.undo("last")
+    bench.undo_history.undo("last")
     assert (facts(bench.root), noted(bench.root)) == before
-    bench.shadow.redo("last")
+    bench.undo_history.redo("last")
     assert (facts(bench.root), noted(bench.root)) == after
 
 
@@ -67,7 +67,7 @@ def test_a_command_that_changes_only_attributes_is_undone(bench: Bench) -> None:
     line = "import os; [(os.setxattr(p, 'user.origin', b'theirs'), os.setxattr(p, 'user.more', b'')) for p in ('box', 'box/a')]"
     bench.command(f'{sys.executable} -c "{line}"')
     assert noted(bench.root) != before
-    assert bench.shadow.undo("last").paths == ("box", "box/a")
+    assert bench.undo_history.undo("last").paths == ("box", "box/a")
     assert noted(bench.root) == before
 
 
@@ -76,7 +76,7 @@ def test_an_attribute_that_somebody_set_since_is_not_lost(bench: Bench) -> None:
     bench.write("a", "the tool's")
     os.setxattr(bench.root / "a", "user.rating", b"5")
     with pytest.raises(UndoRefused, match=r"found a file of .* user\.rating"):
-        bench.shadow.undo("last")
+        bench.undo_history.undo("last")
     assert (bench.root / "a").read_text() == "the tool's"
     assert noted(bench.root) == {"a": {"user.rating": b"5"}}
 
@@ -89,7 +89,7 @@ def test_a_write_keeps_the_attributes_of_the_file_it_replaces(bench: Bench) -> N
     before = noted(bench.root), (bench.root / "a").stat().st_mode
     bench.write("a", "the tool's")
     assert (noted(bench.root), (bench.root / "a").stat().st_mode) == before
-    assert bench.shadow.undo("last").paths == ("a",)
+    assert bench.undo_history.undo("last").paths == ("a",)
     assert (noted(bench.root), (bench.root / "a").stat().st_mode) == before
 
 
@@ -103,5 +103,5 @@ def test_owners_of_folders_and_capabilities_come_back(bench: Bench) -> None:
     os.setxattr(bench.root / "box/run", "security.capability", bytes.fromhex("0100000200040000000000000000000000000000"))
     before = facts(bench.root), noted(bench.root)
     bench.command("rm -r box")
-    bench.shadow.undo("last")
+    bench.undo_history.undo("last")
     assert (facts(bench.root), noted(bench.root)) == before

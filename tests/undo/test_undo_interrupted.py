@@ -17,7 +17,7 @@ import pytest
 
 from callgate._workspace.atomic_replace import put
 from callgate.errors import CallgateError, UsageError
-from callgate.undo import Call, Shadow, UndoFailed, UndoLimits, UndoRefused
+from callgate.undo import ChangeSource, UndoFailed, UndoHistory, UndoLimits, UndoRefused
 from tests.patience import COMMAND_S
 from tests.undo.bench import Bench, facts
 
@@ -25,7 +25,7 @@ _KILLED = """
 import asyncio, os, signal, sys
 from pathlib import Path
 from callgate import Engine, RawCall, Scope, tool
-from callgate.undo import Shadows
+from callgate.undo import UndoStore
 
 @tool(effect="once", category="dangerous")
 def half(place: str) -> str:
@@ -35,7 +35,7 @@ def half(place: str) -> str:
     return ""
 
 async def main():
-    async with Engine([half], undo=Shadows(sys.argv[2])) as engine:
+    async with Engine([half], undo=UndoStore(sys.argv[2])) as engine:
         await engine.call(RawCall(name="half", arguments={"place": sys.argv[1]}), Scope(run="r", workspace=sys.argv[1]))
 
 asyncio.run(main())
@@ -51,25 +51,26 @@ def test_a_call_that_was_killed_can_be_undone_by_whoever_has_looked(tmp_path: Pa
     before = facts(root)
     killed = subprocess.run([sys.executable, "-c", _KILLED, str(root), str(tmp_path / "kept")], timeout=COMMAND_S)
     assert killed.returncode == -signal.SIGKILL
-    shadow = Shadow(root, place=tmp_path / "kept")
+    undo_history = UndoHistory(root, place=tmp_path / "kept")
     with pytest.raises(UndoRefused) as refused:
-        shadow.undo("r")
+        undo_history.undo("r")
     assert {(one.path, one.why) for one in refused.value.conflicts} == {("in.txt", "interrupted")}
-    shadow.undo("r", interrupted=True)
+    undo_history.undo("r", interrupted=True)
     assert facts(root) == before
 
 
 _KILLED_SIDE_BY_SIDE = """
 import os, signal, sys
 from pathlib import Path
-from callgate.undo import Call, Shadow
+from callgate.undo import ChangeSource, UndoHistory
 
 root = Path(sys.argv[1])
-shadow = Shadow(root, place=sys.argv[2])
-calls = [shadow.keeping.begin(Call(uid=f"r/0/{at}", run="r"), keys) for at, keys in enumerate([None, ["done"], None, ["begun"]])]
+undo_history = UndoHistory(root, place=sys.argv[2])
+roots = [None, ["done"], None, ["begun"]]
+calls = [undo_history.capture.begin(ChangeSource(uid=f"r/0/{at}", run="r"), keys) for at, keys in enumerate(roots)]
 for name in ("done", "begun", "other"):
     (root / name).write_text("the run's")
-shadow.keeping.finish(calls[1])
+undo_history.capture.finish(calls[1])
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -84,51 +85,51 @@ def test_a_run_whose_calls_were_killed_side_by_side_is_undone_as_one(tmp_path: P
     before = facts(root)
     killed = subprocess.run([sys.executable, "-c", _KILLED_SIDE_BY_SIDE, str(root), str(tmp_path / "kept")], timeout=COMMAND_S)
     assert killed.returncode == -signal.SIGKILL
-    shadow = Shadow(root, place=tmp_path / "kept")
-    found = {change.call.uid: [step.path for step in change.steps] for change in shadow.changes()}
+    undo_history = UndoHistory(root, place=tmp_path / "kept")
+    found = {change.call.uid: [step.path for step in change.steps] for change in undo_history.changes()}
     assert (found.pop("r/0/1"), found.pop("r/0/3"), list(found.values())) == (["done"], ["begun"], [["other"]])
-    shadow.undo("r", interrupted=True)
+    undo_history.undo("r", interrupted=True)
     assert facts(root) == before
 
 
 def test_two_writers_of_one_file_are_both_recorded_with_what_they_found_and_left(tmp_path: Path) -> None:
     """paths.jsonl, class race: the chain of before and after has no hole."""
     (tmp_path / "work").mkdir()
-    shadow = Shadow(tmp_path / "work", place=tmp_path / "kept", sync=False)
-    path = Path(shadow.workspace, "same.txt")
+    undo_history = UndoHistory(tmp_path / "work", place=tmp_path / "kept", sync=False)
+    path = Path(undo_history.workspace, "same.txt")
     turn = threading.Lock()
 
     def write(who: str) -> None:
         for number in range(20):
             with turn:  # as the emission does for calls with the same key
-                opened = shadow.keeping.begin(Call(uid=f"{who}/0/{number}", run=who), ["same.txt"])
+                opened = undo_history.capture.begin(ChangeSource(uid=f"{who}/0/{number}", run=who), ["same.txt"])
                 path.write_text(f"{who} {number}")
-                shadow.keeping.finish(opened)
+                undo_history.capture.finish(opened)
 
     threads = [threading.Thread(target=write, args=(who,)) for who in "ab"]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    steps = [change.steps[0] for change in shadow.changes()]
+    steps = [change.steps[0] for change in undo_history.changes()]
     assert len(steps) == 40
     assert all(one.after.blob == two.before.blob for one, two in pairwise(steps))
-    assert not shadow.verify()
+    assert not undo_history.verify()
 
 
 def test_a_command_beside_a_write_does_not_claim_it(tmp_path: Path) -> None:
     """What another call says it wrote is that call's alone."""
     root = tmp_path / "work"
     root.mkdir()
-    shadow = Shadow(root, place=tmp_path / "kept", sync=False)
-    command = shadow.keeping.begin(Call(uid="c/0/0", run="c"), None)
-    write = shadow.keeping.begin(Call(uid="w/0/0", run="w"), ["w.txt"])
+    undo_history = UndoHistory(root, place=tmp_path / "kept", sync=False)
+    command = undo_history.capture.begin(ChangeSource(uid="c/0/0", run="c"), None)
+    write = undo_history.capture.begin(ChangeSource(uid="w/0/0", run="w"), ["w.txt"])
     (root / "w.txt").write_text("w")
     (root / "c.txt").write_text("c")
-    shadow.keeping.finish(write)
-    shadow.keeping.finish(command)
-    assert shadow.undo("c").paths == ("c.txt",)
-    assert shadow.undo("w").paths == ("w.txt",)
+    undo_history.capture.finish(write)
+    undo_history.capture.finish(command)
+    assert undo_history.undo("c").paths == ("c.txt",)
+    assert undo_history.undo("w").paths == ("w.txt",)
 
 
 def test_a_link_that_is_swapped_in_during_undo_leads_nowhere(tmp_path: Path) -> None:
@@ -153,7 +154,7 @@ def test_a_link_that_is_swapped_in_during_undo_leads_nowhere(tmp_path: Path) -> 
     thread.start()
     try:
         for _ in range(100):
-            for act in (bench.shadow.undo, bench.shadow.redo):
+            for act in (bench.undo_history.undo, bench.undo_history.redo):
                 with suppress(CallgateError):  # refused or failed, and said so
                     act(uid)
     finally:
@@ -169,14 +170,14 @@ def test_a_commit_that_was_lost_takes_no_other_with_it(tmp_path: Path) -> None:
     first = bench.write("one.txt", "1")
     bench.write("one.txt", "2")
     other, last = bench.write("two.txt", "x"), bench.write("one.txt", "3")
-    lost = bench.shadow.changes()[1].commit
-    Path(bench.shadow.folder, "objects", lost[:2], lost[2:]).unlink()
-    assert [change.call.uid for change in bench.shadow.changes()] == [first, other, last]
-    assert bench.shadow.verify()
+    lost = bench.undo_history.changes()[1].commit
+    Path(bench.undo_history.folder, "objects", lost[:2], lost[2:]).unlink()
+    assert [change.call.uid for change in bench.undo_history.changes()] == [first, other, last]
+    assert bench.undo_history.verify()
     with pytest.raises(UndoRefused) as refused:
-        bench.shadow.undo("run")
+        bench.undo_history.undo("run")
     assert {(one.path, one.why) for one in refused.value.conflicts} == {("one.txt", "changed_between")}
-    assert bench.shadow.undo(last).paths == ("one.txt",)
+    assert bench.undo_history.undo(last).paths == ("one.txt",)
     assert (bench.root / "one.txt").read_text() == "2"
 
 
@@ -185,18 +186,18 @@ def test_what_is_old_is_dropped_but_for_what_a_checkpoint_needs(tmp_path: Path) 
     bench = Bench(tmp_path / "work")
     bench.write("one.txt", "1")
     bench.write("one.txt", "2")
-    bench.shadow.checkpoint("mark")
+    bench.undo_history.checkpoint("mark")
     last = bench.write("one.txt", "3")
-    assert bench.shadow.prune(keep_days=0) == 1
-    bench.shadow.undo("mark")
+    assert bench.undo_history.prune(keep_days=0) == 1
+    bench.undo_history.undo("mark")
     assert (bench.root / "one.txt").read_text() == "2"
-    assert not bench.shadow.verify()
-    bench.shadow.checkpoints.drop("mark")
-    assert bench.shadow.prune(keep_days=30) == 0
-    bench.shadow.redo(last)
-    assert bench.shadow.prune(keep_days=0) == 4
-    assert bench.shadow.changes() == []
-    bench.shadow.undo(bench.write("one.txt", "4"))
+    assert not bench.undo_history.verify()
+    bench.undo_history.checkpoints.drop("mark")
+    assert bench.undo_history.prune(keep_days=30) == 0
+    bench.undo_history.redo(last)
+    assert bench.undo_history.prune(keep_days=0) == 4
+    assert bench.undo_history.changes() == []
+    bench.undo_history.undo(bench.write("one.txt", "4"))
     assert (bench.root / "one.txt").read_text() == "3"
 
 
@@ -205,9 +206,9 @@ def test_dropping_what_is_old_that_was_broken_off_leaves_no_half_a_change(at: st
     """What was to go is not listed any more, whatever of it is still on disk; when more is dropped, it goes."""
     bench = Bench(tmp_path / "work")
     old = bench.write("one.txt", "1")
-    (lost,) = (change.commit for change in bench.shadow.changes())
+    (lost,) = (change.commit for change in bench.undo_history.changes())
     kept = [bench.write("one.txt", "2")]
-    bench.shadow.checkpoint("mark")
+    bench.undo_history.checkpoint("mark")
     kept.append(bench.write("one.txt", "3"))
     deleted: list[object] = []
     unlink = os.unlink
@@ -222,16 +223,16 @@ def test_dropping_what_is_old_that_was_broken_off_leaves_no_half_a_change(at: st
     with monkeypatch.context() as patch:
         patch.setattr("os.unlink", cut)
         with pytest.raises(InterruptedError):
-            bench.shadow.prune(keep_days=0)
-    assert [change.call.uid for change in bench.shadow.changes()] == kept
-    assert not bench.shadow.verify()
+            bench.undo_history.prune(keep_days=0)
+    assert [change.call.uid for change in bench.undo_history.changes()] == kept
+    assert not bench.undo_history.verify()
     with pytest.raises(UsageError, match="does not say what is meant"):
-        bench.shadow.undo(old)
-    bench.shadow.undo("mark")
+        bench.undo_history.undo(old)
+    bench.undo_history.undo("mark")
     assert (bench.root / "one.txt").read_text() == "2"
-    bench.shadow.checkpoints.drop("mark")
-    assert bench.shadow.prune(keep_days=0) == 3
-    assert not Path(bench.shadow.folder, "objects", lost[:2], lost[2:]).exists()
+    bench.undo_history.checkpoints.drop("mark")
+    assert bench.undo_history.prune(keep_days=0) == 3
+    assert not Path(bench.undo_history.folder, "objects", lost[:2], lost[2:]).exists()
 
 
 def test_more_than_is_looked_at_is_said(tmp_path: Path) -> None:
@@ -241,30 +242,30 @@ def test_more_than_is_looked_at_is_said(tmp_path: Path) -> None:
         (bench.root / f"{number}").write_text("x")
     bench.command("for f in *; do echo y >> $f; done")
     with pytest.raises(UndoRefused) as refused:
-        bench.shadow.undo("last")
+        bench.undo_history.undo("last")
     assert {one.why for one in refused.value.conflicts} == {"not_kept"}
 
 
-def engines(tmp_path: Path) -> tuple[Path, Shadow, Shadow]:
+def engines(tmp_path: Path) -> tuple[Path, UndoHistory, UndoHistory]:
     """A workspace, and two engines' ways to its store, as in two processes."""
     root = tmp_path / "work"
     root.mkdir()
     (root / "in.txt").write_text("mine")
-    return root, *(Shadow(root, place=tmp_path / "kept", sync=False) for _ in range(2))  # type: ignore[return-value]
+    return root, *(UndoHistory(root, place=tmp_path / "kept", sync=False) for _ in range(2))  # type: ignore[return-value]
 
 
 def test_a_command_does_not_claim_what_another_engine_wrote_beside_it(tmp_path: Path) -> None:
     """Two engines on one workspace: undo of the one's command leaves the other's file."""
     root, one, two = engines(tmp_path)
-    command = one.keeping.begin(Call(uid="c/0/0", run="c"), None)
-    ended = two.keeping.begin(Call(uid="w/0/0", run="w"), ["w.txt"])
+    command = one.capture.begin(ChangeSource(uid="c/0/0", run="c"), None)
+    ended = two.capture.begin(ChangeSource(uid="w/0/0", run="w"), ["w.txt"])
     (root / "w.txt").write_text("w")
-    two.keeping.finish(ended)
-    running = two.keeping.begin(Call(uid="w/0/1", run="w"), ["later.txt"])
+    two.capture.finish(ended)
+    running = two.capture.begin(ChangeSource(uid="w/0/1", run="w"), ["later.txt"])
     (root / "later.txt").write_text("half")
     (root / "c.txt").write_text("c")
-    one.keeping.finish(command)
-    two.keeping.finish(running)
+    one.capture.finish(command)
+    two.capture.finish(running)
     assert one.undo("c").paths == ("c.txt",)
     assert two.undo("w").paths == ("later.txt", "w.txt")
     assert os.listdir(root) == ["in.txt"]
@@ -272,13 +273,13 @@ def test_a_command_does_not_claim_what_another_engine_wrote_beside_it(tmp_path: 
 
 @pytest.mark.parametrize("beside", [1, 2], ids=["one engine", "two engines"])
 def test_two_commands_claim_nothing_that_nobody_can_tell_apart(tmp_path: Path, beside: int) -> None:
-    root, *shadows = engines(tmp_path)
-    one, two = shadows[0], shadows[beside - 1]
-    first = one.keeping.begin(Call(uid="x/0/0", run="x"), None)
-    second = two.keeping.begin(Call(uid="y/0/0", run="y"), None)
+    root, *undo_store = engines(tmp_path)
+    one, two = undo_store[0], undo_store[beside - 1]
+    first = one.capture.begin(ChangeSource(uid="x/0/0", run="x"), None)
+    second = two.capture.begin(ChangeSource(uid="y/0/0", run="y"), None)
     (root / "either.txt").write_text("whose?")
-    one.keeping.finish(first)
-    two.keeping.finish(second)
+    one.capture.finish(first)
+    two.capture.finish(second)
     for run in ("x", "y"):
         with pytest.raises(UndoRefused) as refused:
             one.undo(run)
@@ -289,12 +290,12 @@ def test_two_commands_claim_nothing_that_nobody_can_tell_apart(tmp_path: Path, b
 def test_a_write_over_another_engines_write_is_undone_to_it(tmp_path: Path) -> None:
     """Both were open: what the later one found is what the earlier one left, not what there was before both."""
     root, one, two = engines(tmp_path)
-    slow = one.keeping.begin(Call(uid="a/0/0", run="a"), ["in.txt"])
-    quick = two.keeping.begin(Call(uid="b/0/0", run="b"), ["in.txt"])
+    slow = one.capture.begin(ChangeSource(uid="a/0/0", run="a"), ["in.txt"])
+    quick = two.capture.begin(ChangeSource(uid="b/0/0", run="b"), ["in.txt"])
     (root / "in.txt").write_text("b's")
-    two.keeping.finish(quick)
+    two.capture.finish(quick)
     (root / "in.txt").write_text("a's")
-    one.keeping.finish(slow)
+    one.capture.finish(slow)
     one.undo("a")
     assert (root / "in.txt").read_text() == "b's"
     two.undo("b")
@@ -304,13 +305,13 @@ def test_a_write_over_another_engines_write_is_undone_to_it(tmp_path: Path) -> N
 def test_an_undo_while_a_command_runs_is_not_the_commands_work(tmp_path: Path) -> None:
     """Somebody undoes an earlier call at a terminal, while a run is live."""
     root, one, two = engines(tmp_path)
-    write = one.keeping.begin(Call(uid="a/0/0", run="a"), ["in.txt"])
+    write = one.capture.begin(ChangeSource(uid="a/0/0", run="a"), ["in.txt"])
     (root / "in.txt").write_text("a's")
-    one.keeping.finish(write)
-    command = one.keeping.begin(Call(uid="c/0/0", run="c"), None)
+    one.capture.finish(write)
+    command = one.capture.begin(ChangeSource(uid="c/0/0", run="c"), None)
     two.undo("a")
     (root / "new.txt").write_text("c")
-    one.keeping.finish(command)
+    one.capture.finish(command)
     assert one.undo("c").paths == ("new.txt",)
     assert (root / "in.txt").read_text() == "mine"
     assert two.redo("a").paths == ("in.txt",)
@@ -334,7 +335,7 @@ def test_an_edit_in_the_moment_of_an_undo_is_not_lost(tmp_path: Path, monkeypatc
     uid = bench.write("in.txt", "written")
     meanwhile(monkeypatch, "in.txt", lambda: (bench.root / "in.txt").write_text("mine"))
     with pytest.raises(UndoFailed, match="changed meanwhile"):
-        bench.shadow.undo(uid)
+        bench.undo_history.undo(uid)
     assert (bench.root / "in.txt").read_text() == "mine"
 
 
@@ -351,7 +352,7 @@ def test_an_edit_of_what_was_put_back_outlives_an_undo_that_fails(tmp_path: Path
 
     meanwhile(monkeypatch, "c.txt", edit)
     with pytest.raises(UndoFailed, match=r"not as they were: a\.txt, c\.txt") as failed:
-        bench.shadow.undo("run")
+        bench.undo_history.undo("run")
     assert failed.value.left == ("a.txt", "c.txt")
     assert [(bench.root / name).read_text() for name in ("a.txt", "b.txt", "c.txt")] == ["mine", "written", "mine too"]
 
@@ -371,27 +372,27 @@ def test_a_file_that_took_the_place_of_a_folder_is_taken_back_too(tmp_path: Path
 
     meanwhile(monkeypatch, "z", full)
     with pytest.raises(UndoFailed, match="Everything is as it was before"):
-        bench.shadow.undo("last")
+        bench.undo_history.undo("last")
     assert facts(bench.root) == written
 
 
 _KILLED_UNDO = """
 import os, signal, sys
 from callgate._undo import apply
-from callgate.undo import Shadow
+from callgate.undo import UndoHistory
 
 def die(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
 
 work, kept, step, direction = sys.argv[1:]
-shadow = Shadow(work, place=kept)
+undo_history = UndoHistory(work, place=kept)
 if step == "before a name":
     os.rename = die
     step = "before a file"
 name = {"before a file": "put", "before its time": "_dress", "before the modes of folders": "_set_folders"}[step]
 if os.rename is not die:
     setattr(apply, name, die)
-getattr(shadow, direction)("last")
+getattr(undo_history, direction)("last")
 """
 
 
@@ -416,10 +417,10 @@ def test_an_undo_that_was_killed_is_carried_through_or_taken_back(tmp_path: Path
     bench.command("rm -r swap gone && echo z > plain && mkdir -m 2750 swap && echo x > swap/x && echo y > gone")
     after = facts(bench.root)
     if first == "redo":
-        bench.shadow.undo("last")
+        bench.undo_history.undo("last")
     killed(bench, step, first)
     assert facts(bench.root) not in (before, after)
-    getattr(bench.shadow, last)("run")
+    getattr(bench.undo_history, last)("run")
     assert facts(bench.root) == (before if last == "undo" else after)
 
 
@@ -435,12 +436,12 @@ def test_times_that_an_undo_had_put_back_when_it_was_killed_are_known(tmp_path: 
     bench.command("touch -h -d 2001-01-01 plain link && chmod 700 box")
     after = facts(bench.root)
     if first == "redo":
-        bench.shadow.undo("last")
+        bench.undo_history.undo("last")
     killed(bench, "before the modes of folders", first)
     assert facts(bench.root) not in (before, after)
-    getattr(bench.shadow, last)("run")
+    getattr(bench.undo_history, last)("run")
     assert facts(bench.root) == (before if last == "undo" else after)
-    getattr(bench.shadow, "redo" if last == "undo" else "undo")("run")
+    getattr(bench.undo_history, "redo" if last == "undo" else "undo")("run")
     assert facts(bench.root) == (after if last == "undo" else before)
 
 
@@ -451,7 +452,7 @@ def test_what_a_killed_call_did_to_a_time_is_undone(tmp_path: Path) -> None:
     os.utime(root / "in.txt", ns=(0, 0))
     before = facts(root)
     subprocess.run([sys.executable, "-c", _KILLED, str(root), str(tmp_path / "kept")], timeout=COMMAND_S, check=False)
-    Shadow(root, place=tmp_path / "kept").undo("r", interrupted=True)
+    UndoHistory(root, place=tmp_path / "kept").undo("r", interrupted=True)
     assert facts(root) == before
 
 
@@ -461,7 +462,7 @@ def test_what_somebody_wrote_after_an_undo_was_killed_is_not_taken_for_its_work(
     bench.command("rm swap && mkdir swap")
     killed(bench, "before a file", "undo")
     (bench.root / "swap").write_text("mine")
-    for act in (bench.shadow.undo, bench.shadow.redo):
+    for act in (bench.undo_history.undo, bench.undo_history.redo):
         with pytest.raises((UndoRefused, UsageError)):
             act("last")
         assert (bench.root / "swap").read_text() == "mine"

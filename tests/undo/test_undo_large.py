@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from callgate.undo import Call, Shadow
+from callgate.undo import ChangeSource, UndoHistory
 
 COUNT = 10_000
 
@@ -27,25 +27,25 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_one_file_of_ten_thousand_costs_a_handful_of_objects(large: Path, tmp_path: Path) -> None:
     """A call that names its file looks at nothing else."""
-    shadow = Shadow(large, place=tmp_path / "kept", sync=False)
-    opened = shadow.keeping.begin(Call(uid="r/0/0", run="r"), ["07/7.txt"])
+    undo_history = UndoHistory(large, place=tmp_path / "kept", sync=False)
+    opened = undo_history.capture.begin(ChangeSource(uid="r/0/0", run="r"), ["07/7.txt"])
     (large / "07/7.txt").write_text("new")
-    shadow.keeping.finish(opened)
-    assert shadow.keeping.objects.written <= 10
-    assert shadow.keeping.taker.read == 0
-    assert shadow.undo("r").paths == ("07/7.txt",)
+    undo_history.capture.finish(opened)
+    assert undo_history.capture.objects.written <= 10
+    assert undo_history.capture.snapshots.read == 0
+    assert undo_history.undo("r").paths == ("07/7.txt",)
 
 
 def test_a_second_command_reads_only_what_has_changed(large: Path, tmp_path: Path) -> None:
     """The first snapshot reads every file; after that only files whose facts moved, or that were too fresh to trust."""
-    shadow = Shadow(large, place=tmp_path / "kept", sync=False)
-    keeping = shadow.keeping
-    assert keeping.finish(keeping.begin(Call(uid="r/0/0", run="r"), None)) is None
-    read, written = keeping.taker.read, keeping.objects.written
+    undo_history = UndoHistory(large, place=tmp_path / "kept", sync=False)
+    capture = undo_history.capture
+    assert capture.finish(capture.begin(ChangeSource(uid="r/0/0", run="r"), None)) is None
+    read, written = capture.snapshots.read, capture.objects.written
     assert read >= COUNT
-    opened = keeping.begin(Call(uid="r/0/1", run="r"), None)
+    opened = capture.begin(ChangeSource(uid="r/0/1", run="r"), None)
     (large / "09/9.txt").write_text("new")
     (large / "new.txt").write_text("new")
-    assert keeping.finish(opened) is not None
-    assert keeping.objects.written - written <= 12
-    assert shadow.undo("r").paths == ("09/9.txt", "new.txt")
+    assert capture.finish(opened) is not None
+    assert capture.objects.written - written <= 12
+    assert undo_history.undo("r").paths == ("09/9.txt", "new.txt")

@@ -14,7 +14,7 @@ from callgate._blobs import DirectoryBlobs
 from callgate.agent import Agent
 from callgate.builtins import command_tools, workspace_tools
 from callgate.errors import UsageError
-from callgate.undo import Shadow, Shadows
+from callgate.undo import UndoHistory, UndoStore
 from tests.agent.scripts import Script, call, says
 from tests.patience import COMMAND_S
 
@@ -31,30 +31,30 @@ async def test_each_turn_of_a_conversation_is_undone_by_its_number(tmp_path: Pat
     """Undo by CALL, RUN and TURN: the agent hands on which turn of which conversation a call belongs to."""
     work = tmp_path / "work"
     work.mkdir()
-    async with Agent(writes("one", "two", "three"), tools=workspace_tools(), undo=Shadows(tmp_path / "kept")) as agent:
+    async with Agent(writes("one", "two", "three"), tools=workspace_tools(), undo=UndoStore(tmp_path / "kept")) as agent:
         runs = [(await agent.run(task, conversation="talk", scope=Scope(workspace=str(work)))).run for task in ("1", "2", "3")]
-    shadow = Shadow(work, place=tmp_path / "kept")
-    assert [(one.call.run, one.call.conversation, one.call.turn) for one in shadow.changes()] == [
+    undo_history = UndoHistory(work, place=tmp_path / "kept")
+    assert [(one.call.run, one.call.conversation, one.call.turn) for one in undo_history.changes()] == [
         (run, "talk", turn) for turn, run in enumerate(runs, 1)
     ]
     for words, left in (("talk@3", "two"), (runs[1], "one"), ("talk", None)):
-        shadow.undo(words)
+        undo_history.undo(words)
         assert ((work / "in.txt").read_text() if (work / "in.txt").exists() else None) == left
 
 
 async def test_a_turn_that_the_host_numbers_keeps_its_number(tmp_path: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()
-    async with Agent(writes("one", "two"), tools=workspace_tools(), undo=Shadows(tmp_path / "kept")) as agent:
+    async with Agent(writes("one", "two"), tools=workspace_tools(), undo=UndoStore(tmp_path / "kept")) as agent:
         for turn in (5, 0):
             await agent.run("Go.", conversation="talk", scope=Scope(workspace=str(work), turn=turn))
-    assert [one.call.turn for one in Shadow(work, place=tmp_path / "kept").changes()] == [5, 6]
+    assert [one.call.turn for one in UndoHistory(work, place=tmp_path / "kept").changes()] == [5, 6]
 
 
 async def test_an_agent_with_an_engine_is_not_given_a_second_place_to_keep_things(tmp_path: Path) -> None:
     async with Engine() as engine:
         with pytest.raises(UsageError, match="engine's own tools, policies, restart and undo"):
-            Agent(Script(), engine, undo=Shadows(tmp_path))
+            Agent(Script(), engine, undo=UndoStore(tmp_path))
 
 
 async def test_a_journal_in_the_workspace_is_no_calls_work(tmp_path: Path) -> None:
@@ -62,19 +62,19 @@ async def test_a_journal_in_the_workspace_is_no_calls_work(tmp_path: Path) -> No
     work = tmp_path / "work"
     work.mkdir()
     journal = SqliteJournal(work / "log" / "journal.db")
-    shadows = Shadows(tmp_path / "kept")
-    shadow = shadows.of(work)
-    async with Engine(command_tools(), journal=journal, blobs=DirectoryBlobs(work / "log" / "blobs"), undo=shadows) as engine:
+    undo_store = UndoStore(tmp_path / "kept")
+    undo_history = undo_store.of(work)
+    async with Engine(command_tools(), journal=journal, blobs=DirectoryBlobs(work / "log" / "blobs"), undo=undo_store) as engine:
         scope = Scope(run="r", workspace=str(work))
         await engine.call(RawCall(name="run_command", arguments={"command": "echo x > new.txt; seq 200000"}), scope)
-    assert [step.path for step in shadow.changes()[0].steps] == ["new.txt"]
+    assert [step.path for step in undo_history.changes()[0].steps] == ["new.txt"]
 
 
 _KILLED = """
 import asyncio, os, signal, sys
 from pathlib import Path
 from callgate import Engine, RawCall, Scope, SqliteJournal, tool
-from callgate.undo import Shadows
+from callgate.undo import UndoStore
 
 @tool(effect="once", category="dangerous")
 def half(place: str) -> str:
@@ -85,7 +85,7 @@ def half(place: str) -> str:
     return ""
 
 async def main():
-    async with Engine([half], journal=SqliteJournal(Path(sys.argv[1], "own.db")), undo=Shadows(sys.argv[2])) as engine:
+    async with Engine([half], journal=SqliteJournal(Path(sys.argv[1], "own.db")), undo=UndoStore(sys.argv[2])) as engine:
         await engine.call(RawCall(name="half", arguments={"place": sys.argv[1]}), Scope(run="r", workspace=sys.argv[1]))
 
 asyncio.run(main())
@@ -99,7 +99,7 @@ async def test_whoever_comes_after_a_kill_leaves_the_journal_out_too(tmp_path: P
     work.mkdir()
     command = [sys.executable, "-c", _KILLED, str(work), str(tmp_path / "kept")]
     await asyncio.to_thread(subprocess.run, command, timeout=COMMAND_S, check=False)
-    shadow = Shadow(work, place=tmp_path / "kept")
-    shadow.undo("r", interrupted=True)
+    undo_history = UndoHistory(work, place=tmp_path / "kept")
+    undo_history.undo("r", interrupted=True)
     assert not (work / "in.txt").exists()
     assert (work / "own.db.lock").read_text() == "as the journal does at any time"

@@ -43,13 +43,13 @@ def test_a_folder_that_nobody_may_look_into_costs_no_other_call_its_undo(bench: 
     def body() -> None:
         bench.command(f"chmod {mode} d")
         uid = bench.command("echo theirs > f")
-        assert [[step.path for step in change.steps] for change in bench.shadow.changes()] == [["d", "d/x"], ["f"]]
-        undone = bench.shadow.undo(uid)
+        assert [[step.path for step in change.steps] for change in bench.undo_history.changes()] == [["d", "d/x"], ["f"]]
+        undone = bench.undo_history.undo(uid)
         assert undone.paths == ("f",)
         assert "1 path not looked at, as nobody may read there (d)" in undone.told[0]
         with pytest.raises(UndoRefused, match="d/x: its content was not kept"):
-            bench.shadow.undo("last")
-        assert bench.shadow.undo("last", paths=["d"]).paths == ("d",)
+            bench.undo_history.undo("last")
+        assert bench.undo_history.undo("last", paths=["d"]).paths == ("d",)
 
     before = facts(bench.root)
     as_anybody(body)
@@ -62,9 +62,9 @@ def test_what_a_command_put_into_folders_without_a_right_to_write_goes_and_comes
     def body() -> None:
         bench.command("mkdir -p kept/deep && echo it > kept/deep/it && echo theirs > d/x && chmod 555 kept/deep kept d")
         after = facts(bench.root)
-        bench.shadow.undo("last")
+        bench.undo_history.undo("last")
         assert facts(bench.root) == before
-        bench.shadow.redo("last")
+        bench.undo_history.redo("last")
         assert facts(bench.root) == after
 
     before = facts(bench.root)
@@ -79,7 +79,7 @@ def test_an_undo_that_fails_leaves_folders_as_they_were(bench: Bench) -> None:
         (bench.root / "sub").chmod(0o555)  # nobody knows of that: the undo cannot write there
         after = facts(bench.root)
         with pytest.raises(UndoFailed, match="sub/y"):
-            bench.shadow.undo("last")
+            bench.undo_history.undo("last")
         assert facts(bench.root) == after
         (bench.root / "sub").chmod(0o755)
 

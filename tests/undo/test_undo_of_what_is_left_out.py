@@ -44,7 +44,7 @@ def bench(tmp_path: Path) -> Bench:
 def test_an_undo_of_a_call_that_changed_only_what_is_left_out_says_what_was_not_kept(bench: Bench, command: str, path: str) -> None:
     uid = bench.command(command)
     for words in (uid, "run", "last"):
-        done = bench.shadow.undo(words)
+        done = bench.undo_history.undo(words)
         assert (done.paths, path in done.not_kept) == ((), True)
         (told,) = [line for line in done.told if "left out of what is kept: not undone" in line]
         assert uid in told
@@ -55,7 +55,7 @@ def test_an_undo_of_a_call_that_changed_only_what_is_left_out_says_what_was_not_
 
 def test_what_was_kept_beside_it_is_put_back_and_the_rest_is_told(bench: Bench) -> None:
     uid = bench.command("echo new > kept.txt; echo new > build.log")
-    done = bench.shadow.undo(uid)
+    done = bench.undo_history.undo(uid)
     assert (done.paths, done.not_kept) == (("kept.txt",), ("build.log",))
     assert (bench.root / "build.log").read_text() == "new\n"
 
@@ -64,14 +64,14 @@ def test_the_newest_undo_names_what_came_after_it_and_was_not_kept(bench: Bench)
     """Whoever takes back the last call must not believe that it was the one before."""
     bench.command("echo new > kept.txt")
     later = bench.command("echo new > build.log")
-    done = bench.shadow.undo("last")
+    done = bench.undo_history.undo("last")
     assert (done.paths, done.not_kept) == (("kept.txt",), ("build.log",))
     assert any(later in line for line in done.told)
 
 
 def test_a_call_that_changes_nothing_there_is_no_change(bench: Bench) -> None:
     bench.command("cat build.log .git/config out/deep/a.txt > /dev/null")
-    assert bench.shadow.changes() == []
+    assert bench.undo_history.changes() == []
 
 
 def test_only_so_much_of_what_is_left_out_is_looked_at(tmp_path: Path) -> None:
@@ -82,9 +82,9 @@ def test_only_so_much_of_what_is_left_out_is_looked_at(tmp_path: Path) -> None:
     for number in range(10):
         (folder / f"{number}.js").write_text("old")
     bench.command("echo new > node_modules/0.js")
-    assert bench.shadow.undo("last").not_kept == ("node_modules/0.js",)
+    assert bench.undo_history.undo("last").not_kept == ("node_modules/0.js",)
     uid = bench.command("echo new > node_modules/9.js; echo new > kept.txt")
-    done = bench.shadow.undo(uid)
+    done = bench.undo_history.undo(uid)
     assert done.not_kept == ()
     assert any(re.search("ignored path.* not looked at", line) for line in done.told)
 

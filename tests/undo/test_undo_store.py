@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from callgate.undo import Call, Shadow, UndoRefused
+from callgate.undo import ChangeSource, UndoHistory, UndoRefused
 from tests.patience import COMMAND_S
 from tests.undo.bench import facts
 
@@ -19,7 +19,7 @@ MANY = 200
 
 
 class Store:
-    """A workspace with many files and its shadow, opened anew at will."""
+    """A workspace with many files and its undo history, opened anew at will."""
 
     def __init__(self, top: Path) -> None:
         self.root = top / "work"
@@ -34,36 +34,36 @@ class Store:
             path.write_text("".join([f"{number}\n", *self.words]))
             os.utime(path, ns=(old, old))
         self.calls = 0
-        self.shadow = self.opened()
+        self.undo_history = self.opened()
 
-    def opened(self) -> Shadow:
-        self.shadow = Shadow(self.root, place=self.place, sync=False)
-        return self.shadow
+    def opened(self) -> UndoHistory:
+        self.undo_history = UndoHistory(self.root, place=self.place, sync=False)
+        return self.undo_history
 
     def call(self, write: Callable[[], object], *, keys: list[str] | None = None, between: Callable[[], object] = lambda: None) -> str:
         """One call; `between` happens after its first look and before it writes."""
         self.calls += 1
         uid = f"r/0/{self.calls}"
-        opened = self.shadow.keeping.begin(Call(uid=uid, run="r"), keys)
+        opened = self.undo_history.capture.begin(ChangeSource(uid=uid, run="r"), keys)
         between()
         write()
-        self.shadow.keeping.finish(opened)
+        self.undo_history.capture.finish(opened)
         return uid
 
     def git(self, *words: str) -> str:
         program = shutil.which("git")
         if program is None:
             pytest.skip("there is no git here")
-        command = [program, "--git-dir", self.shadow.folder, *words]
+        command = [program, "--git-dir", self.undo_history.folder, *words]
         done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=COMMAND_S)
         return done.stdout + done.stderr
 
     def packs(self) -> list[str]:
-        return sorted(path.name for path in Path(self.shadow.folder, "objects", "pack").glob("*.pack"))
+        return sorted(path.name for path in Path(self.undo_history.folder, "objects", "pack").glob("*.pack"))
 
     def alone(self) -> int:
         """How many objects are files of their own."""
-        return sum(len(files) for folder, _, files in os.walk(Path(self.shadow.folder, "objects")) if len(Path(folder).name) == 2)
+        return sum(len(files) for folder, _, files in os.walk(Path(self.undo_history.folder, "objects")) if len(Path(folder).name) == 2)
 
 
 @pytest.fixture
@@ -88,16 +88,16 @@ def test_what_git_has_tidied_is_undone_and_goes_on(store: Store, words: list[str
         store.call(lambda path=path: path.write_text("".join(["changed\n", *store.words])))  # type: ignore[misc]
     left = facts(store.root)
     store.git(*words)
-    for shadow in (store.shadow, store.opened()):
-        assert not shadow.verify()
-        shadow.undo("r")
+    for undo_history in (store.undo_history, store.opened()):
+        assert not undo_history.verify()
+        undo_history.undo("r")
         assert facts(store.root) == found
-        shadow.redo("r")
+        undo_history.redo("r")
         assert facts(store.root) == left
     last = store.call(lambda: (store.root / "6/6.txt").unlink())
     store.git(*words)
-    store.shadow.undo(last)
-    store.shadow.undo("r")
+    store.undo_history.undo(last)
+    store.undo_history.undo("r")
     assert facts(store.root) == found
     assert "error" not in store.git("fsck", "--full", "--strict")
 
@@ -110,14 +110,14 @@ def test_what_git_keeps_in_a_pack_beyond_two_gigabytes_is_read(store: Store) -> 
     store.git("repack", "-a", "-d", "-f", "-q")
     for beyond in ("0x0", "0x1000"):
         for name in store.packs():
-            pack = Path(store.shadow.folder, "objects", "pack", name)
+            pack = Path(store.undo_history.folder, "objects", "pack", name)
             pack.with_suffix(".idx").unlink()
             store.git("index-pack", f"--index-version=2,{beyond}", str(pack))
-        shadow = store.opened()
-        assert not shadow.verify()
-        shadow.undo("r")
+        undo_history = store.opened()
+        assert not undo_history.verify()
+        undo_history.undo("r")
         assert facts(store.root) == found
-        shadow.redo("r")
+        undo_history.redo("r")
         assert facts(store.root) == left
 
 
@@ -137,7 +137,7 @@ def test_what_an_open_call_found_is_not_tidied_away(store: Store, words: list[st
             shutil.rmtree(store.root / "4")
 
     uid = store.call(write, keys=keys, between=lambda: store.git(*words))
-    store.shadow.undo(uid)
+    store.undo_history.undo(uid)
     assert facts(store.root) == found
 
 
@@ -146,7 +146,7 @@ def test_the_first_look_at_many_files_is_one_pack_that_git_reads(store: Store) -
     store.call(lambda: (store.root / "1/1.txt").write_text("x"))
     assert len(store.packs()) == 1
     assert store.alone() < 12
-    store.git("verify-pack", str(Path(store.shadow.folder, "objects", "pack", store.packs()[0])))
+    store.git("verify-pack", str(Path(store.undo_history.folder, "objects", "pack", store.packs()[0])))
     assert store.git("count-objects", "-v").count(f"in-pack: {MANY}") == 1
 
 
@@ -164,7 +164,7 @@ def test_a_file_that_changes_twice_within_a_tick_of_the_file_systems_clock_is_re
     store.call(lambda: path.write_text("x"))
     found = facts(store.root)
     store.call(lambda: path.write_text("y"))
-    store.shadow.undo("last")
+    store.undo_history.undo("last")
     assert facts(store.root) == found
 
 
@@ -176,15 +176,15 @@ def test_the_next_process_reads_only_what_has_changed(store: Store, monkeypatch:
     found = facts(store.root)
     store.opened()
     store.call(lambda: shutil.rmtree(store.root / "2"))
-    assert store.shadow.keeping.taker.read <= 2
-    store.shadow.undo("last")
+    assert store.undo_history.capture.snapshots.read <= 2
+    store.undo_history.undo("last")
     assert facts(store.root) == found
 
 
 @pytest.mark.parametrize("damage", ["gone", "cut", "altered", "pruned"])
 def test_what_was_seen_is_not_trusted_where_it_is_not_whole(store: Store, damage: str) -> None:
     uid = store.call(lambda: (store.root / "1/1.txt").write_text("x"))
-    seen = Path(store.shadow.folder, "callgate.seen")
+    seen = Path(store.undo_history.folder, "callgate.seen")
     data = seen.read_bytes()
     match damage:
         case "gone":
@@ -194,12 +194,12 @@ def test_what_was_seen_is_not_trusted_where_it_is_not_whole(store: Store, damage
         case "altered":
             seen.write_bytes(data[:-9] + b"\0" + data[-8:])
         case "pruned":
-            assert store.shadow.prune(keep_days=0) == 1
+            assert store.undo_history.prune(keep_days=0) == 1
     store.opened()
     found = facts(store.root)
     uid = store.call(lambda: list(map(shutil.rmtree, store.root.iterdir())))
-    assert store.shadow.keeping.taker.read >= MANY
-    store.shadow.undo(uid)
+    assert store.undo_history.capture.snapshots.read >= MANY
+    store.undo_history.undo(uid)
     assert facts(store.root) == found
 
 
@@ -209,15 +209,15 @@ def test_pruning_takes_from_packs_too(store: Store) -> None:
         store.call(lambda content=content: (store.root / "1/1.txt").write_text(content))  # type: ignore[misc]
     store.git("gc", "--quiet", "--prune=now")
     found = facts(store.root)
-    store.shadow.checkpoint("mark")
+    store.undo_history.checkpoint("mark")
     store.call(lambda: shutil.rmtree(store.root / "5"))
-    assert store.shadow.prune(keep_days=0) == 1
+    assert store.undo_history.prune(keep_days=0) == 1
     assert store.packs() == []
-    assert not store.shadow.verify()
+    assert not store.undo_history.verify()
     store.opened().undo("mark")
     assert facts(store.root) == found
-    store.shadow.checkpoints.drop("mark")
-    assert store.shadow.prune(keep_days=0) == 3
+    store.undo_history.checkpoints.drop("mark")
+    assert store.undo_history.prune(keep_days=0) == 3
     assert store.alone() == 0
     assert store.opened().changes() == []
 
@@ -227,32 +227,32 @@ def test_what_another_engine_has_dropped_is_kept_anew(again: bool, store: Store,
     """Whoever has looked at the files before does not take their content for kept."""
     monkeypatch.setattr("callgate._undo.snapshot._FRESH_NS", 0)  # as if the files had been there for a while
     store.call(lambda: (store.root / "1/1.txt").write_text("x"))
-    first = store.shadow
+    first = store.undo_history
     assert store.opened().prune(keep_days=0) == 1
-    store.shadow = store.opened() if again else first
+    store.undo_history = store.opened() if again else first
     found = facts(store.root)
     store.call(lambda: shutil.rmtree(store.root / "5"))
-    assert not store.shadow.verify()
-    store.shadow.undo("last")
+    assert not store.undo_history.verify()
+    store.undo_history.undo("last")
     assert facts(store.root) == found
 
 
 def test_a_pack_that_was_damaged_is_said_and_not_used(store: Store) -> None:
     uid = store.call(lambda: (store.root / "1/1.txt").write_text("x"))
-    pack = Path(store.shadow.folder, "objects", "pack", store.packs()[0])
+    pack = Path(store.undo_history.folder, "objects", "pack", store.packs()[0])
     pack.write_bytes(bytes(len(pack.read_bytes())))
     left = facts(store.root)
     with pytest.raises(UndoRefused) as refused:
         store.opened().undo(uid)
     assert {(one.path, one.why) for one in refused.value.conflicts} == {("1/1.txt", "damaged")}
-    assert store.shadow.verify()
+    assert store.undo_history.verify()
     assert facts(store.root) == left
 
 
 def test_a_note_that_was_cut_is_of_a_call_that_never_began(store: Store) -> None:
     """Power goes while the note is written: the call had not started, and nothing keeps the store from going on."""
     uid = store.call(lambda: (store.root / "1/1.txt").write_text("x"))
-    note = Path(store.shadow.folder, "pending", "0123456789abcdef.json")
+    note = Path(store.undo_history.folder, "pending", "0123456789abcdef.json")
     note.write_bytes(b'{"change":{"id":"0123')
     assert [change.call.uid for change in store.opened().changes()] == [uid]
     assert not note.exists()
@@ -263,13 +263,13 @@ def test_a_note_that_a_power_cut_brought_back_is_not_a_second_change(store: Stor
     kept: list[tuple[Path, bytes]] = []
 
     def keep() -> None:
-        (note,) = Path(store.shadow.folder, "pending").glob("*.json")
+        (note,) = Path(store.undo_history.folder, "pending").glob("*.json")
         kept.append((note, note.read_bytes()))
 
     uid = store.call(lambda: (store.root / "1/1.txt").write_text("x"), between=keep)
     kept[0][0].write_bytes(kept[0][1])
     assert [change.call.uid for change in store.opened().changes()] == [uid]
-    store.shadow.undo(uid)
+    store.undo_history.undo(uid)
 
 
 @pytest.mark.parametrize("keys", [None, ["1/1.txt"]], ids=["a command", "a file by name"])
@@ -280,7 +280,7 @@ def test_a_store_that_was_deleted_under_a_living_engine_begins_anew(store: Store
     found = facts(store.root)
     store.call(lambda: (store.root / "1/1.txt").write_text("y"), keys=keys)
     assert len(store.opened().changes()) == 1
-    store.shadow.undo("last")
+    store.undo_history.undo("last")
     assert facts(store.root) == found
 
 
@@ -291,10 +291,10 @@ def test_nobody_else_can_read_what_is_kept(tmp_path: Path) -> None:
         store = Store(tmp_path)
         store.call(lambda: [(store.root / f"{n % 7}" / f"{n}.txt").write_text("new") for n in range(MANY)])
         store.call(lambda: (store.root / "0" / "0.txt").write_text("newer"), keys=["0/0.txt"])
-        assert store.shadow.undo("r").paths
+        assert store.undo_history.undo("r").paths
     finally:
         os.umask(before)
     kept = [path for path in store.place.rglob("*") if not path.is_symlink()]
     assert len(kept) > 10
     assert [path for path in kept if path.is_file() and path.stat().st_mode & 0o177] == []
-    assert os.stat(store.shadow.folder).st_mode & 0o077 == 0
+    assert os.stat(store.undo_history.folder).st_mode & 0o077 == 0

@@ -16,14 +16,14 @@ from typing import Literal
 from msgspec import Struct
 
 from callgate._undo.objects import Objects, blob_name
-from callgate._undo.plan import Move
 from callgate._undo.refusals import Conflict, StoreDamaged, UndoFailed
 from callgate._undo.state import State, described, look, opened_parent, same, sees
+from callgate._undo.undo_plan import Move
 from callgate._workspace.atomic_replace import put
 from callgate._workspace.extended_attributes import set_attributes
 from callgate._workspace.staged_file import drop_staged_file, staged_name
 
-__all__ = ["Action", "Ready", "apply", "check", "drop_drafts", "take_back"]
+__all__ = ["Action", "ReadyMove", "apply", "check", "drop_drafts", "take_back"]
 
 Action = Literal["made", "removed", "changed"]
 _OWNERS = 0o700
@@ -31,7 +31,7 @@ _UNREAD = getattr(os, "O_PATH", 0)
 """Opens also what may not be read, where the system can."""
 
 
-class Ready(Struct, frozen=True, kw_only=True):
+class ReadyMove(Struct, frozen=True, kw_only=True):
     """A move that was checked, and what is there now."""
 
     move: Move
@@ -44,9 +44,9 @@ class Ready(Struct, frozen=True, kw_only=True):
         return "made" if self.now.kind == "absent" else "changed"
 
 
-def check(root: int, moves: Sequence[Move], objects: Objects, limit: int) -> tuple[list[Ready], list[Conflict], list[str]]:
+def check(root: int, moves: Sequence[Move], objects: Objects, limit: int) -> tuple[list[ReadyMove], list[Conflict], list[str]]:
     """What has to be done, what cannot be, and folders that stay because they hold more. Keeps what is there now."""
-    ready, conflicts, stay = list[Ready](), list[Conflict](), list[str]()
+    ready, conflicts, stay = list[ReadyMove](), list[Conflict](), list[str]()
     targets = {move.path: move.target for move in moves}
     emptied: dict[str, bool] = {}
     for move in sorted(moves, key=lambda move: move.path.count("/"), reverse=True):  # so that no look into a folder goes deep
@@ -65,7 +65,7 @@ def check(root: int, moves: Sequence[Move], objects: Objects, limit: int) -> tup
         if found:
             conflicts.append(found)
         else:
-            ready.append(Ready(move=move, now=now))
+            ready.append(ReadyMove(move=move, now=now))
     place = {move.path: number for number, move in enumerate(moves)}
     return sorted(ready, key=lambda one: place[one.move.path]), conflicts, stay
 
@@ -116,13 +116,13 @@ def _has_folder(root: int, path: str, targets: dict[str, State]) -> bool:
         return False
 
 
-def apply(root: int, ready: Sequence[Ready], objects: Objects, limit: int) -> None:
+def apply(root: int, ready: Sequence[ReadyMove], objects: Objects, limit: int) -> None:
     """Make every move.
 
     Raises:
         UndoFailed: One could not be made; those before it were taken back.
     """
-    done: list[Ready] = []
+    done: list[ReadyMove] = []
     try:
         for one in _shut(ready):
             done.append(one)
@@ -137,19 +137,19 @@ def apply(root: int, ready: Sequence[Ready], objects: Objects, limit: int) -> No
         raise UndoFailed(done[-1].move.path, why, take_back(root, done, objects, limit)) from error
 
 
-def take_back(root: int, done: Sequence[Ready], objects: Objects, limit: int) -> tuple[str, ...]:
+def take_back(root: int, done: Sequence[ReadyMove], objects: Objects, limit: int) -> tuple[str, ...]:
     """Undo what was done of an undo.
 
     Returns:
         The paths that are not as they were: what could not be taken back, and what somebody else has changed meanwhile, which stays.
     """
-    back, left = list[Ready](), list[str]()
+    back, left = list[ReadyMove](), list[str]()
     for path, steps in _by_path(done).items():
         was, state = steps[0].now, sees(root, path, lambda data: objects.put("blob", data), limit)[1]
         if same(state, was):
             continue
         if any(_is_put(state, one.move.target) for one in steps):
-            back.append(Ready(move=Move(path=path, expected=state, target=was), now=state))
+            back.append(ReadyMove(move=Move(path=path, expected=state, target=was), now=state))
         else:
             left.append(path)
     for one in _in_order(back):
@@ -170,9 +170,9 @@ def drop_drafts(root: int, paths: Iterable[str]) -> None:
                 _drop_link(folder, name)
 
 
-def _by_path(done: Sequence[Ready]) -> dict[str, list[Ready]]:
+def _by_path(done: Sequence[ReadyMove]) -> dict[str, list[ReadyMove]]:
     """The steps of each path: two where a folder and a file replace each other."""
-    steps: dict[str, list[Ready]] = {}
+    steps: dict[str, list[ReadyMove]] = {}
     for one in done:
         steps.setdefault(one.move.path, []).append(one)
     return steps
@@ -183,23 +183,23 @@ def _is_put(state: State, target: State) -> bool:
     return same(state, target) or state.kind == target.kind == "directory"
 
 
-def _in_order(ready: Sequence[Ready]) -> Iterator[Ready]:
+def _in_order(ready: Sequence[ReadyMove]) -> Iterator[ReadyMove]:
     """What goes first, the deepest before what holds it; then what comes, folders before what they hold."""
     for one in sorted(ready, key=lambda one: one.move.path.count("/"), reverse=True):
         if _goes(one):
-            yield Ready(move=Move(path=one.move.path, expected=one.now, target=State()), now=one.now)
+            yield ReadyMove(move=Move(path=one.move.path, expected=one.now, target=State()), now=one.now)
     for one in sorted(ready, key=lambda one: one.move.path.count("/")):
         if one.move.target.kind != "absent":
-            yield Ready(move=one.move, now=State()) if _goes(one) else one
+            yield ReadyMove(move=one.move, now=State()) if _goes(one) else one
 
 
-def _goes(one: Ready) -> bool:
+def _goes(one: ReadyMove) -> bool:
     """Whether what is there must be taken away: a folder and a file cannot replace each other."""
     target = one.move.target.kind
     return one.now.kind != "absent" and (target == "absent" or "directory" in (one.now.kind, target)) and one.now.kind != target
 
 
-def _shut(ready: Sequence[Ready]) -> list[Ready]:
+def _shut(ready: Sequence[ReadyMove]) -> list[ReadyMove]:
     """Folders in which their owner may not do everything, from the top down."""
     return sorted(
         (one for one in ready if one.now.kind == "directory" and one.now.mode & _OWNERS != _OWNERS),
@@ -217,7 +217,7 @@ def _open_up(folder: int, name: str) -> None:
         os.close(fd)
 
 
-def _carry_out(root: int, one: Ready, objects: Objects, limit: int) -> None:
+def _carry_out(root: int, one: ReadyMove, objects: Objects, limit: int) -> None:
     target = one.move.target
     with opened_parent(root, one.move.path) as (folder, name):
         still = _still(root, one, folder, name, limit)
@@ -234,7 +234,7 @@ def _carry_out(root: int, one: Ready, objects: Objects, limit: int) -> None:
             (os.rmdir if one.now.kind == "directory" else os.unlink)(name, dir_fd=folder)
 
 
-def _still(root: int, one: Ready, folder: int, name: str, limit: int) -> Callable[[], None]:
+def _still(root: int, one: ReadyMove, folder: int, name: str, limit: int) -> Callable[[], None]:
     """A last look: the same thing is there, in the same folder."""
 
     def look_again() -> None:
@@ -282,7 +282,7 @@ def _dress(fd: int, target: State) -> None:
         os.utime(fd, ns=(now.st_atime_ns, target.mtime_ns))
 
 
-def _set_folders(root: int, ready: Sequence[Ready]) -> None:
+def _set_folders(root: int, ready: Sequence[ReadyMove]) -> None:
     """The deepest first, the workspace itself last: afterwards one may not get there any more."""
     for one in sorted(ready, key=lambda one: (one.move.path != ".", one.move.path.count("/")), reverse=True):
         if one.move.target.kind == "directory":

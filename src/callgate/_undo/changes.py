@@ -18,13 +18,13 @@ from callgate._undo.objects import Node, Objects
 from callgate._undo.refusals import StoreDamaged
 from callgate._undo.state import State
 
-__all__ = ["Call", "Change", "Gap", "Step", "history", "read_change", "write_change"]
+__all__ = ["Change", "ChangeSource", "Gap", "Step", "history", "read_change", "write_change"]
 
 _WHO = "callgate <callgate@localhost>"
 _MODES = {"file": 0o100644, "link": 0o120000}
 
 
-class Call(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ChangeSource(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whose work a change is."""
 
     uid: str
@@ -60,7 +60,7 @@ class Change(Struct, frozen=True, kw_only=True, omit_defaults=True):
     id: str
     """Given before the call started."""
     kind: Literal["call", "undo", "redo"] = "call"
-    call: Call
+    call: ChangeSource
     of: tuple[str, ...] = ()
     """Ids of the changes that were undone or redone."""
     at_ns: int = 0

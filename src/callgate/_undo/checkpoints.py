@@ -15,8 +15,8 @@ import msgspec
 from msgspec import Struct
 
 from callgate._undo.changes import Change
-from callgate._undo.drop import keep_only
 from callgate._undo.objects import Objects
+from callgate._undo.pruning import keep_only
 from callgate.errors import UsageError
 
 __all__ = ["KEPT_DAYS", "Checkpoint", "Checkpoints"]

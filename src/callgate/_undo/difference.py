@@ -17,7 +17,7 @@ from callgate._undo.objects import Objects
 from callgate._undo.refusals import StoreDamaged
 from callgate._undo.state import ABSENT, State, described
 
-__all__ = ["Difference", "difference", "differences"]
+__all__ = ["UndoDiff", "difference", "differences"]
 
 _CONTEXT = 3
 _MOST_COMPARED = 1_000_000
@@ -29,7 +29,7 @@ _NO_BLOB = "0" * 40
 _ESCAPES = {ord("\n"): "\\n", ord("\t"): "\\t", ord("\r"): "\\r", ord('"'): '\\"', ord("\\"): "\\\\"}
 
 
-class Difference(Struct, frozen=True, kw_only=True):
+class UndoDiff(Struct, frozen=True, kw_only=True):
     """One path."""
 
     path: str
@@ -37,7 +37,7 @@ class Difference(Struct, frozen=True, kw_only=True):
     """A patch from the state before the calls to the state after them; ends with a line end."""
 
 
-def differences(objects: Objects, moves: Iterable[tuple[str, State, State]]) -> list[Difference]:
+def differences(objects: Objects, moves: Iterable[tuple[str, State, State]]) -> list[UndoDiff]:
     """What became of these paths, given as the path and the states before and after."""
     moves = list(moves)
     swapped = {
@@ -57,7 +57,7 @@ def _slashes(path: str) -> Iterator[int]:
     return (place for place, char in enumerate(path) if char == "/")
 
 
-def difference(objects: Objects, path: str, before: State, after: State, *, commented: bool = False) -> Difference:
+def difference(objects: Objects, path: str, before: State, after: State, *, commented: bool = False) -> UndoDiff:
     """What became of one path.
 
     Args:
@@ -72,7 +72,7 @@ def difference(objects: Objects, path: str, before: State, after: State, *, comm
         lines.append(f"# {name}: {described(before)} -> {described(after)}\n")
     if commented:
         lines = [line if line.startswith("# ") else f"# {line}" for part in lines for line in _split(part)]
-    return Difference(path=path, text="".join(lines))
+    return UndoDiff(path=path, text="".join(lines))
 
 
 def _in_a_patch(state: State) -> State:

@@ -15,8 +15,8 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
-from callgate._undo.packing import FEW, Batch, Kind
-from callgate._undo.packs import Packs
+from callgate._undo.pack_reader import PackReader
+from callgate._undo.pack_writer import FEW, Kind, ObjectBatch
 from callgate._undo.refs import drop_ref, read_ref
 from callgate._undo.refusals import StoreDamaged
 
@@ -56,13 +56,13 @@ class Objects:
         self.written = 0
         """Objects written since it was opened."""
         self._sync = sync
-        self._batch: Batch | None = None
+        self._batch: ObjectBatch | None = None
         self._depth = 0
         self._lock = -1
         self.unflushed: set[str] = set()
         """Objects that a power cut could take."""
         self._flushed: set[str] = set()
-        self.packs = Packs(os.path.join(folder, "objects", "pack"))
+        self.packs = PackReader(os.path.join(folder, "objects", "pack"))
         self.made()
 
     def made(self) -> bool:
@@ -121,7 +121,7 @@ class Objects:
     def batch(self) -> Iterator[list[str]]:
         """Take in what is put until the block ends, as a pack where it is much. Yields what becomes a file of its own, known at the end."""
         self.packs.refresh()
-        self._batch = batch = Batch(os.path.join(self.folder, "objects", "pack"))
+        self._batch = batch = ObjectBatch(os.path.join(self.folder, "objects", "pack"))
         fresh: list[str] = []
         try:
             yield fresh
@@ -141,7 +141,7 @@ class Objects:
         held = self._held() if wanted else []
         fresh = list(dict.fromkeys(name for name in wanted if name not in held))
         if len(held) + len(fresh) > FEW:
-            batch = Batch(os.path.join(self.folder, "objects", "pack"))
+            batch = ObjectBatch(os.path.join(self.folder, "objects", "pack"))
             for name in (*held, *fresh):
                 with suppress(StoreDamaged):
                     batch.add(name, "blob", self.get(name))
@@ -151,7 +151,7 @@ class Objects:
             tree = self.tree({name: (0o100644, name) for name in (*held, *fresh)})
             self.replace(HELD, f"{tree}\n".encode())
 
-    def _take_in(self, batch: Batch) -> None:
+    def _take_in(self, batch: ObjectBatch) -> None:
         self.written += batch.close(sync=self._sync)
         self.packs.refresh(surely=True)
 

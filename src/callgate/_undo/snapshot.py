@@ -18,7 +18,7 @@ from callgate._undo.changes import Gap
 from callgate._undo.state import Keep, Seen, Signature, look, opened_parent, signature
 from callgate._workspace.ignored_files import IgnoredFiles
 
-__all__ = ["Snapshot", "Taker"]
+__all__ = ["Snapshot", "SnapshotTaker"]
 
 _FRESH_NS = 100_000_000
 """A file that changed so shortly before it was read may change again without moving its times: it is read again next time."""
@@ -40,7 +40,7 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     """Whether there was more of that than is looked at."""
 
 
-class Taker:
+class SnapshotTaker:
     """Takes snapshots of one tree and remembers what it has read.
 
     Args:
@@ -66,7 +66,7 @@ class Taker:
         Args:
             text: A `.gitignore`'s text by its path; empty where there is none.
         """
-        walk = _Walk(self, root, keep, IgnoredFiles(text, exclude=False))
+        walk = _TreeWalk(self, root, keep, IgnoredFiles(text, exclude=False))
         walk.folder(root, below)
         if not below:
             self.known = walk.seen
@@ -93,11 +93,11 @@ class Taker:
         return count >= self._most
 
 
-class _Walk:
+class _TreeWalk:
     """One walk: depth first, each folder opened from the one above."""
 
-    def __init__(self, taker: Taker, root: int, keep: Keep, ignore: IgnoredFiles) -> None:
-        self._taker = taker
+    def __init__(self, snapshots: SnapshotTaker, root: int, keep: Keep, ignore: IgnoredFiles) -> None:
+        self._taker = snapshots
         self._root = root
         self._keep = keep
         self._ignore = ignore

@@ -37,7 +37,7 @@ from callgate.engine import Engine
 from callgate.errors import JournalFailed, UsageError
 from callgate.policy import Rules
 from callgate.tools import Tool
-from callgate.undo import Shadows
+from callgate.undo import UndoStore
 
 if TYPE_CHECKING:
     from callgate.memory import Memory
@@ -87,7 +87,7 @@ class _Terminal:
             persistent_cache=_cache(record, tools),
             timeout_s=timeout_s,
             repair=options.repair,
-            undo=Shadows() if options.undo else None,
+            undo=UndoStore() if options.undo else None,
             memory=memory,
             run=options.run or f"cli-{SystemClock().new_id()}",
         )

@@ -23,11 +23,11 @@ from callgate.cli._journal_location import MEMORY, default_journal, without_pass
 from callgate.cli._options import InboxOptions
 from callgate.cli._run_names import run_named
 from callgate.errors import UsageError
-from callgate.inbox import Again, Fate, Posted, Waiting
+from callgate.inbox import CallToRepeat, MessageOutcome, PendingApproval, SentMessage
 
 __all__ = ["list_waiting", "tell"]
 
-_DO: dict[str, Callable[..., Posted]] = {"approve": inbox.approve, "deny": inbox.deny, "stop": inbox.stop, "kill": inbox.kill}
+_DO: dict[str, Callable[..., SentMessage]] = {"approve": inbox.approve, "deny": inbox.deny, "stop": inbox.stop, "kill": inbox.kill}
 _DONE = {"approve": "Approved", "deny": "Denied", "stop": "Stopping", "kill": "Killing"}
 _LATER = {
     "approve": "The call runs when it is made again or its run is resumed",
@@ -53,7 +53,7 @@ def list_waiting(journal: str, *, json: bool) -> int:
     return _exits.FAILED if damaged else _exits.OK
 
 
-def _show_waiting(found: list[Waiting], *, json: bool, whole: bool) -> None:
+def _show_waiting(found: list[PendingApproval], *, json: bool, whole: bool) -> None:
     if json:
         for one in found:
             print_json(msgspec.to_builtins(one))
@@ -68,7 +68,7 @@ def _show_waiting(found: list[Waiting], *, json: bool, whole: bool) -> None:
     say("`callgate approve APPROVAL` or `callgate deny APPROVAL` answers one; `callgate log show APPROVAL` tells more.")
 
 
-def _row(one: Waiting) -> tuple[str, ...]:
+def _row(one: PendingApproval) -> tuple[str, ...]:
     expires = datetime.fromtimestamp(one.expires_ns / 1e9, UTC).astimezone().strftime("%m-%d %H:%M")
     return (
         one_line(one.approval),
@@ -87,17 +87,17 @@ def tell(what: str, target: str, options: InboxOptions) -> int:
     if not 0 <= options.wait <= _MOST_WAIT_S:
         raise UsageError(f"--wait is {options.wait:g}; it must be from 0 to {_MOST_WAIT_S:.0f} seconds.")
     target = run_named(target, options.journal) if what in ("stop", "kill") else target
-    posted = _DO[what](options.journal, target, by=options.by or _login(), reason=options.reason)
-    fate = inbox.fate(options.journal, posted.id, wait_s=options.wait) if posted.held_by else Fate()
+    sent = _DO[what](options.journal, target, by=options.by or _login(), reason=options.reason)
+    outcome = inbox.outcome(options.journal, sent.id, wait_s=options.wait) if sent.held_by else MessageOutcome()
     if options.json:
-        status = "refused" if fate.refused else "taken" if fate.position else "waiting"
-        print_json({"status": status, **msgspec.to_builtins(posted), "position": fate.position, "refused": fate.refused})
+        status = "refused" if outcome.refused else "taken" if outcome.position else "waiting"
+        print_json({"status": status, **msgspec.to_builtins(sent), "position": outcome.position, "refused": outcome.refused})
     else:
-        _say(what, target, posted, fate, options.journal)
-    return _exits.FAILED if fate.refused else _exits.OK
+        _say(what, target, sent, outcome, options.journal)
+    return _exits.FAILED if outcome.refused else _exits.OK
 
 
-def _say(what: str, target: str, posted: Posted, fate: Fate, journal: str) -> None:
+def _say(what: str, target: str, posted: SentMessage, fate: MessageOutcome, journal: str) -> None:
     if fate.refused:
         say(f"{posted.held_by}, which works on the run, refused the message: {fate.refused}", "red")
     elif fate.position:
@@ -116,7 +116,7 @@ def _say(what: str, target: str, posted: Posted, fate: Fate, journal: str) -> No
         say(f"Sent. No process works on run {one_line(posted.run, 120)} now. {_LATER[what]}: `callgate resume {posted.run}{option}`.")
 
 
-def _call_again(run: str, call: Again, journal: str) -> str:
+def _call_again(run: str, call: CallToRepeat, journal: str) -> str:
     """The command that makes the call again, as far as the journal has its arguments."""
     words = ["callgate", "call", call.tool, *([call.arguments] if call.arguments else []), "--run", run]
     here = "" if call.workspace == str(Path.cwd()) else call.workspace

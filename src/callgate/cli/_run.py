@@ -42,7 +42,7 @@ from callgate.models._secrets import redact_url
 from callgate.models.http_model import HttpModel
 from callgate.policy import Rules
 from callgate.tools import Tool
-from callgate.undo import Shadows
+from callgate.undo import UndoStore
 
 if TYPE_CHECKING:
     from callgate.memory import Memory
@@ -98,7 +98,7 @@ class TerminalRun:
             blobs=record.blobs,
             limits=Limits(dangerous_per_tick=settings.dangerous_per_tick),
             repair=True,
-            undo=Shadows() if options.undo else None,
+            undo=UndoStore() if options.undo else None,
             memory=memory,
             run=self._run,
         )

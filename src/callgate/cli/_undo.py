@@ -25,7 +25,7 @@ from callgate.cli._options import UndoOptions
 from callgate.errors import CallgateError, UsageError
 from callgate.events import Draft
 from callgate.queries import EventQuery
-from callgate.undo import Change, Conflict, Shadow, UndoFailed, Undone, UndoRefused
+from callgate.undo import Change, Conflict, UndoFailed, UndoHistory, Undone, UndoRefused
 
 __all__ = ["checkpoint", "drop_checkpoint", "list_changes", "list_checkpoints", "prune", "show_diff", "take_back"]
 
@@ -45,15 +45,15 @@ _NAMED = 5
 def take_back(words: str, direction: str, options: UndoOptions) -> int:
     """Undo or redo; return the exit code."""
     refuse_odd_text(call=words)
-    shadow = Shadow(options.workspace)
+    undo_history = UndoHistory(options.workspace)
     try:
         if direction == "undo":
-            _refuse_unkept(words, shadow, options)
-            done = shadow.undo(
+            _refuse_unkept(words, undo_history, options)
+            done = undo_history.undo(
                 words, paths=options.paths, exclude=options.exclude, dry_run=options.dry_run, interrupted=options.interrupted
             )
         else:
-            done = shadow.redo(words, paths=options.paths, exclude=options.exclude, dry_run=options.dry_run)
+            done = undo_history.redo(words, paths=options.paths, exclude=options.exclude, dry_run=options.dry_run)
     except UndoRefused as refused:
         return _refused(refused, f"callgate {direction} {words}", options)
     except UndoFailed as failed:
@@ -67,12 +67,12 @@ def take_back(words: str, direction: str, options: UndoOptions) -> int:
     return _exits.FAILED if done.not_kept and not (done.paths or done.already) else _exits.OK
 
 
-def _refuse_unkept(words: str, shadow: Shadow, options: UndoOptions) -> None:
+def _refuse_unkept(words: str, shadow: UndoHistory, options: UndoOptions) -> None:
     """Refuse to undo a whole run if the files of one of its calls could not be kept."""
     if options.paths or options.exclude or not _is_there(options.journal):
         return
     name = words.rpartition("@")[0] or words
-    runs = {name, *(change.call.run for change in shadow.changes() if change.call.conversation == name)}
+    runs = {name, *(change.call.run for change in undo_history.changes() if change.call.conversation == name)}
     reader = open_reader(options.journal)
     try:
         unkept = [event.call for run in sorted(runs) for event in reader.find(EventQuery(run=run, kinds=("files.not_kept",)))]
@@ -155,7 +155,7 @@ def list_changes(options: UndoOptions) -> int:
     """
     if options.paths or options.exclude or options.dry_run or options.interrupted:
         raise UsageError("Nothing to undo is named. Name a call, a run or a checkpoint, or `last` for the newest call.")
-    changes = Shadow(options.workspace).changes()
+    changes = UndoHistory(options.workspace).changes()
     if options.json:
         for change in changes:
             print_json(_change_json(change))
@@ -193,7 +193,7 @@ def _change_json(change: Change) -> dict[str, object]:
 def show_diff(words: str, options: UndoOptions) -> int:
     """Print what the calls changed, as a patch."""
     refuse_odd_text(call=words)
-    found = Shadow(options.workspace).diff(words, paths=options.paths, exclude=options.exclude)
+    found = UndoHistory(options.workspace).diff(words, paths=options.paths, exclude=options.exclude)
     for one in found:
         if options.json:
             print_json({"path": one.path, "text": one.text})
@@ -205,7 +205,7 @@ def show_diff(words: str, options: UndoOptions) -> int:
 
 
 def checkpoint(name: str, options: UndoOptions) -> int:
-    one = Shadow(options.workspace).checkpoint(name)
+    one = UndoHistory(options.workspace).checkpoint(name)
     if options.json:
         print_json(one)
     else:
@@ -215,7 +215,7 @@ def checkpoint(name: str, options: UndoOptions) -> int:
 
 
 def list_checkpoints(options: UndoOptions) -> int:
-    found = Shadow(options.workspace).checkpoints.all()
+    found = UndoHistory(options.workspace).checkpoints.all()
     if not found:
         say("There are no checkpoints here. `callgate checkpoint add NAME` makes one.")
     for one in found:
@@ -228,14 +228,14 @@ def list_checkpoints(options: UndoOptions) -> int:
 
 
 def drop_checkpoint(name: str, options: UndoOptions) -> int:
-    Shadow(options.workspace).checkpoints.drop(name)
+    UndoHistory(options.workspace).checkpoints.drop(name)
     return _exits.OK
 
 
 def prune(keep_days: float, options: UndoOptions) -> int:
     if not 0 <= keep_days < 36_500:
         raise UsageError(f"--keep-days is {keep_days:g}; it must be from 0 to 36,500.")
-    gone = Shadow(options.workspace).prune(keep_days=keep_days)
+    gone = UndoHistory(options.workspace).prune(keep_days=keep_days)
     if options.json:
         print_json({"dropped": gone})
     else:

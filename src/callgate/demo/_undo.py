@@ -8,7 +8,7 @@ from callgate.builtins import command_tools, workspace_tools
 from callgate.demo._demo_run import DemoRun, raw
 from callgate.demo._file_facts import Facts, facts
 from callgate.demo._verification import Finding, finding
-from callgate.undo import Shadow, Shadows, UndoRefused
+from callgate.undo import UndoHistory, UndoRefused, UndoStore
 
 __all__ = ["undo"]
 
@@ -23,35 +23,35 @@ async def undo(stage: DemoRun) -> list[Finding]:
     work.mkdir()
     _fill(work)
     before = facts(work)
-    async with stage.engine([*workspace_tools(), *command_tools()], undo=Shadows(kept)) as engine:
+    async with stage.engine([*workspace_tools(), *command_tools()], undo=UndoStore(kept)) as engine:
         scope = stage.scope(workspace=work)
         await engine.call(raw("write_file", path="src.txt", content="the tool's\n"), scope)
         await engine.call(raw("run_command", command=_COMMAND), stage.scope(iteration=1, workspace=work))
     after = facts(work)
-    shadow = Shadow(work, place=kept)
+    undo_history = UndoHistory(work, place=kept)
     return [
         finding(
             "two calls changed the folder, one a command without declared writes",
             before != after,
             sorted(before.keys() ^ after.keys()),
         ),
-        *_back_and_forth(shadow, work, before, after),
-        *_refused(shadow, work),
+        *_back_and_forth(undo_history, work, before, after),
+        *_refused(undo_history, work),
     ]
 
 
-def _back_and_forth(shadow: Shadow, work: Path, before: Facts, after: Facts) -> list[Finding]:
+def _back_and_forth(shadow: UndoHistory, work: Path, before: Facts, after: Facts) -> list[Finding]:
     done = shadow.undo("undo")
     found = [finding("undo of the run restores every byte, mode, link, time and absence", facts(work) == before, done.paths)]
     again = shadow.redo("undo")
     return [*found, finding("redo restores all changes", facts(work) == after, again.paths)]
 
 
-def _refused(shadow: Shadow, work: Path) -> list[Finding]:
+def _refused(undo_history: UndoHistory, work: Path) -> list[Finding]:
     (work / "src.txt").write_text("my own line\n")
     mine = facts(work)
     try:
-        shadow.undo("undo")
+        undo_history.undo("undo")
         why = "it was done"
     except UndoRefused as refused:
         why = "; ".join(f"{one.path}: {one.text}" for one in refused.conflicts)

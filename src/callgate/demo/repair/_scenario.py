@@ -24,7 +24,7 @@ from callgate.demo.repair._verify_own import verify_own
 from callgate.demo.repair._verify_undo import verify_undo
 from callgate.errors import UsageError
 from callgate.models.http_model import HttpModel
-from callgate.undo import Shadow
+from callgate.undo import UndoHistory
 
 __all__ = ["repair"]
 
@@ -104,8 +104,8 @@ def _take_back(stage: DemoRun) -> None:
     """Copy the agent's result for inspection, and undo its whole run."""
     repository = stage.root / "repository"
     shutil.copytree(repository, stage.root / "repaired", symlinks=True)
-    shadow = Shadow(repository, place=stage.root / "kept")
-    if not any(change.call.run == stage.name for change in shadow.changes()):
+    undo_history = UndoHistory(repository, place=stage.root / "kept")
+    if not any(change.call.run == stage.name for change in undo_history.changes()):
         return
     stage.screen.note("")
     stage.screen.note(f"callgate undo {stage.name}")

@@ -20,18 +20,18 @@ from msgspec.structs import replace
 
 from callgate._options import Options, Whole
 from callgate._undo.apply import drop_drafts
-from callgate._undo.beside import EVERYTHING, whose
-from callgate._undo.changes import Call, Change, Gap, Step, history, write_change
-from callgate._undo.halfway import own_steps
-from callgate._undo.looks import Looked, folders_above, has_moved, merged, moved_outside, state_at, without_hidden
-from callgate._undo.notes import Held, Notes, Pending
+from callgate._undo.attribution import EVERYTHING, attribute
+from callgate._undo.changes import Change, ChangeSource, Gap, Step, history, write_change
+from callgate._undo.interrupted_undo import interrupted_steps
 from callgate._undo.objects import Objects
-from callgate._undo.seen import recalled, remember
-from callgate._undo.snapshot import Taker
+from callgate._undo.observations import Observation, folders_above, has_moved, merged, moved_outside, state_at, without_hidden
+from callgate._undo.pending_changes import PendingChange, PendingChanges, PendingLock
+from callgate._undo.snapshot import SnapshotTaker
+from callgate._undo.snapshot_cache import load_seen, save_seen
 from callgate._undo.state import ABSENT, Seen, Signature, State, sees
 from callgate._workspace import PathRefused, Workspace
 
-__all__ = ["Keeping", "Open", "UndoLimits"]
+__all__ = ["ChangeCapture", "OpenCall", "UndoLimits"]
 
 _INLINE_BYTES = 1_048_576
 _GITIGNORE_BYTES = 1_048_576
@@ -52,20 +52,20 @@ class UndoLimits(Options, frozen=True, kw_only=True):
     """The same of what is left out, so that an undo can say what of it changed; nothing of it is kept."""
 
 
-class Open(Struct, kw_only=True, eq=False):
+class OpenCall(Struct, kw_only=True, eq=False):
     """A call between its two looks."""
 
     change: Change
     roots: tuple[str, ...]
-    before: Looked
-    note: Held
+    before: Observation
+    note: PendingLock
     head: str
     """The newest commit when the call began."""
-    beside: list[Open]
+    overlapping: list[OpenCall]
     """Calls that were open at the same time."""
 
 
-class Keeping:
+class ChangeCapture:
     """Keeps the changes of one workspace. Safe to use from several threads."""
 
     def __init__(self, workspace: str, objects: Objects, limits: UndoLimits, own: Iterable[str] = ()) -> None:
@@ -75,12 +75,14 @@ class Keeping:
         self._workspace = workspace
         self._store = (objects.folder, os.path.dirname(objects.folder))
         self._own = tuple(os.path.abspath(path) for path in own)
-        self._open: list[Open] = []
-        self.taker = Taker(most=limits.tree_entries, file_bytes=limits.tree_file_bytes, outside=limits.left_out_entries, own=self._is_own)
+        self._open: list[OpenCall] = []
+        self.snapshots = SnapshotTaker(
+            most=limits.tree_entries, file_bytes=limits.tree_file_bytes, outside=limits.left_out_entries, own=self._is_own
+        )
         self._pruned = -1
         self._remembered = 0
         self._own_stats: set[tuple[int, int]] = set()
-        self._notes = Notes(objects)
+        self._pending = PendingChanges(objects)
 
     def leave_out(self, paths: Iterable[str]) -> None:
         """Look at these no more: they are the host's own."""
@@ -89,7 +91,7 @@ class Keeping:
 
     # Around a call
 
-    def begin(self, call: Call, keys: Iterable[str] | None) -> Open:
+    def begin(self, call: ChangeSource, keys: Iterable[str] | None) -> OpenCall:
         """Look at what the call may write, and have it on disk when this returns.
 
         Args:
@@ -97,7 +99,7 @@ class Keeping:
         """
         with self.mutex, Workspace(self._workspace, sync=False) as workspace:
             if self.objects.made():
-                self._notes, self._pruned, self.taker.known = Notes(self.objects), -1, {}
+                self._pending, self._pruned, self.snapshots.known = PendingChanges(self.objects), -1, {}
             self.recover()
             roots = EVERYTHING if keys is None else tuple(dict.fromkeys(_real(workspace, keys)))
             if roots == EVERYTHING:
@@ -107,12 +109,12 @@ class Keeping:
                 before = self._look(workspace, roots)
             change = Change(id=secrets.token_hex(8), call=call, at_ns=time.time_ns())
             note = self._note(change, roots, {path: one.state for path, one in before.seen.items()}, before.unseen, fresh, head=head)
-            if self.taker.read - self._remembered > _WORTH:
-                self._remembered = self.taker.read
-                remember(self.objects, self.taker.known)
-            opened = Open(change=change, roots=roots, before=before, note=note, head=head, beside=list(self._open))
+            if self.snapshots.read - self._remembered > _WORTH:
+                self._remembered = self.snapshots.read
+                save_seen(self.objects, self.snapshots.known)
+            opened = OpenCall(change=change, roots=roots, before=before, note=note, head=head, overlapping=list(self._open))
             for other in self._open:
-                other.beside.append(opened)
+                other.overlapping.append(opened)
             self._open.append(opened)
             return opened
 
@@ -120,9 +122,9 @@ class Keeping:
         """Take what was seen before for what it is worth now: nothing, where stored content was dropped since."""
         if self._pruned != self.objects.pruned:
             self._pruned = self.objects.pruned
-            self.taker.known = recalled(self.objects)
+            self.snapshots.known = load_seen(self.objects)
 
-    def finish(self, opened: Open) -> Change | None:
+    def finish(self, opened: OpenCall) -> Change | None:
         """Commit what has changed since `begin`; None where nothing has."""
         with self.mutex:
             self._open = [one for one in self._open if one is not opened]
@@ -134,11 +136,11 @@ class Keeping:
             finally:
                 opened.note.drop()
 
-    def _committed(self, opened: Open) -> Change | None:
+    def _committed(self, opened: OpenCall) -> Change | None:
         with self.objects.locked():
             return self._committed_alone(opened)
 
-    def _committed_alone(self, opened: Open) -> Change | None:
+    def _committed_alone(self, opened: OpenCall) -> Change | None:
         with Workspace(self._workspace, sync=False) as workspace:
             after = self._look(workspace, opened.roots, opened.before.seen)
         before, (known, hidden) = opened.before.seen, without_hidden(after.seen, opened.before.seen, opened.before.unseen)
@@ -148,8 +150,8 @@ class Keeping:
             if has_moved(before.get(path), known.get(path))
         ]
         ours = {one.change.id for one in (opened, *self._open)}
-        beside = [*(one.roots for one in opened.beside), *self._notes.others(ours)]
-        mine, overlaps = whose(steps, opened.roots, beside, self._since(opened.head))
+        overlapping = [*(one.roots for one in opened.overlapping), *self._pending.others(ours)]
+        mine, overlaps = attribute(steps, opened.roots, overlapping, self._since(opened.head))
         outside = moved_outside(opened.before, after)
         if not mine and not overlaps and not outside:
             return None
@@ -168,7 +170,7 @@ class Keeping:
             self.objects.move_head(commit)
         return replace(change, commit=commit)
 
-    def _look(self, workspace: Workspace, roots: tuple[str, ...], before: Iterable[str] = ()) -> Looked:
+    def _look(self, workspace: Workspace, roots: tuple[str, ...], before: Iterable[str] = ()) -> Observation:
         """What there is; of what was there before also what would be left out now."""
         self._own_stats = set(_identities((*self._store, *self._own)))
         seen: dict[str, Seen] = {}
@@ -181,7 +183,7 @@ class Keeping:
                     seen[above] = self._one(root, above, declared)
                 found = seen[path or "."] = self._one(root, path or ".", declared)
                 if found.state.kind == "directory":
-                    taken = self.taker.take(root, self._keep, lambda name: _text(workspace, name), path)
+                    taken = self.snapshots.take(root, self._keep, lambda name: _text(workspace, name), path)
                     seen |= taken.seen
                     gaps += taken.gaps
                     unseen |= taken.unseen
@@ -191,7 +193,7 @@ class Keeping:
                 if path not in seen:
                     seen[path] = self._one(root, path, tree)
         there = {path: one for path, one in seen.items() if one.state.kind != "absent"}
-        return Looked(seen=there, gaps=tuple(gaps), unseen=frozenset(unseen), outside=outside, partly=partly)
+        return Observation(seen=there, gaps=tuple(gaps), unseen=frozenset(unseen), outside=outside, partly=partly)
 
     def _one(self, root: int, path: str, limit: int) -> Seen:
         signature, state = sees(root, path, self._keep, limit)
@@ -214,7 +216,7 @@ class Keeping:
         fresh: Iterable[str] = (),
         targets: dict[str, State] | None = None,
         head: str | None = None,
-    ) -> Held:
+    ) -> PendingLock:
         """Have everything on disk that takes the files back, whatever happens next."""
         blobs: tuple[bytes, ...] = ()
         if roots == EVERYTHING:
@@ -225,28 +227,28 @@ class Keeping:
             self.objects.flush()
         else:
             blobs = tuple(self.objects.get(state.blob) for state in before.values() if state.blob)
-        pending = Pending(
+        pending = PendingChange(
             change=change, roots=roots, before=before, unseen=unseen, blobs=blobs, own=self._own, targets=targets or {}, head=head
         )
-        return self._notes.write(pending)
+        return self._pending.write(pending)
 
-    def hold(self, change: Change, before: dict[str, State], targets: dict[str, State]) -> Open:
+    def hold(self, change: Change, before: dict[str, State], targets: dict[str, State]) -> OpenCall:
         """A note for an undo or redo, which changes exactly these paths."""
         roots = tuple(before)
         note = self._note(change, roots, before, targets=targets)
-        return Open(change=change, roots=roots, before=Looked(), note=note, head="", beside=[])
+        return OpenCall(change=change, roots=roots, before=Observation(), note=note, head="", overlapping=[])
 
     @property
     def busy(self) -> bool:
         """Whether some process has a call between its two looks."""
         self.recover()
-        return self._notes.any()
+        return self._pending.any()
 
     def recover(self) -> list[Change]:
         """Make commits of notes whose process is gone; returns them."""
-        return [change for pending in self._notes.left() for change in self._taken_in(pending)]
+        return [change for pending in self._pending.left() for change in self._taken_in(pending)]
 
-    def _taken_in(self, pending: Pending) -> list[Change]:
+    def _taken_in(self, pending: PendingChange) -> list[Change]:
         if any(change.id == pending.change.id for change in history(self.objects)):
             return []  # its commit was there already, and a power cut brought the note back
         self.leave_out(pending.own)
@@ -261,7 +263,7 @@ class Keeping:
         steps = [Step(path=path, before=pending.before.get(path, ABSENT), after=state_at(seen, path)) for path in paths]
         moved = tuple(step for step in steps if step.before != step.after)
         if pending.targets:
-            own, halfway = own_steps(moved, pending.targets)
+            own, halfway = interrupted_steps(moved, pending.targets)
             ended = replace(pending.change, steps=own, halfway=halfway)
         else:
             mine, overlaps = self._left_by(pending, moved)
@@ -269,11 +271,11 @@ class Keeping:
             ended = replace(pending.change, steps=tuple(mine), gaps=gaps, interrupted=pending.change.kind == "call")
         return [self.commit(ended)] if ended.steps else []
 
-    def _left_by(self, pending: Pending, moved: Sequence[Step]) -> tuple[list[Step], list[Gap]]:
+    def _left_by(self, pending: PendingChange, moved: Sequence[Step]) -> tuple[list[Step], list[Gap]]:
         """What is a killed call's. Of several that may have written anything, the first that is asked about has what nobody else has."""
         since = self._since(pending.head) if pending.head is not None else []
-        beside = [roots for roots in self._notes.others({pending.change.id}) if roots != EVERYTHING]
-        return whose(moved, pending.roots, beside, since)
+        overlapping = [roots for roots in self._pending.others({pending.change.id}) if roots != EVERYTHING]
+        return attribute(moved, pending.roots, overlapping, since)
 
 
 def _real(workspace: Workspace, keys: Iterable[str]) -> Iterable[str]:

@@ -13,11 +13,11 @@ from typing import Literal
 from msgspec import Struct
 
 from callgate._undo.changes import Change, Gap, Step
-from callgate._undo.halfway import left_halfway
+from callgate._undo.interrupted_undo import left_interrupted
 from callgate._undo.refusals import Conflict
 from callgate._undo.state import State, described, same
 
-__all__ = ["Direction", "Move", "Plan", "plan", "undone_paths"]
+__all__ = ["Direction", "Move", "UndoPlan", "plan", "undone_paths"]
 
 Direction = Literal["undo", "redo"]
 Wanted = Callable[[str], bool]
@@ -31,7 +31,7 @@ class Move(Struct, frozen=True, kw_only=True):
     target: State
 
 
-class Plan(Struct, frozen=True, kw_only=True):
+class UndoPlan(Struct, frozen=True, kw_only=True):
     """What would be done. With conflicts, nothing is."""
 
     direction: Direction
@@ -60,7 +60,7 @@ def undone_paths(changes: Iterable[Change]) -> dict[str, set[str]]:
 
 def plan(
     changes: Sequence[Change], selected: frozenset[str], direction: Direction, *, wanted: Wanted, whole: bool, interrupted: bool = False
-) -> Plan:
+) -> UndoPlan:
     """Work out the moves.
 
     Args:
@@ -70,7 +70,7 @@ def plan(
         whole: Whether that scope is everything: then what was not kept at all is a conflict.
         interrupted: Whether a call whose end nobody saw may be undone.
     """
-    undone, between = undone_paths(changes), left_halfway(changes)
+    undone, between = undone_paths(changes), left_interrupted(changes)
     rows: dict[str, list[tuple[Change, Step]]] = {}
     outside: set[str] = set()
     for change in changes:
@@ -101,7 +101,7 @@ def plan(
     chosen = tuple(change for change in changes if change.id in selected)
     conflicts += [one for change in chosen if whole for one in _gaps(change)]
     told = tuple(dict.fromkeys(text for change in chosen for text in _told(change)))
-    return Plan(
+    return UndoPlan(
         direction=direction,
         changes=tuple(change for change in chosen if change.id in used),
         moves=tuple(sorted(moves, key=lambda move: move.path)),

@@ -13,7 +13,7 @@ import zlib
 from contextlib import suppress
 from typing import BinaryIO, Literal
 
-__all__ = ["FEW", "Batch", "Kind", "PackWriter"]
+__all__ = ["FEW", "Kind", "ObjectBatch", "PackWriter"]
 
 Kind = Literal["blob", "tree", "commit"]
 FEW = 64
@@ -72,7 +72,7 @@ class PackWriter:
             os.unlink(self._draft)
 
 
-class Batch:
+class ObjectBatch:
     """What one look puts: the first of it in memory, all of it in a pack when it becomes much."""
 
     def __init__(self, folder: str) -> None:

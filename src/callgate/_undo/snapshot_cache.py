@@ -16,7 +16,7 @@ from msgspec import Struct
 from callgate._undo.objects import Objects
 from callgate._undo.state import Seen
 
-__all__ = ["recalled", "remember"]
+__all__ = ["load_seen", "save_seen"]
 
 _FILE = "callgate.seen"
 _DIGEST = 32
@@ -34,7 +34,7 @@ class _Saved(Struct, frozen=True, array_like=True):
 _decode = msgspec.msgpack.Decoder(_Saved).decode
 
 
-def recalled(objects: Objects) -> dict[str, Seen]:
+def load_seen(objects: Objects) -> dict[str, Seen]:
     """What is remembered and can be trusted; nothing where that is not whole."""
     try:
         with open(os.path.join(objects.folder, _FILE), "rb") as file:
@@ -47,7 +47,7 @@ def recalled(objects: Objects) -> dict[str, Seen]:
     return saved.seen if (saved.form, saved.pruned) == (_FORM, objects.pruned) else {}
 
 
-def remember(objects: Objects, seen: dict[str, Seen]) -> None:
+def save_seen(objects: Objects, seen: dict[str, Seen]) -> None:
     """Keep what was seen, of which all content is on disk."""
     settled = {path: one for path, one in seen.items() if one.settled}
     data = msgspec.msgpack.encode(_Saved(_FORM, objects.pruned, settled))

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import BinaryIO
 
-from callgate._undo.packing import Kind
+from callgate._undo.pack_writer import Kind
 
-__all__ = ["Packs"]
+__all__ = ["PackReader"]
 
 _NAMES: dict[int, Kind] = {1: "commit", 2: "tree", 3: "blob"}
 _BY_OFFSET, _BY_NAME = 6, 7
@@ -27,7 +27,7 @@ _FAR = 0x8000_0000
 _CHUNK = 65_536
 
 
-class Packs:
+class PackReader:
     """The packs of one repository, its own and git's.
 
     Args:

@@ -13,26 +13,26 @@ from msgspec.structs import replace
 from callgate._undo.changes import Change, Gap, Step
 from callgate._undo.state import same
 
-__all__ = ["EVERYTHING", "whose"]
+__all__ = ["EVERYTHING", "attribute"]
 
 EVERYTHING = ("",)
 """The roots of a call that does not say what it writes."""
 _NAMED = 10
 
 
-def whose(
-    steps: Sequence[Step], roots: tuple[str, ...], beside: Collection[tuple[str, ...]], since: Sequence[Change]
+def attribute(
+    steps: Sequence[Step], roots: tuple[str, ...], overlapping: Collection[tuple[str, ...]], since: Sequence[Change]
 ) -> tuple[list[Step], list[Gap]]:
     """The steps that are a call's own, and what else it may have done.
 
     Args:
         steps: What is different from when the call began.
         roots: What the call may write.
-        beside: The same, of each call that was open at the same time.
+        overlapping: The same, of each call that was open at the same time.
         since: What was committed since the call began, the oldest first.
     """
     left = {step.path: step.after for change in since for step in change.steps}
-    claimed = {root for other in beside for root in other if root} if roots == EVERYTHING else set()
+    claimed = {root for other in overlapping for root in other if root} if roots == EVERYTHING else set()
     mine, theirs = list[Step](), list[str]()
     for step in steps:
         found = left.get(step.path)
@@ -41,14 +41,14 @@ def whose(
         else:
             mine.append(step if found is None else replace(step, before=found))
     gaps = [_gap(theirs, blocks=False)] if theirs and roots == EVERYTHING else []
-    if mine and roots == EVERYTHING and _nobodys(beside, since):
+    if mine and roots == EVERYTHING and _nobodys(overlapping, since):
         return [], [*gaps, _gap([step.path for step in mine], blocks=True)]
     return mine, gaps
 
 
-def _nobodys(beside: Collection[tuple[str, ...]], since: Sequence[Change]) -> bool:
+def _nobodys(overlapping: Collection[tuple[str, ...]], since: Sequence[Change]) -> bool:
     """Whether another call that may have written anything was open, or had to say that it could not tell."""
-    return any("" in other for other in beside) or any(gap.why == "overlap" and gap.blocks for change in since for gap in change.gaps)
+    return any("" in other for other in overlapping) or any(gap.why == "overlap" and gap.blocks for change in since for gap in change.gaps)
 
 
 def _gap(paths: Sequence[str], *, blocks: bool) -> Gap:

@@ -12,12 +12,12 @@ from msgspec import Struct
 from callgate._undo.changes import Gap
 from callgate._undo.state import ABSENT, Seen, Signature, State, same
 
-__all__ = ["Looked", "folders_above", "has_moved", "merged", "moved_outside", "state_at", "without_hidden"]
+__all__ = ["Observation", "folders_above", "has_moved", "merged", "moved_outside", "state_at", "without_hidden"]
 
 _NAMED = 10
 
 
-class Looked(Struct, frozen=True, kw_only=True):
+class Observation(Struct, frozen=True, kw_only=True):
     """What there was at one moment, as far as it was looked at."""
 
     seen: dict[str, Seen] = {}
@@ -47,7 +47,7 @@ def without_hidden(seen: dict[str, Seen], before: Collection[str], unseen: froze
     return {path: one for path, one in seen.items() if path not in hidden}, gaps
 
 
-def moved_outside(before: Looked, after: Looked) -> list[Gap]:
+def moved_outside(before: Observation, after: Observation) -> list[Gap]:
     """What was left out of both looks and has changed between them: of it nothing is kept."""
     paths = before.outside.keys() & after.outside.keys() if before.partly or after.partly else before.outside.keys() | after.outside.keys()
     moved = sorted(

@@ -16,20 +16,20 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callgate._options import by_name
-from callgate._undo.apply import Action, Ready, apply, check, take_back
-from callgate._undo.changes import Call, Change, Step, history, read_change
+from callgate._undo.apply import Action, ReadyMove, apply, check, take_back
+from callgate._undo.change_capture import ChangeCapture, UndoLimits
+from callgate._undo.changes import Change, ChangeSource, Step, history, read_change
 from callgate._undo.checkpoints import Checkpoint, Checkpoints
-from callgate._undo.difference import Difference, differences
-from callgate._undo.keeping import Keeping, UndoLimits
+from callgate._undo.difference import UndoDiff, differences
 from callgate._undo.objects import Objects
-from callgate._undo.place import default_place, folder_of
-from callgate._undo.plan import Direction, Move, Plan, plan, undone_paths
 from callgate._undo.refusals import StoreDamaged, UndoFailed, UndoRefused
+from callgate._undo.repository_path import default_folder, repository_path
 from callgate._undo.state import State, sees
+from callgate._undo.undo_plan import Direction, Move, UndoPlan, plan, undone_paths
 from callgate._workspace.listing import Glob
 from callgate.errors import UsageError
 
-__all__ = ["Shadow", "Undone"]
+__all__ = ["UndoHistory", "Undone"]
 
 _Scope = tuple[Iterable[str], Iterable[str]]
 """Globs of the paths that are meant (none: all), and of those that are not."""
@@ -65,7 +65,7 @@ class Undone(Struct, frozen=True, kw_only=True):
         return bool(self.left or self.stay or self.told or self.not_kept)
 
 
-class Shadow:
+class UndoHistory:
     """The kept changes of one workspace.
 
     Args:
@@ -90,19 +90,19 @@ class Shadow:
         self.workspace = os.path.realpath(workspace)
         if not os.path.isdir(self.workspace):
             raise UsageError(f"There is no folder {self.workspace}. Give the workspace whose changes are meant.")
-        self.folder = folder_of(self.workspace, os.fspath(place) if place is not None else default_place())
+        self.folder = repository_path(self.workspace, os.fspath(place) if place is not None else default_folder())
         """The repository: `git --git-dir FOLDER log` reads it."""
         self._objects = Objects(self.folder, sync=sync)
         self._objects.replace("description", f"What callgate's calls changed in {self.workspace}\n".encode("utf-8", "backslashreplace"))
-        self.keeping = Keeping(self.workspace, self._objects, limits or UndoLimits(), own)
-        self.checkpoints = Checkpoints(self._objects, self.keeping.mutex)
+        self.capture = ChangeCapture(self.workspace, self._objects, limits or UndoLimits(), own)
+        self.checkpoints = Checkpoints(self._objects, self.capture.mutex)
 
     # What there is
 
     def changes(self) -> list[Change]:
         """Every kept change, undos and redos included, the oldest first."""
-        with self.keeping.mutex:
-            self.keeping.recover()
+        with self.capture.mutex:
+            self.capture.recover()
             return list(history(self._objects))[::-1]
 
     def select(self, words: str, changes: list[Change], direction: Direction = "undo") -> frozenset[str]:
@@ -168,7 +168,7 @@ class Shadow:
         exclude: Iterable[str] = (),
         direction: Direction = "undo",
         interrupted: bool = False,
-    ) -> Plan:
+    ) -> UndoPlan:
         """What an undo or redo would find and put; looks at no file."""
         changes = self.changes()
         selected = self.select(words, changes, direction)
@@ -205,9 +205,7 @@ class Shadow:
         """Make the calls' changes again where they were undone; the same rules, the other way round."""
         return self._carry_out(words, "redo", (paths, exclude), dry_run, interrupted=True)
 
-    def diff(
-        self, words: str, *, paths: Iterable[str] = (), exclude: Iterable[str] = (), direction: Direction = "undo"
-    ) -> list[Difference]:
+    def diff(self, words: str, *, paths: Iterable[str] = (), exclude: Iterable[str] = (), direction: Direction = "undo") -> list[UndoDiff]:
         """What the calls changed, path by path, as a patch: what they wrote are the `+` lines, in either direction.
 
         Args:
@@ -221,9 +219,9 @@ class Shadow:
         return differences(self._objects, [(move.path, *states) for move, states in zip(planned.moves, ends, strict=True)])
 
     def _carry_out(self, words: str, direction: Direction, scope: _Scope, dry_run: bool, interrupted: bool) -> Undone:
-        with self.keeping.mutex, self._objects.locked(), self._root() as root, _told(self.folder):
+        with self.capture.mutex, self._objects.locked(), self._root() as root, _told(self.folder):
             planned = self.plan(words, paths=scope[0], exclude=scope[1], direction=direction, interrupted=interrupted)
-            ready, conflicts, stay = check(root, planned.moves, self._objects, self.keeping.limits.declared_file_bytes)
+            ready, conflicts, stay = check(root, planned.moves, self._objects, self.capture.limits.declared_file_bytes)
             first = {one.path: one for one in (*conflicts, *planned.conflicts)}
             if first:
                 raise UndoRefused(tuple(first.values()))
@@ -243,18 +241,18 @@ class Shadow:
                 return done
             return replace(done, commit=self._applied(root, planned, ready, stay))
 
-    def _applied(self, root: int, planned: Plan, ready: list[Ready], stay: list[str]) -> str:
-        call = Call(uid=planned.changes[-1].call.uid, run=planned.changes[-1].call.run, tool=planned.direction)
+    def _applied(self, root: int, planned: UndoPlan, ready: list[ReadyMove], stay: list[str]) -> str:
+        call = ChangeSource(uid=planned.changes[-1].call.uid, run=planned.changes[-1].call.run, tool=planned.direction)
         of = tuple(change.id for change in planned.changes)
         change = Change(id=secrets.token_hex(8), kind=planned.direction, call=call, of=of, at_ns=time.time_ns())
         now = {one.move.path: one.now for one in ready}
-        opened = self.keeping.hold(change, now, {one.move.path: one.move.target for one in ready})
-        limit = self.keeping.limits.declared_file_bytes
+        opened = self.capture.hold(change, now, {one.move.path: one.move.target for one in ready})
+        limit = self.capture.limits.declared_file_bytes
         try:
             apply(root, ready, self._objects, limit)
             try:
                 steps = tuple(self._step(root, move, now) for move in planned.moves if move.path not in stay)
-                return self.keeping.commit(replace(change, steps=steps)).commit
+                return self.capture.commit(replace(change, steps=steps)).commit
             except (OSError, StoreDamaged) as error:
                 raise UndoFailed(self.folder, str(error), take_back(root, ready, self._objects, limit)) from error
         finally:
@@ -262,7 +260,7 @@ class Shadow:
 
     def _step(self, root: int, move: Move, before: dict[str, State]) -> Step:
         keep = lambda data: self._objects.put("blob", data)  # noqa: E731
-        after = sees(root, move.path, keep, self.keeping.limits.declared_file_bytes)[1]
+        after = sees(root, move.path, keep, self.capture.limits.declared_file_bytes)[1]
         earlier = before.get(move.path, after)
         return Step(path=move.path, before=earlier, after=after)
 
@@ -281,8 +279,8 @@ class Shadow:
 
     def checkpoint(self, name: str = "", *, kind: str = "explicit") -> Checkpoint:
         """Remember this moment: `undo(name)` takes back every change since."""
-        with self.keeping.mutex:
-            self.keeping.recover()
+        with self.capture.mutex:
+            self.capture.recover()
             return self.checkpoints.add(name, kind, self._objects.head(), time.time_ns())
 
     def prune(self, *, keep_days: float = 30.0) -> int:
@@ -291,15 +289,15 @@ class Shadow:
         Raises:
             UsageError: A call is between its two looks.
         """
-        with self.keeping.mutex, self._objects.locked():
-            if self.keeping.busy:
+        with self.capture.mutex, self._objects.locked():
+            if self.capture.busy:
                 raise UsageError("A call is changing files just now, so nothing was dropped. Try again when it has ended.")
             return self.checkpoints.prune(list(history(self._objects)), time.time_ns(), keep_days=keep_days)
 
     def verify(self) -> list[str]:
         """What of the store is missing or altered, a sentence each; empty where every stored byte is as it was kept."""
         found: dict[str, None] = {}
-        with self.keeping.mutex:
+        with self.capture.mutex:
             for commit in self._objects.heads():
                 try:
                     read_change(self._objects, commit)

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping
 from callgate._undo.changes import Change, Step
 from callgate._undo.state import State, same
 
-__all__ = ["left_halfway", "own_steps"]
+__all__ = ["interrupted_steps", "left_interrupted"]
 
 
-def own_steps(steps: Iterable[Step], targets: Mapping[str, State]) -> tuple[tuple[Step, ...], tuple[str, ...]]:
+def interrupted_steps(steps: Iterable[Step], targets: Mapping[str, State]) -> tuple[tuple[Step, ...], tuple[str, ...]]:
     """Of what has moved, what the undo moved that was to make `targets` of it; and the paths that it left between the two."""
     own, halfway = list[Step](), list[str]()
     for step in steps:
@@ -30,7 +30,7 @@ def own_steps(steps: Iterable[Step], targets: Mapping[str, State]) -> tuple[tupl
     return tuple(own), tuple(halfway)
 
 
-def left_halfway(changes: Iterable[Change]) -> dict[str, dict[str, State]]:
+def left_interrupted(changes: Iterable[Change]) -> dict[str, dict[str, State]]:
     """By a change's id, the paths that are between before and after now, and what is there. `changes`: all, the oldest first."""
     found: dict[str, dict[str, State]] = {}
     for change in changes:

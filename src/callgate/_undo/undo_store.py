@@ -1,6 +1,6 @@
 """The engine's side: whatever a call writes is kept in the repository of its workspace.
 
-One per engine, or shared by several: it has a `Shadow` for each workspace that calls named. Called from threads.
+One per engine, or shared by several: it has a `UndoHistory` for each workspace that calls named. Called from threads.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from callgate._options import by_name
-from callgate._undo.changes import Call, Change
-from callgate._undo.keeping import Open, UndoLimits
-from callgate._undo.shadow import Shadow
+from callgate._undo.change_capture import OpenCall, UndoLimits
+from callgate._undo.changes import Change, ChangeSource
+from callgate._undo.undo_history import UndoHistory
 from callgate.protocols import Kept
 
 if TYPE_CHECKING:
     from callgate.calls import Scope
 
-__all__ = ["Shadows"]
+__all__ = ["UndoStore"]
 
 _SHOWN = 50
 
 
-class Shadows:
+class UndoStore:
     """Keeps what calls change; hand it to `Engine(undo=...)`.
 
     Args:
@@ -47,10 +47,10 @@ class Shadows:
         self._limits = limits
         self._sync = sync
         self._own = tuple(os.fspath(path) for path in own)
-        self._shadows: dict[str, Shadow] = {}
+        self._histories: dict[str, UndoHistory] = {}
         self._mutex = threading.Lock()
 
-    def of(self, workspace: str | os.PathLike[str]) -> Shadow:
+    def of(self, workspace: str | os.PathLike[str]) -> UndoHistory:
         """The kept changes of one workspace.
 
         Raises:
@@ -58,30 +58,30 @@ class Shadows:
         """
         path = os.path.realpath(workspace)
         with self._mutex:
-            found = self._shadows.get(path)
+            found = self._histories.get(path)
             if found is None:
-                found = Shadow(path, place=self._place, limits=self._limits, sync=self._sync, own=self._own)
-                self._shadows[path] = found
+                found = UndoHistory(path, place=self._place, limits=self._limits, sync=self._sync, own=self._own)
+                self._histories[path] = found
             return found
 
     def leave_out(self, files: Iterable[str]) -> None:
         """See `callgate.protocols.WriteLog`."""
         with self._mutex:
             self._own = tuple(dict.fromkeys((*self._own, *files)))
-            for shadow in self._shadows.values():
-                shadow.keeping.leave_out(self._own)
+            for undo_history in self._histories.values():
+                undo_history.capture.leave_out(self._own)
 
-    def begin(self, scope: Scope, uid: str, tool: str, keys: tuple[str, ...] | None) -> tuple[Shadow, Open]:
+    def begin(self, scope: Scope, uid: str, tool: str, keys: tuple[str, ...] | None) -> tuple[UndoHistory, OpenCall]:
         """See `callgate.protocols.WriteLog`."""
-        shadow = self.of(scope.workspace)
-        call = Call(uid=uid, run=scope.run, tool=tool, conversation=scope.conversation, turn=scope.turn)
-        return shadow, shadow.keeping.begin(call, keys)
+        undo_history = self.of(scope.workspace)
+        call = ChangeSource(uid=uid, run=scope.run, tool=tool, conversation=scope.conversation, turn=scope.turn)
+        return undo_history, undo_history.capture.begin(call, keys)
 
     def finish(self, opened: object) -> Kept | None:
         """See `callgate.protocols.WriteLog`."""
-        if not (isinstance(opened, tuple) and len(opened) == 2 and isinstance(opened[0], Shadow) and isinstance(opened[1], Open)):
+        if not (isinstance(opened, tuple) and len(opened) == 2 and isinstance(opened[0], UndoHistory) and isinstance(opened[1], OpenCall)):
             raise TypeError("finish takes what begin gave")
-        change = opened[0].keeping.finish(opened[1])
+        change = opened[0].capture.finish(opened[1])
         return None if change is None else _kept(change)
 
 

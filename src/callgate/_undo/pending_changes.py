@@ -19,13 +19,13 @@ from callgate._undo.changes import Change
 from callgate._undo.objects import Objects
 from callgate._undo.state import State
 
-__all__ = ["Held", "Notes", "Pending"]
+__all__ = ["PendingChange", "PendingChanges", "PendingLock"]
 
 _STALE_S = 60.0
 """A note without content, so old, is of a process that was killed before it could write it."""
 
 
-class Pending(Struct, frozen=True, kw_only=True):
+class PendingChange(Struct, frozen=True, kw_only=True):
     """What a note says."""
 
     change: Change
@@ -50,7 +50,7 @@ class _Roots(Struct, frozen=True):
     roots: tuple[str, ...]
 
 
-class Held(Struct, kw_only=True, eq=False):
+class PendingLock(Struct, kw_only=True, eq=False):
     """A note of this process."""
 
     path: str
@@ -72,11 +72,11 @@ class Held(Struct, kw_only=True, eq=False):
 
 
 _encode = msgspec.json.encode
-_decode = msgspec.json.Decoder(Pending).decode
+_decode = msgspec.json.Decoder(PendingChange).decode
 _decode_roots = msgspec.json.Decoder(_Roots).decode
 
 
-class Notes:
+class PendingChanges:
     """The notes of one repository."""
 
     def __init__(self, objects: Objects) -> None:
@@ -84,10 +84,10 @@ class Notes:
         self._folder = os.path.join(objects.folder, "pending")
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
 
-    def write(self, pending: Pending) -> Held:
+    def write(self, pending: PendingChange) -> PendingLock:
         """Have a note on disk when this returns."""
         path = os.path.join(self._folder, f"{pending.change.id}.json")
-        note = Held(path=path, lock=os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        note = PendingLock(path=path, lock=os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         try:
             fcntl.flock(note.lock, fcntl.LOCK_EX)
             self._objects.fill(note.lock, _encode(pending))
@@ -109,7 +109,7 @@ class Notes:
                     found.append(_decode_roots(file.read()).roots)
         return found
 
-    def left(self) -> Iterator[Pending]:
+    def left(self) -> Iterator[PendingChange]:
         """The notes that nobody holds; each is dropped once the loop has gone on from it."""
         for name in sorted(os.listdir(self._folder)):
             if name.endswith(".json"):
@@ -119,7 +119,7 @@ class Notes:
 
 
 @contextmanager
-def _taken(path: str) -> Iterator[Pending | None]:
+def _taken(path: str) -> Iterator[PendingChange | None]:
     """A note, and it is gone when the block has ended without an error; None where its process lives, or it says nothing."""
     try:
         lock = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -143,7 +143,7 @@ def _taken(path: str) -> Iterator[Pending | None]:
         os.close(lock)
 
 
-def _read(said: bytes) -> Pending | None:
+def _read(said: bytes) -> PendingChange | None:
     try:
         return _decode(said)
     except msgspec.DecodeError:

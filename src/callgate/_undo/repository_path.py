@@ -1,4 +1,4 @@
-"""Where shadow repositories are: outside of every workspace, one folder per workspace.
+"""Where the repositories of undo are: outside of every workspace, one folder for each workspace.
 
 Outside, because a command may remove everything in its workspace, and a file tool can reach nothing else. Found by the workspace's path
 alone, so that whoever stands in the folder can undo what was done in it.
@@ -11,20 +11,20 @@ import os
 import re
 from collections.abc import Mapping
 
-__all__ = ["default_place", "folder_of"]
+__all__ = ["default_folder", "repository_path"]
 
 _VARIABLE = "CALLGATE_UNDO"
 _NAME_CHARS = 40
 
 
-def default_place(environ: Mapping[str, str] = os.environ) -> str:
+def default_folder(environ: Mapping[str, str] = os.environ) -> str:
     """`CALLGATE_UNDO`, or `callgate/undo` in the user's state folder."""
     given = environ.get(_VARIABLE)
     state = environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
     return os.path.abspath(given) if given else os.path.join(state, "callgate", "undo")
 
 
-def folder_of(workspace: str, place: str) -> str:
+def repository_path(workspace: str, place: str) -> str:
     """The repository's folder for the workspace at this real path."""
     digest = hashlib.sha256(os.fsencode(workspace)).hexdigest()[:16]
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", os.path.basename(workspace))[:_NAME_CHARS].strip(".-") or "root"
