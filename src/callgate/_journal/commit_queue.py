@@ -1,10 +1,10 @@
-"""Take events at once and write them soon: one queue, one writing thread, group commit.
+"""Queue events and commit them in groups, on one writing thread. Shared by every journal with a store.
 
-What every journal with a store behind it shares. `append` never waits; `durable` has the thread commit whatever has gathered, once a turn
-of the event loop has brought nobody else who waits, so that calls side by side share their commits. What nobody waits for is written soon.
-Whose runs these are is asked in the same commit: events of a run that another engine has taken are left out, and whoever waits for them is
-told. After the first failure of the store nothing more is taken: an event that may be lost must not be followed by one that is kept. Knows
-neither databases nor what events mean.
+`append` never waits. `durable` asks the thread to commit what has gathered, after one turn of the event loop has brought nobody else who
+waits, so that calls side by side share a commit. Events that nobody waits for are written within milliseconds. Leases are checked in the
+same commit: events of a run that another engine has taken are left out, and whoever waits for them is told. After the first failure of the
+store no event is accepted any more, because an event that may be lost must not be followed by one that is kept. Knows neither databases nor
+what events mean.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ _END_S = 5.0
 
 
 class CommitQueue:
-    """The queue before a store, and the thread that empties it.
+    """The queue in front of a store, and the thread that empties it.
 
     Args:
-        last_seq: The number of a run's last stored event; 0 for none. Must not wait for long, and may be behind.
-        where: Names the journal in errors.
-        on_lost: Told, in the writing thread, of runs that somebody else has now.
-        on_message: Told, in the same, what other processes want; before whoever waits for a run is told that it is held.
+        last_seq: Returns the number of a run's last stored event; 0 for none. Must not wait for long, and may be behind.
+        where: Name of the journal in errors.
+        on_lost: Called in the writing thread with each run that another engine has taken, and why.
+        on_message: Called in the same thread with each new message, before anybody learns that its run is held.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class CommitQueue:
     ) -> None:
         self.failure: Exception | None = None
         self.lost: dict[str, LeaseLost] = {}
-        """Runs that somebody else has now."""
+        """Runs that another engine has taken."""
         self._writing = writing
         self._clock = clock
         self._last_seq = last_seq
@@ -74,28 +74,28 @@ class CommitQueue:
         self._on_lost = on_lost
         self._on_message = on_message
         self._position = writing.places.tail.position
-        """The last ticket that was given."""
+        """The last provisional position that was given."""
         self._written = self._position
-        """The last ticket that was dealt with."""
+        """The last provisional position that was written or left out."""
         self.written = self._position
         """Everything up to here, as the store counts, is committed."""
         self._seq: dict[str, int] = {}
         self._pending: list[Event] = []
         self._recorded: dict[int, int] = {}
-        """Ids of the messages that events record, by ticket."""
+        """Ids of the messages that events record, by provisional position."""
         self._waiters = Waiters()
         self._left_out: dict[int, LeaseLost] = {}
         self._wanted = LeaseRequests()
         self._given_up: set[str] = set()
-        """Runs to be given back."""
+        """Runs whose leases are to be released."""
         self._letting_go: frozenset[str] = frozenset()
-        """Those that the present commit gives back."""
+        """Those that the present commit releases."""
         self._guard = threading.Condition()
         self._closing = False
         self._urgent = False
         """Whether somebody waits for what is pending."""
         self._asleep = False
-        """Whether the thread has to be told of a first event."""
+        """Whether the thread has to be woken for a first event."""
         self._process = os.getpid()
         self._thread = threading.Thread(target=self._write_forever, name="callgate-journal", daemon=True)
         self._start()
@@ -153,7 +153,7 @@ class CommitQueue:
         return len(self._pending) >= _MANY_PENDING
 
     async def wait_for_capacity(self) -> None:
-        """Wait until that is no longer so, or nothing more can be written."""
+        """Wait until the queue is not crowded, or nothing more can be written."""
         while self.crowded and self.failure is None:
             with self._guard:
                 middle = self._pending[len(self._pending) // 2].position if self._pending else self._written
@@ -162,14 +162,14 @@ class CommitQueue:
             await asyncio.sleep(0)
 
     def _hurry(self, waiter: Waiter) -> None:
-        """Have what is pending written, unless somebody has come after this one: the last of those who start side by side asks for all."""
+        """Ask for a commit now, unless a later waiter has come: the last of those who start side by side asks for all."""
         with self._guard:
             if waiter is self._waiters.latest and self._waiters and not self._urgent:
                 self._urgent = True
                 self._guard.notify_all()
 
     async def hold(self, run: str) -> bool:
-        """Have a run to oneself from now on; tells whether it was not held before.
+        """Acquire the lease of a run, and return whether it was not held before.
 
         Raises:
             RunHeld: Somebody else has it.
@@ -189,7 +189,7 @@ class CommitQueue:
         return run in self._writing.leases.epochs
 
     def let_go(self, run: str) -> None:
-        """Give a run back when what is pending of it is written."""
+        """Release the lease of a run once its pending events are written."""
         with self._guard:
             if run in self._writing.leases.epochs or any(event.run == run for event in self._pending):
                 self._given_up.add(run)
@@ -197,7 +197,7 @@ class CommitQueue:
                     self._guard.notify_all()
 
     def watched(self) -> None:
-        """Somebody wants to know of messages from now on."""
+        """Look for messages from now on."""
         with self._guard:
             self._writing.watched = True
             self._guard.notify_all()
@@ -206,10 +206,10 @@ class CommitQueue:
         return self._writing.places.of(position)
 
     def answered(self, query: EventQuery, stored: Callable[[EventQuery], list[Event]]) -> list[Event]:
-        """What the query asks for, of what is written and what is not yet.
+        """Return the events that the query asks for, stored or pending.
 
         Args:
-            stored: Asks the store.
+            stored: Puts the query to the store.
         """
         if query.derived:  # only the store knows what belongs together: let it have everything first
             self._settle()
@@ -220,7 +220,7 @@ class CommitQueue:
         return with_pending(query, fresh, stored)
 
     def _settle(self) -> None:
-        """Wait until what waits now is written, or cannot be."""
+        """Wait until the events that are pending now are written, or cannot be."""
         with self._guard:
             position, self._urgent = self._position, True
             self._guard.notify_all()
@@ -239,7 +239,7 @@ class CommitQueue:
         )
 
     async def close(self) -> None:
-        """Write what waits, give everything back and end the thread. Idempotent."""
+        """Write what is pending, release all leases and end the thread. Idempotent."""
         self._ask_to_end()
         await in_thread(partial(self._thread.join, _END_S))
 
@@ -249,7 +249,7 @@ class CommitQueue:
             self._guard.notify_all()
 
     def _end_at_exit(self) -> None:
-        """Write what waits where the program ends without a close. Not in a forked process, which has no copy of the thread."""
+        """Write what is pending where the program ends without a close. Not in a forked process, which has no copy of the thread."""
         if self._process == os.getpid():
             self._ask_to_end()
             self._thread.join(_END_S)
@@ -283,7 +283,7 @@ class CommitQueue:
             atexit.unregister(self._end_at_exit)
 
     def _close_store(self) -> None:
-        """Nobody waits any more; but what was told to be kept may turn out to be lost."""
+        """Close the store, and note a failure: events that were reported as kept may turn out to be lost."""
         try:
             self._writing.close()
         except Exception as error:
@@ -292,7 +292,7 @@ class CommitQueue:
                 _log.error("%s", error)
 
     def _next_work(self) -> CommitWork | None:
-        """What waits to be written; empty where the store is only to be looked after; None at the end."""
+        """Return what is to be written; empty where only leases and messages need a look; None at the end."""
         with self._guard:
             if not self._ready():
                 self._rest()
@@ -307,7 +307,7 @@ class CommitQueue:
             return CommitWork(batch=batch, wanted=tuple(self._wanted), given_up=runs, recorded=dict(self._recorded), barred=barred)
 
     def _rest(self) -> None:
-        """Wait until there is something to write, and nobody is on the way who should be in the same commit."""
+        """Wait until there is something to write, and for those who should share its commit."""
         ready = self._guard.wait_for(self._ready, _SOON_S)
         if not ready and not self._pending:
             self._asleep = True
@@ -322,10 +322,10 @@ class CommitQueue:
         return asked or (self._urgent and bool(self._pending)) or len(self._pending) >= _MOST_TOGETHER
 
     def _done(self, work: CommitWork, refused: dict[str, RunHeld | LeaseLost]) -> None:
-        """Tell everybody who waited.
+        """Wake everybody who waited.
 
         Args:
-            refused: Runs that are not to be had, or not any more.
+            refused: Runs whose leases cannot be acquired, or are lost.
         """
         with self._guard:
             self.written = self._writing.places.tail.position  # only now: it moves before the commit
@@ -341,7 +341,7 @@ class CommitQueue:
             self._on_lost(run, str(error))
 
     def _judged(self, work: CommitWork, refused: dict[str, RunHeld | LeaseLost]) -> dict[str, LeaseLost]:
-        """Keep in mind which runs are to be had and which events were left out; gives the runs that are lost from now on."""
+        """Note which runs are held or lost and which events were left out; return the runs that are newly lost."""
         why = {run: error if isinstance(error, LeaseLost) else LeaseLost(str(error)) for run, error in refused.items()}
         for event in work.batch:
             self._recorded.pop(event.position, None)
@@ -354,18 +354,18 @@ class CommitQueue:
         self.lost.update(newly)
         return newly
 
-    def _up_to(self, ticket: int) -> list[Waiter]:
-        """Whoever waited for what is dealt with now."""
-        self._written = ticket
+    def _up_to(self, provisional: int) -> list[Waiter]:
+        """Return those who waited for events up to this provisional position."""
+        self._written = provisional
         if not self._pending:  # nobody's place can move now: count on from the true end
-            self._position = self._written = max(ticket, self.written)
-        ready = self._waiters.take(ticket, self._left_out)
+            self._position = self._written = max(provisional, self.written)
+        ready = self._waiters.take(provisional, self._left_out)
         while len(self._left_out) > _MOST_PENDING:
             del self._left_out[next(iter(self._left_out))]
         return ready
 
     def _fail(self, error: Exception) -> None:
-        """Nothing more can be recorded: refuse every further event, and tell whoever waits."""
+        """Refuse every further event, and tell whoever waits."""
         with self._guard:
             self.failure = None if self._closing and not self._pending else error
             waiters = self._waiters.take_all(error) + self._wanted.take_all(error)

@@ -1,4 +1,4 @@
-"""Who waits for the writing thread, on which event loop, and how all of one loop are woken at once. Knows nothing of events."""
+"""Wake those who wait for the writing thread: each on its event loop, all of one loop at once. Knows nothing of events."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _TOGETHER = 256
 
 
 class Waiter(Struct, eq=False):
-    """Somebody on an event loop."""
+    """One task that waits on an event loop."""
 
     position: int
-    """What they wait for."""
+    """The provisional position that it waits for."""
     loop: asyncio.AbstractEventLoop
     future: asyncio.Future[None]
     error: Exception | None = None
-    """Why it will not be; set before they are told."""
+    """Why it waits in vain; set before the future is settled."""
 
     @classmethod
     def here(cls, position: int) -> Waiter:
@@ -31,11 +31,11 @@ class Waiter(Struct, eq=False):
 
 
 class Waiters:
-    """Those who wait for their events. Used under the queue's lock."""
+    """Tasks that wait for their events. Used under the queue's lock."""
 
     def __init__(self) -> None:
         self.latest: Waiter | None = None
-        """Who came last, still there or not."""
+        """The last one that was added, whether it still waits or not."""
         self._there: list[Waiter] = []
 
     def __bool__(self) -> bool:
@@ -47,10 +47,10 @@ class Waiters:
         return waiter
 
     def take(self, position: int, errors: Mapping[int, Exception]) -> list[Waiter]:
-        """Those who wait for something up to a position.
+        """Remove and return those who wait for events up to a position.
 
         Args:
-            errors: What will not be, and why.
+            errors: Why an event is not written, by position.
         """
         ready = [waiter for waiter in self._there if waiter.position <= position]
         self._there = [waiter for waiter in self._there if waiter.position > position]
@@ -59,13 +59,13 @@ class Waiters:
         return ready
 
     def take_all(self, error: Exception) -> list[Waiter]:
-        """All of them: nothing will be."""
+        """Remove and return all of them, with this error."""
         ready, self._there = self._there, []
         return _failed(ready, error)
 
 
 class LeaseRequests:
-    """Runs that somebody wants to hold, and who. Used under the queue's lock."""
+    """Tasks that wait for the lease of a run. Used under the queue's lock."""
 
     def __init__(self) -> None:
         self._of_run: dict[str, list[Waiter]] = {}
@@ -85,15 +85,15 @@ class LeaseRequests:
         return waiter
 
     def take(self, runs: Iterable[str], errors: Mapping[str, Exception]) -> list[Waiter]:
-        """Those who want these runs.
+        """Remove and return those who wait for these runs.
 
         Args:
-            errors: Runs that are not to be had, and why.
+            errors: Why a run cannot be held, by run.
         """
         return [waiter for run in runs for waiter in _failed(self._of_run.pop(run), errors.get(run))]
 
     def take_all(self, error: Exception) -> list[Waiter]:
-        """All of them: nothing is to be had."""
+        """Remove and return all of them, with this error."""
         return [waiter for run in tuple(self) for waiter in self.take((run,), {run: error})]
 
 

@@ -1,6 +1,7 @@
-"""One commit: whose runs these are, where the journal ends, the events in their places; all of it or nothing.
+"""Make one commit: check leases, acquire and release them, put the events in their places, deliver messages. All of it or nothing.
 
-Between the queue of `commits` and a store. The same for every store, which only has to hold everybody else off until its commit is through.
+Between the queue of `commit_queue` and a store. The same for every store, which only has to keep other writers off until its commit is
+through.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _TAKEN: Final = (
 
 
 class JournalStore(Protocol):
-    """Where batches go. Used by the writing thread alone."""
+    """Where events, leases and messages are kept. Used by the writing thread alone."""
 
     leases: LeaseStore
     inbox: Inbox
@@ -66,24 +67,24 @@ class JournalStore(Protocol):
 
 
 class CommitWork(Struct, frozen=True, kw_only=True):
-    """What there is to write."""
+    """What one commit has to do."""
 
     batch: list[Event]
     wanted: tuple[str, ...] = ()
-    """Runs to be held."""
+    """Runs whose leases are to be acquired."""
     given_up: frozenset[str] = frozenset()
-    """Runs to be given back, behind the batch."""
+    """Runs whose leases are to be released, after the batch."""
     recorded: dict[int, int] = {}
-    """Ids of the messages that events of the batch record, by ticket."""
+    """Ids of the messages that events of the batch record, by provisional position."""
     barred: dict[str, LeaseLost] = {}
-    """Runs that were lost before, and that nobody has asked for again."""
+    """Runs that were lost before, and whose leases nobody has asked for again."""
 
     def __bool__(self) -> bool:
         return bool(self.batch or self.wanted or self.given_up)
 
 
 class CommitWriter:
-    """A store with the runs that are held in it."""
+    """Commits to a store, with the leases that are held in it."""
 
     def __init__(self, store: JournalStore, tail: JournalEnd, leases: Leases, idle_s: float) -> None:
         self.places = EventPositions(tail, leases.holder)
@@ -99,13 +100,13 @@ class CommitWriter:
 
     @property
     def idle_s(self) -> float | None:
-        """How long the store may be left alone."""
+        """Seconds until leases or messages need the next look; None: they need none."""
         if not self.leases.epochs:
             return None
         return min(self._idle_s, LOOK_S) if self.watched else self._idle_s
 
     def write(self, work: CommitWork) -> dict[str, RunHeld | LeaseLost]:
-        """Commit all of it but the events of runs that are not to be had; says which, and why.
+        """Commit all of it, except for events of runs that cannot be held; return those runs, and why.
 
         Raises:
             JournalFailed: Nothing of it is kept, or that is not known.
@@ -128,7 +129,7 @@ class CommitWriter:
         return refused
 
     def _have(self, run: str, refused: dict[str, RunHeld | LeaseLost]) -> None:
-        """Hold a run from now on; whoever asks for it is handed what its inbox has."""
+        """Acquire the lease of a run and have its messages delivered, unless it is refused."""
         if run in refused:
             return
         try:
@@ -141,7 +142,7 @@ class CommitWriter:
         self._new = True
 
     def messages(self) -> list[InboxMessage]:
-        """What other processes want of the runs that are held; asked for often, and looked up at an interval."""
+        """Return new messages to runs that are held. May be called often; looks at an interval of `LOOK_S`."""
         now = time.monotonic()
         if not (self.watched and self.leases.epochs and (self._new or now - self._looked >= LOOK_S)):
             return []
@@ -163,7 +164,7 @@ class CommitWriter:
                 self._inbox.mark_recorded(id, self.places.of(ProvisionalPosition(at)))
 
     def close(self) -> None:
-        """Let the next ones in at once."""
+        """Release all leases, so that others need not wait for them, and close the store."""
         try:
             if self.leases.epochs:
                 with self._store.commit():

@@ -1,4 +1,4 @@
-"""Where events stand: positions that are given at once, and made good when a batch is written.
+"""Give events positions at once, and correct them when a batch is written.
 
 Several engines may write one journal. `append` has to give a position without asking anybody, so what it gives is a `ProvisionalPosition`:
 where the event will stand unless somebody else writes first. Whoever writes the batch knows the journal's true end, and `EventPositions`
@@ -22,7 +22,7 @@ from callgate.events import Event
 __all__ = ["EventPositions", "JournalEnd", "PlacedEvents", "ProvisionalPosition"]
 
 _MOST_MOVES: Final = 262_144
-"""Stretches of tickets that are remembered; a cause from before them is no longer named."""
+"""Ranges of positions whose move is remembered; a cause from before them is no longer named."""
 
 
 class ProvisionalPosition(int):
@@ -32,35 +32,35 @@ class ProvisionalPosition(int):
 
 
 class JournalEnd(Struct, frozen=True):
-    """Where a stored journal ends."""
+    """The last event of a stored journal."""
 
     position: int = 0
     hash: str = GENESIS
 
 
 class PlacedEvents(Struct, frozen=True):
-    """A batch in its place."""
+    """A batch with its final positions."""
 
     events: list[Event]
     tail: JournalEnd
     left_out: list[Event]
-    """Events of runs that somebody else has now."""
+    """Events of runs that another engine has taken."""
 
 
 class EventPositions:
-    """The journal's end as it was last seen, and where each ticket came to stand."""
+    """The journal's end as it was last seen, and the final position of each provisional one."""
 
     def __init__(self, tail: JournalEnd, epoch: int) -> None:
         self.tail = tail
         self._epoch = epoch
         self._seqs: dict[str, int] = {}
         self._moves = array("q"), array("q")
-        """From which ticket on, and by how much."""
+        """From which provisional position on, and by how much."""
         self._first = 0
-        """The first ticket that is known; of those before it nobody knows any more."""
+        """The first provisional position whose move is known."""
 
     def of(self, position: int) -> int:
-        """Where the event stands, or will if nobody writes first; 0 where that is no longer known."""
+        """Return the position of an event, or where it will stand if nobody else writes first; 0 where that is no longer known."""
         starts, moves = self._moves
         if type(position) is not ProvisionalPosition or not starts:
             return int(position)
@@ -70,7 +70,7 @@ class EventPositions:
         return position + moves[found] if found >= 0 else int(position)
 
     def shown(self, event: Event) -> Event:
-        """An event that is not written yet, as it would be now."""
+        """Return a pending event with the positions that it would have now."""
         return replace(event, position=self.of(ProvisionalPosition(event.position)), parents=self._causes(event))
 
     def place(
@@ -79,8 +79,8 @@ class EventPositions:
         """Chain a batch to the journal's end.
 
         Args:
-            tail: The true end.
-            epochs: Of each run that somebody may hold: in which it is written; None: somebody else has it.
+            tail: The end of the journal in this commit.
+            epochs: The epoch in which each run is written; None: another engine has taken the run.
             last_seq: The number of a run's last stored event.
         """
         if tail.hash != self.tail.hash:
@@ -94,8 +94,8 @@ class EventPositions:
             if epoch is None:
                 left_out.append(event)
                 continue
-            ticket, position = event.position, tail.position + 1
-            self._moved(ticket, position - ticket)
+            provisional, position = event.position, tail.position + 1
+            self._moved(provisional, position - provisional)
             seq = self._seqs.get(event.run) or last_seq(event.run)
             self._seqs[event.run] = seq = seq + 1
             event = chain(event, tail.hash, epoch=epoch, position=position, seq=seq, parents=self._causes(event))
@@ -108,12 +108,12 @@ class EventPositions:
             return tuple(map(int, event.parents))
         return tuple(at for at in map(self.of, event.parents) if at)
 
-    def _moved(self, ticket: int, by: int) -> None:
+    def _moved(self, provisional: int, by: int) -> None:
         starts, moves = self._moves
         if by == (moves[-1] if moves else 0):
             return
         moves.append(by)
-        starts.append(ticket)
+        starts.append(provisional)
         if len(starts) > _MOST_MOVES:
             half = _MOST_MOVES // 2
             self._first, self._moves = starts[half], (starts[half:], moves[half:])

@@ -1,6 +1,6 @@
-"""How an event looks as a row, and how rows are chained: each hash covers the row and the hash before it.
+"""Events as rows, and the hash chain: each hash covers the row and the hash before it.
 
-The same in every store, so that a record can be moved and still be checked. Knows no database.
+The same in every store, so that a record can be moved and still be verified. Knows no database.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _parents = msgspec.json.Decoder(tuple[int, ...]).decode
 
 
 class ChainFault(Struct, frozen=True):
-    """The first event at which a journal does not verify."""
+    """The first event at which verification fails."""
 
     position: int
-    """0: no single one, see `why`."""
+    """0: no single event, see `why`."""
     why: str
 
 
@@ -57,7 +57,7 @@ def event_to_row(event: Event) -> tuple[Value, ...]:
 
 
 def row_to_event(row: Sequence[Any]) -> Event:
-    """The event in a row; spelled out, because a run is read whole when it goes on."""
+    """Return the event in a row. Spelled out for speed: all events of a run are read when it goes on."""
     position, run, seq, kind, call, attempt, parents, at_ns, mono, epoch, version, body, previous, hash = row
     return Event(
         position=position,
@@ -78,12 +78,12 @@ def row_to_event(row: Sequence[Any]) -> Event:
 
 
 def causes_of(events: Iterable[Event]) -> list[tuple[int, int]]:
-    """Each event's causes: (parent, child)."""
+    """Return the causes of events, as pairs (parent, child)."""
     return [(parent, event.position) for event in events for parent in dict.fromkeys(event.parents)]
 
 
 def calls_of(events: Iterable[Event]) -> list[tuple[str, str, str, int]]:
-    """What the events tell about their calls: (call, tool, actor, whether the tool's name is final)."""
+    """Return what the events say about their calls: (call, tool, actor, whether the tool's name is final)."""
     calls: dict[str, CallFacts] = {}
     for event in events:
         facts = facts_of(event)
@@ -93,13 +93,13 @@ def calls_of(events: Iterable[Event]) -> list[tuple[str, str, str, int]]:
 
 
 def chain(event: Event, previous: str, *, epoch: int, position: int, seq: int, parents: tuple[int, ...]) -> Event:
-    """The event in its place, chained to the one before and written in this epoch."""
+    """Return the event at its position, chained to the one before and written in this epoch."""
     hash = hash_of(event, previous, epoch, position, seq, parents)
     return msgspec.structs.replace(event, position=position, seq=seq, parents=parents, previous=previous, epoch=epoch, hash=hash)
 
 
 def verify(events: Iterable[Event], *, before: Event | None = None) -> ChainFault | None:
-    """Check hashes, positions, sequence and parents; None where everything holds.
+    """Check hashes, positions, sequence and parents; return the first fault, or None.
 
     Args:
         events: All of them; or the last ones, in order.

@@ -1,4 +1,4 @@
-"""Large results beside the file of a journal, in a folder of its name, so that whoever has both can read all of the record."""
+"""Large results in a folder beside an SQLite journal's file, so that whoever has both can read all of the record."""
 
 from __future__ import annotations
 

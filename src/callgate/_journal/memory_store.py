@@ -138,7 +138,7 @@ class MemoryInbox:
 
 
 class MemoryStore:
-    """What every journal has that shares the events.
+    """What all journals have in common that share the events.
 
     Args:
         most: How many events are kept at most.

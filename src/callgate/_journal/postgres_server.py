@@ -1,4 +1,4 @@
-"""A PostgreSQL server as a journal speaks to it: which schema, over which connection, and what its errors mean for an operator.
+"""Connect to a PostgreSQL server, and translate its errors for an operator.
 
 Knows nothing of events. The driver is loaded here and nowhere else, because it is an extra.
 """
@@ -29,7 +29,7 @@ _NAME: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
 
 class PostgresSchema:
-    """Which schema of which database; and how to name it without its password."""
+    """One schema of a database, with a name for errors that does not show the password."""
 
     def __init__(self, url: str, schema: str) -> None:
         psycopg = _driver()
@@ -46,10 +46,10 @@ class PostgresSchema:
         self._url = url
 
     def connect(self) -> Connection:
-        """A connection that looks into the schema alone, and that notices a server that is gone.
+        """Return a connection that uses this schema alone, and that notices a server that is gone.
 
         Raises:
-            UsageError: There is none to be had.
+            UsageError: The server cannot be reached.
         """
         psycopg = _driver()
         try:
@@ -74,7 +74,7 @@ class PostgresSchema:
 
 @cache
 def _bounded(psycopg: Any) -> Any:
-    """A kind of connection that does not wait for ever: a server that was stopped keeps its connections and says nothing."""
+    """Return a connection class with a deadline for answers: a server that was stopped keeps its connections and never answers."""
 
     class Bounded(psycopg.Connection):  # type: ignore[misc]
         def wait(self, gen: Any, *words: Any, **more: Any) -> Any:
@@ -88,11 +88,11 @@ def _bounded(psycopg: Any) -> Any:
 
 
 class _NoAnswer(Exception):
-    """The server has said nothing for too long."""
+    """The server has not answered in time."""
 
 
 def _until_answered(gen: Generator[T, T, R]) -> Generator[T, T, R]:
-    """What the driver does step by step, until it ends or too long after it began; it takes a step at least each 100 ms."""
+    """Run the driver's steps until they end, or until the deadline; it takes a step at least every 100 ms."""
     until = monotonic() + SERVER_ANSWER_S
     try:
         state = next(gen)
@@ -113,7 +113,7 @@ def _driver() -> Any:
 
 
 def _apart(url: str) -> tuple[str, str]:
-    """The address that libpq knows, and the schema that stood in it; empty for none."""
+    """Split an address into what libpq knows and the schema that stood in it; empty for none."""
     head, _, query = url.partition("?")
     words = query.split("&")
     schema = next((word.removeprefix("schema=") for word in words if word.startswith("schema=")), "")
@@ -123,7 +123,7 @@ def _apart(url: str) -> tuple[str, str]:
 
 @contextmanager
 def opening_errors(place: PostgresSchema) -> Iterator[None]:
-    """What the driver raises while a journal is opened, as what whoever opens it can act on."""
+    """Raise `UsageError`, with the next step, for what the driver raises while a journal is opened."""
     psycopg = _driver()
     try:
         yield
@@ -146,7 +146,7 @@ def opening_errors(place: PostgresSchema) -> Iterator[None]:
 
 @contextmanager
 def server_errors(place: PostgresSchema) -> Iterator[None]:
-    """What the driver raises, as what an operator can act on."""
+    """Raise `JournalFailed`, with the next step, for what the driver raises."""
     psycopg = _driver()
     try:
         yield
@@ -167,12 +167,12 @@ def server_errors(place: PostgresSchema) -> Iterator[None]:
 
 
 def sql(text: str) -> Any:
-    """With the placeholders that this driver knows."""
+    """Return the statement with the placeholders of this driver."""
     return text.replace("?", "%s").encode()
 
 
 def without_nul(text: str) -> str:
-    """Text as PostgreSQL can hold it: it knows no NUL."""
+    """Return text as PostgreSQL can hold it, without NUL."""
     return text.replace("\x00", "\\0")
 
 

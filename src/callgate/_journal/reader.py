@@ -1,4 +1,4 @@
-"""Reading a journal from beside: what every reader answers, and what is made of it. Never writes."""
+"""Read a journal while others write to it: the protocol of readers, and what all of them do with events. Never writes."""
 
 from __future__ import annotations
 
@@ -17,37 +17,37 @@ Find = Callable[[EventQuery], Iterable[Event]]
 
 
 class JournalReader(Protocol):
-    """A stored journal, for reading only, beside whoever writes."""
+    """A journal opened for reading only, while others may write to it."""
 
     def find(self, query: EventQuery) -> Iterator[Event]:
-        """The committed events that the query asks for, as they are fetched."""
+        """Yield the committed events that the query asks for, as they are fetched."""
         ...
 
     def verify(self, *, tail: int | None = None) -> ChainFault | None:
-        """The first event that does not hold, or None; of the last `tail` only, if given."""
+        """Return the first event at which verification fails, or None; checks the last `tail` events only, if given."""
         ...
 
     def damage(self) -> str:
-        """What is damaged in how the events are stored, as far as a quick check finds it; empty: nothing. `verify` checks the events."""
+        """Return what a quick check finds damaged in the store; empty: nothing. `verify` checks the events."""
         ...
 
     def close(self) -> None: ...
 
 
 def is_url(where: object) -> bool:
-    """Whether this names a journal on a server."""
+    """Return whether `where` is the address of a journal on a server."""
     return isinstance(where, str) and where.startswith(("postgresql://", "postgres://"))
 
 
 def filtered(events: Iterable[Event], query: EventQuery) -> Iterator[Event]:
-    """What the store could not judge: the body's field, and the limit on what has it."""
+    """Apply what the store could not: the condition on a field of the body, and the limit after it."""
     if query.field is None:
         return iter(events)
     return islice((event for event in events if query.holds(event)), query.limit)
 
 
 def with_pending(query: EventQuery, fresh: list[Event], stored: Callable[[EventQuery], list[Event]]) -> list[Event]:
-    """What a store has, with the events that were not written yet when it was asked.
+    """Return the stored events and those that were pending when the store was asked.
 
     Args:
         fresh: Those that the query asks for, the oldest first.

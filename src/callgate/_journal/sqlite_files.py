@@ -1,9 +1,9 @@
-"""The files of an SQLite journal as the disk has them: whether they are still those that were opened, and whole.
+"""Check that the files of an SQLite journal are still those that were opened, and whole.
 
-SQLite believes what it wrote to be there. A file that somebody deletes, replaces or cuts takes commits with it that were reported as kept,
-and the database begins anew in silence where nothing is left of it. Beside `sqlite`, which asks before and after each commit, so that
-nothing more is reported then, and beside whoever reads. The database and its index are not opened here: to close a second opening of
-either would let go of SQLite's locks.
+SQLite relies on what it wrote. A file that somebody deletes, replaces or truncates takes commits with it that were reported as kept, and
+where nothing is left of it, SQLite starts a new database without an error. `sqlite_store` asks before and after each commit, so that
+nothing is reported as kept then, and readers ask before and after they read. The database and its index are not opened here: closing a
+second file descriptor of either would release SQLite's locks.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What every journal on a disk does in the same way: events go to the queue of commits, and are found in it and in the store.
+"""The base of journals with a store: events go to the commit queue, and are found both there and in the store.
 
-Beside `commits`, which writes. Knows no database: that is `_stored`, which each kind of store has.
+Knows no database: each kind of store implements `_stored`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["StoredJournal"]
 
 
 class StoredJournal(ABC):
-    """A journal whose events are committed by one queue."""
+    """A journal whose events go through one commit queue."""
 
     remote = False
     shared = True
@@ -63,4 +63,4 @@ class StoredJournal(ABC):
 
     @abstractmethod
     def _stored(self, query: EventQuery) -> list[Event]:
-        """What is stored."""
+        """Return the stored events that the query asks for."""

@@ -1,7 +1,7 @@
 """The write-ahead log of an SQLite database, as its file has it: how long it must be, what its last frame is, which pages are in it.
 
-SQLite keeps in memory how many frames the log has and writes behind the last one, whether the file still reaches so far or not. `files`
-compares the two. To read this file beside SQLite is safe: SQLite holds no locks on it. Knows nothing of events.
+SQLite keeps in memory how many frames the log has and writes behind the last one, whether the file still reaches so far or not.
+`sqlite_files` compares the two. To read this file beside SQLite is safe: SQLite holds no locks on it. Knows nothing of events.
 
 Source:
     SQLite, "Database File Format", 4.1 and 4.2: the header and the frames of a write-ahead log.

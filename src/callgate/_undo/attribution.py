@@ -1,7 +1,7 @@
-"""Whose work a change is, where calls were open at the same time: in one engine, in several, or beside an undo. Pure.
+"""Decide which call made a change, where calls were open at the same time: in one engine, in several, or during an undo. Pure.
 
-What another call wrote and committed meanwhile is that call's alone; what one says it writes is not claimed by one that says nothing;
-and what nobody can tell apart is nobody's, and is said.
+What another call committed meanwhile belongs to that call. A path that a call declares is not attributed to a call that declares nothing.
+What cannot be told apart is attributed to no call, and reported as a gap.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Keep what a call is about to change, before it may, and what it left, after it has.
+"""Keep the content that a call may change before the call starts, and what the call left after it has ended.
 
 What a call declares is looked at by name; for one that declares nothing the whole workspace is. Before the call starts, the old content
 and a note of the call are on disk (`pending/`), so that neither a kill nor a power cut in the middle takes them; after it, one commit
@@ -36,11 +36,11 @@ __all__ = ["ChangeCapture", "OpenCall", "UndoLimits"]
 _INLINE_BYTES = 1_048_576
 _GITIGNORE_BYTES = 1_048_576
 _WORTH = 64
-"""So many files must have been read for what was seen to be remembered anew."""
+"""Files that must have been read before the snapshot cache is written anew."""
 
 
 class UndoLimits(Options, frozen=True, kw_only=True):
-    """How much is kept."""
+    """Bounds on what is kept."""
 
     declared_file_bytes: Whole = 67_108_864
     """The largest file kept for a call that names it."""
@@ -53,7 +53,7 @@ class UndoLimits(Options, frozen=True, kw_only=True):
 
 
 class OpenCall(Struct, kw_only=True, eq=False):
-    """A call between its two looks."""
+    """A call that has begun and not finished."""
 
     change: Change
     roots: tuple[str, ...]
@@ -85,14 +85,14 @@ class ChangeCapture:
         self._pending = PendingChanges(objects)
 
     def leave_out(self, paths: Iterable[str]) -> None:
-        """Look at these no more: they are the host's own."""
+        """Leave these files out from now on: they are the host's own."""
         with self.mutex:
             self._own = tuple(dict.fromkeys((*self._own, *(os.path.abspath(path) for path in paths))))
 
     # Around a call
 
     def begin(self, call: ChangeSource, keys: Iterable[str] | None) -> OpenCall:
-        """Look at what the call may write, and have it on disk when this returns.
+        """Keep everything that the call may write, on disk when this returns.
 
         Args:
             keys: Paths below the root, as text; None: anything.
@@ -119,13 +119,13 @@ class ChangeCapture:
             return opened
 
     def _trust(self) -> None:
-        """Take what was seen before for what it is worth now: nothing, where stored content was dropped since."""
+        """Forget what was seen before if stored content was dropped since."""
         if self._pruned != self.objects.pruned:
             self._pruned = self.objects.pruned
             self.snapshots.known = load_seen(self.objects)
 
     def finish(self, opened: OpenCall) -> Change | None:
-        """Commit what has changed since `begin`; None where nothing has."""
+        """Commit what has changed since `begin` and return the change; None where nothing has."""
         with self.mutex:
             self._open = [one for one in self._open if one is not opened]
             try:
@@ -159,7 +159,7 @@ class ChangeCapture:
         return self.commit(replace(opened.change, steps=tuple(mine), gaps=gaps))
 
     def _since(self, head: str) -> list[Change]:
-        """What was committed since this was the newest commit, the oldest first."""
+        """Return the changes that were committed after this commit, the oldest first."""
         if self.objects.head() == head:
             return []
         return list(itertools.takewhile(lambda change: change.commit != head, history(self.objects)))[::-1]
@@ -171,7 +171,7 @@ class ChangeCapture:
         return replace(change, commit=commit)
 
     def _look(self, workspace: Workspace, roots: tuple[str, ...], before: Iterable[str] = ()) -> Observation:
-        """What there is; of what was there before also what would be left out now."""
+        """Observe the paths now; those that were there before are observed even where they would be left out now."""
         self._own_stats = set(_identities((*self._store, *self._own)))
         seen: dict[str, Seen] = {}
         gaps, unseen = list[Gap](), set[str]()
@@ -217,7 +217,7 @@ class ChangeCapture:
         targets: dict[str, State] | None = None,
         head: str | None = None,
     ) -> PendingLock:
-        """Have everything on disk that takes the files back, whatever happens next."""
+        """Write everything to disk that is needed to put the files back after a kill or a power cut."""
         blobs: tuple[bytes, ...] = ()
         if roots == EVERYTHING:
             self.objects.hold(fresh)
@@ -233,19 +233,19 @@ class ChangeCapture:
         return self._pending.write(pending)
 
     def hold(self, change: Change, before: dict[str, State], targets: dict[str, State]) -> OpenCall:
-        """A note for an undo or redo, which changes exactly these paths."""
+        """Write the note of an undo or redo, which changes exactly these paths."""
         roots = tuple(before)
         note = self._note(change, roots, before, targets=targets)
         return OpenCall(change=change, roots=roots, before=Observation(), note=note, head="", overlapping=[])
 
     @property
     def busy(self) -> bool:
-        """Whether some process has a call between its two looks."""
+        """Return whether a call of any process has begun and not finished."""
         self.recover()
         return self._pending.any()
 
     def recover(self) -> list[Change]:
-        """Make commits of notes whose process is gone; returns them."""
+        """Commit the changes of calls whose process is gone, and return them."""
         return [change for pending in self._pending.left() for change in self._taken_in(pending)]
 
     def _taken_in(self, pending: PendingChange) -> list[Change]:
@@ -272,7 +272,7 @@ class ChangeCapture:
         return [self.commit(ended)] if ended.steps else []
 
     def _left_by(self, pending: PendingChange, moved: Sequence[Step]) -> tuple[list[Step], list[Gap]]:
-        """What is a killed call's. Of several that may have written anything, the first that is asked about has what nobody else has."""
+        """Return the steps of a killed call. Of several that may have written anything, the first one gets what no other claims."""
         since = self._since(pending.head) if pending.head is not None else []
         overlapping = [roots for roots in self._pending.others({pending.change.id}) if roots != EVERYTHING]
         return attribute(moved, pending.roots, overlapping, since)

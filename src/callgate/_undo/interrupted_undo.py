@@ -1,8 +1,8 @@
-"""What an undo or redo leaves that is killed in the middle of a step. Pure.
+"""Recognise what an undo or redo left that was killed in the middle of a step. Pure.
 
 A file takes a file's place in one step, with its time and owner. Where one of them is a folder there are two, and modes, owners and
-attributes of folders come last: so a path may be neither what it was nor what it should be. That is told from what somebody else made
-of it.
+attributes of folders come last: so a path may be neither what it was nor what it should be. This module tells such a path from one that
+somebody else changed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["interrupted_steps", "left_interrupted"]
 
 
 def interrupted_steps(steps: Iterable[Step], targets: Mapping[str, State]) -> tuple[tuple[Step, ...], tuple[str, ...]]:
-    """Of what has moved, what the undo moved that was to make `targets` of it; and the paths that it left between the two."""
+    """Return the steps that the undo made towards `targets`, and the paths that it left between before and after."""
     own, halfway = list[Step](), list[str]()
     for step in steps:
         target = targets.get(step.path)
@@ -31,7 +31,11 @@ def interrupted_steps(steps: Iterable[Step], targets: Mapping[str, State]) -> tu
 
 
 def left_interrupted(changes: Iterable[Change]) -> dict[str, dict[str, State]]:
-    """By a change's id, the paths that are between before and after now, and what is there. `changes`: all, the oldest first."""
+    """Return, by the id of each change, the paths that are between before and after now, and what is there.
+
+    Args:
+        changes: All of them, the oldest first.
+    """
     found: dict[str, dict[str, State]] = {}
     for change in changes:
         for of in change.of:

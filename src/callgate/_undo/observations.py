@@ -1,6 +1,6 @@
-"""Two looks at what a call may write, held against each other. Pure.
+"""Compare two observations of what a call may write: before it and after it. Pure.
 
-A path that was left out of the first look may have been there all along, whatever the second one sees of it.
+A path that was left out of the first observation may have been there all along, whatever the second one finds.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _NAMED = 10
 
 
 class Observation(Struct, frozen=True, kw_only=True):
-    """What there was at one moment, as far as it was looked at."""
+    """What was found at one moment."""
 
     seen: dict[str, Seen] = {}
     gaps: tuple[Gap, ...] = ()
@@ -39,7 +39,7 @@ def state_at(seen: dict[str, Seen], path: str) -> State:
 
 
 def without_hidden(seen: dict[str, Seen], before: Collection[str], unseen: frozenset[str]) -> tuple[dict[str, Seen], list[Gap]]:
-    """What was seen, without what had been left out before: it may have been there all along, ignored or not readable."""
+    """Return what was seen, without what had been left out before: that may have been there all along, ignored or not readable."""
     if not unseen:
         return seen, []
     hidden = {path for path in seen if path not in before and (path in unseen or not unseen.isdisjoint(folders_above(path)))}
@@ -48,7 +48,7 @@ def without_hidden(seen: dict[str, Seen], before: Collection[str], unseen: froze
 
 
 def moved_outside(before: Observation, after: Observation) -> list[Gap]:
-    """What was left out of both looks and has changed between them: of it nothing is kept."""
+    """Return a gap for what was left out of both observations and has changed between them: nothing of it is kept."""
     paths = before.outside.keys() & after.outside.keys() if before.partly or after.partly else before.outside.keys() | after.outside.keys()
     moved = sorted(
         path for path in paths if before.outside.get(path) != after.outside.get(path) and path not in before.seen and path not in after.seen
@@ -57,7 +57,7 @@ def moved_outside(before: Observation, after: Observation) -> list[Gap]:
 
 
 def merged(gaps: Iterable[Gap]) -> list[Gap]:
-    """One gap of each kind, of what two looks left out."""
+    """Merge the gaps of two observations: one of each kind."""
     found: dict[str, Gap] = {}
     for gap in gaps:
         known = found.get(gap.why, gap)

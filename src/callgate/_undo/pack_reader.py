@@ -1,4 +1,4 @@
-"""Git's packs, read: its own ones and whatever `git gc` or `git repack` made of a repository.
+"""Read git packs: those of `pack_writer`, and whatever `git gc` or `git repack` made of a repository.
 
 Stands below `objects`. Own code, because a library would be one more dependency of every install for a page of format, and the git program
 need not be there. Knows nothing of branches or calls.

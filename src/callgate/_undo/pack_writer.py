@@ -1,6 +1,7 @@
-"""A git pack on its way to disk: many objects in one file, an index beside it, no deltas.
+"""Write git packs: many objects in one file, an index beside it, no deltas.
 
-Stands below `objects`, which decides what goes into one: the first look at a large tree is one file and not ten thousand. `packs` reads it.
+Stands below `objects`, which decides what goes into one: the first look at a large tree is one file and not ten thousand. `pack_reader`
+reads it.
 """
 
 from __future__ import annotations

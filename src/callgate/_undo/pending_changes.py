@@ -1,7 +1,7 @@
-"""Notes of open calls: on disk before a call may write, gone when its commit is there.
+"""Notes of calls that have begun: on disk before a call may write, deleted when its commit is there.
 
-A note is held, by a lock of its file, for as long as its process lives; whoever can take the lock knows that nobody saw the call end. It
-has its name before it has its content, so that one flush makes both last: a note that is not whole is of a call that never began.
+The process of a call locks its note for as long as it lives; whoever can take the lock knows that nobody saw the call end. A note gets its
+name before its content, so that one flush keeps both: a note that is not whole belongs to a call that never began.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _STALE_S = 60.0
 
 
 class PendingChange(Struct, frozen=True, kw_only=True):
-    """What a note says."""
+    """The content of a note."""
 
     change: Change
     roots: tuple[str, ...]
@@ -45,13 +45,13 @@ class PendingChange(Struct, frozen=True, kw_only=True):
 
 
 class _Roots(Struct, frozen=True):
-    """The one thing that other calls want to know of a note."""
+    """The part of a note that other calls read."""
 
     roots: tuple[str, ...]
 
 
 class PendingLock(Struct, kw_only=True, eq=False):
-    """A note of this process."""
+    """A note of this process, locked."""
 
     path: str
     lock: int
@@ -85,7 +85,7 @@ class PendingChanges:
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
 
     def write(self, pending: PendingChange) -> PendingLock:
-        """Have a note on disk when this returns."""
+        """Write a note, on disk when this returns."""
         path = os.path.join(self._folder, f"{pending.change.id}.json")
         note = PendingLock(path=path, lock=os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         try:
@@ -97,11 +97,11 @@ class PendingChanges:
         return note
 
     def any(self) -> bool:
-        """Whether some process has a call between its two looks."""
+        """Return whether a call of any process has begun and not finished."""
         return any(name.endswith(".json") for name in os.listdir(self._folder))
 
     def others(self, ours: Collection[str]) -> list[tuple[str, ...]]:
-        """What open calls of other processes may write; `ours`: the changes of this one."""
+        """Return what open calls of other processes may write; `ours` are the changes of this process."""
         found = []
         for name in os.listdir(self._folder):
             if name.endswith(".json") and name.removesuffix(".json") not in ours:
@@ -110,7 +110,7 @@ class PendingChanges:
         return found
 
     def left(self) -> Iterator[PendingChange]:
-        """The notes that nobody holds; each is dropped once the loop has gone on from it."""
+        """Yield the notes that no process holds; each is deleted once the loop has gone on from it."""
         for name in sorted(os.listdir(self._folder)):
             if name.endswith(".json"):
                 with _taken(os.path.join(self._folder, name)) as pending:

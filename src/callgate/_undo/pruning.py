@@ -1,4 +1,4 @@
-"""Drop from a repository what nothing needs any more, packs included.
+"""Delete objects from a repository that nothing needs any more, packs included.
 
 What stays is written as files of its own before a pack goes, so a kill in between loses nothing. Knows commits and what they reach; which
 of them stay, `checkpoints` decides.

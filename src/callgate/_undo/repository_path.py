@@ -18,14 +18,14 @@ _NAME_CHARS = 40
 
 
 def default_folder(environ: Mapping[str, str] = os.environ) -> str:
-    """`CALLGATE_UNDO`, or `callgate/undo` in the user's state folder."""
+    """Return `CALLGATE_UNDO`, or `callgate/undo` in the user's state folder."""
     given = environ.get(_VARIABLE)
     state = environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
     return os.path.abspath(given) if given else os.path.join(state, "callgate", "undo")
 
 
 def repository_path(workspace: str, place: str) -> str:
-    """The repository's folder for the workspace at this real path."""
+    """Return the folder of the repository for the workspace at this real path."""
     digest = hashlib.sha256(os.fsencode(workspace)).hexdigest()[:16]
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", os.path.basename(workspace))[:_NAME_CHARS].strip(".-") or "root"
     return os.path.join(os.path.abspath(place), f"{name}-{digest}.git")

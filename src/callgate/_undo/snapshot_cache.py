@@ -1,7 +1,7 @@
-"""What the last look at a whole tree found, kept for the next process: it reads only what has changed since.
+"""Save the last snapshot of a whole tree for the next process, which then reads only the files that have changed since.
 
-A file of the store that may be lost or stale at any time: each entry counts only as long as the file's facts are the same, and all of
-them only until stored content was dropped.
+The file may be lost or stale at any time: each entry counts only as long as the facts of its path are the same, and all of them only until
+stored content is dropped.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _decode = msgspec.msgpack.Decoder(_Saved).decode
 
 
 def load_seen(objects: Objects) -> dict[str, Seen]:
-    """What is remembered and can be trusted; nothing where that is not whole."""
+    """Return what was saved and can be trusted; nothing where the file is not whole."""
     try:
         with open(os.path.join(objects.folder, _FILE), "rb") as file:
             data = file.read()
@@ -48,7 +48,7 @@ def load_seen(objects: Objects) -> dict[str, Seen]:
 
 
 def save_seen(objects: Objects, seen: dict[str, Seen]) -> None:
-    """Keep what was seen, of which all content is on disk."""
+    """Save what was seen. All its content must be on disk."""
     settled = {path: one for path, one in seen.items() if one.settled}
     data = msgspec.msgpack.encode(_Saved(_FORM, objects.pruned, settled))
     with suppress(OSError):  # it only saves time

@@ -1,4 +1,4 @@
-"""One workspace's changes, for whoever wants to see them, take them back or make them again.
+"""List, undo and redo the changes of one workspace.
 
 Names what is meant (a call, a run, a turn, a checkpoint), plans, checks and applies, all or nothing. Every undo and redo is a change like
 a call's: kept first, committed, and shown by `changes`. Knows nothing of engines or journals.

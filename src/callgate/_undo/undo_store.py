@@ -1,4 +1,4 @@
-"""The engine's side: whatever a call writes is kept in the repository of its workspace.
+"""Keep what the calls of an engine change, each in the repository of its workspace.
 
 One per engine, or shared by several: it has a `UndoHistory` for each workspace that calls named. Called from threads.
 """
