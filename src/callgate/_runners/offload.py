@@ -48,7 +48,7 @@ class _Answer(Struct, frozen=True):
     error: BaseException | None = None
 
 
-class _Job:
+class _OffloadedWork:
     """One function, on its way through a thread."""
 
     def __init__(self, work: Callable[[], Any], time: TimeBound, alarms: Deadlines) -> None:
@@ -72,7 +72,7 @@ class Offload:
         self._most = limits.parallel_threads
         self._most_abandoned = limits.abandoned_threads
         self._alarms = Deadlines()
-        self._waiting: deque[_Job] = deque()
+        self._waiting: deque[_OffloadedWork] = deque()
         self._busy = 0
         """Threads with a function that somebody waits for."""
         self.abandoned = 0
@@ -91,14 +91,14 @@ class Offload:
         Raises:
             LeftBehind: The deadline or the kill of `time` came first.
         """
-        answer = await self._answer(_Job(work, time or _Unbounded(AbortSignal()), self._alarms))
+        answer = await self._answer(_OffloadedWork(work, time or _Unbounded(AbortSignal()), self._alarms))
         if answer is None:
             raise LeftBehind
         if answer.error is not None:
             raise answer.error
         return answer.value  # type: ignore[no-any-return]
 
-    async def _answer(self, job: _Job) -> _Answer | None:
+    async def _answer(self, job: _OffloadedWork) -> _Answer | None:
         if self._busy < self._most:
             self._start(job)
         else:
@@ -109,7 +109,7 @@ class Offload:
             if job.wait.value is None:
                 self._leave(job)
 
-    def _start(self, job: _Job) -> None:
+    def _start(self, job: _OffloadedWork) -> None:
         self._busy += 1
         loop = asyncio.get_running_loop()
         try:
@@ -117,7 +117,7 @@ class Offload:
         except RuntimeError:  # no thread can be started: better late than lost
             self._ended(job, job.run())
 
-    def _leave(self, job: _Job) -> None:
+    def _leave(self, job: _OffloadedWork) -> None:
         """Go on without the job."""
         if job.ended:
             return
@@ -128,7 +128,7 @@ class Offload:
         self.abandoned += 1
         self._next()
 
-    def _ended(self, job: _Job, answer: _Answer) -> None:
+    def _ended(self, job: _OffloadedWork, answer: _Answer) -> None:
         job.ended = True
         if job.abandoned:
             self.abandoned -= 1
@@ -147,7 +147,7 @@ class Offload:
         self._alarms.close()
 
 
-def _work(job: _Job, loop: asyncio.AbstractEventLoop, ended: Callable[[_Job, _Answer], None]) -> None:
+def _work(job: _OffloadedWork, loop: asyncio.AbstractEventLoop, ended: Callable[[_OffloadedWork, _Answer], None]) -> None:
     answer = job.run()
     with suppress(RuntimeError):  # the event loop is closed: nobody waits any more
         loop.call_soon_threadsafe(ended, job, answer)

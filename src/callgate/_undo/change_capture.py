@@ -31,7 +31,7 @@ from callgate._undo.snapshot_cache import load_seen, save_seen
 from callgate._undo.state import ABSENT, Seen, Signature, State, sees
 from callgate._workspace import PathRefused, Workspace
 
-__all__ = ["ChangeCapture", "OpenCall", "UndoLimits"]
+__all__ = ["CallCapture", "ChangeCapture", "UndoLimits"]
 
 _INLINE_BYTES = 1_048_576
 _GITIGNORE_BYTES = 1_048_576
@@ -52,7 +52,7 @@ class UndoLimits(Options, frozen=True, kw_only=True):
     """The same of what is left out, so that an undo can say what of it changed; nothing of it is kept."""
 
 
-class OpenCall(Struct, kw_only=True, eq=False):
+class CallCapture(Struct, kw_only=True, eq=False):
     """A call that has begun and not finished."""
 
     change: Change
@@ -61,7 +61,7 @@ class OpenCall(Struct, kw_only=True, eq=False):
     note: PendingLock
     head: str
     """The newest commit when the call began."""
-    overlapping: list[OpenCall]
+    overlapping: list[CallCapture]
     """Calls that were open at the same time."""
 
 
@@ -75,7 +75,7 @@ class ChangeCapture:
         self._workspace = workspace
         self._store = (objects.folder, os.path.dirname(objects.folder))
         self._own = tuple(os.path.abspath(path) for path in own)
-        self._open: list[OpenCall] = []
+        self._open: list[CallCapture] = []
         self.snapshots = SnapshotTaker(
             most=limits.tree_entries, file_bytes=limits.tree_file_bytes, outside=limits.left_out_entries, own=self._is_own
         )
@@ -91,7 +91,7 @@ class ChangeCapture:
 
     # Around a call
 
-    def begin(self, call: ChangeSource, keys: Iterable[str] | None) -> OpenCall:
+    def begin(self, call: ChangeSource, keys: Iterable[str] | None) -> CallCapture:
         """Keep everything that the call may write, on disk when this returns.
 
         Args:
@@ -112,7 +112,7 @@ class ChangeCapture:
             if self.snapshots.read - self._remembered > _WORTH:
                 self._remembered = self.snapshots.read
                 save_seen(self.objects, self.snapshots.known)
-            opened = OpenCall(change=change, roots=roots, before=before, note=note, head=head, overlapping=list(self._open))
+            opened = CallCapture(change=change, roots=roots, before=before, note=note, head=head, overlapping=list(self._open))
             for other in self._open:
                 other.overlapping.append(opened)
             self._open.append(opened)
@@ -124,7 +124,7 @@ class ChangeCapture:
             self._pruned = self.objects.pruned
             self.snapshots.known = load_seen(self.objects)
 
-    def finish(self, opened: OpenCall) -> Change | None:
+    def finish(self, opened: CallCapture) -> Change | None:
         """Commit what has changed since `begin` and return the change; None where nothing has."""
         with self.mutex:
             self._open = [one for one in self._open if one is not opened]
@@ -136,11 +136,11 @@ class ChangeCapture:
             finally:
                 opened.note.drop()
 
-    def _committed(self, opened: OpenCall) -> Change | None:
+    def _committed(self, opened: CallCapture) -> Change | None:
         with self.objects.locked():
             return self._committed_alone(opened)
 
-    def _committed_alone(self, opened: OpenCall) -> Change | None:
+    def _committed_alone(self, opened: CallCapture) -> Change | None:
         with Workspace(self._workspace, sync=False) as workspace:
             after = self._look(workspace, opened.roots, opened.before.seen)
         before, (known, hidden) = opened.before.seen, without_hidden(after.seen, opened.before.seen, opened.before.unseen)
@@ -232,11 +232,11 @@ class ChangeCapture:
         )
         return self._pending.write(pending)
 
-    def hold(self, change: Change, before: dict[str, State], targets: dict[str, State]) -> OpenCall:
+    def hold(self, change: Change, before: dict[str, State], targets: dict[str, State]) -> CallCapture:
         """Write the note of an undo or redo, which changes exactly these paths."""
         roots = tuple(before)
         note = self._note(change, roots, before, targets=targets)
-        return OpenCall(change=change, roots=roots, before=Observation(), note=note, head="", overlapping=[])
+        return CallCapture(change=change, roots=roots, before=Observation(), note=note, head="", overlapping=[])
 
     @property
     def busy(self) -> bool:

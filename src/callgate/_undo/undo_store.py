@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from callgate._options import by_name
-from callgate._undo.change_capture import OpenCall, UndoLimits
+from callgate._undo.change_capture import CallCapture, UndoLimits
 from callgate._undo.changes import Change, ChangeSource
 from callgate._undo.undo_history import UndoHistory
 from callgate.protocols import Kept
@@ -71,7 +71,7 @@ class UndoStore:
             for undo_history in self._histories.values():
                 undo_history.capture.leave_out(self._own)
 
-    def begin(self, scope: Scope, uid: str, tool: str, keys: tuple[str, ...] | None) -> tuple[UndoHistory, OpenCall]:
+    def begin(self, scope: Scope, uid: str, tool: str, keys: tuple[str, ...] | None) -> tuple[UndoHistory, CallCapture]:
         """See `callgate.protocols.WriteLog`."""
         undo_history = self.of(scope.workspace)
         call = ChangeSource(uid=uid, run=scope.run, tool=tool, conversation=scope.conversation, turn=scope.turn)
@@ -79,7 +79,9 @@ class UndoStore:
 
     def finish(self, opened: object) -> Kept | None:
         """See `callgate.protocols.WriteLog`."""
-        if not (isinstance(opened, tuple) and len(opened) == 2 and isinstance(opened[0], UndoHistory) and isinstance(opened[1], OpenCall)):
+        if not (
+            isinstance(opened, tuple) and len(opened) == 2 and isinstance(opened[0], UndoHistory) and isinstance(opened[1], CallCapture)
+        ):
             raise TypeError("finish takes what begin gave")
         change = opened[0].capture.finish(opened[1])
         return None if change is None else _kept(change)
