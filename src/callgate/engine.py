@@ -293,7 +293,7 @@ class Engine:
         for name in sorted(unkept):
             self._log.warning(
                 "Results of the tool %s are to outlive the process (cache_scope='persistent'), but there is nowhere to keep them: they live"
-                " as long as the engine. Give Engine(persistent_cache=TableCache(path)), or a journal in a file.",
+                " as long as the engine. Give Engine(persistent_cache=SqliteCache(path)), or a journal in a file.",
                 name,
             )
 
