@@ -67,7 +67,7 @@ def take_back(words: str, direction: str, options: UndoOptions) -> int:
     return _exits.FAILED if done.not_kept and not (done.paths or done.already) else _exits.OK
 
 
-def _refuse_unkept(words: str, shadow: UndoHistory, options: UndoOptions) -> None:
+def _refuse_unkept(words: str, undo_history: UndoHistory, options: UndoOptions) -> None:
     """Refuse to undo a whole run if the files of one of its calls could not be kept."""
     if options.paths or options.exclude or not _is_there(options.journal):
         return

@@ -40,10 +40,10 @@ async def undo(stage: DemoRun) -> list[Finding]:
     ]
 
 
-def _back_and_forth(shadow: UndoHistory, work: Path, before: Facts, after: Facts) -> list[Finding]:
-    done = shadow.undo("undo")
+def _back_and_forth(undo_history: UndoHistory, work: Path, before: Facts, after: Facts) -> list[Finding]:
+    done = undo_history.undo("undo")
     found = [finding("undo of the run restores every byte, mode, link, time and absence", facts(work) == before, done.paths)]
-    again = shadow.redo("undo")
+    again = undo_history.redo("undo")
     return [*found, finding("redo restores all changes", facts(work) == after, again.paths)]
 
 
@@ -56,7 +56,7 @@ def _refused(undo_history: UndoHistory, work: Path) -> list[Finding]:
     except UndoRefused as refused:
         why = "; ".join(f"{one.path}: {one.text}" for one in refused.conflicts)
     kept = finding("over a person's edit it is refused and changes nothing", facts(work) == mine and why.startswith("src.txt"), why)
-    rest = shadow.undo("undo", paths=["out/**", "out", "latest"])
+    rest = undo_history.undo("undo", paths=["out/**", "out", "latest"])
     return [kept, finding("paths that nobody else edited can still be undone", not (work / "out").exists(), rest.paths)]
 
 

@@ -109,5 +109,5 @@ def _take_back(stage: DemoRun) -> None:
         return
     stage.screen.note("")
     stage.screen.note(f"callgate undo {stage.name}")
-    for path in shadow.undo(stage.name).paths:
+    for path in undo_history.undo(stage.name).paths:
         stage.screen.note(f"   {path} is restored")
