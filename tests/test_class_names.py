@@ -46,7 +46,7 @@ DUPLICATES: Final[dict[str, Twice]] = {
     "Piece": Twice(2, NOT_YET_RENAMED),
     "Place": Twice(2, NOT_YET_RENAMED),
     "Plan": Twice(2, NOT_YET_RENAMED),
-    "Pump": Twice(2, NOT_YET_RENAMED),
+    "TaskQueue": Twice(2, NOT_YET_RENAMED),
     "Question": Twice(2, NOT_YET_RENAMED),
     "Reader": Twice(2, NOT_YET_RENAMED),
     "Reading": Twice(2, NOT_YET_RENAMED),

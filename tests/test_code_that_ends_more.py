@@ -328,7 +328,7 @@ async def test_a_memory_that_raises_when_it_is_closed_holds_back_no_end(error: B
 
 
 async def test_a_memory_that_swallows_its_cancel_holds_back_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("callgate.engine._MEMORY_END_S", 0.02)
+    monkeypatch.setattr("callgate._pipeline.engine_parts._MEMORY_END_S", 0.02)
     stubborn = Stubborn()
     async with Engine([look], memory=Follows(stubborn.go_on), limits=LIMITS) as engine:
         assert (await said(engine, call("look"))).status == "ok"

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from callgate import AbortController, Aborted, Engine, Limits, MemoryJournal, RawCall, Scope, tool
 from callgate._abort_signals import AbortSignal
-from callgate._pipeline import plan as planning
-from callgate._pipeline.plan import Footprint, Plan, may_run_beside
+from callgate._pipeline import concurrency as planning
+from callgate._pipeline.concurrency import CallOrder, Footprint, may_run_beside
 from callgate.emission import EndedCall
 from callgate.errors import CallDenied, UsageError
 from callgate.tools import TouchedKeys, resources
@@ -462,7 +462,7 @@ footprints = st.builds(
 def test_two_calls_that_may_not_run_side_by_side_are_always_ordered(most: int, calls: list[Footprint]) -> None:
     """Directly or through others, the later one waits for the earlier, however few are named before one stands for them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("callgate._pipeline.plan._MOST_NAMED", most)
+        patch.setattr("callgate._pipeline.concurrency._MOST_NAMED", most)
         before = waited_for(calls)
     for later in range(len(calls)):
         for earlier in range(later):
@@ -473,7 +473,7 @@ def test_two_calls_that_may_not_run_side_by_side_are_always_ordered(most: int, c
 @given(st.lists(footprints, max_size=12))
 def test_a_call_of_a_small_message_waits_for_none_that_it_may_run_beside(calls: list[Footprint]) -> None:
     """Nor is it ordered through others: it waits only for what the rule orders before it, or for a barrier in between."""
-    plan = Plan()
+    plan = CallOrder()
     for index, one in enumerate(calls):
         for earlier in plan.add(index, one):
             assert calls[earlier].touched is None or not may_run_beside(one, calls[earlier])
@@ -481,7 +481,7 @@ def test_a_call_of_a_small_message_waits_for_none_that_it_may_run_beside(calls: 
 
 def waited_for(calls: list[Footprint]) -> list[set[int]]:
     """By call, all that end before it starts."""
-    plan = Plan()
+    plan = CallOrder()
     before: list[set[int]] = []
     for index, one in enumerate(calls):
         waits = plan.add(index, one)
@@ -550,7 +550,7 @@ def test_a_message_of_any_size_is_planned_in_about_as_many_steps_as_it_has_calls
 ) -> None:
     """Not with the square of its calls, nor with the length of their keys."""
     steps = Steps(monkeypatch)
-    plan = Plan()
+    plan = CallOrder()
     waits = [plan.add(index, one) for index, one in enumerate(calls)]
     assert steps.taken <= 1_000 + 200 * len(calls)
     assert sum(map(len, waits)) <= 50 * len(calls)

@@ -281,6 +281,6 @@ async def test_a_caller_cancelled_again_while_its_message_is_ended_leaves_no_cal
             ending.cancel()
         await asyncio.wait([ending])
         stays.set()
-        await asyncio.wait_for(asyncio.shield(emission._pump.ended()), PATIENCE_S)
+        await asyncio.wait_for(asyncio.shield(emission._queue.ended()), PATIENCE_S)
         assert [kinds(engine, uid).count("call.completed") for uid in [end.uid for end in emission.ends]] == [1, 1, 1]
     assert ledger.lines() == []

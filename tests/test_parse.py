@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from callgate._json.repair import repair_text
 from callgate._limits import Limits
 from callgate._pipeline.parse import parse
-from callgate._pipeline.repair import repair_text
 from callgate.calls import RawCall
 from callgate.errors import ArgumentsMalformed, ArgumentsTruncated, CallAborted
 from callgate.route import ParsedCall

@@ -397,11 +397,11 @@ async def test_a_fault_of_the_engine_itself_ends_the_call_and_is_logged(caplog: 
 
     async with Engine([act]) as engine:
         engine.blobs = None  # type: ignore[assignment]
-        engine._route._normaliser.result = None  # type: ignore[assignment, method-assign]
+        engine._parts.route._normaliser.result = None  # type: ignore[assignment, method-assign]
         result = await said(engine, call("act"))
         assert (result.status, result.code) == ("unknown", "internal_error")
         assert kinds(engine)[-1] == "call.completed"
-        engine._desk.hooks = None  # type: ignore[assignment, method-assign]
+        engine._parts.plans.by_identity.clear()
         result = await said(engine, call("act"))
         assert (result.status, result.code) == ("error", "internal_error")
     assert ran == [1]

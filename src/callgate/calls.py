@@ -15,6 +15,7 @@ from callgate._json import json_text
 __all__ = [
     "Aborted",
     "Answered",
+    "Approval",
     "Audio",
     "Category",
     "CurrentToolCall",
@@ -316,6 +317,20 @@ class Aborted(Struct, frozen=True):
     reason: str = ""
     recorded: bool = True
     """False if this could not be recorded; `reason` says why."""
+
+
+class Approval(Struct, frozen=True, kw_only=True):
+    """What a human was asked about one call, and what they answered."""
+
+    approval_id: str
+    """The uid of the call that was suspended for it."""
+    run: str
+    expires_at: int
+    """UTC nanoseconds."""
+    allowed: bool | None = None
+    """None while nobody has answered."""
+    by: str = ""
+    """Who has answered."""
 
 
 class Suspended(Struct, frozen=True):

@@ -23,12 +23,11 @@ from msgspec import Struct
 
 from callgate._abort_signals import AbortSignal, settled
 from callgate._json import canonical
-from callgate._pipeline.flight import Flight
+from callgate._pipeline.call_state import CallState
+from callgate._pipeline.concurrency import CallOrder, Footprint, QueueStarter, TaskQueue, may_run_beside
+from callgate._pipeline.outcomes import Outcomes, UnstartedCalls
 from callgate._pipeline.parse import has_large_arguments
-from callgate._pipeline.plan import Footprint, Plan, may_run_beside
-from callgate._pipeline.pump import Pump, Soon
-from callgate._pipeline.unfinished import Unfinished
-from callgate._pipeline.unrouted import Unrouted
+from callgate._pipeline.recovery import Unfinished
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Scope, ToolResult
 from callgate.errors import CallFailed, UsageError
 from callgate.route import ApprovedCall, ValidatedCall
@@ -54,10 +53,10 @@ _FREE = Footprint(reads_only=True, touched=None)
 class Route(Protocol):
     """What an emission needs from the engine: admission to the run, and the two halves of the route."""
 
-    def admit(self, raw: RawCall, scope: Scope, signal: AbortSignal, *, cause: int, unfinished: Unfinished | None) -> Flight: ...
-    async def parse_large(self, flight: Flight) -> None: ...
-    def prepare(self, flight: Flight, refusal: CallFailed | None = None) -> ValidatedCall | Outcome: ...
-    async def complete(self, flight: Flight, call: ValidatedCall) -> Outcome: ...
+    def admit(self, raw: RawCall, scope: Scope, signal: AbortSignal, *, cause: int, unfinished: Unfinished | None) -> CallState: ...
+    async def parse_large(self, state: CallState) -> None: ...
+    def prepare(self, state: CallState, refusal: CallFailed | None = None) -> ValidatedCall | Outcome: ...
+    async def complete(self, state: CallState, call: ValidatedCall) -> Outcome: ...
 
     @property
     def crowded(self) -> bool:
@@ -88,7 +87,7 @@ _LEFT_OUT = EndedCall()
 class _Slot(Struct, eq=False):
     """One call of the message."""
 
-    flight: Flight
+    state: CallState
     index: int
     refusal: CallFailed | None = None
     """Why the loop does not let the call run, where it does not."""
@@ -111,7 +110,7 @@ class _Slot(Struct, eq=False):
     @property
     def is_new(self) -> bool:
         """Whether the call is neither prepared nor ended."""
-        return self.call is None and self.outcome is None and not self.flight.ended
+        return self.call is None and self.outcome is None and not self.state.ended
 
     async def end(self, kill: AbortSignal) -> None:
         """Wait until the call has ended, whether or not it has started; or until the message is killed."""
@@ -151,10 +150,11 @@ class Emission:
 
     Args:
         route: The engine.
-        unrouted: Ends the calls that do not take it.
+        unstarted: Ends the calls that do not take it.
+        outcomes: Waits for the record of the ends of those that do.
         scope: Of the turn; `iteration` is this message's number.
         signal: Ends every call when it fires.
-        soon: Begins what can start before the message is complete.
+        starter: Begins what can start before the message is complete.
         early: Whether calls without effect may start before the message is complete.
         on_result: Told the result of each call, refused ones included, before the restart handler is offered it. Must not raise.
         most: How many calls are taken along the route.
@@ -164,10 +164,11 @@ class Emission:
     def __init__(
         self,
         route: Route,
-        unrouted: Unrouted,
+        unstarted: UnstartedCalls,
+        outcomes: Outcomes,
         scope: Scope,
         signal: AbortSignal,
-        soon: Soon,
+        starter: QueueStarter,
         *,
         early: bool = True,
         on_result: Callable[[ToolResult], None] | None = None,
@@ -177,7 +178,8 @@ class Emission:
         self.cause = 0
         """The position of the event that causes the calls which are added next; 0: none of this run's own."""
         self._route = route
-        self._unrouted = unrouted
+        self._unstarted = unstarted
+        self._outcomes = outcomes
         self._scope = scope
         self._early = early
         self._on_result = on_result
@@ -194,11 +196,11 @@ class Emission:
         self._slots: list[_Slot] = []
         self._first: _Slot | None = None
         """The first call that may run: it waits for none."""
-        self._plan: Plan | None = None
+        self._order: CallOrder | None = None
         """Made for the second call that may run."""
         self._ids: dict[str, _SameId] = {}
         """The calls of each of the model's ids."""
-        self._pump = Pump(soon, parallel)
+        self._queue = TaskQueue(starter, parallel)
         self._prepared_bytes = 0
         """Of arguments, before the message was sealed."""
         self._unprepared = False
@@ -275,22 +277,22 @@ class Emission:
             self._surplus.append(raw)
             self._places.append(raw)
             return
-        flight = self._route.admit(raw, self._scope, self._kill, cause=self.cause, unfinished=unfinished)
-        flight.on_result = self._on_result
-        arguments = flight.raw.arguments
+        state = self._route.admit(raw, self._scope, self._kill, cause=self.cause, unfinished=unfinished)
+        state.on_result = self._on_result
+        arguments = state.raw.arguments
         size_bytes = len(arguments) if isinstance(arguments, (str, bytes)) else _MAPPING_BYTES
-        slot = _Slot(flight, asked, refusal, size_bytes=size_bytes)
+        slot = _Slot(state, asked, refusal, size_bytes=size_bytes)
         self._slots.append(slot)
         self._places.append(slot)
-        self._ids.setdefault(flight.raw.id, _SameId()).slots.append(slot)
+        self._ids.setdefault(state.raw.id, _SameId()).slots.append(slot)
         if not self._early or self._prepared_bytes >= _TOGETHER_BYTES:
             self._unprepared = True
-        elif size_bytes >= _MAPPING_BYTES and has_large_arguments(flight.raw):
+        elif size_bytes >= _MAPPING_BYTES and has_large_arguments(state.raw):
             self._prepared_bytes, self._unprepared = _TOGETHER_BYTES, True
         else:
             self._prepared_bytes += size_bytes
             self._prepare(slot)
-            if slot.call is not None and slot.call.tool.effect == "none" and not slot.waits and flight.raw.closed == "sealed":
+            if slot.call is not None and slot.call.tool.effect == "none" and not slot.waits and state.raw.closed == "sealed":
                 slot.early = True
                 self._start(slot)
 
@@ -307,7 +309,7 @@ class Emission:
             if self._unprepared or len(self._slots) >= _TOGETHER:
                 await self._prepare_rest()
             if len(self._slots) > 1:
-                self._unrouted.note("emission.sealed", [slot.flight.uid for slot in self._slots], "")
+                self._unstarted.note("emission.sealed", [slot.state.uid for slot in self._slots], "")
             await self._run_rest()
             if self._surplus:
                 await self._refuse_surplus()
@@ -322,9 +324,9 @@ class Emission:
         ends: list[EndedCall] = []
         for place in self._places:
             if type(place) is _Slot:
-                flight, call = place.flight, place.call
-                final = flight.encoded or (b"" if call is None else canonical(call.arguments))
-                ends.append(EndedCall(outcome=place.outcome, uid=flight.uid, position=flight.last, arguments=final))
+                state, call = place.state, place.call
+                final = state.encoded or (b"" if call is None else canonical(call.arguments))
+                ends.append(EndedCall(outcome=place.outcome, uid=state.uid, position=state.last, arguments=final))
             else:
                 ends.append(place if type(place) is EndedCall else _LEFT_OUT)
         return ends
@@ -333,8 +335,8 @@ class Emission:
         number, size_bytes = 0, 0
         for slot in self._slots:
             number, size_bytes = number + 1, size_bytes + slot.size_bytes
-            if slot.is_new and has_large_arguments(slot.flight.raw):
-                await self._route.parse_large(slot.flight)
+            if slot.is_new and has_large_arguments(slot.state.raw):
+                await self._route.parse_large(slot.state)
             if slot.is_new:  # the message may have been ended meanwhile
                 self._prepare(slot)
             if number >= _TOGETHER or size_bytes >= _TOGETHER_BYTES:
@@ -350,17 +352,17 @@ class Emission:
         else:
             await self._finish()
         ended: list[_Slot] = []
-        outcomes: list[tuple[Flight, Outcome]] = []
+        outcomes: list[tuple[CallState, Outcome]] = []
         for slot in self._slots:
             if slot.outcome is not None:
                 ended.append(slot)
-                outcomes.append((slot.flight, slot.outcome))
-        for slot, outcome in zip(ended, await self._unrouted.told(outcomes), strict=True):
+                outcomes.append((slot.state, slot.outcome))
+        for slot, outcome in zip(ended, await self._outcomes.durable(outcomes), strict=True):
             slot.outcome = outcome
 
     async def _refuse_surplus(self) -> None:
         """Give the calls above the limit their outcomes."""
-        outcomes = iter(await self._unrouted.above_limit(self._surplus, self._slots[0].flight.scope, self._most))
+        outcomes = iter(await self._unstarted.above_limit(self._surplus, self._slots[0].state.scope, self._most))
         self._places = [EndedCall(outcome=next(outcomes)) if isinstance(place, RawCall) else place for place in self._places]
 
     async def discard(self, reason: str) -> None:
@@ -372,7 +374,7 @@ class Emission:
             await self._end_all(reason)
         finally:
             if self._slots:
-                self._unrouted.note("emission.discarded", [slot.flight.uid for slot in self._slots], reason)
+                self._unstarted.note("emission.discarded", [slot.state.uid for slot in self._slots], reason)
 
     def end(self, reason: str) -> None:
         """End every call, now: what has not begun will not, what runs is killed. The outcomes can still be had from `seal`."""
@@ -382,7 +384,7 @@ class Emission:
     def __del__(self) -> None:
         if getattr(self, "_over", True) or not self._slots:
             return
-        self._unrouted.forgotten([slot.flight for slot in self._slots], "its message was dropped by the host")
+        self._unstarted.forgotten([slot.state for slot in self._slots], "its message was dropped by the host")
         what = f"A message of {len(self._slots)} calls was neither sealed nor discarded; {_FORGOTTEN}"
         warnings.warn(what, ResourceWarning, stacklevel=2, source=self)
 
@@ -390,7 +392,7 @@ class Emission:
         return UsageError("This emission is over: it was sealed or discarded. Begin a new one for the next message.")
 
     def _prepare(self, slot: _Slot) -> None:
-        prepared = self._route.prepare(slot.flight, slot.refusal)
+        prepared = self._route.prepare(slot.state, slot.refusal)
         if not isinstance(prepared, ValidatedCall):
             slot.outcome = prepared
             return
@@ -405,15 +407,15 @@ class Emission:
 
     def _planned(self, first: _Slot, slot: _Slot) -> tuple[int, ...]:
         """The indexes of the calls that must have ended before this one starts."""
-        if self._plan is None:
-            self._plan = Plan()
-            self._plan.add(first.index, first.footprint)
-        return self._plan.add(slot.index, slot.footprint)
+        if self._order is None:
+            self._order = CallOrder()
+            self._order.add(first.index, first.footprint)
+        return self._order.add(slot.index, slot.footprint)
 
     def _start(self, slot: _Slot) -> None:
-        slot.flight.before_start = partial(self._clear_to_start, slot)
+        slot.state.before_start = partial(self._clear_to_start, slot)
         slot.started = True
-        self._pump.add(partial(self._run, slot), 1 + slot.size_bytes * _TOGETHER // _TOGETHER_BYTES)
+        self._queue.add(partial(self._run, slot), 1 + slot.size_bytes * _TOGETHER // _TOGETHER_BYTES)
 
     async def _run(self, slot: _Slot) -> None:
         try:
@@ -423,26 +425,26 @@ class Emission:
                 await self._route.wait_for_capacity()
             if slot.outcome is None and not self._stopped and slot.call is not None:
                 slot.entered = True
-                if len(self._ids[slot.flight.raw.id].slots) > 1:
+                if len(self._ids[slot.state.raw.id].slots) > 1:
                     await self._join_duplicate(slot, slot.call)
-                slot.outcome = await self._route.complete(slot.flight, slot.call)
+                slot.outcome = await self._route.complete(slot.state, slot.call)
             elif slot.outcome is None:
-                slot.outcome = self._unrouted.not_started(slot.flight, "the message was stopped before this call")
+                slot.outcome = self._unstarted.not_started(slot.state, "the message was stopped before this call")
             self._stopped = self._stopped or isinstance(slot.outcome, Aborted)
         finally:
-            slot.flight.before_start = None  # or slot and flight would keep each other until the garbage is collected
+            slot.state.before_start = None  # or slot and state would keep each other until the garbage is collected
             if slot.ended is not None:
                 slot.tell()
 
     async def _join_duplicate(self, slot: _Slot, call: ValidatedCall) -> None:
         """Give a duplicate of an earlier call of the message (same id, tool and arguments) the result of the earlier one."""
-        first = self._ids[slot.flight.raw.id].first_like(call)
+        first = self._ids[slot.state.raw.id].first_like(call)
         if first is slot:
             return
-        slot.flight.duplicate = True
+        slot.state.duplicate = True
         if call.tool.effect == "none":
             await first.end(self._kill)
-            slot.flight.first = first.outcome.result if isinstance(first.outcome, Answered) else None
+            slot.state.first = first.outcome.result if isinstance(first.outcome, Answered) else None
 
     def _clear_to_start(self, slot: _Slot, approved: ApprovedCall) -> Awaitable[None] | None:
         """Where a hook or policy changed what a call touches, let it and what it now meets run one after the other."""
@@ -476,7 +478,7 @@ class Emission:
                 self._start(slot)
             if number % _BEGUN_TOGETHER == 0:
                 await asyncio.sleep(0)
-        await self._pump.ended()
+        await self._queue.ended()
         for slot in self._slots:
             if slot.outcome is None:
                 raise asyncio.CancelledError  # somebody cancelled the tasks of the message
@@ -484,13 +486,13 @@ class Emission:
     def _end_rest(self, why: str, slots: list[_Slot]) -> None:
         """End those of these calls that have no outcome as not started."""
         for slot in slots:
-            if slot.outcome is None and not slot.flight.ended:
-                slot.outcome = self._unrouted.not_started(slot.flight, why)
+            if slot.outcome is None and not slot.state.ended:
+                slot.outcome = self._unstarted.not_started(slot.state, why)
 
     async def _end_all(self, reason: str) -> None:
         """End every call, and wait for those that run; whoever is cancelled meanwhile leaves them to end by themselves."""
         self.end(reason)
-        await asyncio.shield(self._pump.ended())
+        await asyncio.shield(self._queue.ended())
         self._end_rest(reason, self._slots)
 
 

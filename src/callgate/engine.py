@@ -8,56 +8,36 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from callgate._abort_signals import AbortSignal
-from callgate._cache import JournalCache, MemoryCache
 from callgate._clock import Clock
 from callgate._environment_limits import timeout_from_environment
 from callgate._limits import Limits
 from callgate._options import by_name
-from callgate._pipeline.activity import Activity
-from callgate._pipeline.approvals import Question
-from callgate._pipeline.at_work import RunsAtWork
-from callgate._pipeline.cache import Cache
-from callgate._pipeline.call_route import CallRoute, RouteParts
-from callgate._pipeline.desk import Desk
-from callgate._pipeline.endings import Endings
-from callgate._pipeline.entrance import Entrance
-from callgate._pipeline.execute import Executor
-from callgate._pipeline.ground import Ground
-from callgate._pipeline.holding import Holding
-from callgate._pipeline.host_fields import HostFields
-from callgate._pipeline.known_runs import KnownRuns
-from callgate._pipeline.life import Life
-from callgate._pipeline.options import check_parts, check_policies, check_settings, hooks_of, policies_of, runners_of, tools_of
-from callgate._pipeline.pump import Soon
-from callgate._pipeline.sync import SyncDoor
-from callgate._pipeline.unrouted import Unrouted
-from callgate._pipeline.writer import too_late
+from callgate._pipeline.engine_parts import EngineParts, GivenParts
+from callgate._pipeline.lifecycle import SyncRunner
+from callgate._pipeline.options import (
+    EngineContext,
+    HostFields,
+    check_parts,
+    check_settings,
+    hooks_of,
+    policies_of,
+    runners_of,
+    tools_of,
+)
+from callgate._pipeline.recorder import too_late
+from callgate._pipeline.runs import answer_approval
 from callgate._redact import Redactor
-from callgate._runners import Runners
-from callgate.calls import CurrentToolCall, Outcome, RawCall, Scope, ToolResult
+from callgate.calls import Approval, CurrentToolCall, Outcome, RawCall, Scope, ToolResult
 from callgate.emission import Emission
 from callgate.errors import RecordFailed, RunHeld, UsageError
 from callgate.hooks import Hook
-from callgate.protocols import (
-    BlobStore,
-    CacheStore,
-    CallJudge,
-    Follower,
-    HasCachePath,
-    Journal,
-    OnDisk,
-    Policy,
-    RestartHandler,
-    Runner,
-    WriteLog,
-)
-from callgate.tools import BoundTool, Tool, ToolRegistry
+from callgate.protocols import BlobStore, CacheStore, CallJudge, Follower, Journal, Policy, RestartHandler, Runner, WriteLog
+from callgate.tools import Tool
 from callgate.tools.registry import Layer, instance_of
 
 if TYPE_CHECKING:
@@ -129,60 +109,31 @@ class Engine:
         check_settings(process_limits, limits=limits, timeout_s=timeout_s, run=run, coerce=coerce, repair=repair)
         check_parts(journal=journal, blobs=blobs, persistent_cache=persistent_cache, redactor=redactor, clock=clock)
         check_parts(undo=undo, memory=memory, restart=restart)
-        host_fields = None if extra is None else HostFields(extra)
-        ground = self._ground = Ground.of(journal=journal, blobs=blobs, clock=clock, limits=limits, redactor=redactor)
-        self.clock, self.limits, self.journal, self.blobs = ground.clock, limits, ground.journal, ground.blobs
-        self.bus, self.control, self.conversations = ground.bus, ground.control, ground.conversations
-        self.restart = restart
-        self.redactor = redactor
-        self._log = ground.writer.log
-        self.run = run or f"engine-{self.clock.new_id()}"
-        self._activity = Activity()
-        self._survives = self.journal.strength != "memory"
-        self._timeout_s = timeout_from_environment() if timeout_s is None else timeout_s
-        self._known = KnownRuns(ground)
-        asked = policies_of(policies)
-        if persistent_cache is None and isinstance(self.journal, HasCachePath):
-            persistent_cache = JournalCache(self.journal.cache_path)
-        self._persists = persistent_cache is not None
-        own = _files(self.journal, self.blobs, persistent_cache, memory)
-        self._desk = Desk(ground, self._known, asked, hooks_of(hooks), tuple(own))
-        self._endings = Endings(ground, restart, self._timeout_s)
-        self._runners = Runners(limits, self.clock, process_limits=process_limits, on_late=self._desk.late, own=runners_of(runners))
-        self._cache = Cache(MemoryCache(), persistent_cache, self.clock, redactor)
-        executor = Executor(ground, self._desk, self._cache, self._runners, self._timeout_s, undo)
-        self._life = Life(lambda: self.journal.watch(self._holding), self._endings.cancelled, self._let_go, limits.grace_s)
-        self._holding = Holding(ground.writer, self.control, self.run, self._life.running.values, self._known, self._desk)
-        self._known.is_busy = self._holding.is_busy
-        self._entrance = Entrance(self._desk, self._known, self._life, self._holding, self.run, is_new=not run, host_fields=host_fields)
-        self._unrouted = Unrouted(ground.writer, self._endings, self._life)
-        self.runs = RunsAtWork(ground, self._entrance, self._holding, self._endings, self._life, self._desk.judges)
-        """The other side of the engine: for whoever works on whole runs, as an agent does."""
-        self._door = SyncDoor()
-        self._memory = memory
-        if undo is not None:
-            undo.leave_out(own)
-        self._soon = Soon()
-        given = [instance_of(one) for one in tools_of(tools)]
-        for one in given:
-            self._check_runner(one)
-        self._unkept: set[str] = set()
-        """Tools of which was said that their results cannot be kept."""
-        self.tools = ToolRegistry(given, check=partial(self._check_tools, asked))
-        parts = RouteParts(
-            ground=ground,
-            desk=self._desk,
-            entrance=self._entrance,
-            executor=executor,
-            endings=self._endings,
-            unrouted=self._unrouted,
-            life=self._life,
-            tools=self.tools,
-            activity=self._activity,
+        given = GivenParts(
+            tools=tuple(instance_of(one) for one in tools_of(tools)),
+            policies=policies_of(policies),
+            hooks=hooks_of(hooks),
+            runners=runners_of(runners),
+            process_limits=process_limits,
+            persistent_cache=persistent_cache,
+            timeout_s=timeout_from_environment() if timeout_s is None else timeout_s,
+            coerce=coerce,
+            repair=repair,
+            restart=restart,
+            undo=undo,
+            memory=memory,
+            run=run,
+            host_fields=None if extra is None else HostFields(extra),
         )
-        self._route = CallRoute(parts, timeout_s=self._timeout_s, coerce=coerce, repair=repair)
-        if memory is not None:
-            memory.follow(self.journal, self.bus, self.tools, redactor)
+        context = EngineContext.of(journal=journal, blobs=blobs, clock=clock, limits=limits, redactor=redactor)
+        self.clock, self.limits, self.journal, self.blobs = context.clock, limits, context.journal, context.blobs
+        self.bus, self.control, self.conversations = context.bus, context.control, context.conversations
+        self.restart, self.redactor = restart, redactor
+        parts = self._parts = EngineParts.of(context, given)
+        self.run, self.tools = parts.run, parts.tools
+        self.runs = parts.runs
+        """The other side of the engine: for whoever works on whole runs, as an agent does."""
+        self._sync_runner = SyncRunner()
 
     async def call(self, raw: RawCall, scope: Scope = _NOWHERE, *, signal: AbortSignal | None = None) -> Outcome:
         """Take one call through the whole route.
@@ -195,29 +146,21 @@ class Engine:
         Returns:
             `Answered` with the one result, `Restarted`, `Aborted` or `Suspended`. Whatever the tool, the model or a hook did, this returns.
         """
-        if scope is not self._entrance.given:
-            self._entrance.check_extra(scope)
+        parts = self._parts
+        if scope is not parts.admission.last_scope:
+            parts.admission.check_extra(scope)
             try:
                 await self._open(scope)
             except (RunHeld, RecordFailed) as error:
-                return self._endings.unrecorded(raw, error)
-        if self._survives and self._ground.writer.crowded:
-            await self._ground.writer.wait_for_capacity()
-        kill = signal or self.control.signal(scope.conversation)
-        if self.journal.shared:  # another engine may take this call's run over, and another process end it, alone
-            kill = AbortSignal(kill)
-        flight = self._route.admit(raw, scope, kill)
-        outcome = await self._route.run(flight)
-        if self._survives:
-            (outcome,) = await self._endings.told([(flight, outcome)])
-        return outcome
+                return parts.outcomes.unrecorded(raw, error)
+        return await parts.route.call(raw, scope, signal or self.control.signal(scope.conversation))
 
     async def _open(self, scope: Scope) -> None:
-        """Have a scope's run to this engine, in the time that a call has."""
-        waiting = asyncio.timeout(self._timeout_s)
+        """Acquire the lease of a scope's run and load its state, in the time that a call has."""
+        waiting = asyncio.timeout(self._parts.timeout_s)
         try:
             async with waiting:
-                await self._entrance.open(scope)
+                await self._parts.admission.open(scope)
         except TimeoutError as error:
             if waiting.expired():
                 raise too_late() from error
@@ -229,7 +172,7 @@ class Engine:
         Raises:
             UsageError: Inside a running event loop.
         """
-        return self._door.run(self._life.check_unclosed, lambda: self.call(raw, scope))
+        return self._sync_runner.run(self._parts.lifecycle.check_unclosed, lambda: self.call(raw, scope))
 
     # Many calls of one message
 
@@ -242,23 +185,34 @@ class Engine:
         on_result: Callable[[ToolResult], None] | None = None,
     ) -> Emission:
         """Begin a message's calls; see `Emission`."""
-        self._entrance.check(scope)
+        parts = self._parts
+        parts.admission.check(scope)
         kill, limits = signal or self.control.signal(scope.conversation), self.limits
         most, parallel = limits.calls_per_message, limits.parallel_calls
         emission = Emission(
-            self._route, self._unrouted, scope, kill, self._soon, early=early, on_result=on_result, most=most, parallel=parallel
+            parts.route,
+            parts.unstarted,
+            parts.outcomes,
+            scope,
+            kill,
+            parts.queue_starter,
+            early=early,
+            on_result=on_result,
+            most=most,
+            parallel=parallel,
         )
-        self._life.messages.add(emission)
+        parts.lifecycle.messages.add(emission)
         return emission
 
     async def call_many(self, raws: Iterable[RawCall], scope: Scope = _NOWHERE, *, signal: AbortSignal | None = None) -> list[Outcome]:
         """Take all calls of one message through the route, side by side where they may; outcomes in the order of the calls."""
-        if scope is not self._entrance.given:
-            self._entrance.check_extra(scope)
+        parts = self._parts
+        if scope is not parts.admission.last_scope:
+            parts.admission.check_extra(scope)
             try:
                 await self._open(scope)
             except (RunHeld, RecordFailed) as error:
-                return [self._endings.unrecorded(raw, error) for raw in raws]
+                return [parts.outcomes.unrecorded(raw, error) for raw in raws]
         emission = self.emission(scope, signal=signal, early=False)
         try:
             for number, raw in enumerate(raws, 1):
@@ -272,7 +226,7 @@ class Engine:
 
     def asked(self, raw: RawCall, scope: Scope) -> tuple[str, bytes] | None:
         """Which tool a call is for, and its valid arguments as canonical JSON; None where it is none. Records and runs nothing."""
-        return self._route.asked(raw, scope)
+        return self._parts.route.asked(raw, scope)
 
     # What an operator does
 
@@ -283,23 +237,8 @@ class Engine:
             UsageError: It is incomplete, its name is taken, its runner could not run it, or a rule about it could never match.
         """
         tool = instance_of(tool)
-        self._check_runner(tool)
+        self._parts.plans.check_runner(tool)
         self.tools.register(tool, layer=layer)
-
-    def _check_tools(self, policies: tuple[Policy | CallJudge, ...], tools: Sequence[BoundTool]) -> None:
-        check_policies(policies, tools)
-        unkept = {tool.name for tool in tools if tool.cache_scope == "persistent" and not self._persists} - self._unkept
-        self._unkept |= unkept
-        for name in sorted(unkept):
-            self._log.warning(
-                "Results of the tool %s are to outlive the process (cache_scope='persistent'), but there is nowhere to keep them: they live"
-                " as long as the engine. Give Engine(persistent_cache=SqliteCache(path)), or a journal in a file.",
-                name,
-            )
-
-    def _check_runner(self, tool: Tool) -> None:
-        if tool.runner is not None:
-            self._runners.check(tool.runner, tool)
 
     async def answer(self, approval_id: str, *, allow: bool, by: str = "operator") -> None:
         """Answer the question of a `Suspended` call. If allowed, hand the same call in again: it runs once, with these arguments only.
@@ -311,16 +250,27 @@ class Engine:
             UsageError: No such question is open; or, as `RunHeld`, another engine works on its run: tell that one by `callgate.inbox`.
             RecordFailed: It could not be kept, so it does not count.
         """
-        self._life.check_open()
-        await self._ground.writer.durable(await self._desk.answer(approval_id, allow=allow, by=by))
+        self._parts.lifecycle.check_open()
+        context, known = self._parts.context, self._parts.known
+        position = await answer_approval(approval_id, known, context.approvals, context.recorder, allow=allow, by=by)
+        await context.recorder.durable(position)
 
     def answer_sync(self, approval_id: str, *, allow: bool, by: str = "operator") -> None:
         """The same for plain code, as `call_sync` is."""
-        self._door.run(self._life.check_unclosed, lambda: self.answer(approval_id, allow=allow, by=by))
+        self._sync_runner.run(self._parts.lifecycle.check_unclosed, lambda: self.answer(approval_id, allow=allow, by=by))
 
-    def approval(self, approval_id: str) -> Question | None:
-        """What a human was asked under this id and said, as far as it is neither used up nor expired."""
-        return self._ground.approvals.find(approval_id)
+    def approval(self, approval_id: str) -> Approval | None:
+        """What a human was asked under this id and answered; None where it was never asked, is used up, or has expired."""
+        question = self._parts.context.approvals.find(approval_id)
+        if question is None:
+            return None
+        return Approval(
+            approval_id=question.approval_id,
+            run=question.run,
+            expires_at=question.expires_at,
+            allowed=question.allowed,
+            by=question.by,
+        )
 
     async def settle(self, uid: str, *, happened: bool) -> None:
         """Say what became of a call that ended `unknown`, so that the same call may be sent again in its run.
@@ -331,46 +281,46 @@ class Engine:
             UsageError: No call of this uid is in doubt.
             RecordFailed: It could not be kept, so it does not count.
         """
-        self._life.check_open()
-        position = self._known.settle(uid, happened=happened, why="the operator said so")
+        self._parts.lifecycle.check_open()
+        position = self._parts.known.settle(uid, happened=happened, why="the operator said so")
         if position is None:
             raise UsageError(f"No call '{uid!s:.80}' is in doubt in this engine. Nothing was changed.")
-        await self._ground.writer.durable(position)
+        await self._parts.context.recorder.durable(position)
 
     def settle_sync(self, uid: str, *, happened: bool) -> None:
         """The same for plain code, as `call_sync` is."""
-        self._door.run(self._life.check_unclosed, lambda: self.settle(uid, happened=happened))
+        self._sync_runner.run(self._parts.lifecycle.check_unclosed, lambda: self.settle(uid, happened=happened))
 
     def current_tool_call(self, conversation: str) -> CurrentToolCall | None:
         """The conversation's latest successful call, with its parameters and why it was made; survives where the journal does.
 
         Waits for the server where the journal is on one: call it in a thread then, as `await asyncio.to_thread(...)`.
         """
-        return self._endings.latest(conversation)
+        return self._parts.outcomes.latest(conversation)
 
     @property
     def activity_since_wake(self) -> int:
         """Calls that have succeeded since `wake`, or since this was set, in any conversation or none. Cached results do not count."""
-        return self._activity.total
+        return self._parts.activity.total
 
     @activity_since_wake.setter
     def activity_since_wake(self, count: int) -> None:
-        self._activity.total = count
+        self._parts.activity.total = count
 
     def activity(self, conversation: str) -> int:
         """The same of one conversation. Kept in memory, for the 10,000 conversations that were active last."""
-        return self._activity.of(conversation)
+        return self._parts.activity.of(conversation)
 
     def wake(self, conversation: str | None = None) -> None:
         """Count activity anew: that of this conversation, or of the engine and all of them."""
-        self._activity.wake(conversation)
+        self._parts.activity.wake(conversation)
 
-    # Life
+    # Lifecycle
 
     @property
     def abandoned(self) -> int:
         """How much code of calls that have ended still runs: threads and coroutines that would not stop, and tasks that tools left."""
-        return self._runners.abandoned + self._ground.offload.abandoned
+        return self._parts.runners.abandoned + self._parts.context.offload.abandoned
 
     async def close(self) -> None:
         """End what runs, in bounded time, and let go of everything. Idempotent; goes on to its end if whoever waits for it is cancelled.
@@ -378,7 +328,7 @@ class Engine:
         Raises:
             UsageError: The engine's event loop is another one, and still runs.
         """
-        await self._life.close()
+        await self._parts.lifecycle.close()
 
     def close_sync(self) -> None:
         """Close an engine that was used through `call_sync`, or not at all.
@@ -386,29 +336,11 @@ class Engine:
         Raises:
             UsageError: Inside a running event loop, or where the engine's own is another that still runs.
         """
-        self._door.close(self._life.shut, self.close)
-
-    async def _let_go(self) -> None:
-        await self._runners.close()
-        if self._memory is not None:
-            closed = await self._ground.host_code.ask(self._memory.close(), _MEMORY_END_S, "memory")
-            if closed.error is not None:
-                self._log.error("Memory: it could not be closed: %s: %s", type(closed.error).__name__, closed.error)
-        self._ground.offload.close()
-        await self._ground.host_code.close()
-        try:
-            self._cache.close()
-        finally:
-            await self.journal.close()
+        self._sync_runner.close(self._parts.lifecycle.shut, self.close)
 
     async def __aenter__(self) -> Self:
-        self._life.check_open()
+        self._parts.lifecycle.check_open()
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self.close()
-
-
-def _files(*parts: object) -> list[str]:
-    """The files that parts of an engine write."""
-    return [path for part in parts if isinstance(part, OnDisk) for path in part.files]

@@ -21,8 +21,8 @@ from callgate._journal.event_rows import Unreadable
 from callgate._journal.inbox_client import open_inbox
 from callgate._json import canonical, decode
 from callgate._pipeline.approvals import Question
-from callgate._pipeline.reading import Reading
-from callgate._pipeline.record import Received, decode_reason
+from callgate._pipeline.event_bodies import Received, decode_reason
+from callgate._pipeline.recovery import RunReader
 from callgate.errors import UsageError
 from callgate.events import Event
 from callgate.queries import EventQuery
@@ -235,7 +235,7 @@ def _sent(
 
 
 def _questions(reader: JournalReader, run: str) -> dict[str, Question]:
-    reading = Reading(run, remember=0)
+    reading = RunReader(run, remember=0)
     reading.take(reader.find(EventQuery(run=run)))
     return reading.questions
 

@@ -245,7 +245,7 @@ def check_nothing_is_left(world: World) -> None:
     control = world.engine.control
     assert (control.stops, control._passes, control._follow_ups, control._errors) == ({}, {}, {}, {})
     assert world.engine.conversations._queues == {}
-    assert not world.engine._holding._work
+    assert not world.engine._parts.runs._leases._work
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])

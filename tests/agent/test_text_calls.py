@@ -28,7 +28,7 @@ from tests.engine_calls import bodies
 ASKED = json.dumps({"tool": "look", "parameters": {"what": "a"}, "reasoning": "I have to see it."})
 
 
-class Writer(Script):
+class Recorder(Script):
     """A model that only writes text."""
 
     native_tools = False
@@ -40,7 +40,7 @@ def letters(text: str) -> Answer:
     return [*(TextDelta(letter) for letter in text), end]
 
 
-async def run(*answers: Any, model: type[Script] = Writer, **options: Any) -> tuple[RunResult, Script, Board]:
+async def run(*answers: Any, model: type[Script] = Recorder, **options: Any) -> tuple[RunResult, Script, Board]:
     board, script = Board(), model(*answers)
     async with Agent(script, tools=board.tools(), **options) as agent:
         return await agent.run("Do it."), script, board
@@ -58,7 +58,7 @@ async def test_who_listens_reads_the_whole_answer_up_to_its_last_letter(text: st
         if isinstance(event, TextDelta):
             told.append(event.text)
 
-    async with Agent(Writer(answer), tools=Board().tools()) as agent:
+    async with Agent(Recorder(answer), tools=Board().tools()) as agent:
         result = await agent.run("Do it.", on_event=hear)
     assert ("".join(told), result.text) == (text, text)
 
@@ -74,7 +74,7 @@ async def test_what_a_call_in_text_says_beside_its_parameters_is_kept_noted_and_
     text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As of a call that a host hands in as a dict: why it is made, and that its parameters stood at the top level."""
-    board, model = Board(), Writer(letters(text), letters("It is a."))
+    board, model = Board(), Recorder(letters(text), letters("It is a."))
     async with Agent(model, tools=board.tools()) as agent:
         with caplog.at_level(logging.INFO, logger="callgate"):
             result = await agent.run("Do it.")
@@ -134,7 +134,7 @@ UNKNOWN = [
 ]
 
 
-@pytest.mark.parametrize("model", [Writer, Script], ids=["taught", "fallback"])
+@pytest.mark.parametrize("model", [Recorder, Script], ids=["taught", "fallback"])
 @pytest.mark.parametrize("text", UNKNOWN)
 async def test_a_call_in_the_taught_form_of_a_tool_that_does_not_exist_is_a_failure(text: str, model: type[Script]) -> None:
     """Requirement E12: the model hears of it, with the names there are; it ends a strict run."""
@@ -172,7 +172,7 @@ NOT_STRICT = [
 ]
 
 
-@pytest.mark.parametrize("model", [Writer, Script], ids=["taught", "fallback"])
+@pytest.mark.parametrize("model", [Recorder, Script], ids=["taught", "fallback"])
 @pytest.mark.parametrize("text", NOT_STRICT)
 async def test_a_call_that_is_not_strict_json_is_a_failure_and_never_runs(text: str, model: type[Script]) -> None:
     """Requirements E6, E10: the system text promises strict JSON."""
@@ -187,7 +187,7 @@ async def test_a_call_that_is_not_strict_json_is_a_failure_and_never_runs(text: 
 NO_OBJECT = ['"a"', '["a"]', "5", "true"]
 
 
-@pytest.mark.parametrize("model", [Writer, Script], ids=["taught", "fallback"])
+@pytest.mark.parametrize("model", [Recorder, Script], ids=["taught", "fallback"])
 @pytest.mark.parametrize("parameters", NO_OBJECT)
 async def test_a_call_whose_parameters_are_no_object_is_a_failure_and_never_runs(parameters: str, model: type[Script]) -> None:
     """Requirement E10: a call of a tool that exists, in the taught form, is never taken for the answer."""
@@ -318,7 +318,7 @@ async def test_a_call_behind_a_result_that_the_model_repeats_is_a_call() -> None
 async def test_a_text_with_more_calls_than_the_limit_fails() -> None:
     """The same bound as on calls of a model's own."""
     engine = Engine(limits=Limits(calls_per_message=3))
-    board, script = Board(), Writer(letters(f"{ASKED}\n" * 5))
+    board, script = Board(), Recorder(letters(f"{ASKED}\n" * 5))
     for tool in board.tools():
         engine.tools.register(tool)
     async with engine, Agent(script, engine) as agent:
@@ -352,7 +352,7 @@ def pieces(text: str, size: int) -> Answer:
 
 
 @pytest.mark.parametrize("size", [7, 10_000, len(LARGE)])
-@pytest.mark.parametrize("model", [Writer, Script])
+@pytest.mark.parametrize("model", [Recorder, Script])
 async def test_a_large_call_in_text_is_read_off_the_event_loop(
     size: int, model: type[Script], threads_that_read: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -367,7 +367,7 @@ async def test_a_large_call_in_text_is_read_off_the_event_loop(
     monkeypatch.setattr(text_calls, "in_thread", counted)
     answer = pieces(f"I look.\n{LARGE}", size)
     result, _, _ = await run(
-        answer, letters("Done."), model=model, text_calls="auto" if model is Writer else "fallback", dialect="pythonic"
+        answer, letters("Done."), model=model, text_calls="auto" if model is Recorder else "fallback", dialect="pythonic"
     )
     assert result.text == "Done."
     assert [one.name for one in result.results] == ["look"]

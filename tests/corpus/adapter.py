@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from callgate._json import strict_object
+from callgate._json.repair import repair_text
 from callgate._limits import Limits
 from callgate._pipeline.parse import parse
-from callgate._pipeline.repair import repair_text
 from callgate._pipeline.resolve import almost
 from callgate._pipeline.validate import validate
 from callgate._schema import CompiledSchema, coerced, compile_schema

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from callgate import Aborted, Answered, Engine, Limits, RawCall, Rules, Scope, SqliteJournal, ToolResult
 from callgate.calls import Outcome
+from callgate.protocols import Execution, RunRequest
 from tests.corpus.fixture_tools import fixture_tools
 from tests.corpus.material import build, most_ms, rows, same
 from tests.effect_ledger import Ledger
@@ -155,18 +157,15 @@ async def test_a_call_handed_in_again_has_no_second_effect(row: dict[str, Any], 
 
 async def crash_after_intent(engine: Engine, raw: RawCall, scope: Scope) -> None:
     """Leave the journal as a process does that dies between the intent and the tool's first line."""
-    pick = engine._runners.pick
 
-    class Dying:
-        async def run(self, request: object) -> object:
-            raise asyncio.CancelledError
+    async def dies(request: RunRequest) -> Execution:
+        raise asyncio.CancelledError
 
-    engine._runners.pick = lambda name: Dying()  # type: ignore[method-assign, assignment, return-value]
-    written = engine._endings.cancelled
-    engine._endings.cancelled = lambda flight, why: None  # type: ignore[method-assign]
+    plans = engine._parts.plans.by_identity
+    plans.update({identity: replace(plan, start=dies) for identity, plan in plans.items()})
+    engine._parts.outcomes.cancelled = lambda state, why: None  # type: ignore[method-assign]
     with pytest.raises(asyncio.CancelledError):
         await engine.call(raw, scope)
-    engine._runners.pick, engine._endings.cancelled = pick, written  # type: ignore[method-assign]
     await engine.close()
 
 

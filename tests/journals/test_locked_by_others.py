@@ -40,7 +40,7 @@ async def at_work(path: Path, *tools: Tool, timeout_s: float) -> AsyncIterator[E
 
 @pytest.fixture(autouse=True)
 def _no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("callgate._pipeline.endings.RECORD_S", 0.05)
+    monkeypatch.setattr("callgate._pipeline.outcomes.RECORD_S", 0.05)
 
 
 @pytest.fixture

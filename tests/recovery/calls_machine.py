@@ -20,7 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from callgate import Answered, ToolResult
 from callgate._json import canonical
-from callgate._pipeline.record import decode_result
+from callgate._pipeline.event_bodies import decode_result
 from callgate.calls import Aborted, Outcome, Suspended
 from callgate.errors import UsageError
 from callgate.events import TERMINAL

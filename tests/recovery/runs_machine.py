@@ -23,7 +23,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from callgate import Agent, Scope
 from callgate._blobs import MemoryBlobs
 from callgate._json import canonical
-from callgate._pipeline.record import decode_result
+from callgate._pipeline.event_bodies import decode_result
 from callgate.agent import RunResult
 from callgate.agent.recorded_run import load_run
 from callgate.errors import UsageError

@@ -1,4 +1,4 @@
-"""Answer a call from a result that is still good, and let identical calls in flight share one run.
+"""Answer a call from a result that is still good, and let identical calls that run at the same time share one run.
 
 Sits after the gate, so that a denied call is never answered from here, and before the run, which is all that a hit skips: the hooks after
 the call, normalisation and the record still happen. What is kept is what the hooks have left of a result, so that what they hide or
@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from callgate._abort_signals import FAILURES, settled
 from callgate._clock import Clock
-from callgate._pipeline.flight import Flight
+from callgate._pipeline.call_state import CallState
 from callgate._redact import RedactedLog, Redactor
 from callgate.errors import CallNotStarted, ResultRejected
 from callgate.protocols import CacheStore
@@ -79,7 +79,7 @@ class _End(Struct, frozen=True):
 class _Shared(Struct, frozen=True, eq=False):
     """A run that identical calls may wait for."""
 
-    leader: Flight
+    leader: CallState
     reads: frozenset[str]
     done: asyncio.Future[_End | None]
     """None where nothing came of it that could be told."""
@@ -96,15 +96,19 @@ class Cache:
         self._clock = clock
         self._redactor = redactor
         self._log = RedactedLog(redactor)
-        self._flights: dict[str, _Shared] = {}
-        self._waiting: dict[Flight, _Shared] = {}
+        self._runs: dict[str, _Shared] = {}
+        self._waiting: dict[CallState, _Shared] = {}
         self._writing: list[frozenset[str]] = []
-        """What the calls write that are under way, or that left code behind."""
+        """What the calls write that are under way, or whose code was abandoned."""
+        self._abandoned: dict[str, frozenset[str]] = {}
+        """What may still be written by code that was abandoned, by the uid of its call."""
+        self._kept_in_memory = False
+        """Whether anything was kept there."""
         self._changed_again: set[str] = set()
         """The tools, by identity, whose kept results the hooks would have changed once more: what hooks change is not kept of these."""
 
     async def answer(
-        self, flight: Flight, approved: ApprovedCall, execute: Callable[[], Awaitable[Checked]], finish: Finish, changes_by: str
+        self, state: CallState, approved: ApprovedCall, execute: Callable[[], Awaitable[Checked]], finish: Finish, changes_by: str
     ) -> Checked:
         """The call's result as the hooks leave it: cached, shared with an identical call that is running, or fresh from `execute`.
 
@@ -128,13 +132,13 @@ class Cache:
             found = await self._found(approved, store, key, finish)
             if found is not None:
                 return found
-            shared = self._flights.get(key)
+            shared = self._runs.get(key)
             if shared is None:
-                return await self._lead(flight, approved, key, store, execute, finish)
-            if not await self._ended(flight, approved, shared):
+                return await self._lead(state, approved, key, store, execute, finish)
+            if not await self._ended(state, approved, shared):
                 return await finish(await execute())
             end = shared.done.result()
-            if end is not None and (end.failure_class is None or (again and end.holds_for(flight.deadline))):
+            if end is not None and (end.failure_class is None or (again and end.holds_for(state.deadline))):
                 return await finish(replace(_decode(end.value), joined=True, attempts=0))
             again = True
 
@@ -160,24 +164,24 @@ class Cache:
             return None
         return after
 
-    async def _ended(self, flight: Flight, approved: ApprovedCall, shared: _Shared) -> bool:
+    async def _ended(self, state: CallState, approved: ApprovedCall, shared: _Shared) -> bool:
         """Wait for another's run; False where the call's own kill or deadline came first."""
-        if self._waits_for(shared, flight):
+        if self._waits_for(shared, state):
             name = approved.call.tool.name
             raise CallNotStarted(
                 f"{name} was not started: a call of {name} with these very arguments is under way and waits for this one, so that this one"
                 " would wait for itself. Give it other arguments, or do the work without it.",
                 code="waits_for_itself",
             )
-        self._waiting[flight] = shared
+        self._waiting[state] = shared
         try:
-            return await settled(shared.done, flight.kill, flight.deadline - self._clock.monotonic())
+            return await settled(shared.done, state.kill, state.deadline - self._clock.monotonic())
         finally:
-            del self._waiting[flight]
+            del self._waiting[state]
 
-    def _waits_for(self, shared: _Shared, flight: Flight) -> bool:
+    def _waits_for(self, shared: _Shared, state: CallState) -> bool:
         """Whether a run cannot end before this call does: the call was made within it, or within one that it waits for in turn."""
-        line = set(_line(flight))
+        line = set(_line(state))
         found, queue = {shared}, [shared]
         while line and queue:
             leader = queue.pop().leader
@@ -189,14 +193,20 @@ class Cache:
         return False
 
     async def _lead(
-        self, flight: Flight, approved: ApprovedCall, key: str, store: CacheStore, execute: Callable[[], Awaitable[Checked]], finish: Finish
+        self,
+        state: CallState,
+        approved: ApprovedCall,
+        key: str,
+        store: CacheStore,
+        execute: Callable[[], Awaitable[Checked]],
+        finish: Finish,
     ) -> Checked:
         """Run, let those that wait for the same have what came of it, and keep what the hooks leave of it."""
-        shared = self._flights[key] = _Shared(flight, _reads(approved), asyncio.get_running_loop().create_future())
+        shared = self._runs[key] = _Shared(state, _reads(approved), asyncio.get_running_loop().create_future())
         try:
             checked = await self._run(shared, key, execute)
             after = await finish(checked)
-            if after.status == "ok" and self._flights.get(key) is shared:
+            if after.status == "ok" and self._runs.get(key) is shared:
                 self._keep(approved, key, store, after if _same(after, checked) else replace(after, changed=True), shared.reads)
             return after
         finally:
@@ -216,8 +226,8 @@ class Cache:
             shared.done.set_result(end)
 
     def _let_go(self, shared: _Shared, key: str) -> None:
-        if self._flights.get(key) is shared:
-            del self._flights[key]
+        if self._runs.get(key) is shared:
+            del self._runs[key]
 
     # What is kept
 
@@ -248,12 +258,13 @@ class Cache:
             value = _encode(checked)
             if self._redactor is not None:
                 value = self._redactor.redact(value)
+            self._kept_in_memory = self._kept_in_memory or store is self._memory
             store.put(key, value, expires_ns=expires, reads=reads)
         except FAILURES as error:
             self._log.warning("A result of %s could not be cached (%s)", tool.name, type(error).__name__)
 
     def begin_writing(self, touched: TouchedKeys | None) -> frozenset[str]:
-        """Forget what was read from resources that a call writes from now on, and return these, for `end_writing`.
+        """Drop results that were read from resources which a call writes from now on; return these, for `end_writing`.
 
         Until then nothing of them is kept or shared. A call that does not say what it touches may write anything. Who waits already for a
         run that reads what is now written may have its result; whoever comes now may not.
@@ -265,18 +276,29 @@ class Cache:
         return writes
 
     def end_writing(self, writes: frozenset[str]) -> None:
-        """The call writes no more: what was read meanwhile is forgotten, too."""
+        """Drop results that were read while the call wrote; it writes no more."""
         if writes:
             self._writing.remove(writes)
             self._forget(writes)
+
+    def keep_writing(self, uid: str, writes: frozenset[str]) -> None:
+        """The call has ended, but its code was abandoned and may write until `code_ended`."""
+        self._abandoned[uid] = writes
+
+    def code_ended(self, uid: str) -> None:
+        """The abandoned code of a call has ended."""
+        if uid in self._abandoned:
+            self.end_writing(self._abandoned.pop(uid))
 
     def _is_written(self, reads: frozenset[str]) -> bool:
         return any(_meet(writes, reads) for writes in self._writing)
 
     def _forget(self, writes: frozenset[str]) -> None:
-        for key in [key for key, shared in self._flights.items() if _meet(writes, shared.reads)]:
-            del self._flights[key]
-        self._memory.drop_written(writes)
+        if self._runs:
+            for key in [key for key, shared in self._runs.items() if _meet(writes, shared.reads)]:
+                del self._runs[key]
+        if self._kept_in_memory:
+            self._memory.drop_written(writes)
         if self._persistent is not None and self._trusted:
             try:
                 self._persistent.drop_written(writes)
@@ -315,9 +337,9 @@ def _meet(writes: frozenset[str], reads: frozenset[str]) -> bool:
     return any(meet(write, read) for write in writes for read in reads)
 
 
-def _line(flight: Flight) -> Iterator[Flight]:
+def _line(state: CallState) -> Iterator[CallState]:
     """The calls within which this one was made."""
-    above = flight.parent
+    above = state.parent
     while above is not None:
         yield above
         above = above.parent

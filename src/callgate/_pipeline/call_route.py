@@ -1,8 +1,8 @@
 """The one route that every tool call takes.
 
-    parse → resolve → validate → gate → cache → run → check → hooks → normalise      (record brackets the whole)
+    parse → resolve → validate → gate → cache → execute → check → hooks → normalise      (record brackets the whole)
 
-The order is code, not configuration: it is the safety argument. Stages raise typed errors; `Endings` turns them into results and nobody
+The order is code, not configuration: it is the safety argument. Stages raise typed errors; `Outcomes` turns them into results and nobody
 else does. The engine makes the route from its parts; an emission takes the calls of a message along it, and a tool its own calls. Must not
 know models, loops or transports.
 """
@@ -12,34 +12,32 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from functools import partial
+from typing import assert_never
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from callgate._abort_signals import FAILURES, AbortSignal
 from callgate._json import canonical, exceeds
-from callgate._pipeline.activity import Activity
-from callgate._pipeline.again import Known, call_key
-from callgate._pipeline.desk import Desk
-from callgate._pipeline.doubts import refuse_other_arguments, rule_out_second_start
-from callgate._pipeline.endings import Endings
-from callgate._pipeline.entrance import Entrance
+from callgate._pipeline.admission import Admission
+from callgate._pipeline.cache import Cache
+from callgate._pipeline.call_state import CallState
+from callgate._pipeline.event_bodies import Reason, arguments_hash
 from callgate._pipeline.execute import Executor
-from callgate._pipeline.flight import Flight
-from callgate._pipeline.gate import gate
-from callgate._pipeline.ground import Ground
+from callgate._pipeline.gate import EnginePolicies, gate
 from callgate._pipeline.hooks import hook_result
-from callgate._pipeline.life import Life
+from callgate._pipeline.idempotency import Known, call_key, earlier_result
+from callgate._pipeline.lifecycle import Activity, Lifecycle
+from callgate._pipeline.options import EngineContext
+from callgate._pipeline.outcomes import Outcomes, UnstartedCalls
 from callgate._pipeline.parse import check_name, has_large_arguments, parse, parsed_or_error
-from callgate._pipeline.quoting import quoted_error, quoted_notes
-from callgate._pipeline.record import Reason, arguments_hash
-from callgate._pipeline.repeats import earlier_result, taking_on
+from callgate._pipeline.recovery import Unfinished
 from callgate._pipeline.resolve import resolve
-from callgate._pipeline.unfinished import Unfinished
-from callgate._pipeline.unrouted import Unrouted
-from callgate._pipeline.validate import validate
+from callgate._pipeline.tool_plan import ToolPlan, ToolPlans
+from callgate._pipeline.unknown_outcomes import UnknownOutcomes, refuse_other_arguments
+from callgate._pipeline.validate import quoted_error, quoted_notes, validate
 from callgate._runners.offload import LARGE_BYTES
-from callgate.calls import Aborted, Answered, Outcome, RawCall, Scope, Suspended, ToolResult
+from callgate.calls import Aborted, Answered, Outcome, RawCall, Restarted, Scope, Suspended, ToolResult
 from callgate.errors import CallAborted, CallFailed, CallNotStarted, ResultRejected
 from callgate.route import ApprovedCall, Checked, ValidatedCall
 from callgate.tools import ToolRegistry
@@ -52,14 +50,17 @@ log = logging.getLogger("callgate")
 class RouteParts(Struct, frozen=True, kw_only=True):
     """What the route is made of."""
 
-    ground: Ground
-    desk: Desk
-    entrance: Entrance
-    executor: Executor
-    endings: Endings
-    unrouted: Unrouted
-    life: Life
+    context: EngineContext
+    admission: Admission
     tools: ToolRegistry
+    plans: ToolPlans
+    policies: EnginePolicies
+    unknown: UnknownOutcomes
+    cache: Cache
+    executor: Executor
+    outcomes: Outcomes
+    unstarted: UnstartedCalls
+    lifecycle: Lifecycle
     activity: Activity
 
 
@@ -67,90 +68,109 @@ class CallRoute:
     """Takes calls along the route, in two halves: a message is prepared before its first effect starts.
 
     Args:
-        timeout_s: How long a call waits for the same call that runs already.
+        timeout_s: How long a whole call may take, and how long one waits for the same call that runs already.
         coerce: Put arguments of a wrong type right where nothing is lost.
         repair: Repair complete but malformed JSON arguments.
     """
 
     def __init__(self, parts: RouteParts, *, timeout_s: float, coerce: bool, repair: bool) -> None:
-        ground = parts.ground
-        self._desk = parts.desk
-        self._entrance = parts.entrance
-        self._executor = parts.executor
-        self._endings = parts.endings
-        self._unrouted = parts.unrouted
-        self._life = parts.life
+        context = parts.context
+        self._admission = parts.admission
         self._tools = parts.tools
+        self._plans = parts.plans.by_identity
+        self._policies = parts.policies
+        self._unknown = parts.unknown
+        self._cache = parts.cache
+        self._executor = parts.executor
+        self._outcomes = parts.outcomes
+        self._unstarted = parts.unstarted
+        self._lifecycle = parts.lifecycle
         self._activity = parts.activity
-        self._control = ground.control
-        self._host_code = ground.host_code
-        self._journal = ground.journal
-        self._limits = ground.limits
-        self._log = ground.writer.log
-        self._normaliser = ground.normaliser
-        self._offload = ground.offload
-        self._redactor = ground.redactor
-        self._survives = ground.journal.strength != "memory"
-        self._writer = ground.writer
+        self._running = parts.lifecycle.running
+        self._clock = context.clock
+        self._control = context.control
+        self._host = context.host
+        self._journal = context.journal
+        self._limits = context.limits
+        self._normaliser = context.normaliser
+        self._offload = context.offload
+        self._redactor = context.redactor
+        self._recorder = context.recorder
+        self._shared = context.journal.shared
+        self._survives = context.journal.strength != "memory"
         self._timeout_s = timeout_s
         self._coerce = coerce
         self._repair = repair
 
-    def admit(self, raw: RawCall, scope: Scope, signal: AbortSignal, *, cause: int = 0, unfinished: Unfinished | None = None) -> Flight:
-        """Give a call its place in its run, or the one it had before its run was cut off."""
-        flight = self._entrance.admit(raw, scope, signal, cause, unfinished)
-        flight.nest = self._nested
-        return flight
+    def admit(self, raw: RawCall, scope: Scope, signal: AbortSignal, *, cause: int = 0, unfinished: Unfinished | None = None) -> CallState:
+        """Give a call of a message its place in its run, or the one it had before its run was cut off."""
+        return self._admission.admit(raw, scope, signal, self._nested, cause=cause, unfinished=unfinished)
 
-    async def run(self, flight: Flight) -> Outcome:
+    async def call(self, raw: RawCall, scope: Scope, kill: AbortSignal) -> Outcome:
+        """Take a call through both halves, and return its outcome once that is on disk, where the record survives."""
+        if self._shared:  # another engine may take this call's run over, and another process end it, alone
+            kill = AbortSignal(kill)
+        if not self._survives:
+            return await self._run(self._admission.admit(raw, scope, kill, self._nested))
+        if self._recorder.crowded:
+            await self._recorder.wait_for_capacity()
+        state = self._admission.admit(raw, scope, kill, self._nested)
+        (outcome,) = await self._outcomes.durable([(state, await self._run(state))])
+        return outcome
+
+    async def _run(self, state: CallState) -> Outcome:
         """Take an admitted call through both halves."""
-        if has_large_arguments(flight.raw):
-            await self.parse_large(flight)
-        call = self.prepare(flight)
-        return await self.complete(flight, call) if isinstance(call, ValidatedCall) else call
+        arguments = state.raw.arguments
+        if (type(arguments) is not str or len(arguments) > LARGE_BYTES) and has_large_arguments(state.raw):
+            await self.parse_large(state)
+        call = self.prepare(state)
+        return await self.complete(state, call) if isinstance(call, ValidatedCall) else call
 
-    async def parse_large(self, flight: Flight) -> None:
+    async def parse_large(self, state: CallState) -> None:
         """Parse large arguments in a thread; `prepare` uses what that returns or raises."""
-        work = partial(parsed_or_error, flight.raw, flight.uid, self._limits, repair=self._repair)
-        flight.parsed = await self._offload.run(work)
+        work = partial(parsed_or_error, state.raw, state.uid, self._limits, repair=self._repair)
+        state.parsed = await self._offload.run(work)
 
-    def prepare(self, flight: Flight, refusal: CallFailed | None = None) -> ValidatedCall | Outcome:
-        """The first half of the route, pure but for the record: what the call is, and whether it can be one.
+    # The first half
+
+    def prepare(self, state: CallState, refusal: CallFailed | None = None) -> ValidatedCall | Outcome:
+        """Parse, resolve and validate a call; pure but for the record.
 
         A call without a name ends its message first, then a stop that is pending does; nothing else of the call has been read by then.
 
         Args:
             refusal: Why the loop does not let the call run, where it does not.
         """
-        name = flight.raw.name
+        name = state.raw.name
         try:
-            flight.received()
-            if refusal is not None or flight.stopped or self._control.stops:
-                check_name(flight.raw)
-                self._desk.check_stop(flight)
+            state.received()
+            if refusal is not None or state.stopped or self._control.stops:
+                check_name(state.raw)
+                state.check_stop(self._control)
             if refusal is not None:
-                return self._endings.ended(flight, refusal, name)
-            parsed, flight.parsed = flight.parsed or parse(flight.raw, flight.uid, self._limits, repair=self._repair), None
+                return self._outcomes.ended(state, refusal, name)
+            parsed, state.parsed = state.parsed or parse(state.raw, state.uid, self._limits, repair=self._repair), None
             if isinstance(parsed, BaseException):
                 raise parsed
             for note in parsed.notes:
-                self._log.warning("Tool call %s: %s", name, note.text)
+                self._recorder.log.warning("Tool call %s: %s", name, note.text)
             if log.isEnabledFor(logging.INFO):
-                self._log.info("Tool call: %s - %s", name, flight.raw.reasoning)
-            resolved = resolve(parsed, self._tools, flight.scope)
+                state.logs = True
+                self._recorder.log.info("Tool call: %s - %s", name, state.raw.reasoning)
+            resolved = resolve(parsed, self._tools, state.scope)
             name = resolved.tool.name
-            call = validate(resolved, flight.scope, coerce=self._coerce)
+            call = validate(resolved, state.scope, coerce=self._coerce)
             if call.notes and self._redactor is not None:
-                again = partial(self._valid, scope=flight.scope)
-                call = replace(call, notes=quoted_notes(flight.raw, call.notes, again, self._redactor))
+                again = partial(self._valid, scope=state.scope)
+                call = replace(call, notes=quoted_notes(state.raw, call.notes, again, self._redactor))
             return call
         except FAILURES as error:
             if isinstance(error, CallFailed) and self._redactor is not None:
-                again = partial(self._valid, scope=flight.scope)
-                error = quoted_error(flight.raw, error, again, self._redactor, self._limits.arguments_bytes)
-            return self._endings.ended(flight, error, name)
+                again = partial(self._valid, scope=state.scope)
+                error = quoted_error(state.raw, error, again, self._redactor, self._limits.arguments_bytes)
+            return self._outcomes.ended(state, error, name)
         except BaseException as error:
-            self._endings.left(flight, error)
+            self._outcomes.left(state, error)
             raise
 
     def asked(self, raw: RawCall, scope: Scope) -> tuple[str, bytes] | None:
@@ -166,93 +186,115 @@ class CallRoute:
         resolved = resolve(parse(raw, "", self._limits, repair=self._repair), self._tools, scope)
         return validate(resolved, scope, coerce=self._coerce)
 
-    async def complete(self, flight: Flight, call: ValidatedCall) -> Outcome:
-        """The second half: a valid call to its outcome, at most once."""
-        if self._life.ending:
-            return self._unrouted.not_started(flight, "the engine was closed")
-        self._life.running[flight.uid] = flight
-        flight.state.under_way += 1
+    # The second half
+
+    async def complete(self, state: CallState, call: ValidatedCall) -> Outcome:
+        """Take a valid call to its outcome, at most once: gate, cache, execute and check, hooks, normalise, record."""
+        if self._lifecycle.ending:
+            return self._unstarted.not_started(state, "the engine was closed")
+        tool = call.tool
+        self._running[state.uid] = state
+        state.run_state.under_way += 1
         try:
-            if flight.stopped or self._control.stops:
-                self._desk.check_stop(flight)
-            if flight.first is not None:
-                flight.encoded = canonical(call.arguments)
-                return await self._replay(flight, Known(tool=call.tool.name, arguments="", uid=flight.first.uid, result=flight.first))
-            if call.tool.effect == "none" and flight.raw.idempotency_key is None and not flight.doubtful:
-                return await self._endings.answered(flight, await self._result(flight, call, flight.uid))
-            return await self._once(flight, call)
+            plan = self._plans[tool.identity]
+            state.key, state.judged, state.withholds = state.uid, call, plan.hooks.withholds
+            if state.stopped or self._control.stops:
+                state.check_stop(self._control)
+            if not plan.reads_only or state.raw.idempotency_key is not None or state.doubtful or state.first is not None:
+                earlier = await self._earlier(state, call)
+                if earlier is not None:
+                    return await self._outcomes.answered(state, earlier)
+            gated = gate(call, plan.hooks.before, self._policies, state.key, state)
+            approved = gated if isinstance(gated, ApprovedCall) else await self._host.unless_killed(gated, state.kill, "gate")
+            if state.doubtful:
+                refuse_other_arguments(state, approved)
+            state.approved(approved)
+            try:
+                if tool.cache_scope is not None:
+                    checked = await self._cached(state, plan, approved)  # cache → execute → check → hooks
+                else:
+                    checked = await self._executor.execute(state, plan, approved)  # execute → check
+                    if plan.hooks.after or state.stopped or self._control.stops:
+                        checked = await self._hooked(state, plan, approved.call, checked)  # hooks
+                if checked.status == "ok" and checked.cached is None:
+                    self._activity.count(state.scope.conversation)
+                value, normalise = checked.value, partial(self._normaliser.result, approved.call, approved.rule, checked)
+                is_large = len(value) > LARGE_BYTES if type(value) is str else exceeds(value, LARGE_BYTES)
+                result = await self._offload.run(normalise) if is_large else normalise()
+            except CallFailed as error:
+                state.check_stop(self._control)
+                result = self._outcomes.result_of(state, error, tool.name, approved)
+            if state.known is not None:
+                state.known.result = result
+            return await self._outcomes.answered(state, result)
         except (Exception, SystemExit) as error:
-            return self._endings.ended(flight, error, call.tool.name, harmless=call.tool.effect == "none")
+            self._leave_doubt(state, call)
+            return self._outcomes.ended(state, error, tool.name, harmless=tool.effect == "none")
         except BaseException as error:
-            self._endings.left(flight, error)
+            self._leave_doubt(state, call)
+            self._outcomes.left(state, error)
             raise
         finally:
-            self._life.ended(flight)
+            if state.known is not None:
+                state.run_state.over(state.known, state.key, started=state.started)
+            self._lifecycle.ended(state)
 
-    async def _once(self, flight: Flight, call: ValidatedCall) -> Outcome:
-        """A call that is known again by its key: its stored result, that of the same call where it runs, or a run of its own."""
-        flight.encoded = canonical(call.arguments)
-        asked = arguments_hash(flight.encoded)
-        key = call_key(call, asked, flight.occurrence)
-        if flight.doubtful and flight.unfinished is not None and flight.unfinished.started is not None:
-            key = flight.unfinished.started.key
-            checked = await rule_out_second_start(flight, call, self._desk, self._executor.fence)
+    async def _earlier(self, state: CallState, call: ValidatedCall) -> ToolResult | None:
+        """Find what a call that is known again by its key gave before, or gives where it runs; None where it has to run, now remembered."""
+        state.encoded = canonical(call.arguments)
+        if state.first is not None:
+            return await self._replayed(state, Known(tool=call.tool.name, arguments="", uid=state.first.uid, result=state.first))
+        asked = arguments_hash(state.encoded)
+        state.key = call_key(call, asked, state.occurrence)
+        if state.doubtful and state.unfinished is not None and state.unfinished.started is not None:
+            state.key = state.unfinished.started.key
+            checked = await self._unknown.rule_out_second_start(state, call)
             if checked is not None:
-                result = await self._verified(flight, call, checked)
-                flight.state.known[key] = Known(tool=call.tool.name, arguments=asked, uid=call.uid, result=result)
-                return await self._endings.answered(flight, result)
-        known = flight.state.find(call, key, asked)
+                result = await self._verified(state, call, checked)
+                state.run_state.known[state.key] = Known(tool=call.tool.name, arguments=asked, uid=call.uid, result=result)
+                return result
+        known = state.run_state.find(call, state.key, asked)
         if known is not None:
-            return await self._replay(flight, known)
-        with taking_on(flight, call, key, asked) as known:
-            known.result = await self._result(flight, call, key)
-            return await self._endings.answered(flight, known.result)
+            return await self._replayed(state, known)
+        state.known = state.run_state.take_on(call, state.key, asked)
+        state.asked_hash = asked
+        return None
 
-    async def _result(self, flight: Flight, call: ValidatedCall, key: str) -> ToolResult:
-        hooks = self._desk.hooks(call.tool)
-        flight.judged, flight.withholds = call, hooks.withholds
-        gated = gate(call, hooks.before, self._desk, key, flight)
-        approved = gated if isinstance(gated, ApprovedCall) else await self._host_code.unless_killed(gated, flight.kill, "gate")
-        refuse_other_arguments(flight, approved)
-        flight.approved(approved)
-        try:
-            if call.tool.cache_scope is not None:
-                checked = await self._executor.cached(flight, approved, partial(self._hooked, flight, approved.call))  # cache → run → …
-            else:
-                checked = await self._executor.executed(flight, approved)  # run → check
-                if hooks.after or flight.stopped or self._control.stops:
-                    checked = await self._hooked(flight, approved.call, checked)  # hooks
-            if checked.status == "ok" and checked.cached is None:
-                self._activity.count(flight.scope.conversation)
-            if exceeds(checked.value, LARGE_BYTES):
-                return await self._offload.run(partial(self._normaliser.result, approved.call, approved.rule, checked))
-            return self._normaliser.result(approved.call, approved.rule, checked)
-        except CallFailed as error:
-            self._desk.check_stop(flight)
-            return self._endings.result_of(flight, error, call.tool.name, approved)
-
-    async def _hooked(self, flight: Flight, call: ValidatedCall, checked: Checked) -> Checked:
-        """What a call came to, as its hooks leave it."""
-        if flight.stopped or self._control.stops:
-            self._desk.check_stop(flight, checked)
-        hooks = self._desk.hooks(call.tool).after
-        return await hook_result(call, checked, hooks, self._desk) if hooks else checked
-
-    async def _verified(self, flight: Flight, call: ValidatedCall, checked: Checked) -> ToolResult:
-        """The result of a call that an earlier engine started, as its tool's `verify` gives it; hooks see it like any other."""
-        try:
-            return self._normaliser.result(call, "", await hook_result(call, checked, self._desk.hooks(call.tool).after, self._desk))
-        except ResultRejected as error:
-            return self._normaliser.refusal(flight.raw, flight.uid, call.tool.name, error, call.notes)
-
-    async def _replay(self, flight: Flight, known: Known) -> Outcome:
+    async def _replayed(self, state: CallState, known: Known) -> ToolResult:
         """Give the stored result of the same call, or wait for it while it runs; never start a second one."""
-        result, why = await earlier_result(known, flight, self._journal, self._timeout_s)
-        self._desk.check_stop(flight)
-        flight.write("call.replayed", Reason(reason=why, details={"uid": known.uid}))
-        return await self._endings.answered(flight, result)
+        result, why = await earlier_result(known, state, self._journal, self._timeout_s)
+        state.check_stop(self._control)
+        state.write("call.replayed", Reason(reason=why, details={"uid": known.uid}))
+        return result
 
-    async def _nested(self, parent: Flight, name: str, arguments: Mapping[str, object]) -> ToolResult:
+    async def _verified(self, state: CallState, call: ValidatedCall, checked: Checked) -> ToolResult:
+        """The result of a call that an earlier engine started, as its tool's `verify` gives it; hooks see it like any other."""
+        hooks = self._plans[call.tool.identity].hooks.after
+        try:
+            return self._normaliser.result(call, "", await hook_result(call, checked, hooks, self._host))
+        except ResultRejected as error:
+            return self._normaliser.refusal(state.raw, state.uid, call.tool.name, error, call.notes)
+
+    async def _cached(self, state: CallState, plan: ToolPlan, approved: ApprovedCall) -> Checked:
+        """What the call came to: from the cache, shared with an identical call that is running, or from its own run."""
+        state.deadline = min(state.deadline, self._clock.monotonic() + self._timeout_s)  # never beyond its parent's
+        execute = partial(self._executor.execute, state, plan, approved)
+        hooked = partial(self._hooked, state, plan, approved.call)
+        return await self._cache.answer(state, approved, execute, hooked, plan.hooks.changes_by)
+
+    async def _hooked(self, state: CallState, plan: ToolPlan, call: ValidatedCall, checked: Checked) -> Checked:
+        """What a call came to, as its hooks leave it."""
+        if state.stopped or self._control.stops:
+            state.check_stop(self._control, checked)
+        return await hook_result(call, checked, plan.hooks.after, self._host) if plan.hooks.after else checked
+
+    @staticmethod
+    def _leave_doubt(state: CallState, call: ValidatedCall) -> None:
+        """Something broke: where the tool's code may have been entered by then, nobody knows what came of the call."""
+        if state.known is not None and state.started:
+            state.run_state.now_uncertain(call, state.encoded, state.key, gone=False)
+
+    async def _nested(self, parent: CallState, name: str, arguments: Mapping[str, object]) -> ToolResult:
         """Run a tool's call of another tool: same scope, deadline and kill, caused by the parent.
 
         Known again by its parent: where that is started again, a call with an effect that it had made gives the stored result.
@@ -260,25 +302,26 @@ class CallRoute:
         back could wait for a sibling.
         """
         raw = RawCall(id=f"in:{parent.uid}", name=name, arguments=arguments, origin=f"tool:{parent.uid}")
-        flight = self._desk.flight(raw, parent.scope, parent.kill, parent=parent, occurrence=parent.made_before(name, arguments))
-        flight.nest = self._nested
+        state = self._admission.admit_nested(raw, parent, parent.made_before(name, arguments))
         parent.give()
-        match await self.run(flight):
+        match await self._run(state):
             case Answered(result=result):
                 return result
             case Suspended(question=question):
                 why = f"a human has to decide first: {question}"
             case Aborted(reason=reason):
                 why = reason
-            case _:
+            case Restarted():
                 why = "its result was consumed"
-        return self._normaliser.refusal(raw, flight.uid, name, CallNotStarted(f"{name} gave no result: {why}."))
+            case unknown:
+                assert_never(unknown)
+        return self._normaliser.refusal(raw, state.uid, name, CallNotStarted(f"{name} gave no result: {why}."))
 
     @property
     def crowded(self) -> bool:
         """Whether so many events wait to be written that a new call has to wait as well."""
-        return self._survives and self._writer.crowded
+        return self._survives and self._recorder.crowded
 
     async def wait_for_capacity(self) -> None:
         """Wait until that is no longer so."""
-        await self._writer.wait_for_capacity()
+        await self._recorder.wait_for_capacity()

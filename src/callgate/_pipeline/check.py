@@ -9,21 +9,49 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from callgate._pipeline.quoting import quoted_value
-from callgate._pipeline.run import Ran
+from callgate._pipeline.validate import quoted_value
 from callgate._redact import Redactor
 from callgate._runners.result_reader import UNREADABLE
 from callgate._schema import CompiledSchema, ValidationProblem
-from callgate.calls import Note
+from callgate.calls import Effect, Note
 from callgate.errors import ResultInvalid, ResultNotSerializable
 from callgate.protocols import Execution
 from callgate.route import Checked
 from callgate.tools import BoundTool, validate_tool_result
 from callgate.tools.result_format import declared_failure, has_standard_shape
 
-__all__ = ["check", "recheck"]
+__all__ = ["Ran", "check", "proves_nothing_happened", "recheck"]
+
+
+class Ran(Struct, frozen=True):
+    """The last attempt, and how many there were."""
+
+    execution: Execution
+    attempts: int
+    lost: bool = False
+    """Whether an attempt before the last may have taken effect, because its reply was lost."""
+
+    @property
+    def may_have_happened(self) -> bool:
+        """Whether the tool's effect may have happened, for all that the attempts prove."""
+        if self.attempts == 0 or self.execution.evidence == "not_done":
+            return False
+        return self.lost or not proves_nothing_happened(self.execution)
+
+    def in_doubt(self, effect: Effect) -> bool:
+        """Whether nobody knows if the tool's effect happened. What an idempotent tool raises is an answer, unless a reply was lost."""
+        ended, happened = self.execution, effect != "none" and self.may_have_happened
+        if ended.status != "raised" or ended.error_type == "ResultNotSerializable":
+            return happened and ended.status != "raised"
+        return happened and (effect == "once" or self.lost or ended.evidence == "reply_lost")
+
+
+def proves_nothing_happened(execution: Execution) -> bool:
+    """Whether an attempt proves that its tool had no effect."""
+    return execution.not_started or execution.status == "not_started" or execution.evidence in ("not_done", "not_sent")
 
 
 def check(tool: BoundTool, ran: Ran, took_s: float, redactor: Redactor | None) -> Checked:
@@ -63,7 +91,8 @@ def _value(tool: BoundTool, execution: Execution, attempts: int, duration_ms: fl
         raise ResultNotSerializable(execution.error, code=str(code))
     value, changes = execution.value, execution.changes
     notes = tuple(Note(kind="normalised", text=change) for change in changes) if changes else ()
-    shaped = has_standard_shape(value, wraps_result=tool.tool.wraps_result)
+    wraps = tool.tool.wraps_result
+    shaped = not wraps or (type(value) is dict and has_standard_shape(value, wraps_result=wraps))
     if shaped:
         faults = validate_tool_result(value)
         if faults:

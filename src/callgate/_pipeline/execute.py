@@ -1,34 +1,44 @@
-"""Give an approved call room, run it and judge what came back: what the cache stage skips on a hit.
+"""Run an approved call: give it a slot, start the tool, and judge what comes back. What the cache stage skips on a hit.
 
-Between approval and start stand the last things that can keep a call with an effect from starting: the emission's order, an earlier call
-like it whose outcome nobody knows, the slots, the tick's limit; and the hooks that only observe, which see what is about to start. Knows
-nothing of policies, of other hooks or how results look.
+Takes only an `ApprovedCall`. Between approval and start stand the last things that can keep a call with an effect from starting: the
+emission's order, an earlier call like it whose outcome nobody knows, the slots, the tick's limit; and the hooks that only observe, which
+see what is about to start. Then come the attempts: per-attempt timeout, the call's deadline, the kill, and the waits in between.
+
+The intent of an attempt is recorded before the tool's code is entered, and on disk before that where the call has effects; where a worker
+process has to take it on first, that is a record of its own, the claim, and it is what waits for the disk. A `once` call is never started
+again after it may have started. What a tool gave is read here, within the attempt's time: reading may run code of the tool's author. Only a
+returned failure that says of itself that it passes is looked at here: it is tried again like an exception. Knows nothing of how policies
+decide, of other hooks or of how results look.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Coroutine
 from functools import partial
-from typing import Any
+from math import inf
 
-from callgate._json import exceeds
-from callgate._pipeline.cache import Cache, Finish
-from callgate._pipeline.check import check
-from callgate._pipeline.desk import Desk
-from callgate._pipeline.doubts import rule_out_repeat, settle_by_verify
-from callgate._pipeline.fencing import Fence
-from callgate._pipeline.flight import Flight
-from callgate._pipeline.ground import Ground
+from msgspec.structs import replace
+
+from callgate._abort_signals import AbortSignal
+from callgate._clock import Clock
+from callgate._json import exceeds, small_jsonable
+from callgate._pipeline.cache import Cache
+from callgate._pipeline.call_state import CallState
+from callgate._pipeline.check import Ran, check, proves_nothing_happened
+from callgate._pipeline.gate import EnginePolicies, PolicyRecheck
 from callgate._pipeline.hooks import observe_start
-from callgate._pipeline.keep import kept
-from callgate._pipeline.run import Ran, run
+from callgate._pipeline.options import EngineContext
+from callgate._pipeline.tool_plan import ToolPlan
+from callgate._pipeline.undo_capture import captured
+from callgate._pipeline.unknown_outcomes import UnknownOutcomes
 from callgate._runners import OWN_RUNNERS, Runners
 from callgate._runners.offload import LARGE_BYTES
-from callgate.hooks import Hook
-from callgate.protocols import WriteLog
+from callgate.errors import RecordFailed
+from callgate.protocols import Execution, RunRequest, WriteLog
 from callgate.route import ApprovedCall, Checked
-from callgate.tools import BoundTool
+from callgate.tools import BoundTool, ToolContext, is_retryable_error, validate_tool_result
+from callgate.tools.result_format import declared_failure, has_standard_shape
 
 __all__ = ["Executor"]
 
@@ -36,102 +46,224 @@ log = logging.getLogger("callgate")
 
 
 class Executor:
-    """Runs the approved calls of one engine."""
+    """Runs the approved calls of one engine.
 
-    def __init__(self, ground: Ground, desk: Desk, cache: Cache, runners: Runners, timeout_s: float, writes: WriteLog | None) -> None:
-        self._desk = desk
-        self._cache = cache
+    Args:
+        unknown: Settles doubts about earlier calls.
+        policies: Asked again about what a running call meets.
+        undo: Keeps what calls write; None: nothing is kept.
+        own_files: The engine's own, which no tool may use.
+        timeout_s: Of a whole call, retries and waits included.
+    """
+
+    def __init__(
+        self,
+        context: EngineContext,
+        runners: Runners,
+        cache: Cache,
+        unknown: UnknownOutcomes,
+        policies: EnginePolicies,
+        undo: WriteLog | None,
+        own_files: tuple[str, ...],
+        timeout_s: float,
+    ) -> None:
         self._runners = runners
-        self._control = ground.control
-        self._clock = ground.clock
+        self._cache = cache
+        self._unknown = unknown
+        self._policies = policies
+        self._undo = undo
+        self._own_files = own_files
         self._timeout_s = timeout_s
-        self._grace_s = ground.limits.grace_s
-        self._reader = ground.reader
-        self._redactor = ground.redactor
-        self._offload = ground.offload
-        self._writes = writes
-        self._left: dict[str, frozenset[str]] = {}
-        """What may still be written by code that was left behind, by the uid of its call."""
-        runners.behind.on_gone = self._gone
-        self.fence = Fence(ground.journal, runners.behind)
+        self._control = context.control
+        self._clock = context.clock
+        self._host = context.host
+        self._recorder = context.recorder
+        self._survives = context.journal.strength != "memory"
+        self._grace_s = context.limits.grace_s
+        self._soft_warn_iteration = context.limits.soft_warn_iteration
+        self._reader = context.reader
+        self._redactor = context.redactor
+        self._offload = context.offload
         self._advised: set[str] = set()
         """The tools whose authors were told how to say more about failures, by identity."""
 
-    async def cached(self, flight: Flight, approved: ApprovedCall, finish: Finish) -> Checked:
-        """What the call came to: from the cache, shared with an identical call that is running, or from its own run.
-
-        Args:
-            finish: Runs the hooks over it.
-        """
-        flight.start_clock(self._clock.monotonic() + self._timeout_s)
-        changes_by = self._desk.hooks(approved.call.tool).changes_by
-        return await self._cache.answer(flight, approved, partial(self.executed, flight, approved), finish, changes_by)
-
-    async def executed(self, flight: Flight, approved: ApprovedCall) -> Checked:
-        """What the call's own run came to."""
-        if flight.before_start is not None and (turn := flight.before_start(approved)) is not None:
+    async def execute(self, state: CallState, plan: ToolPlan, approved: ApprovedCall) -> Checked:
+        """Return what the call's own run came to; slots, last checks, attempts, check."""
+        if state.before_start is not None and (turn := state.before_start(approved)) is not None:
             await turn
-        tool = approved.call.tool
         began = self._clock.monotonic()
-        slots = self._desk.slots(tool)
         try:
-            if slots.take_nowait():
-                flight.held = slots
+            if plan.slots.take_nowait():
+                state.held = plan.slots
             else:
-                await flight.take(slots, min(self._timeout_s, flight.deadline - began))
-            observers = self._desk.hooks(tool).observers
-            if observers or flight.state.uncertain:
-                happened = await self._cleared(flight, approved, observers)
-                if happened is not None:
-                    return happened
-            self._check_stop(flight)
-            if tool.category == "dangerous":
-                flight.tick = self._desk.take_dangerous(approved.call)
-            ran = await (self._ran(flight, approved) if tool.effect == "none" else self._written(flight, approved))
+                await state.take(plan.slots, min(self._timeout_s, state.deadline - began))
+            if plan.hooks.observers or state.run_state.uncertain:
+                earlier = await self._last_checks(state, plan, approved)
+                if earlier is not None:
+                    return earlier
+            if state.stopped or self._control.stops:
+                state.check_stop(self._control)
+            if plan.counted:
+                state.tick = self._policies.count_dangerous(approved.call)
+            ran = await (self._attempts(state, plan, approved) if plan.reads_only else self._writing(state, plan, approved))
         finally:
-            flight.nest = None
-            if flight.held is not None:
-                flight.give()
+            state.code_over = True
+            if state.held is not None:
+                held, state.held = state.held, None
+                held.give()
         if ran.execution.status != "returned":
-            flight.started = ran.may_have_happened
+            state.started = ran.may_have_happened
         took_s = self._clock.monotonic() - began
-        if tool.output is not None and exceeds(ran.execution.value, LARGE_BYTES):
-            checked = await self._offload.run(partial(check, tool, ran, took_s, self._redactor))
+        if plan.tool.output is not None and exceeds(ran.execution.value, LARGE_BYTES):
+            checked = await self._offload.run(partial(check, plan.tool, ran, took_s, self._redactor))
         else:
-            checked = check(tool, ran, took_s, self._redactor)
-        return checked if checked.status != "unknown" else await self._in_doubt(flight, approved, ran, checked)
+            checked = check(plan.tool, ran, took_s, self._redactor)
+        return checked if checked.status != "unknown" else await self._in_doubt(state, approved, ran, checked)
 
-    async def _cleared(self, flight: Flight, approved: ApprovedCall, observers: tuple[Hook, ...]) -> Checked | None:
+    async def _last_checks(self, state: CallState, plan: ToolPlan, approved: ApprovedCall) -> Checked | None:
         """None where the call may start now, after its observers have seen it; what an earlier call like it gave, where that answers it.
 
         Doubts are looked at last, because another call may leave one while this one waits for its slot or its observers.
         """
-        if observers:
-            happened = await self._ruled_out(flight, approved)
-            if happened is not None:
-                return happened
-            self._check_stop(flight)
-            await observe_start(approved.call, approved.encoded, observers, self._desk)
-        return await self._ruled_out(flight, approved)
+        if plan.hooks.observers:
+            earlier = await self._unknown.rule_out_repeat(state, approved)
+            if earlier is not None:
+                return earlier
+            state.check_stop(self._control)
+            await observe_start(approved.call, approved.encoded, plan.hooks.observers, self._host)
+        return await self._unknown.rule_out_repeat(state, approved)
 
-    def _check_stop(self, flight: Flight) -> None:
-        if flight.stopped or self._control.stops:
-            self._desk.check_stop(flight)
+    async def _writing(self, state: CallState, plan: ToolPlan, approved: ApprovedCall) -> Ran:
+        """The attempts of a call with an effect: what it writes is not kept by the cache meanwhile, and captured for undo."""
+        touched = approved.call.tool.touched(approved.call.arguments, state.scope) if plan.declares else None
+        writes = self._cache.begin_writing(touched)
+        try:
+            if self._undo is None or not state.scope.workspace:
+                return await self._attempts(state, plan, approved)
+            async with captured(self._undo, state, approved, touched):
+                return await self._attempts(state, plan, approved)
+        finally:
+            if state.uid in self._runners.behind:
+                self._cache.keep_writing(state.uid, writes)
+            else:
+                self._cache.end_writing(writes)
 
-    async def _ruled_out(self, flight: Flight, approved: ApprovedCall) -> Checked | None:
-        return await rule_out_repeat(flight, approved, self._desk, self.fence) if flight.state.uncertain else None
+    async def _attempts(self, state: CallState, plan: ToolPlan, approved: ApprovedCall) -> Ran:
+        """Run the call to its end: its attempts and the waits between them."""
+        tool, kill, clock = plan.tool, state.kill, self._clock
+        now = clock.monotonic()
+        deadline = state.deadline = min(state.deadline, now + self._timeout_s)  # never beyond its parent's
+        context = self._context(state, approved)
+        start, claims = plan.start or self._runners.start(tool.runner), plan.claims
+        attempt, lost, ends = 1, False, inf
+        while True:
+            timeout_s = min(deadline, ends) - now
+            if kill.reason is not None or timeout_s <= 0:
+                return Ran(_not_started(kill), attempt - 1, lost)
+            if attempt == 1 and tool.timeout_s is not None:
+                timeout_s = min(timeout_s, tool.timeout_s)
+            if tool.attempt_timeout_s is not None:
+                timeout_s = min(timeout_s, tool.attempt_timeout_s)
+            position = state.attempt_started(approved, attempt, timeout_s, claims=claims)
+            if self._survives and not plan.reads_only and not claims:
+                await self._intend(position, deadline - now, "" if attempt > 1 else f"{tool.name} was not run. ")
+                now = clock.monotonic()
+                if kill.reason is not None or now >= deadline:
+                    return Ran(_not_started(kill), attempt - 1, lost)
+                timeout_s = min(timeout_s, deadline - now)
+            if attempt == 1 and tool.timeout_s is not None:
+                ends = now + tool.timeout_s  # from the tool's first start: what the record took before that is not its own
+            state.started = not claims
+            if attempt > 1:  # an object of its own: what an earlier attempt left behind still has that one's
+                context = replace(context, attempt=attempt)
+            context.deadline = now + timeout_s
+            claim = partial(state.claimed, attempt) if claims else None
+            request = RunRequest(
+                approved=approved, context=context, attempt=attempt, timeout_s=timeout_s, grace_s=self._grace_s, kill=kill, claim=claim
+            )
+            begun = start(request)
+            execution = begun if isinstance(begun, Execution) else await begun
+            if not execution.read and (execution.status == "returned" or execution.value is not None):
+                small = small_jsonable(execution.value, self._reader.max_bytes) if execution.status == "returned" else None
+                if small is None:
+                    execution = await self._read_large(execution, request)
+                else:
+                    changes, left = execution.changes + small[1], execution.tasks_left
+                    execution = Execution(status="returned", value=small[0], read=True, changes=changes, tasks_left=left)
+            if execution.status == "returned":
+                failure = None if type(execution.value) is not dict else _passing_failure(tool, execution.value)
+                if failure is None:
+                    return Ran(execution if not execution.error else self._recorder.bounded(execution), attempt, lost)
+                execution = replace(execution, error=failure, retryable=True)
+            if execution.error or execution.partial:
+                execution = self._recorder.bounded(execution)
+            wait_s = _wait_before_retry(tool, execution, attempt, min(deadline, ends) - clock.monotonic(), clock.jitter())
+            if wait_s is None:
+                return Ran(execution, attempt, lost)
+            if await self._comes_again(state, attempt, execution, wait_s):
+                attempt, lost = attempt + 1, lost or _lost_a_reply(execution)
+            elif kill.aborted and execution.status != "returned":
+                return Ran(_killed_between(kill, execution), attempt, lost)
+            else:
+                return Ran(execution, attempt, lost)
+            now = clock.monotonic()
 
-    async def _in_doubt(self, flight: Flight, approved: ApprovedCall, ran: Ran, checked: Checked) -> Checked:
+    def _context(self, state: CallState, approved: ApprovedCall) -> ToolContext:
+        """The running call, as its tool sees it."""
+        scope, soft_warn, policies = state.scope, self._soft_warn_iteration, self._policies
+        return ToolContext(
+            scope=scope,
+            call_id=state.raw.id,
+            uid=state.uid,
+            tool=approved.call.tool.name,
+            idempotency_key=approved.key,
+            signal=state.kill,
+            report=state.report,
+            nested=state.nested,
+            own_files=self._own_files,
+            policies=PolicyRecheck(approved.call, policies) if policies.policies or approved.judgments else None,
+            show_kill_hint=soft_warn is not None and scope.iteration >= soft_warn,
+        )
+
+    async def _intend(self, position: int, within_s: float, told: str) -> None:
+        """Have an attempt on record before its code is entered.
+
+        Args:
+            told: Put before why it is not.
+
+        Raises:
+            RecordFailed: It is not, or not in time.
+        """
+        try:
+            await self._recorder.durable(position, within_s)
+        except RecordFailed as error:
+            raise RecordFailed(f"{told}{error}", code=error.code) from error
+
+    async def _read_large(self, execution: Execution, request: RunRequest) -> Execution:
+        """Read what takes time or code of the tool's, within what is left of the attempt."""
+        rest = replace(request, timeout_s=max(0.0, request.context.deadline - self._clock.monotonic()))
+        read = await self._reader.read(execution, rest)
+        return replace(read, tasks_left=execution.tasks_left) if execution.tasks_left else read
+
+    async def _comes_again(self, state: CallState, attempt: int, execution: Execution, wait_s: float) -> bool:
+        """Wait for the next attempt; False where the call is stopped or killed before that. Only one that is to come is recorded."""
+        stop = self._control.stopping(state.scope.conversation)
+        if state.kill.aborted or stop.aborted:
+            return False
+        state.attempt_failed(attempt, execution, wait_s)
+        return await _wait(wait_s, self._clock, state.kill, stop)
+
+    async def _in_doubt(self, state: CallState, approved: ApprovedCall, ran: Ran, checked: Checked) -> Checked:
         """Ask the tool what became of a call whose code is gone; where it cannot tell, let none like it start."""
         execution, runner = ran.execution, approved.call.tool.runner
         gone = execution.status == "raised" or (runner in OWN_RUNNERS and not (runner == "process" and execution.abandoned))
         if execution.status == "raised":
             self._advise_author(approved.call.tool, execution.error_type)
         if execution.status in ("raised", "crashed"):
-            left_s = flight.deadline - self._clock.monotonic()
-            checked = await settle_by_verify(flight, approved, checked, self._desk, min(self._desk.hook_timeout_s, left_s), gone=gone)
+            within_s = min(self._host.hook_timeout_s, state.deadline - self._clock.monotonic())
+            checked = await self._unknown.settle_by_verify(state, approved, checked, within_s, gone=gone)
         if checked.status == "unknown":
-            flight.state.now_uncertain(approved.call, approved.encoded, approved.key, gone=gone)
+            state.run_state.now_uncertain(approved.call, approved.encoded, approved.key, gone=gone)
         return checked
 
     def _advise_author(self, tool: BoundTool, exception: str) -> None:
@@ -144,27 +276,66 @@ class Executor:
                 *(tool.name, tool.tool.where(), exception, tool.effect, exception),
             )
 
-    def _ran(self, flight: Flight, approved: ApprovedCall) -> Coroutine[Any, Any, Ran]:
-        flight.start_clock(self._clock.monotonic() + self._timeout_s)
-        tool = approved.call.tool
-        start, claims = self._runners.start(tool.runner), tool.effect != "none" and self._runners.claims(tool.runner)
-        stopping = partial(self._control.stopping, flight.scope.conversation)
-        context = self._desk.context(flight, approved)
-        return run(approved, context, start, flight, self._clock, self._grace_s, self._reader, stopping, claims=claims)
 
-    async def _written(self, flight: Flight, approved: ApprovedCall) -> Ran:
-        """The run of a call with an effect, between two looks at what it writes."""
-        touched = approved.call.tool.touched(approved.call.arguments, flight.scope)
-        writes = self._cache.begin_writing(touched)
-        try:
-            async with kept(self._writes, flight, approved, touched):
-                return await self._ran(flight, approved)
-        finally:
-            if flight.uid in self._runners.behind:
-                self._left[flight.uid] = writes
-            else:
-                self._cache.end_writing(writes)
+def _passing_failure(tool: BoundTool, value: object) -> str | None:
+    """What a tool that may be repeated returned as a failure that passes; None where it returned anything else.
 
-    def _gone(self, uid: str) -> None:
-        if uid in self._left:
-            self._cache.end_writing(self._left.pop(uid))
+    What is no valid result is for `check` to refuse, and not tried again.
+    """
+    if tool.effect == "once" or not isinstance(value, dict) or value.get("success") is True:
+        return None
+    if not has_standard_shape(value, wraps_result=tool.tool.wraps_result) or validate_tool_result(value):
+        return None
+    failure = declared_failure(value)
+    return failure if failure is not None and is_retryable_error(failure) else None
+
+
+def _wait_before_retry(tool: BoundTool, execution: Execution, attempt: int, left_s: float, chance: float) -> float | None:
+    """Seconds to wait before the next attempt, or None where there must not be one.
+
+    A failure that passes is retried where the effect makes a repeat safe; a failure that proves nothing started, always.
+    """
+    if execution.status == "killed" or attempt >= tool.retry.attempts:
+        return None
+    unstarted = execution.not_started or execution.status == "not_started"
+    if tool.effect == "once" and not unstarted:
+        return None
+    if not (execution.retryable or execution.status == "timed_out" or unstarted):
+        return None
+    wait_s = max(tool.retry.delay_s(attempt, chance), execution.retry_after_s or 0.0)
+    return wait_s if wait_s < left_s else None
+
+
+def _lost_a_reply(execution: Execution) -> bool:
+    return execution.evidence == "reply_lost" or execution.status in ("timed_out", "crashed")
+
+
+def _killed_between(kill: AbortSignal, execution: Execution) -> Execution:
+    """What a call came to that was killed while it waited for its next attempt."""
+    return Execution(status="killed", error=kill.reason or "", not_started=proves_nothing_happened(execution))
+
+
+def _not_started(kill: AbortSignal) -> Execution:
+    if kill.reason is not None:
+        return Execution(status="killed", error=kill.reason, not_started=True)
+    return Execution(status="not_started", error="the call's deadline had passed before it could start")
+
+
+def _cancel(future: asyncio.Future[None]) -> None:
+    future.cancel()
+
+
+async def _wait(seconds: float, clock: Clock, *ends: AbortSignal) -> bool:
+    """Wait, unless one of the signals fires; tells whether the wait came to its end."""
+    sleeping = asyncio.ensure_future(clock.sleep(seconds))
+    removes = [signal.on_abort(partial(_cancel, sleeping)) for signal in ends]
+    try:
+        await sleeping
+    except asyncio.CancelledError:
+        if not any(signal.aborted for signal in ends):
+            raise
+    finally:
+        for remove in removes:
+            remove()
+        sleeping.cancel()
+    return not any(signal.aborted for signal in ends)

@@ -7,25 +7,42 @@ question becomes a pending approval, asked last, so that nobody is asked for wha
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Coroutine
-from typing import Any, Protocol
+import inspect
+from collections.abc import Coroutine, Iterable, Mapping
+from functools import cached_property
+from typing import Any, Never, Protocol, TypeGuard
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from callgate._abort_signals import is_own_failure
 from callgate._json import canonical
-from callgate._pipeline.approvals import Question, binding
-from callgate._pipeline.hooks import hook_arguments
-from callgate._pipeline.host_code import HostAnswer
-from callgate._pipeline.judgment import Judges
+from callgate._limits import Limits
+from callgate._pipeline.approvals import Approvals, Question, binding
+from callgate._pipeline.hooks import HookHost, hook_arguments
+from callgate._pipeline.judges import Judges
+from callgate._pipeline.runs import KnownRuns
 from callgate._pipeline.validate import Modified, modified
-from callgate._redact import Redactor
-from callgate.errors import ActorRequired, ApprovalNeeded, CallDenied
+from callgate.calls import Scope
+from callgate.errors import ActorRequired, ApprovalNeeded, CallDenied, DangerousLimitReached
 from callgate.hooks import Hook
-from callgate.protocols import Allow, Ask, Deny, Judgment, JudgmentRequired, Modify, Verdict
+from callgate.protocols import (
+    Allow,
+    Ask,
+    CallJudge,
+    Deny,
+    InstantPolicy,
+    Judgment,
+    JudgmentRequired,
+    Modify,
+    PathFilter,
+    PathPolicy,
+    Policy,
+    Verdict,
+)
 from callgate.route import ApprovedCall, ValidatedCall
 
-__all__ = ["Gate", "Judge", "Verdicts", "gate", "refusal"]
+__all__ = ["EnginePolicies", "GateParts", "PolicyRecheck", "Verdicts", "gate", "policies_to_ask"]
 
 
 class Standing(Struct, frozen=True):
@@ -40,7 +57,7 @@ class Standing(Struct, frozen=True):
 _BY_DEFAULT = Standing()
 
 
-class Judge(Protocol):
+class AskedPolicy(Protocol):
     """A policy that answers at once where it can, and else when it is waited for."""
 
     def judge(self, call: ValidatedCall) -> Verdict | None:
@@ -50,26 +67,19 @@ class Judge(Protocol):
     async def decide(self, call: ValidatedCall) -> Verdict: ...
 
 
-class Gate(Protocol):
-    """What the gate needs from the engine."""
+class GateParts(Protocol):
+    """What the gate asks."""
 
-    policies: tuple[Judge, ...]
+    policies: tuple[AskedPolicy, ...]
     waits: bool
     """Whether one of them always has to be waited for."""
     judges: Judges
     rounds: int
     policy_timeout_s: float
-    hook_timeout_s: float
 
     @property
-    def redactor(self) -> Redactor | None: ...
+    def host(self) -> HookHost: ...
 
-    def hook_failed(self, hook: Hook, call: ValidatedCall, why: str) -> None: ...
-    def cut(self, text: object, chars: int = ...) -> str:
-        """The first characters of a text, redacted before it is cut."""
-        ...
-
-    async def ask(self, answer: Awaitable[Any], timeout_s: float, name: str) -> HostAnswer: ...
     def check_limits(self, call: ValidatedCall) -> None:
         """Raise where a limit will refuse this dangerous call; takes no slot."""
         ...
@@ -88,7 +98,7 @@ class Verdicts(Protocol):
 
 
 def gate(
-    call: ValidatedCall, hooks: tuple[Hook, ...], deps: Gate, key: str, verdicts: Verdicts
+    call: ValidatedCall, hooks: tuple[Hook, ...], deps: GateParts, key: str, verdicts: Verdicts
 ) -> ApprovedCall | Coroutine[Any, Any, ApprovedCall]:
     """Give `call`, as it was finally approved, with the rule that let it through: at once, or when something has been waited for.
 
@@ -118,12 +128,12 @@ def gate(
             verdicts.modified(answer)
             return _rounds(answer.call, hooks, deps, key, verdicts, done=1)
         standing = answer
-    if deps.judges.concern(call, standing.required_by):
+    if (deps.judges.present or standing.required_by is not None) and deps.judges.concern(call, standing.required_by):
         return _after_waiting(call, encoded, standing, len(deps.policies), deps, key, verdicts)
     return _approve(call, encoded, standing, deps, key)
 
 
-async def refusal(call: ValidatedCall, deps: Gate) -> str:
+async def _refusal(call: ValidatedCall, deps: GateParts) -> str:
     """Why the policies would not let this call run as it is, without a human; empty where they would."""
     try:
         standing = await _judge(call, deps)
@@ -132,11 +142,11 @@ async def refusal(call: ValidatedCall, deps: Gate) -> str:
     if isinstance(standing, Modified):
         return "a policy would change its arguments."
     verdict = standing.verdict
-    return f"a human has to decide about it first: {deps.cut(verdict.question)}" if isinstance(verdict, Ask) else ""
+    return f"a human has to decide about it first: {deps.host.cut(verdict.question)}" if isinstance(verdict, Ask) else ""
 
 
 async def _after_waiting(
-    call: ValidatedCall, encoded: bytes, before: Standing, asked: int, deps: Gate, key: str, verdicts: Verdicts
+    call: ValidatedCall, encoded: bytes, before: Standing, asked: int, deps: GateParts, key: str, verdicts: Verdicts
 ) -> ApprovedCall:
     """The gate from policy number `asked` on, which has to be waited for; there are no hooks."""
     standing = await _judge(call, deps, before, asked)
@@ -147,11 +157,13 @@ async def _after_waiting(
     return _approve(call, encoded, standing, deps, key)
 
 
-async def _rounds(call: ValidatedCall, hooks: tuple[Hook, ...], deps: Gate, key: str, verdicts: Verdicts, *, done: int = 0) -> ApprovedCall:
+async def _rounds(
+    call: ValidatedCall, hooks: tuple[Hook, ...], deps: GateParts, key: str, verdicts: Verdicts, *, done: int = 0
+) -> ApprovedCall:
     """The gate from round `done` on, until nothing changes the arguments any more."""
     for _ in range(done, deps.rounds):
         encoded = canonical(call.arguments)
-        changed = await hook_arguments(call, encoded, hooks, deps) if hooks else None
+        changed = await hook_arguments(call, encoded, hooks, deps.host) if hooks else None
         if changed is not None:
             verdicts.modified(changed)
             call = changed.call
@@ -169,7 +181,7 @@ async def _rounds(call: ValidatedCall, hooks: tuple[Hook, ...], deps: Gate, key:
     )
 
 
-async def _judge(call: ValidatedCall, deps: Gate, standing: Standing = _BY_DEFAULT, asked: int = 0) -> Standing | Modified:
+async def _judge(call: ValidatedCall, deps: GateParts, standing: Standing = _BY_DEFAULT, asked: int = 0) -> Standing | Modified:
     """What all policies and judges say together, or the call as a policy changed it; the first `asked` policies gave `standing`."""
     for policy in deps.policies[asked:]:
         answer = _asked(policy, call)
@@ -182,12 +194,12 @@ async def _judge(call: ValidatedCall, deps: Gate, standing: Standing = _BY_DEFAU
     return await _judged(call, standing, deps) if deps.judges.concern(call, standing.required_by) else standing
 
 
-async def _judged(call: ValidatedCall, standing: Standing, deps: Gate) -> Standing:
+async def _judged(call: ValidatedCall, standing: Standing, deps: GateParts) -> Standing:
     """The same with what the judges say: a deny ends the call, a question stands if there is none already, an allow changes nothing."""
     judgments = await deps.judges.judgments(call, standing.required_by)
     if not judgments:
         raise CallDenied(
-            f"{call.name} was denied: {deps.cut(standing.required_by)} wants it judged, and there is no judge. Tell the operator.",
+            f"{call.name} was denied: {deps.host.cut(standing.required_by)} wants it judged, and there is no judge. Tell the operator.",
             code="policy_failed",
         )
     last, verdict = judgments[-1], standing.verdict
@@ -202,7 +214,7 @@ async def _judged(call: ValidatedCall, standing: Standing, deps: Gate) -> Standi
     return Standing(verdict, standing.required_by, judgments)
 
 
-def _asked(policy: Judge, call: ValidatedCall) -> Any:
+def _asked(policy: AskedPolicy, call: ValidatedCall) -> Any:
     """What a policy says; None where it has to be waited for."""
     try:
         return policy.judge(call)
@@ -212,15 +224,15 @@ def _asked(policy: Judge, call: ValidatedCall) -> Any:
         raise _failed(call, error) from error
 
 
-async def _answered(policy: Judge, call: ValidatedCall, deps: Gate) -> Verdict:
+async def _answered(policy: AskedPolicy, call: ValidatedCall, deps: GateParts) -> Verdict:
     """What a policy says in time: its silence is a failure, and that is a deny, whether it stops or not."""
-    found = await deps.ask(_decided(policy, call), deps.policy_timeout_s, "policy")
+    found = await deps.host.ask(_decided(policy, call), deps.policy_timeout_s, "policy")
     if found.error is not None:
         raise _failed(call, found.error) from found.error
     return found.value  # type: ignore[no-any-return]
 
 
-async def _decided(policy: Judge, call: ValidatedCall) -> Verdict:
+async def _decided(policy: AskedPolicy, call: ValidatedCall) -> Verdict:
     return await policy.decide(call)
 
 
@@ -237,7 +249,7 @@ def _refuse_changed(call: ValidatedCall, encoded: bytes) -> None:
         raise CallDenied(f"{call.name} was denied: a policy changed the arguments in place instead of by a verdict.", code="policy_failed")
 
 
-def _together(call: ValidatedCall, before: Standing, verdict: Verdict, deps: Gate) -> Standing | Modified:
+def _together(call: ValidatedCall, before: Standing, verdict: Verdict, deps: GateParts) -> Standing | Modified:
     """One more verdict: the first deny or change wins, then a question, then allow; who wants the call judged is noted beside that."""
     match verdict:
         case Allow() | Ask():
@@ -245,19 +257,24 @@ def _together(call: ValidatedCall, before: Standing, verdict: Verdict, deps: Gat
         case JudgmentRequired():
             return Standing(before.verdict, before.required_by or verdict.rule)
         case Deny():
-            rule = deps.cut(verdict.rule)
-            raise CallDenied(f"{call.name} was denied: {deps.cut(verdict.reason)}", details={"rule": rule} if rule else None)
+            rule = deps.host.cut(verdict.rule)
+            raise CallDenied(f"{call.name} was denied: {deps.host.cut(verdict.reason)}", details={"rule": rule} if rule else None)
         case Modify():
-            rule = deps.cut(verdict.rule)
-            changed = modified(call, verdict.arguments, verdict.reason, deps, {"rule": rule} if rule else None)
+            rule = deps.host.cut(verdict.rule)
+            changed = modified(call, verdict.arguments, verdict.reason, deps.host, {"rule": rule} if rule else None)
             if canonical(changed.arguments) != canonical(call.arguments):  # as JSON: to Python, True and 1 are equal
-                return Modified(call=changed, rule=rule, reason=deps.cut(verdict.reason))
+                return Modified(call=changed, rule=rule, reason=deps.host.cut(verdict.reason))
             return before if isinstance(before.verdict, Ask) else Standing(Allow(rule=verdict.rule), before.required_by)
-        case _:
-            raise CallDenied(f"{call.name} was denied: the policy gave no verdict.", code="policy_failed")
+        case unknown:
+            raise _no_verdict(call, unknown)
 
 
-def _approve(call: ValidatedCall, encoded: bytes, standing: Standing, deps: Gate, key: str) -> ApprovedCall:
+def _no_verdict(call: ValidatedCall, given: Never) -> CallDenied:
+    """What a policy of the host's returned that is none of the verdicts; the type says that no verdict comes here."""
+    return CallDenied(f"{call.name} was denied: the policy returned {type(given).__name__}, which is no verdict.", code="policy_failed")
+
+
+def _approve(call: ValidatedCall, encoded: bytes, standing: Standing, deps: GateParts, key: str) -> ApprovedCall:
     tool, verdict, judgments = call.tool, standing.verdict, standing.judgments
     if deps.policies or judgments:
         _refuse_changed(call, encoded)
@@ -271,12 +288,108 @@ def _approve(call: ValidatedCall, encoded: bytes, standing: Standing, deps: Gate
         rule = verdict.rule
         if not isinstance(rule, str):
             raise CallDenied(f"{call.name} was denied: the policy gave {type(rule).__name__} for its rule's name.", code="policy_failed")
-        return ApprovedCall(call=call, rule=rule if rule.isascii() else deps.cut(rule), encoded=encoded, key=key, judgments=judgments)
+        return ApprovedCall(call=call, rule=rule if rule.isascii() else deps.host.cut(rule), encoded=encoded, key=key, judgments=judgments)
     bound_to = binding(call, encoded)
     approval = deps.spend_approval(bound_to)
     if approval is None:
-        raise ApprovalNeeded(deps.cut(verdict.question), rule=deps.cut(verdict.rule), binding=bound_to, judgments=judgments)
-    rule = f"{deps.cut(verdict.rule)}, allowed by {deps.cut(approval.by)}"
+        raise ApprovalNeeded(deps.host.cut(verdict.question), rule=deps.host.cut(verdict.rule), binding=bound_to, judgments=judgments)
+    rule = f"{deps.host.cut(verdict.rule)}, allowed by {deps.host.cut(approval.by)}"
     return ApprovedCall(
         call=call, rule=rule, encoded=encoded, key=key, approval=approval.approval_id, allowed_by=approval.by, judgments=judgments
     )
+
+
+class EnginePolicies:
+    """What the gate of one engine asks: its policies and judges, the limit of dangerous calls, and the approvals.
+
+    Args:
+        policies: In the order in which they are asked; judges among them are asked last.
+        host: Runs them.
+    """
+
+    def __init__(
+        self, policies: Iterable[Policy | CallJudge], host: HookHost, approvals: Approvals, runs: KnownRuns, limits: Limits
+    ) -> None:
+        asked = tuple(policies)
+        self.policies, self.waits = policies_to_ask(one for one in asked if not isinstance(one, CallJudge))
+        self.judges = Judges([one for one in asked if isinstance(one, CallJudge)], host)
+        self.rounds = limits.policy_rounds
+        self.policy_timeout_s = limits.policy_timeout_s
+        self.host = host
+        self.spend_approval = approvals.spend
+        self._runs = runs
+        self._dangerous_per_tick = limits.dangerous_per_tick
+
+    def check_limits(self, call: ValidatedCall) -> None:
+        most = self._dangerous_per_tick
+        if most is None:
+            return
+        if self._runs.state(call.scope.run).dangerous.get(_tick(call.scope), 0) >= most:
+            raise DangerousLimitReached(
+                f"{call.tool.name} was not run: the limit is {most} dangerous call{'s' if most != 1 else ''} per tick, and this tick has"
+                " had that many. Go on with safe tools, or wait for the next tick."
+            )
+
+    def count_dangerous(self, call: ValidatedCall) -> str:
+        """Count a dangerous call that is about to start, and return its tick; empty where they are not counted.
+
+        Raises:
+            DangerousLimitReached: Other calls came first.
+        """
+        if self._dangerous_per_tick is None:
+            return ""
+        self.check_limits(call)
+        tick, ticks = _tick(call.scope), self._runs.state(call.scope.run).dangerous
+        ticks[tick] = ticks.get(tick, 0) + 1
+        return tick
+
+
+def policies_to_ask(policies: Iterable[Policy]) -> tuple[tuple[AskedPolicy, ...], bool]:
+    """Policies as the gate asks them, and whether one of them has to be waited for."""
+    asked = tuple(one if _is_instant(one) else _Waiting(one) for one in policies)
+    return asked, any(isinstance(one, _Waiting) for one in asked)
+
+
+def _is_instant(policy: Policy) -> TypeGuard[InstantPolicy]:
+    """Whether a policy answers at once; one whose `judge` is a coroutine has to be waited for, whatever it says of itself."""
+    return isinstance(policy, InstantPolicy) and bool(policy.never_waits) and not inspect.iscoroutinefunction(policy.judge)
+
+
+class _Waiting:
+    """A policy that is always waited for."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self.decide = policy.decide
+
+    def path_filter(self, call: ValidatedCall) -> PathFilter | None:
+        return self._policy.path_filter(call) if isinstance(self._policy, PathPolicy) else None
+
+    def judge(self, call: ValidatedCall) -> None:
+        return None
+
+
+def _tick(scope: Scope) -> str:
+    return f"{scope.conversation}/{scope.tick or scope.turn}"
+
+
+class PolicyRecheck(Struct, dict=True, eq=False):
+    """Asks the policies about what a running call meets: a file that it comes across, an address that it is sent on to.
+
+    The gate judged the arguments; the same policies judge this, with the same call. Nothing that was refused to the call itself becomes
+    possible. See `ToolContext.may_visit` and `ToolContext.refusal`.
+    """
+
+    call: ValidatedCall
+    parts: GateParts
+
+    @cached_property
+    def _filters(self) -> tuple[PathFilter, ...]:
+        filters = (policy.path_filter(self.call) for policy in self.parts.policies if isinstance(policy, PathPolicy))
+        return tuple(allows for allows in filters if allows is not None)
+
+    def may_visit(self, path: str, size_bytes: int) -> bool:
+        return all(allows(path, size_bytes) for allows in self._filters)
+
+    async def refusal(self, changed: Mapping[str, object]) -> str:
+        return await _refusal(replace(self.call, arguments={**self.call.arguments, **changed}), self.parts)

@@ -15,9 +15,9 @@ from msgspec.structs import replace
 
 from callgate._abort_signals import is_own_failure
 from callgate._json import canonical, plain_bytes, utf8
+from callgate._json.excerpt import excerpt
 from callgate._limits import Limits
-from callgate._pipeline.excerpt import excerpt
-from callgate._pipeline.record import MOST_NAME, clean
+from callgate._pipeline.event_bodies import MOST_NAME, clean
 from callgate._redact import RedactedLog, Redactor
 from callgate.calls import Metadata, Note, Part, RawCall, Text, ToolResult
 from callgate.errors import CallFailed
@@ -51,28 +51,14 @@ class Normaliser:
         self._redactor = redactor
         self._log = RedactedLog(redactor)
 
-    def result(self, call: ValidatedCall, rule: str, checked: Checked) -> ToolResult:
-        """The call's result, as everybody will see it."""
-        if self._redactor is None:
-            return self._shaped(call, rule, checked)
-        return self._redacted(call.raw, call.uid, checked, lambda redacted: self._shaped(call, rule, redacted))
+    def result(self, call: ValidatedCall, rule: str, checked: Checked, *, redacted: bool = False) -> ToolResult:
+        """The call's result, as everybody will see it.
 
-    def refusal(self, raw: RawCall, uid: str, name: str, error: CallFailed, notes: tuple[Note, ...] = (), rule: str = "") -> ToolResult:
-        """The result of a call that was refused on its way, or whose result was withheld."""
-        checked = Checked(
-            status=error.status, error=str(error), failure_class=error.failure_class, code=error.code, details=error.details, attempts=0
-        )
-        shown = clean(name, self._redactor, MOST_NAME)  # no tool may have it
-        return self._redacted(raw, uid, checked, lambda redacted: self._failure(raw, uid, shown, redacted, rule, notes))
-
-    def recorded(self, result: ToolResult) -> bytes:
-        """The result as it is recorded: whole up to a size, by reference above it."""
-        body = canonical(result)
-        if len(body) <= self._recorded_bytes:
-            return body
-        return canonical(replace(result, structured=None))
-
-    def _shaped(self, call: ValidatedCall, rule: str, checked: Checked) -> ToolResult:
+        Args:
+            redacted: Whether secrets have been taken out of `checked`.
+        """
+        if self._redactor is not None and not redacted:
+            return self._redacted(call.raw, call.uid, checked, lambda clean: self.result(call, rule, clean, redacted=True))
         if checked.message is not None or checked.image_metadata is not None:
             checked = self._beside(checked)
         value = checked.value
@@ -116,6 +102,21 @@ class Normaliser:
                 command_end=_command_end(value) if type(value) is dict and "exit_code" in value else "",
             ),
         )
+
+    def refusal(self, raw: RawCall, uid: str, name: str, error: CallFailed, notes: tuple[Note, ...] = (), rule: str = "") -> ToolResult:
+        """The result of a call that was refused on its way, or whose result was withheld."""
+        checked = Checked(
+            status=error.status, error=str(error), failure_class=error.failure_class, code=error.code, details=error.details, attempts=0
+        )
+        shown = clean(name, self._redactor, MOST_NAME)  # no tool may have it
+        return self._redacted(raw, uid, checked, lambda redacted: self._failure(raw, uid, shown, redacted, rule, notes))
+
+    def recorded(self, result: ToolResult) -> bytes:
+        """The result as it is recorded: whole up to a size, by reference above it."""
+        body = canonical(result)
+        if len(body) <= self._recorded_bytes:
+            return body
+        return canonical(replace(result, structured=None))
 
     def _beside(self, checked: Checked) -> Checked:
         """What a tool says beside its data, within bounds: none of it has a place where the whole is kept."""
@@ -224,7 +225,7 @@ class _Content(Struct, frozen=True):
 
 def _content_of(value: object, key: str | None) -> _Content:
     if type(value) is str:
-        return _Content(value, utf8(value), "text/plain")
+        return _Content(value, value.encode() if value.isascii() else utf8(value), "text/plain")
     if key is None or type(value) is not dict or type(value.get(key)) is not str:
         return _Content(value, plain_bytes(value), "application/json")
     text, mime, size, note = value[key], value.get("mime"), value.get("bytes"), value.get("note")

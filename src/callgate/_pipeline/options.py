@@ -1,21 +1,50 @@
-"""Refuse what an engine could not work with, when it is made: a setting of another kind, a part that lacks a method, a class as a part.
+"""What a host gives an engine: checked when the engine is made, completed by defaults, and handed on to the stages.
 
-Here, because it would otherwise show in the middle of a call, as a failed policy or a wait that never ends. Decides nothing about calls.
+A setting of another kind, a part that lacks a method or a class in the place of a part is refused here, because it would otherwise show in
+the middle of a call. `HostFields` checks `Scope.extra` against what the host declares of it; `EngineContext` is what all stages share.
+Decides nothing about calls.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+import types
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from inspect import isclass
+from typing import Any, ClassVar, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
 
+from msgspec import Struct
+
+from callgate._abort_signals import Control
+from callgate._blobs import MemoryBlobs
+from callgate._clock import Clock, SystemClock
+from callgate._journal import MemoryJournal
 from callgate._limits import Limits
 from callgate._options import Seconds, check
+from callgate._pipeline.approvals import Approvals
+from callgate._pipeline.hooks import HostCode
+from callgate._pipeline.normalise import Normaliser
+from callgate._pipeline.recorder import Recorder
+from callgate._redact import Redactor
+from callgate._runners.offload import Offload
+from callgate._runners.result_reader import ResultReader
+from callgate._turn_queue import TurnQueues
 from callgate.errors import UsageError
+from callgate.events import Bus
 from callgate.hooks import Hook
-from callgate.protocols import CallJudge, Policy, RequiresJudge, Runner, WithTools
+from callgate.protocols import BlobStore, CallJudge, HoldsBlobs, Journal, Policy, RequiresJudge, Runner, WithTools
 from callgate.tools import BoundTool, Tool
 
-__all__ = ["check_parts", "check_policies", "check_settings", "hooks_of", "policies_of", "runners_of", "tools_of"]
+__all__ = [
+    "EngineContext",
+    "HostFields",
+    "check_parts",
+    "check_policies",
+    "check_settings",
+    "hooks_of",
+    "policies_of",
+    "runners_of",
+    "tools_of",
+]
 
 T = TypeVar("T")
 
@@ -141,3 +170,150 @@ def _check_part(name: str, part: object, methods: tuple[str, ...]) -> None:
 
 def _kind(value: object) -> str:
     return f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
+
+
+_MISSING: Final = object()
+
+
+class HostFields:
+    """The fields that every `Scope.extra` of one engine has.
+
+    Args:
+        declared: A class with annotated fields (a dataclass, a `msgspec.Struct`, any other), a `TypedDict`, or one of them or None.
+
+    Raises:
+        UsageError: It is neither.
+    """
+
+    def __init__(self, declared: object) -> None:
+        choices = get_args(declared) if get_origin(declared) in (Union, types.UnionType) else (declared,)
+        self._may_lack = type(None) in choices
+        kinds = [kind for kind in choices if kind is not type(None)]
+        if len(kinds) != 1 or not isclass(kinds[0]):
+            raise UsageError(
+                f"Engine(extra={declared!r:.80}): it must be the class of what scopes have as `extra`, with annotated fields, or that class"
+                " or None: Engine(extra=Host), Engine(extra=Host | None)."
+            )
+        self._kind: type[Any] = kinds[0]
+        self._fields = _fields_of(self._kind)
+        self._required = getattr(self._kind, "__required_keys__", frozenset(self._fields))
+
+    def check(self, extra: object) -> None:
+        """Refuse what is not as declared.
+
+        Raises:
+            UsageError: It is of another class, lacks a field, or has one of another type.
+        """
+        if extra is None and self._may_lack:
+            return
+        why = self._problem(extra)
+        if why:
+            raise UsageError(
+                f"Scope.extra {why}. Engine(extra={self._kind.__name__}) declares it for every call; give it, or declare less."
+            )
+
+    def _problem(self, extra: object) -> str:
+        """What is wrong with it; empty where nothing is."""
+        read: Callable[[str], object]
+        if is_typeddict(self._kind):
+            if not isinstance(extra, Mapping):
+                return f"is {type(extra).__name__}, and must be a mapping with the keys of {self._kind.__name__}"
+            read = lambda name: extra.get(name, _MISSING)  # noqa: E731
+        else:
+            if not _is(extra, self._kind):
+                return f"is {type(extra).__name__}, and must be {self._kind.__name__}"
+            read = lambda name: getattr(extra, name, _MISSING)  # noqa: E731
+        for name, kind in self._fields.items():
+            value = read(name)
+            if value is _MISSING:
+                if name in self._required:
+                    return f"has no field '{name}'"
+            elif not _is(value, kind):
+                return f"has {type(value).__name__} in its field '{name}', and must have {_named(kind)}"
+        return ""
+
+
+def _fields_of(kind: type[Any]) -> dict[str, object]:
+    """The annotated fields of a class by name; those that cannot be read may have any value."""
+    try:
+        hints: dict[str, object] = get_type_hints(kind)
+    except (NameError, TypeError, AttributeError):  # annotations that name what does not exist when the program runs
+        hints = {name: object for one in reversed(kind.__mro__) for name in getattr(one, "__annotations__", {})}
+    return {name: hint for name, hint in hints.items() if get_origin(hint) is not ClassVar and not name.startswith("_")}
+
+
+def _is(value: object, kind: object) -> bool:
+    """Whether a value is of an annotated type, as far as a look at the value alone can tell: not into what it contains."""
+    origin = get_origin(kind)
+    if origin in (Union, types.UnionType):
+        return any(_is(value, one) for one in get_args(kind))
+    if origin is Literal:
+        return value in get_args(kind)
+    if kind is None:
+        return value is None
+    wanted = origin or kind
+    if wanted is float:
+        wanted = (float, int)
+    try:
+        return isinstance(value, wanted)  # type: ignore[arg-type]
+    except TypeError:  # Any, a type variable, a protocol: nothing that a value could be held against
+        return True
+
+
+def _named(kind: object) -> str:
+    return kind.__name__ if isclass(kind) and get_origin(kind) is None else str(kind).replace("typing.", "")
+
+
+_BLOB_BYTES: Final = 268_435_456
+
+
+class EngineContext(Struct, frozen=True, kw_only=True, eq=False):
+    """What all stages of one engine share: its record, its clock, its bounds, how it is stopped, and how its results look.
+
+    Made once, of what the host gave; what was not given lives as long as the process. Holds nothing of a single call.
+    """
+
+    journal: Journal
+    blobs: BlobStore
+    clock: Clock
+    limits: Limits
+    redactor: Redactor | None
+    bus: Bus
+    conversations: TurnQueues
+    control: Control
+    recorder: Recorder
+    approvals: Approvals
+    normaliser: Normaliser
+    offload: Offload
+    host: HostCode
+    reader: ResultReader
+
+    @classmethod
+    def of(
+        cls, *, journal: Journal | None, blobs: BlobStore | None, clock: Clock | None, limits: Limits, redactor: Redactor | None
+    ) -> EngineContext:
+        clock = SystemClock() if clock is None else clock
+        journal = MemoryJournal(clock) if journal is None else journal
+        blobs = _blobs_of(journal) if blobs is None else blobs
+        bus, conversations, offload = Bus(), TurnQueues(), Offload(limits)
+        recorder, reader = Recorder(journal, bus, redactor), ResultReader(offload, limits.result_bytes)
+        return cls(
+            journal=journal,
+            blobs=blobs,
+            clock=clock,
+            limits=limits,
+            redactor=redactor,
+            bus=bus,
+            conversations=conversations,
+            control=Control(on_kill=conversations.drain),
+            recorder=recorder,
+            approvals=Approvals(clock, limits.approval_s),
+            normaliser=Normaliser(limits, blobs, redactor),
+            offload=offload,
+            host=HostCode(recorder, reader, limits),
+            reader=reader,
+        )
+
+
+def _blobs_of(journal: Journal) -> BlobStore:
+    return journal.blobs if isinstance(journal, HoldsBlobs) else MemoryBlobs(max_bytes=_BLOB_BYTES)

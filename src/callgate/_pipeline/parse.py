@@ -11,8 +11,8 @@ from collections.abc import Mapping
 
 from callgate._abort_signals import FAILURES
 from callgate._json import exceeds, read_object, strict_object
+from callgate._json.repair import repair_text
 from callgate._limits import Limits
-from callgate._pipeline.repair import repair_text
 from callgate._runners.offload import LARGE_BYTES
 from callgate.calls import Note, RawCall
 from callgate.errors import ArgumentsMalformed, ArgumentsTruncated, CallAborted
@@ -57,7 +57,8 @@ def parse(raw: RawCall, uid: str, limits: Limits, *, repair: bool) -> ParsedCall
         ArgumentsTruncated: The call was cut off.
         ArgumentsMalformed: The arguments are no JSON object; `code` says why.
     """
-    check_name(raw)
+    if not (type(raw.name) is str and raw.name and not raw.name.isspace()):
+        check_name(raw)
     if len(raw.id) > limits.call_id_chars:
         raise ArgumentsMalformed(
             f"The call's id has more than {limits.call_id_chars} characters, the limit. Nothing was run. Send it with a shorter id.",

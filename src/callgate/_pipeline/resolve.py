@@ -34,7 +34,7 @@ def resolve(parsed: ParsedCall, registry: ToolRegistry, scope: Scope) -> Resolve
         UnknownTool: No tool has this name; the message lists close names and those available now.
     """
     name = parsed.raw.name
-    tool = registry.get(name)
+    tool = registry.visible.get(name) or registry.get(name)
     gate = scope.allowed_tools if scope.deliberate else None
     if tool is not None and gate is None:
         return ResolvedCall(parsed=parsed, tool=tool, notes=parsed.notes)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from callgate._clock import Clock
@@ -40,6 +40,7 @@ class Runners:
         process_limits: Bounds of worker processes; None: the defaults.
         own: The host's runners, by the name that tools use. The built-in names are reserved.
         on_late: Called with the uid and the execution if a tool returns after its call has ended.
+        on_gone: Called with the uid of a call that had ended when the last of its code has ended.
     """
 
     def __init__(
@@ -49,13 +50,14 @@ class Runners:
         *,
         process_limits: ProcessLimits | None = None,
         on_late: OnLate | None = None,
+        on_gone: Callable[[str], None] | None = None,
         own: Mapping[str, Runner] | None = None,
     ) -> None:
         self._limits = limits
         self._clock = clock
         self._process_limits = process_limits
         self._on_late = on_late
-        self.behind = AbandonedCalls()
+        self.behind = AbandonedCalls(on_gone)
         """Calls that have ended but whose code still runs in this process."""
         self._made: dict[RunnerName, InlineRunner | ThreadRunner | ProcessRunner] = {}
         self._own = dict(own or {})

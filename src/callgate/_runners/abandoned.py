@@ -25,12 +25,15 @@ _CLOSE_S = 0.2
 
 
 class AbandonedCalls:
-    """The calls of one engine that have ended while their code still runs, by uid."""
+    """The calls of one engine that have ended while their code still runs, by uid.
 
-    def __init__(self) -> None:
+    Args:
+        on_gone: Called with a call's uid when the last of its code has ended.
+    """
+
+    def __init__(self, on_gone: Callable[[str], None] | None = None) -> None:
         self._counts: dict[str, int] = {}
-        self.on_gone: Callable[[str], None] | None = None
-        """Called with a call's uid when the last of its code has ended."""
+        self._on_gone = on_gone
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._counts
@@ -42,8 +45,8 @@ class AbandonedCalls:
         self._counts[uid] -= 1
         if not self._counts[uid]:
             del self._counts[uid]
-            if self.on_gone is not None:
-                self.on_gone(uid)
+            if self._on_gone is not None:
+                self._on_gone(uid)
 
 
 class AbandonedCode:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from callgate._environment_limits import silence_from_environment
 from callgate._options import by_name, by_name_with, check
-from callgate._pipeline.sync import SyncDoor
+from callgate._pipeline.lifecycle import SyncRunner
 from callgate._runners.host_awaits import HostAwaits
 from callgate._turn_queue import TurnQueues
 from callgate.agent.agent_config import (
@@ -137,7 +137,7 @@ class Agent:
         self._active = ActiveRuns()
         self._runs = AgentRuns(config, turns, executor, self._active, histories)
         self._resumer = RunResumer(config, turns, self._runs, executor, histories)
-        self._sync = SyncDoor()
+        self._sync = SyncRunner()
 
     @property
     def conversations(self) -> TurnQueues:

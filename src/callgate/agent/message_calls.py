@@ -14,7 +14,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callgate._pipeline.unfinished import Unfinished
+from callgate._pipeline.recovery import Unfinished
 from callgate.agent.exit_tools import ExitTools, as_signal
 from callgate.agent.results import Signal
 from callgate.calls import Answered, Outcome, RawCall, Scope, ToolResult

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from callgate._json import canonical, decode
-from callgate._pipeline.record import clean, decode_reason, decode_result
+from callgate._pipeline.event_bodies import clean, decode_reason, decode_result
 from callgate.agent.message_calls import BROKEN_OFF
 from callgate.agent.results import CommittedMessage, PendingCalls
 from callgate.agent.run_record import PhaseAnsweredBody, RunBeganBody

@@ -10,9 +10,8 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
-from callgate._pipeline.approvals import Question
-from callgate._pipeline.record import decode_result
-from callgate._pipeline.unfinished import Unfinished, why_unknown
+from callgate._pipeline.event_bodies import decode_result
+from callgate._pipeline.recovery import Unfinished, why_unknown
 from callgate.agent.exit_tools import ExitTools
 from callgate.agent.message_calls import UncommittedCall
 from callgate.agent.recorded_results import broken_off, interrupted, question_of
@@ -20,7 +19,7 @@ from callgate.agent.recorded_run import LoadedRun, Round, UncommittedMessage
 from callgate.agent.results import PendingCalls, Repeat, RunResult, Signal, Spent
 from callgate.agent.settings import Prices
 from callgate.agent.turn_state import TurnState
-from callgate.calls import Answered, Outcome, Part, Restarted, ToolResult
+from callgate.calls import Answered, Approval, Outcome, Part, Restarted, ToolResult
 from callgate.errors import CallDenied, CallFailed, CallNotStarted
 from callgate.events import Event
 from callgate.messages import ToolCall
@@ -123,7 +122,7 @@ def orphaned_calls(run: LoadedRun) -> list[Unfinished]:
     return [call for uid, call in run.unfinished.items() if uid not in taken]
 
 
-def refused_approvals(pending: PendingCalls, answer_to: Callable[[str], Question | None]) -> dict[int, UncommittedCall]:
+def refused_approvals(pending: PendingCalls, answer_to: Callable[[str], Approval | None]) -> dict[int, UncommittedCall]:
     """Return the waiting calls that are refused, by position: a human said no, or their arguments are not on record."""
     left: dict[int, UncommittedCall] = {}
     for place, (call, approval) in enumerate(zip(pending.message.calls, pending.approvals, strict=True)):

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from callgate._abort_signals import is_own_failure
 from callgate._json import decode
-from callgate._pipeline.writer import off_loop
+from callgate._pipeline.recorder import off_loop
 from callgate._redact import RedactedLog, Redactor, cut_middle, redacted_text
 from callgate._runners.failures import describe
 from callgate.agent.agent_config import AgentConfig

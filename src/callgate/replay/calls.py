@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callgate._pipeline.record import Reason, Received, Verdict
+from callgate._pipeline.event_bodies import Reason, Received, Verdict
 from callgate.calls import Note, RawCall, Scope, ToolResult
 from callgate.decide import REFUSED_BY_LOOP
 from callgate.errors import UsageError

@@ -7,8 +7,8 @@ Decisions of a limit or the agent loop are not judged again.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
-from typing import Literal
+from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -16,14 +16,12 @@ from callgate._json import canonical
 from callgate._limits import Limits
 from callgate._options import check
 from callgate._pipeline.approvals import Question
-from callgate._pipeline.desk import judges
-from callgate._pipeline.gate import gate
-from callgate._pipeline.hooks import HookChain
-from callgate._pipeline.host_code import HostCode
-from callgate._pipeline.judgment import Judges
+from callgate._pipeline.event_bodies import MOST_CHARS, clean
+from callgate._pipeline.gate import gate, policies_to_ask
+from callgate._pipeline.hooks import HookChain, HostAnswer, HostAwaits
+from callgate._pipeline.judges import Judges
 from callgate._pipeline.options import check_policies
 from callgate._pipeline.parse import parse
-from callgate._pipeline.record import MOST_CHARS, clean
 from callgate._pipeline.resolve import resolve
 from callgate._pipeline.validate import Modified, validate
 from callgate.errors import ApprovalNeeded, CallAborted, CallDenied, CallFailed, DangerousLimitReached
@@ -135,6 +133,26 @@ class _Judges(Judges):
         return found
 
 
+class _ReplayHost:
+    """Runs hooks, policies and judges; records nothing. What the record has was redacted when it was written."""
+
+    redactor = None
+
+    def __init__(self, limits: Limits) -> None:
+        self._guards = HostAwaits()
+        self._grace_s = limits.grace_s
+        self.hook_timeout_s = limits.hook_timeout_s
+
+    async def ask(self, answer: Awaitable[Any], timeout_s: float, name: str) -> HostAnswer:
+        return await self._guards.ask(answer, timeout_s=timeout_s, grace_s=self._grace_s, name=name)
+
+    def hook_failed(self, hook: Hook, call: ValidatedCall, why: str) -> None:
+        """An observer's failure changes nothing."""
+
+    def cut(self, text: object, chars: int = MOST_CHARS) -> str:
+        return clean(text, None, chars)
+
+
 class _JudgingContext:
     """Judges the calls of one run. Gives the gate what an engine would, without one."""
 
@@ -148,10 +166,10 @@ class _JudgingContext:
         coerce: bool,
     ) -> None:
         given = policies or ()
-        self.policies, self.waits = judges(one for one in given if not isinstance(one, CallJudge))
+        self.policies, self.waits = policies_to_ask(one for one in given if not isinstance(one, CallJudge))
         self.policy_timeout_s = limits.policy_timeout_s
         self.rounds = limits.policy_rounds
-        self.hook_timeout_s = limits.hook_timeout_s
+        self.host = _ReplayHost(limits)
         self._registry = registry
         self._only_tools = policies is None
         self._hooks = hooks
@@ -161,17 +179,7 @@ class _JudgingContext:
         self._bindings: Mapping[str, str] = {call.approval: call.binding for call in replay.calls if call.ended == "asked"}
         self._by = {approval: by for approval, allowed, by in replay.answers if allowed}
         self._call: ReplayedCall | None = None
-        host_code = HostCode(limits.grace_s)
-        self.ask = host_code.ask
-        self.judges: Judges = _Judges([one for one in given if isinstance(one, CallJudge)], host_code, None, self.cut)
-
-    @property
-    def redactor(self) -> None:
-        """Return None: recorded values were redacted when they were written."""
-
-    def cut(self, text: object, chars: int = MOST_CHARS) -> str:
-        """Return the start of a text; recorded texts were redacted when they were written."""
-        return clean(text, None, chars)
+        self.judges: Judges = _Judges([one for one in given if isinstance(one, CallJudge)], self.host)
 
     async def compared(self, call: ReplayedCall) -> ComparedVerdict:
         if call.lost:
@@ -214,9 +222,6 @@ class _JudgingContext:
         return Decision(word="allow", rule=then.rule, arguments=canonical(valid.arguments), notes=valid.notes)
 
     # The gate's interface
-
-    def hook_failed(self, hook: Hook, call: ValidatedCall, why: str) -> None:
-        """Ignore the failure of an observer."""
 
     def modified(self, change: Modified) -> None:
         """Ignore a verdict on arguments that are changed later; the final one counts."""

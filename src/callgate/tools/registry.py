@@ -110,7 +110,8 @@ class ToolRegistry:
 
     def __init__(self, tools: Iterable[Tool | type[Tool]] = (), *, check: Check | None = None) -> None:
         self._layers: dict[Layer, dict[str, BoundTool]] = {layer: {} for layer in LAYERS}
-        self._visible: dict[str, BoundTool] = {}
+        self.visible: dict[str, BoundTool] = {}
+        """The tools by name, without those that another layer hides."""
         self._aliases: dict[str, str] = {}
         self.shadowed: list[str] = []
         """One sentence for each tool that is hidden by another layer."""
@@ -164,41 +165,41 @@ class ToolRegistry:
             raise
 
     def _check_alias(self, alias: str, bound: BoundTool, tool: Tool) -> None:
-        taken = self._visible.get(alias) or self._visible.get(self._aliases.get(alias, ""))
+        taken = self.visible.get(alias) or self.visible.get(self._aliases.get(alias, ""))
         if taken is not None or alias == bound.name:
             where = taken.tool.where() if taken else tool.where()
             raise UsageError(f"Alias '{alias}' of tool '{bound.name}' ({tool.where()}) is taken ({where}). Choose another alias.")
 
     def _rebuild(self) -> None:
-        self._visible = {}
+        self.visible = {}
         self.shadowed = []
         for layer in LAYERS:
             for name, bound in self._layers[layer].items():
-                first = self._visible.setdefault(name, bound)
+                first = self.visible.setdefault(name, bound)
                 if first is not bound:
                     self.shadowed.append(f"{layer} tool '{name}' ({bound.tool.where()}) is hidden by the {first.layer} one")
 
     def get(self, name: str) -> BoundTool | None:
         """Return the tool with exactly this name or alias, or None."""
-        found = self._visible.get(name)
-        return found if found is not None else self._visible.get(self._aliases.get(name, ""))
+        found = self.visible.get(name)
+        return found if found is not None else self.visible.get(self._aliases.get(name, ""))
 
     def by_category(self, category: Category) -> list[str]:
-        return [name for name, bound in self._visible.items() if bound.category == category]
+        return [name for name, bound in self.visible.items() if bound.category == category]
 
     def names(self) -> list[str]:
-        return list(self._visible)
+        return list(self.visible)
 
     def openai(self, names: Iterable[str] | None = None) -> list[dict[str, Any]]:
         """Return the tools as an OpenAI request's `tools`: all, or the named ones."""
-        chosen = self._visible.values() if names is None else [self._visible[name] for name in names]
+        chosen = self.visible.values() if names is None else [self.visible[name] for name in names]
         return [bound.openai() for bound in chosen]
 
     def __iter__(self) -> Iterator[BoundTool]:
-        return iter(self._visible.values())
+        return iter(self.visible.values())
 
     def __len__(self) -> int:
-        return len(self._visible)
+        return len(self.visible)
 
     def __contains__(self, name: str) -> bool:
         return self.get(name) is not None

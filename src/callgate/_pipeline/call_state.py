@@ -1,4 +1,7 @@
-"""One call on its way: its record, and what the stages hand along beside the call itself."""
+"""The state of one call on the route: its record, and what the stages hand along beside the call itself.
+
+Mutable, private to the engine, gone when the call has its outcome. Knows no stage.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,10 @@ from math import inf
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from callgate._abort_signals import AbortSignal
+from callgate._abort_signals import AbortSignal, Control
 from callgate._json import canonical, exceeds
-from callgate._pipeline.again import Doubt, RunState
-from callgate._pipeline.record import (
+from callgate._pipeline.concurrency import Slots
+from callgate._pipeline.event_bodies import (
     MOST_CHARS,
     MOST_RAW,
     Allowed,
@@ -20,37 +23,42 @@ from callgate._pipeline.record import (
     Reason,
     ReceivedCall,
     Remembered,
+    ScopeFacts,
     Started,
     Verdict,
     arguments_hash,
     clean,
     conversation_run,
 )
-from callgate._pipeline.slots import Slots
-from callgate._pipeline.unfinished import Unfinished
+from callgate._pipeline.idempotency import Doubt, Known, RunState
+from callgate._pipeline.recorder import Recorder
+from callgate._pipeline.recovery import Unfinished
 from callgate._pipeline.validate import Modified
-from callgate._pipeline.writer import Writer
 from callgate.calls import RawCall, Scope, ToolResult
-from callgate.errors import CallNotStarted
+from callgate.errors import CallAborted, CallNotStarted
 from callgate.events import Body, Draft, Progress
 from callgate.protocols import Execution
-from callgate.route import ApprovedCall, ParsedCall, ValidatedCall
+from callgate.route import ApprovedCall, Checked, ParsedCall, ValidatedCall
 
-__all__ = ["Flight"]
+__all__ = ["CallState", "Nest"]
 
 _MOST_COMPARED = 4_194_304
-Nest = Callable[["Flight", str, Mapping[str, object]], Awaitable[ToolResult]]
+Nest = Callable[["CallState", str, Mapping[str, object]], Awaitable[ToolResult]]
 
 
-class Flight(Struct, kw_only=True, eq=False):
+class CallState(Struct, kw_only=True, eq=False):
     """Mutable, private to the engine, gone when the call has its outcome. Each event it writes is caused by the one before."""
 
     raw: RawCall
     scope: Scope
-    state: RunState
-    writer: Writer
+    run_state: RunState
+    recorder: Recorder
     uid: str
     kill: AbortSignal
+    facts: ScopeFacts
+    """What the record says of the scope."""
+    nest: Nest
+    """Takes calls of other tools that this one's tool makes."""
     began: float
     """On the engine's monotonic clock."""
     last: int
@@ -63,7 +71,7 @@ class Flight(Struct, kw_only=True, eq=False):
     """The result that a read of which this is the duplicate got."""
     parsed: ParsedCall | BaseException | None = None
     """What `parse` returned or raised, where it was done before the call is prepared."""
-    parent: Flight | None = None
+    parent: CallState | None = None
     deadline: float = inf
     """On the same clock; until the call's own clock starts, that of the call that made this one."""
     asked_hash: str = ""
@@ -101,41 +109,51 @@ class Flight(Struct, kw_only=True, eq=False):
     """The one whose code runs; 0: none does."""
     _made: Counter[tuple[str, str]] | None = None
     """How often the present attempt has made each call of another tool."""
-    nest: Nest | None = None
-    """Takes calls of other tools that this one's tool makes; None once its code has ended or was left behind."""
+    code_over: bool = False
+    """Whether the tool's code has ended or was abandoned, so that it can make no more calls."""
+    logs: bool = False
+    """Whether the log takes lines at level INFO."""
+    key: str = ""
+    """By which the call is known again; what the tool gets as its idempotency key."""
+    known: Known | None = None
+    """The call among those of its run that are known again, while it is under way."""
+    final_hash: str = ""
+    """Of the final arguments, where the call has effects and is approved."""
 
     # The record of the call
 
     def write(self, kind: str, body: Body, attempt: int = 0) -> int:
         parents = (self.last,) if self.last else ()
-        self.last = position = self.writer.write(
+        self.last = position = self.recorder.write(
             Draft(kind=kind, run=self.scope.run, body=body, call=self.uid, attempt=attempt, parents=parents)
         )
         return position
-
-    async def durable(self, position: int, within_s: float | None = None) -> None:
-        """See `Writer.durable`."""
-        await self.writer.durable(position, within_s)
 
     def end(self, kind: str, body: Body) -> int:
         """Write the call's one end; one that has ended keeps the end it has."""
         if self.ended:
             return self.last
-        position = self.write(kind, body)
+        parents = (self.last,) if self.last else ()
+        self.last = position = self.recorder.write(Draft(kind=kind, run=self.scope.run, body=body, call=self.uid, parents=parents))
         self.ended = True
         return position
 
     def received(self) -> None:
+        """Record that the call came in, or that its run was resumed and it with it."""
         self.on_record = True
-        if self.unfinished is not None:
-            self.write(
-                "call.resumed", Reason(reason="its run was resumed", status="not_started" if self.unfinished.unstarted else "started")
-            )
-            return
         raw = self.raw
-        body = ReceivedCall(raw, self.writer.facts_of(self.scope), self.parent.uid if self.parent else "", self.writer.redactor)
-        short = type(raw.arguments) is str and len(raw.arguments) <= MOST_RAW and len(raw.reasoning) <= MOST_CHARS and raw.beside is None
-        self.write("call.received", body if short else body.encode())  # what is long is cut now, and not kept until somebody reads it
+        kind: str = "call.received"
+        body: Body
+        if self.unfinished is not None:
+            kind = "call.resumed"
+            body = Reason(reason="its run was resumed", status="not_started" if self.unfinished.unstarted else "started")
+        else:
+            body = ReceivedCall(raw, self.facts, self.parent.uid if self.parent else "", self.recorder.redactor)
+            short = type(raw.arguments) is str and len(raw.arguments) <= MOST_RAW and len(raw.reasoning) <= MOST_CHARS
+            if not short or raw.beside is not None:
+                body = body.encode()  # what is long is cut now, and not kept until somebody reads it
+        parents = (self.last,) if self.last else ()
+        self.last = self.recorder.write(Draft(kind=kind, run=self.scope.run, body=body, call=self.uid, parents=parents))
 
     def modified(self, change: Modified) -> None:
         """The gate goes on with other arguments."""
@@ -161,26 +179,41 @@ class Flight(Struct, kw_only=True, eq=False):
         self.write("call.verdict", body)
 
     def approved(self, approved: ApprovedCall) -> None:
+        """Record that the gate lets the call run."""
         call, tool = approved.call, approved.call.tool
+        if tool.effect != "none":
+            unchanged = self.asked_hash and approved.encoded == self.encoded
+            self.final_hash = self.asked_hash if unchanged else arguments_hash(approved.encoded)
         self.encoded = approved.encoded
         body = Allowed(tool.name, approved.rule, tool.identity, approved.encoded, call.notes, approved.approval, approved.judgments)
-        self.write("call.verdict", body)
+        draft = Draft(kind="call.verdict", run=self.scope.run, body=body, call=self.uid, parents=(self.last,))
+        self.last = self.recorder.write(draft)
 
     def attempt_started(self, approved: ApprovedCall, attempt: int, timeout_s: float, *, claims: bool = False) -> int:
+        """Record the intent to enter the tool's code."""
         tool = approved.call.tool
+        has_effect = tool.effect != "none"
         body = Started(
-            tool=tool.name, effect=tool.effect, key=approved.key, runner=tool.runner, timeout_s=timeout_s, asked_hash=self.asked_hash
+            tool=tool.name,
+            effect=tool.effect,
+            key=approved.key,
+            runner=tool.runner,
+            timeout_s=timeout_s,
+            asked_hash=self.asked_hash,
+            arguments_hash=self.final_hash,
+            claims=has_effect and claims,
+            writer=self.recorder.identity if has_effect else "",
+            tick=self.tick,
         )
-        if tool.effect != "none":
-            body = replace(body, arguments_hash=arguments_hash(approved.encoded), claims=claims, writer=self.writer.identity)
-        if self.tick:
-            body = replace(body, tick=self.tick)
         self.doubtful = False
         self.attempt, self._made = attempt, None
-        return self.write("call.started", body, self._numbered(attempt))
+        numbered = attempt if self.unfinished is None else self._numbered(attempt)
+        draft = Draft(kind="call.started", run=self.scope.run, body=body, call=self.uid, attempt=numbered, parents=(self.last,))
+        self.last = position = self.recorder.write(draft)
+        return position
 
     async def claimed(self, attempt: int, worker: str = "") -> None:
-        """A runner outside this process is about to enter the tool's code: on record first, or it may not.
+        """Record that a runner outside this process is about to enter the tool's code; it may not before that.
 
         Args:
             worker: The process that will run it, as `process_identity` names it; empty where it is none of this machine.
@@ -189,25 +222,21 @@ class Flight(Struct, kw_only=True, eq=False):
             RecordFailed: It is not.
         """
         body = Reason(reason="a worker has it", details={"worker": worker} if worker else None)
-        await self.durable(self.write("call.claimed", body, self._numbered(attempt)))
+        await self.recorder.durable(self.write("call.claimed", body, self._numbered(attempt)))
         self.started = True
 
     def _numbered(self, attempt: int) -> int:
         """The attempt's number among all that there were, in earlier processes too."""
         return attempt if self.unfinished is None else attempt + self.unfinished.attempts
 
-    def bounded(self, execution: Execution) -> Execution:
-        """See `Writer.bounded`."""
-        return self.writer.bounded(execution)
-
     def attempt_failed(self, attempt: int, execution: Execution, wait_s: float) -> None:
         self.attempt = 0
         if self.withholds:
             execution = replace(execution, error=execution.error_type)
-        self.write("call.attempt_failed", AttemptFailed.of(execution, wait_s, self.writer.redactor), attempt)
+        self.write("call.attempt_failed", AttemptFailed.of(execution, wait_s, self.recorder.redactor), attempt)
 
     def tell_result(self, result: ToolResult) -> None:
-        """Tell the result to whoever asked for it; once, however often the call's end is tried."""
+        """Call `on_result` once, even if ending the call is tried again."""
         told, self.on_result = self.on_result, None
         if told is not None:
             told(result)
@@ -215,36 +244,36 @@ class Flight(Struct, kw_only=True, eq=False):
     def remember(self, result: bytes) -> None:
         """Keep the call as its conversation's current one, in a run of the conversation's own."""
         run = conversation_run(self.scope.conversation)
-        body = Remembered(result, self.encoded, clean(self.raw.reasoning, self.writer.redactor))
-        self.writer.write(Draft(kind="conversation.tool_call", run=run, body=body, call=self.uid, parents=(self.last,)))
+        body = Remembered(result, self.encoded, clean(self.raw.reasoning, self.recorder.redactor))
+        self.recorder.write(Draft(kind="conversation.tool_call", run=run, body=body, call=self.uid, parents=(self.last,)))
 
     # What its tool may do while it runs
 
     def report(self, text: str, stream: str) -> None:
         """Show a piece of the tool's output to whoever listens."""
         self._progressed += 1
-        if self.writer.bus.busy:
-            told = self.writer.told
-            self.writer.bus.publish("call.progress", Progress(call=self.uid, seq=self._progressed, text=told(text), stream=told(stream)))
+        if self.recorder.bus.busy:
+            told = self.recorder.redacted
+            self.recorder.bus.publish("call.progress", Progress(call=self.uid, seq=self._progressed, text=told(text), stream=told(stream)))
 
     async def nested(self, attempt: int, name: str, arguments: Mapping[str, object]) -> ToolResult:
-        """A tool's call of another tool.
+        """Take a call of another tool that this call's tool makes.
 
         Raises:
             RuntimeError: Its own call is over, or the attempt at it that its code belongs to.
         """
-        if self.writer.crowded:
-            await self.writer.wait_for_capacity()
-        if self.nest is None or attempt != self.attempt:
-            own = f"attempt {attempt} of the call {self.uid}" if self.nest is not None else f"the call {self.uid}"
+        if self.recorder.crowded:
+            await self.recorder.wait_for_capacity()
+        if self.code_over or attempt != self.attempt:
+            own = f"the call {self.uid}" if self.code_over else f"attempt {attempt} of the call {self.uid}"
             raise RuntimeError(
                 f"{name} was not called: {own} that would have made it is over, so it could be part of nothing."
-                f" Let {self.writer.cut(self.raw.name)} wait for what it begins before it returns."
+                f" Let {self.recorder.cut(self.raw.name)} wait for what it begins before it returns."
             )
         return await self.nest(self, name, arguments)
 
     def made_before(self, name: str, arguments: Mapping[str, object]) -> int:
-        """How often this attempt has made this very call before; counts it."""
+        """Count a nested call, and return how often this attempt has made the same call before."""
         if exceeds(arguments, _MOST_COMPARED):  # it will be refused
             return 0
         same = (name, repr(sorted(arguments.items(), key=repr) if isinstance(arguments, Mapping) else arguments))
@@ -271,10 +300,14 @@ class Flight(Struct, kw_only=True, eq=False):
         if held is not None:
             held.give()
 
-    def start_clock(self, deadline: float) -> None:
-        """Give the call its own deadline, never beyond its parent's."""
-        if deadline < self.deadline:
-            self.deadline = deadline
+    def check_stop(self, control: Control, checked: Checked | None = None) -> None:
+        """Raise `CallAborted` if a stop is pending. The result of a call that ran stays on record and out of the history."""
+        reason = self.stopped or control.pending(self.scope.conversation)
+        if reason is not None:
+            facts = None if checked is None else checked.facts
+            if facts is not None and self.withholds:
+                facts = {name: fact for name, fact in facts.items() if name != "error"}
+            raise CallAborted("stopped_by_user", reason, details=facts)
 
 
 def _encoded(call: ValidatedCall) -> bytes:

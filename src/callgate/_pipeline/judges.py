@@ -1,4 +1,4 @@
-"""Have calls judged that rules alone do not settle: after all policies, in the judge's own time, and never for the better.
+"""Ask judges about calls that rules alone do not settle: after all policies, in the judge's own time, and never for the better.
 
 A judge that fails, is silent, or gives anything but a judgment has denied the call, and the judgment on record says which of these it was.
 Knows no model.
@@ -16,7 +16,7 @@ from msgspec.structs import asdict, replace
 
 from callgate._abort_signals import is_own_failure
 from callgate._options import Seconds, check
-from callgate._pipeline.host_code import HostCode
+from callgate._pipeline.hooks import HookHost
 from callgate._redact import NothingSecret, Redactor
 from callgate._terminal_text import printable
 from callgate.messages import Message
@@ -33,18 +33,18 @@ class Judges:
 
     Args:
         judges: In the order in which they are asked; the first deny ends it.
-        host_code: Waits for them.
-        redactor: Of the engine.
-        cut: Redacts and cuts a text.
+        host: Waits for them.
     """
 
-    def __init__(self, judges: Sequence[CallJudge], host_code: HostCode, redactor: Redactor | None, cut: Cut) -> None:
+    def __init__(self, judges: Sequence[CallJudge], host: HookHost) -> None:
         self._judges = tuple(judges)
         for judge in self._judges:
             check(type(judge).__name__, "timeout_s", judge.timeout_s, Seconds)
-        self._host_code = host_code
-        self._redactor = redactor or NothingSecret()
-        self._cut = cut
+        self._host = host
+        self._redactor: Redactor = host.redactor or NothingSecret()
+        self._cut = host.cut
+        self.present = bool(self._judges)
+        """Whether there is one."""
         self._messages: dict[str, Sequence[Message]] = {}
 
     @contextmanager
@@ -79,7 +79,7 @@ class Judges:
         messages = tuple(self._messages.get(call.scope.run, ()))
         context = JudgeContext(required_by=required_by, messages=messages, redact=self._redactor.redact, cut=self._cut)
         began = time.monotonic()
-        answer = await self._host_code.ask(_judged(judge, call, context), judge.timeout_s, "judge")
+        answer = await self._host.ask(_judged(judge, call, context), judge.timeout_s, "judge")
         found = _failure(answer.error, judge.timeout_s) if answer.error is not None else _checked(answer.value)
         duration_ms = round((time.monotonic() - began) * 1000, 1)
         return replace(_named(found, judge, self._cut), duration_ms=duration_ms)

@@ -1,7 +1,7 @@
-"""The journal, as one engine writes to it and reads from it: every event by one pen, every read without holding up the loop.
+"""Write the events of one engine to its journal, and read them without blocking the event loop.
 
 Brackets the whole route. Redaction sits before the journal. Decides nothing; a journal that cannot be written to stops the call before it
-runs. What the events say is in `record`.
+runs. What the events say is in `event_bodies`.
 """
 
 from __future__ import annotations
@@ -16,24 +16,23 @@ from msgspec.structs import replace
 
 from callgate._abort_signals import is_own_failure
 from callgate._in_thread import in_thread
-from callgate._pipeline.record import MOST_CHARS, ScopeFacts, clean
+from callgate._pipeline.event_bodies import MOST_CHARS, Reason, clean
 from callgate._redact import SECRET_CHARS, RedactedLog, Redactor, cut_middle, redacted_text
 from callgate._runners.output import shown_tail
-from callgate.calls import Scope
 from callgate.errors import CallgateError, LeaseLost, RecordFailed
 from callgate.events import Body, Bus, Draft, encoded
 from callgate.protocols import Execution, Journal, NamesWriters, QueuedJournal
 
-__all__ = ["Writer", "off_loop", "too_late"]
+__all__ = ["Recorder", "off_loop", "too_late"]
 
 T = TypeVar("T")
 _ERROR_CHARS = 4_000
 
 
-class Writer:
-    """One engine's pen: redacts, appends, and tells the bus."""
+class Recorder:
+    """Writes the events of one engine: redacts, appends, and publishes on the bus."""
 
-    __slots__ = ("_facts", "_queue", "_scope", "bus", "identity", "journal", "log", "redactor")
+    __slots__ = ("_queue", "bus", "identity", "journal", "log", "redactor")
 
     def __init__(self, journal: Journal, bus: Bus, redactor: Redactor | None) -> None:
         self.journal = journal
@@ -42,14 +41,6 @@ class Writer:
         self.bus = bus
         self.redactor = redactor
         self.log = RedactedLog(redactor)
-        self._scope = Scope()
-        self._facts = ScopeFacts(self._scope, redactor)
-
-    def facts_of(self, scope: Scope) -> ScopeFacts:
-        """What to record of a scope: one value for all calls of a message, which share it."""
-        if scope is not self._scope:
-            self._scope, self._facts = scope, ScopeFacts(scope, self.redactor)
-        return self._facts
 
     def write(self, draft: Draft) -> int:
         """Append one event and return its position.
@@ -83,7 +74,7 @@ class Writer:
             with suppress(Exception):  # whoever writes next meets the same fault, and says so
                 await self._queue.wait_for_capacity()
 
-    def told(self, text: str) -> str:
+    def redacted(self, text: str) -> str:
         """The text as it may be shown: without what is secret."""
         return redacted_text(text, self.redactor)
 
@@ -97,6 +88,12 @@ class Writer:
         if len(partial) > SECRET_CHARS:
             partial = shown_tail(partial, self.redactor)
         return replace(execution, error=error, partial=partial)
+
+    def late(self, uid: str, execution: Execution) -> None:
+        """Record an answer that came after its call had ended; it is never used."""
+        self.log.warning("A late answer of %s was discarded", uid)
+        body = Reason(reason="the call had ended before its tool answered", status=execution.status)
+        self.write(Draft(kind="call.late", run=uid.rsplit("/", 2)[0], body=body, call=uid))
 
     async def durable(self, position: int, within_s: float | None = None) -> None:
         """Wait until the event survives what the journal promises.

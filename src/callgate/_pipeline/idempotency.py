@@ -1,9 +1,10 @@
 """Recognise a call that was handed in before, so that nothing with an effect starts twice.
 
-One `RunState` per run: its counter, the calls with a key and what became of them, and the facts nobody knows. `reading` builds it from the
-run's events, so that a new engine on an old journal knows what the last one did; `repeats` keeps it true while calls run, and `doubts`
-settles what nobody knows. A call is known by the caller's own key (scoped to principal and tool) or, where it has effects, by the model's
-id within its iteration together with its tool and arguments; the same read may always run again.
+One `RunState` per run: its counter, the calls with a key and what became of them, and the facts nobody knows. `recovery` builds it from the
+run's events, so that a new engine on an old journal knows what the last one did; the route keeps it true while calls run, and
+`unknown_outcomes` settles what nobody knows. A call is known by the caller's own key (scoped to principal and tool) or, where it has
+effects, by the model's id within its iteration together with its tool and arguments; the same read may always run again. A call that is
+handed in again gets what the first one gave.
 """
 
 from __future__ import annotations
@@ -11,22 +12,22 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import deque
+from functools import partial
+from typing import Final, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from callgate._pipeline.record import arguments_hash
-from callgate.calls import ToolResult
-from callgate.errors import IdempotencyConflict, OutcomeUnknown
+from callgate._abort_signals import AbortSignal, settled
+from callgate._json import canonical
+from callgate._pipeline.event_bodies import arguments_hash, decode_result
+from callgate._pipeline.recorder import off_loop
+from callgate.calls import Note, RawCall, ToolResult
+from callgate.errors import CallNotStarted, IdempotencyConflict, OutcomeUnknown
+from callgate.protocols import Journal
 from callgate.route import ApprovedCall, ValidatedCall
 
-__all__ = [
-    "Doubt",
-    "Known",
-    "Origin",
-    "RunState",
-    "Uncertain",
-    "call_key",
-]
+__all__ = ["Doubt", "Known", "Origin", "RunState", "Uncertain", "call_key", "earlier_result"]
 
 
 def call_key(call: ValidatedCall, asked_hash: str, occurrence: int = 0) -> str:
@@ -41,13 +42,10 @@ def call_key(call: ValidatedCall, asked_hash: str, occurrence: int = 0) -> str:
     """
     raw, scope = call.raw, call.scope
     if raw.idempotency_key is not None:
-        return _digest("key", scope.principal, call.tool.name, raw.idempotency_key)
-    at = f"{scope.run}/{scope.turn}/{scope.iteration}/{occurrence}"
-    who = (scope.principal, scope.actor, scope.conversation, scope.workspace)
-    return _digest("id", at, *who, raw.id, call.tool.name, asked_hash)
-
-
-def _digest(*parts: str) -> str:
+        parts: tuple[str, ...] = ("key", scope.principal, call.tool.name, raw.idempotency_key)
+    else:
+        at = f"{scope.run}/{scope.turn}/{scope.iteration}/{occurrence}"
+        parts = ("id", at, scope.principal, scope.actor, scope.conversation, scope.workspace, raw.id, call.tool.name, asked_hash)
     return hashlib.blake2b("\x00".join(parts).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
@@ -59,8 +57,10 @@ class Known(Struct, kw_only=True):
     """Hash of the arguments it was first handed in with."""
     uid: str
     result: ToolResult | None = None
-    running: asyncio.Future[None] | None = None
-    """Set while the call runs in this engine; done when it has ended."""
+    running: bool = False
+    """Whether the call runs in this engine."""
+    ended: asyncio.Future[None] | None = None
+    """Made by the first who waits for its end."""
     entered: bool = True
     """Whether the tool's code may have been entered."""
     kept: bool = False
@@ -131,7 +131,7 @@ class RunState:
                 f"The idempotency key of this call was used for another call ({known.tool}, {known.uid}) in this run."
                 " Nothing was run. Use a new key for a new call."
             )
-        if known.result is None and known.running is None and not known.kept:
+        if known.result is None and not known.running and not known.kept:
             if call.tool.effect == "none":
                 del self.known[key]
                 return None
@@ -140,23 +140,23 @@ class RunState:
 
     def take_on(self, call: ValidatedCall, key: str, asked_hash: str) -> Known:
         """Remember a call that is under way."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        known = Known(tool=call.tool.name, arguments=asked_hash, uid=call.uid, running=future)
+        known = Known(tool=call.tool.name, arguments=asked_hash, uid=call.uid, running=True)
         self.known[key] = known
         return known
 
     def over(self, known: Known, key: str, *, started: bool) -> None:
         """Remember what came of it; one that never started may be handed in again."""
-        running, known.running = known.running, None
+        known.running = False
         told = known.result is not None and known.result.status == "ok"
         known.entered = started or told
-        if running is not None:
-            running.set_result(None)
+        if known.ended is not None:
+            known.ended.set_result(None)
         if not known.entered:
             self.known.pop(key, None)
         elif known.result is not None:
             self._held.append(known)
-            self._let_go()
+            if len(self._held) > self._remember:
+                self._let_go()
 
     def _let_go(self) -> None:
         """Hold only the latest results. That a call was made is never forgotten; what it gave is in the journal."""
@@ -209,3 +209,47 @@ def _not_known(tool: str, uid: str) -> str:
         f"{tool} was started before as {uid} and its outcome is not known, because the engine ended before it answered. It may have taken"
         " effect. It was not run again. Check the real state first; repeat the call under a new id only if that shows it did not happen."
     )
+
+
+_TWICE: Final = Note(kind="warning", text="The message had this call twice, with the same id, tool and arguments: it ran once.")
+
+
+class RepeatedCall(Protocol):
+    """A call that was handed in again."""
+
+    raw: RawCall
+    uid: str
+    kill: AbortSignal
+    duplicate: bool
+    """Whether its message has the same call before it."""
+
+
+async def earlier_result(known: Known, call: RepeatedCall, journal: Journal, timeout_s: float) -> tuple[ToolResult, str]:
+    """The result of a call that is handed in again, and whether it was stored (`replayed`) or still running (`joined`).
+
+    Raises:
+        CallNotStarted: It was refused before it started.
+        OutcomeUnknown: It ran and left no result, or did not end in time.
+    """
+    joined = known.running
+    if known.running:
+        known.ended = known.ended or asyncio.get_running_loop().create_future()
+        await settled(known.ended, call.kill, timeout_s)
+    if not known.entered:
+        raise CallNotStarted(
+            f"{known.tool} was handed in twice at once, and {known.uid} was refused. Nothing happened; it may be sent again."
+        )
+    result = known.result or (await off_loop(journal, partial(_from_journal, known, journal)) if known.kept else None)
+    if result is None:
+        raise OutcomeUnknown(
+            f"{known.tool} was handed in again while {known.uid} ran, and that call gave no result. Check the real state first."
+        )
+    notes = (*result.metadata.notes, _TWICE) if call.duplicate else result.metadata.notes
+    metadata = replace(result.metadata, replayed=not joined, joined=joined, notes=notes)
+    own = decode_result(canonical(result))  # nobody shares what somebody may change
+    return replace(own, id=call.raw.id, uid=call.uid, metadata=metadata), "joined" if joined else "replayed"
+
+
+def _from_journal(known: Known, journal: Journal) -> ToolResult | None:
+    ends = [event for event in journal.read(call=known.uid) if event.kind == "call.completed"]
+    return decode_result(ends[-1].body) if ends else None

@@ -1,0 +1,347 @@
+"""Let runs and calls in: acquire the lease of a run, and give each call its place in its run.
+
+Before `parse`. Checks scopes, and what a call must be to be recorded at all. `EngineRuns` is the same for whoever works on whole runs, as
+the agent loop does. Knows no tool.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import get_running_loop
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from operator import attrgetter
+
+from msgspec.structs import replace
+
+from callgate._abort_signals import AbortSignal
+from callgate._pipeline.call_state import CallState, Nest
+from callgate._pipeline.event_bodies import MOST_CHARS, ScopeFacts, valid_text, with_id
+from callgate._pipeline.judges import Judges
+from callgate._pipeline.lifecycle import Lifecycle
+from callgate._pipeline.options import EngineContext, HostFields
+from callgate._pipeline.outcomes import Outcomes
+from callgate._pipeline.recovery import Unfinished
+from callgate._pipeline.runs import KnownRuns, RunLeases
+from callgate.calls import RawCall, Scope, ToolResult
+from callgate.errors import RecordFailed, RunHeld, UsageError
+from callgate.events import Body, Draft
+from callgate.messages import Message
+
+__all__ = ["Admission", "EngineRuns"]
+
+_NAMES = ("run", "conversation", "tick", "phase", "principal", "actor", "workspace", "locale", "provider")
+_WORDS = attrgetter(*_NAMES)
+_KINDS = ({str}, int, int)
+"""Of a scope's words, and of its two numbers."""
+
+
+class Admission:
+    """Lets runs and calls in, for one engine. A scope is one value per turn, so what is made of it is kept for all its calls.
+
+    Args:
+        run: The engine's own run, for scopes that name none.
+        is_new: Whether nobody else can know that run.
+        host_fields: What the host declares of every scope's `extra`; None: nothing.
+    """
+
+    def __init__(
+        self,
+        context: EngineContext,
+        known: KnownRuns,
+        lifecycle: Lifecycle,
+        leases: RunLeases,
+        run: str,
+        *,
+        is_new: bool,
+        host_fields: HostFields | None,
+    ) -> None:
+        self._clock = context.clock
+        self._recorder = context.recorder
+        self._known = known
+        self._lifecycle = lifecycle
+        self._leases = leases
+        self._run = run
+        self._is_new = is_new
+        self._host_fields = host_fields
+        self.last_scope = Scope()
+        """The scope that came last; at first, one that nobody has."""
+        self._placed = Scope()
+        self._facts = ScopeFacts(self._placed, context.redactor)
+
+    async def open(self, scope: Scope, *, new: bool = False) -> None:
+        """Acquire the lease of a scope's run and load its state, without blocking the event loop. Starts nothing.
+
+        Args:
+            scope: Whose run.
+            new: The run's id was made just now, so that nobody can know it.
+
+        Raises:
+            RunHeld: Another engine works on it.
+            RecordFailed: The record cannot be read.
+        """
+        self._lifecycle.check_open()
+        placed = self._place(scope)
+        try:
+            await self._known.open(placed.run, new=new or (placed.run == self._run and self._is_new))
+        except RunHeld:
+            raise
+        except Exception as error:
+            self._lifecycle.check_open()  # it was closed meanwhile, and its journal with it
+            raise RecordFailed(
+                f"The record of run '{placed.run[:80]}' cannot be read ({error}). Nothing is run until it can be."
+            ) from error
+        self._take(scope, placed)
+        self._leases.deliver(placed.run)
+
+    def admit(
+        self,
+        raw: RawCall,
+        scope: Scope,
+        kill: AbortSignal,
+        nest: Nest,
+        *,
+        cause: int = 0,
+        unfinished: Unfinished | None = None,
+    ) -> CallState:
+        """Give a call its place in its run, or the one it had before its run was cut off.
+
+        Args:
+            nest: Takes calls of other tools that this one's tool makes.
+            cause: The position of the event that causes the call.
+            unfinished: What another engine left of it, where its run is resumed.
+        """
+        if self._lifecycle.closed or self._lifecycle.loop is not get_running_loop():
+            self._lifecycle.check_open()
+        if type(raw) is not RawCall or raw.idempotency_key is not None:
+            _check_call(raw)
+        if type(raw.id) is not str or not raw.id.isascii() or type(raw.name) is not str or not raw.name.isascii():
+            cut = self._recorder.cut
+            raw = replace(raw, id="" if raw.id is None else cut(raw.id), name=cut(raw.name or ""))
+        elif len(raw.id) > MOST_CHARS or len(raw.name) > MOST_CHARS:
+            raw = replace(raw, id=self._recorder.cut(raw.id), name=self._recorder.cut(raw.name))
+        if not raw.id:
+            raw = with_id(raw, self._clock)
+        if scope is not self.last_scope:
+            self.check(scope)
+        placed = self._placed
+        state = self._known.by_run.get(placed.run) or self._known.state(placed.run)
+        began, uid, last, doubtful = self._clock.monotonic(), "", cause or state.position, False
+        if unfinished is None:
+            uid = state.next_uid(placed.iteration)
+        else:
+            uid, last, doubtful = unfinished.uid, unfinished.position, unfinished.claimed
+        return CallState(
+            raw=raw,
+            scope=placed,
+            run_state=state,
+            recorder=self._recorder,
+            uid=uid,
+            kill=kill,
+            facts=self._facts,
+            nest=nest,
+            began=began,
+            last=last,
+            unfinished=unfinished,
+            doubtful=doubtful,
+        )
+
+    def admit_nested(self, raw: RawCall, parent: CallState, occurrence: int) -> CallState:
+        """Give a call that a tool's call makes its place: same run, scope, deadline and kill, caused by its parent.
+
+        Args:
+            occurrence: How many calls like it the parent has made before.
+        """
+        raw = with_id(raw, self._clock)
+        state = self._known.state(parent.scope.run)
+        return CallState(
+            raw=raw,
+            scope=parent.scope,
+            run_state=state,
+            recorder=self._recorder,
+            uid=state.next_uid(parent.scope.iteration),
+            kill=parent.kill,
+            facts=parent.facts,
+            nest=parent.nest,
+            began=self._clock.monotonic(),
+            last=parent.last,
+            parent=parent,
+            deadline=parent.deadline,
+            occurrence=occurrence,
+        )
+
+    def check(self, scope: Scope) -> None:
+        """Raise `UsageError` if this is no valid scope; keep a valid one for the calls that come with it.
+
+        Raises:
+            UsageError: It is none, one of its words is of another kind, or its `extra` is not as declared.
+        """
+        if scope is not self.last_scope:
+            placed = self._place(scope)
+            if self._host_fields is not None:
+                self.check_extra(scope)
+            self._take(scope, placed)
+
+    def check_extra(self, scope: Scope) -> None:
+        """Raise `UsageError` if the scope's `extra` is not as the host has declared it.
+
+        Raises:
+            UsageError: It is not.
+        """
+        if self._host_fields is not None:
+            self._host_fields.check(scope.extra)
+
+    def _take(self, scope: Scope, placed: Scope) -> None:
+        """Keep what is made of a scope, for the calls that come with it."""
+        self.last_scope, self._placed = scope, placed
+        self._facts = ScopeFacts(placed, self._recorder.redactor)
+
+    def _place(self, scope: Scope) -> Scope:
+        _check_scope(scope)
+        return _recordable(scope if scope.run else replace(scope, run=self._run))
+
+
+def _check_call(raw: object) -> None:
+    if not isinstance(raw, RawCall):
+        raise UsageError(f"A {type(raw).__name__} was handed in as a call. Make a RawCall of it: RawCall(name=..., arguments=..., id=...).")
+    if raw.idempotency_key is not None and not isinstance(raw.idempotency_key, str):
+        raise UsageError(f"RawCall.idempotency_key is {raw.idempotency_key!r:.80}; it must be text, or None.")
+
+
+def _check_scope(scope: object) -> None:
+    """Raise `UsageError` if a value of the scope can be neither recorded nor compared."""
+    if not isinstance(scope, Scope):
+        raise UsageError(f"A {type(scope).__name__} was handed in as a scope. Give callgate.Scope(...), or leave it out.")
+    if (set(map(type, _WORDS(scope))), type(scope.turn), type(scope.iteration)) == _KINDS and scope.allowed_tools is None:
+        return
+    for name, kind, value in (*_text_of(scope), ("turn", int, scope.turn), ("iteration", int, scope.iteration)):
+        if not isinstance(value, kind):
+            raise UsageError(f"Scope.{name} is {value!r:.80}; it must be {'text' if kind is str else 'a whole number'}.")
+    allowed: object = scope.allowed_tools
+    if allowed is not None and not isinstance(allowed, (frozenset, set, tuple, list)):
+        raise UsageError(f"Scope.allowed_tools is {allowed!r:.80}; it must be a frozenset of names, or None for all tools.")
+
+
+def _text_of(scope: Scope) -> Iterator[tuple[str, type, object]]:
+    return ((name, str, value) for name, value in zip(_NAMES, _WORDS(scope), strict=True))
+
+
+def _recordable(scope: Scope) -> Scope:
+    """Return the scope, if its text can be recorded.
+
+    Raises:
+        UsageError: One of them is no valid Unicode.
+    """
+    if "".join(_WORDS(scope)).isascii():
+        return scope
+    for name, value in zip(_NAMES, _WORDS(scope), strict=True):
+        if not value.isascii() and valid_text(value) != value:
+            raise UsageError(f"Scope.{name} is no valid Unicode: {value[:80]!a}. Give text that UTF-8 can hold.")
+    return scope
+
+
+class EngineRuns:
+    """The runs of one engine, for whoever works on whole runs, as the agent loop does.
+
+    Calls are its business only where a run was cut off and one of its calls is abandoned.
+    """
+
+    def __init__(
+        self,
+        context: EngineContext,
+        admission: Admission,
+        leases: RunLeases,
+        outcomes: Outcomes,
+        lifecycle: Lifecycle,
+        judges: Judges,
+    ) -> None:
+        self._judges = judges
+        self._journal = context.journal
+        self._recorder = context.recorder
+        self._admission = admission
+        self._leases = leases
+        self._outcomes = outcomes
+        self._lifecycle = lifecycle
+        self._conversations = context.conversations
+
+    async def open(self, scope: Scope, *, new: bool = False) -> None:
+        """Acquire the lease of a scope's run and load its state. Starts nothing.
+
+        Args:
+            scope: Whose run.
+            new: The run's id was made just now, so that nobody can know it.
+
+        Raises:
+            RunHeld: Another engine works on it.
+            RecordFailed: The record cannot be read.
+        """
+        await self._admission.open(scope, new=new)
+
+    def check_extra(self, scope: Scope) -> None:
+        """Raise `UsageError` if the scope's `extra` is not as declared: before a run begins, not at its first call.
+
+        Raises:
+            UsageError: It is not.
+        """
+        self._admission.check_extra(scope)
+
+    def at_work(self, run: str, conversation: str | None = None, *, alone: bool = False) -> AbstractContextManager[asyncio.Event]:
+        """Keep the run's lease for as long as the block lasts; another engine may acquire it after that.
+
+        The event it yields is set when another process wants the run stopped or killed before it begins.
+
+        Raises:
+            UsageError: Somebody does already, and two at once may not be; or the engine is closed, or belongs to another event loop.
+        """
+        self._lifecycle.check_open()
+        return self._leases.at_work(run, conversation, alone=alone)
+
+    def showing(self, run: str, messages: Sequence[Message]) -> AbstractContextManager[None]:
+        """Show a run's conversation to the judges of its calls for as long as the block lasts."""
+        return self._judges.showing(run, messages)
+
+    def begin(self, run: str) -> None:
+        """Deliver what other processes want of a run that begins its turn: a stop that came before ends it now."""
+        self._leases.begin(run)
+
+    def under_way(self, conversation: str) -> bool:
+        """Whether a turn of the conversation, or a call in it, is under way."""
+        return self._conversations.busy(conversation) or self._lifecycle.conversing(conversation)
+
+    def why_lost(self, run: str) -> str:
+        """Return why the run's lease was lost; empty if it was not."""
+        return self._leases.why_lost(run)
+
+    def write(self, kind: str, run: str, body: Body, parents: tuple[int, ...] = ()) -> int:
+        """Record an event that belongs to no call, and return its position.
+
+        Raises:
+            RecordFailed: The journal did not take it.
+        """
+        return self._recorder.write(Draft(kind=kind, run=run, body=body, parents=parents))
+
+    async def durable(self, position: int) -> None:
+        """Wait until an event survives what the journal promises.
+
+        Raises:
+            RecordFailed: It will not.
+        """
+        await self._recorder.durable(position)
+
+    async def placed(self, position: int) -> int:
+        """Return the final position of an event, by the position that `write` returned; 0 if it was not kept."""
+        try:
+            await self._recorder.durable(position)
+        except RecordFailed:
+            return 0
+        return self._journal.place(position)
+
+    def abandon(self, unfinished: Unfinished, scope: Scope, why: str) -> None:
+        """Record the end of a call that a run left open and that will not be resumed. Runs nothing."""
+        state = self._admission.admit(RawCall(name=unfinished.name), scope, AbortSignal(), _no_nested_call, unfinished=unfinished)
+        state.started = unfinished.claimed
+        self._outcomes.cancelled(state, why)
+
+
+async def _no_nested_call(parent: CallState, name: str, arguments: Mapping[str, object]) -> ToolResult:
+    raise RuntimeError(f"{parent.uid} was abandoned and calls no other tool.")

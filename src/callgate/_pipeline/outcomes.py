@@ -1,0 +1,356 @@
+"""Turn what the stages raise and return into outcomes, and record the end of each call exactly once.
+
+The one place where typed errors become data. Decides nothing: what the error says is what happens. `UnstartedCalls` ends the calls of a
+message that never take the route, or leave it untaken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import assert_never
+
+from msgspec.structs import replace
+
+from callgate._abort_signals import FAILURES
+from callgate._limits import RECORD_S
+from callgate._pipeline.approvals import Question
+from callgate._pipeline.call_state import CallState
+from callgate._pipeline.event_bodies import MOST_NAME, Reason, conversation_run, decode_current, with_id
+from callgate._pipeline.hooks import HostAnswer
+from callgate._pipeline.lifecycle import Lifecycle
+from callgate._pipeline.options import EngineContext
+from callgate._pipeline.recorder import Recorder
+from callgate._pipeline.unknown_outcomes import told_as_unknown
+from callgate.calls import Aborted, Answered, CurrentToolCall, Outcome, RawCall, Restarted, Scope, Suspended, Text, ToolResult
+from callgate.errors import (
+    ApprovalNeeded,
+    CallAborted,
+    CallDenied,
+    CallFailed,
+    CallgateError,
+    CallNotStarted,
+    CallRepeated,
+    OutcomeUnknown,
+    RecordFailed,
+    RunHeld,
+)
+from callgate.events import Draft
+from callgate.protocols import RestartHandler
+from callgate.route import ApprovedCall
+
+__all__ = ["Outcomes", "UnstartedCalls"]
+
+
+class Outcomes:
+    """How the calls of one engine end."""
+
+    def __init__(self, context: EngineContext, restart: RestartHandler | None, timeout_s: float) -> None:
+        self._journal = context.journal
+        self._survives = context.journal.strength != "memory"
+        self._recorder = context.recorder
+        self._bus = context.bus
+        self._control = context.control
+        self._clock = context.clock
+        self._normaliser = context.normaliser
+        self._approvals = context.approvals
+        self._restart = restart
+        self._timeout_s = timeout_s
+        self._restart_timeout_s = context.limits.hook_timeout_s
+        self._host = context.host
+
+    async def answered(self, state: CallState, result: ToolResult) -> Outcome:
+        """Record the result of a call, and return it once it is durable."""
+        success = result.status == "ok"
+        if state.logs:
+            self._log_duration(state, result.name)
+        if state.on_result is not None:
+            state.tell_result(result)
+        if self._restart is not None and success and await self._restarts(result):
+            state.end("call.restarted", Reason(reason="the result enriched the context"))
+            self._control.count(state.scope.conversation, success=True)
+            return Restarted(state.uid)
+        body = self._normaliser.recorded(result)
+        position = state.end("call.completed", body)
+        if self._survives:
+            await self._keep(state, position, success=success)
+        self._control.count(state.scope.conversation, success=success)
+        if success and state.scope.conversation:
+            state.remember(body)
+        if self._bus.busy:
+            self._bus.publish("tool.completed", result)
+        return Answered(result)
+
+    def _log_duration(self, state: CallState, name: str) -> None:
+        self._recorder.log.info("Function call completed: %s (%dms)", name, (self._clock.monotonic() - state.began) * 1000)
+
+    async def durable(self, ends: Sequence[tuple[CallState, Outcome]]) -> list[Outcome]:
+        """Return these outcomes once they are on disk, if the record survives; one that cannot be kept says so."""
+        outcomes = [outcome for _, outcome in ends]
+        if self._survives and ends:
+            within_s = max(self._left_s(state) for state, _ in ends)
+            until = self._clock.monotonic() + within_s
+            try:
+                await self._recorder.durable(max(state.last for state, _ in ends), within_s)
+            except RecordFailed:  # of some of them, at least
+                outcomes = [await self._told(state, outcome, until) for state, outcome in ends]
+        return outcomes
+
+    async def _keep(self, state: CallState, position: int, *, success: bool) -> None:
+        """Wait until a result is on disk. A refusal is returned in any case; `durable` marks one that is not on record."""
+        try:
+            await self._recorder.durable(position, self._left_s(state))
+        except RecordFailed:
+            if state.started or success:
+                raise
+
+    def _left_s(self, state: CallState) -> float:
+        """How long the end of a call may wait for the record."""
+        return max(min(state.deadline, state.began + self._timeout_s) - self._clock.monotonic(), RECORD_S)
+
+    async def _told(self, state: CallState, outcome: Outcome, until: float) -> Outcome:
+        try:
+            await self._recorder.durable(state.last, until - self._clock.monotonic())
+        except RecordFailed as error:
+            self._recorder.log.error("The end of the call %s is not on record: %s", state.uid, error)
+            return self._unrecorded_end(state, outcome, error)
+        return outcome
+
+    def _unrecorded_end(self, state: CallState, outcome: Outcome, error: RecordFailed) -> Outcome:
+        """Return what replaces an outcome that is not on record."""
+        match outcome:
+            case Suspended():
+                self._approvals.withdraw(state.uid)
+                why = f"a human has to decide first ({outcome.question}), and the question could not be recorded"
+                failed = RecordFailed(f"It was not run: {why}: {error}", code=error.code)
+                return Answered(_marked(self.result_of(state, failed, self._recorder.cut(state.raw.name or ""), None)))
+            case Aborted():
+                return replace(outcome, reason=_with(outcome.reason, error), recorded=False)
+            case Restarted():
+                return replace(outcome, recorded=False)
+            case Answered(result=result) if result.metadata.recorded:
+                return Answered(_marked(result, error))
+            case Answered():
+                return outcome
+            case unknown:
+                assert_never(unknown)
+
+    def latest(self, conversation: str) -> CurrentToolCall | None:
+        """Return the conversation's latest successful call."""
+        for event in self._journal.read(run=conversation_run(conversation), limit=1, newest_first=True):
+            return decode_current(event.body)
+        return None
+
+    def ended(self, state: CallState, error: BaseException, name: str, *, harmless: bool = False) -> Outcome:
+        """Return the outcome of a call that a stage refused, or in which the engine itself failed.
+
+        Args:
+            harmless: The call has no effect, so that nothing is in doubt whatever became of it.
+        """
+        if state.doubtful and isinstance(error, (ApprovalNeeded, CallFailed)):
+            error = told_as_unknown(state, error if isinstance(error, CallFailed) else CallFailed(f"a human has to decide first: {error}"))
+        match error:
+            case ApprovalNeeded():
+                return self._suspended(state, error, name)
+            case CallAborted():
+                return self._aborted(state, error, name)
+            case CallFailed() if not state.started:
+                return self._refused(state, error, name)
+            case _:
+                return self._fault(state, error, name, harmless=harmless)
+
+    def unrecorded(self, raw: RawCall, error: RunHeld | RecordFailed) -> Answered:
+        """Return the outcome of a call whose run cannot be written to: it is not on record, and nothing happened."""
+        self._recorder.log.error("The call %s was not run: %s", self._recorder.cut(raw.name), error)
+        raw = with_id(raw, self._clock)
+        told = RecordFailed(f"It was not run: {error}", code=error.code)
+        return Answered(_marked(self._normaliser.refusal(raw, "", self._recorder.cut(raw.name or ""), told)))
+
+    def unrouted(self, raw: RawCall, scope: Scope, error: CallFailed) -> Answered:
+        """Return the outcome of a call that gets no place in its run; whoever refuses it records that."""
+        self._control.count(scope.conversation, success=False)
+        raw = with_id(replace(raw, id=self._recorder.cut(raw.id)), self._clock)
+        result = self._normaliser.refusal(raw, "", self._recorder.cut(raw.name or "", MOST_NAME), error)
+        if self._bus.busy:
+            self._bus.publish("tool.completed", result)
+        return Answered(result)
+
+    def cancelled(self, state: CallState, why: str) -> None:
+        """Record the end of a call whose outcome nobody waits for."""
+        status = "unknown" if state.started else "not_started"
+        with suppress(RecordFailed):
+            state.end("call.aborted", Reason(reason=why, status=status))
+
+    def left(self, state: CallState, error: BaseException) -> None:
+        """Record the end of a call that was ended together with its caller: a cancel, an interrupt, an event loop that is closed."""
+        is_cancel = isinstance(error, asyncio.CancelledError)
+        self.cancelled(state, "the caller was cancelled" if is_cancel else f"the caller was ended by {type(error).__name__}")
+
+    def result_of(self, state: CallState, error: CallFailed, name: str, approved: ApprovedCall | None) -> ToolResult:
+        """Return the result that says why the call has no result of its own."""
+        error = told_as_unknown(state, error)
+        notes = approved.call.notes if approved else ()
+        return self._normaliser.refusal(state.raw, state.uid, name, error, notes, approved.rule if approved else "")
+
+    def _fault(self, state: CallState, error: BaseException, name: str, *, harmless: bool) -> Answered:
+        """End a call in which the engine failed; the result of one that ran says that it ran."""
+        self._recorder.log.error("The call %s of %s ran into a fault", state.uid, name, error=error)
+        code = error.code if isinstance(error, CallgateError) else "internal_error"
+        if not state.started:
+            return self._refused(
+                state, CallFailed(f"{name} was not run: {type(error).__name__} in the engine. Tell the operator.", code=code), name
+            )
+        why = f" ({error})" if isinstance(error, RecordFailed) else ""
+        if harmless:
+            told = f"{name} ran and changed nothing, but what it gave was lost{why}. It may be sent again; tell the operator."
+            return self._refused(state, (RecordFailed if why else CallFailed)(told, code=code), name, recorded=not why)
+        unknown = OutcomeUnknown(
+            f"{name} ran, but what came of it could not be kept{why}. Do not repeat the call; tell the operator.", code=code
+        )
+        return self._refused(state, unknown, name, recorded=not why)
+
+    def _refused(self, state: CallState, error: CallFailed, name: str, *, recorded: bool = True) -> Answered:
+        """End a call without a result of its own.
+
+        Args:
+            recorded: False where the record has failed already, and `error` says so.
+        """
+        result = self.result_of(state, error, name, None)
+        result = result if recorded else _marked(result)
+        state.tell_result(result)
+        try:
+            if isinstance(error, CallDenied):
+                by = error.details or {}
+                state.verdict(
+                    "deny", name, rule=str(by.get("rule", "")), reason=str(error), hook=str(by.get("hook", "")), judgments=error.judgments
+                )
+            state.end("call.completed", self._normaliser.recorded(result))
+        except RecordFailed as unwritable:  # the caller must hear of it all the same
+            self._recorder.log.error("%s", unwritable)
+            if not state.started:
+                result = _marked(self.result_of(state, unwritable, name, None))
+            elif recorded:
+                result = _marked(result, unwritable)
+        if not (isinstance(error, CallRepeated) and error.of_data):
+            self._control.count(state.scope.conversation, success=False)
+        self._recorder.log.info("Function call refused: %s (%s)", name, result.code)
+        if self._bus.busy:
+            self._bus.publish("tool.completed", result)
+        return Answered(result)
+
+    def _suspended(self, state: CallState, question: ApprovalNeeded, name: str) -> Suspended | Answered:
+        asked = self._approvals.ask(state.uid, state.scope.run, question.binding)
+        try:
+            self._asked(state, asked, question, name)
+        except RecordFailed as unwritable:  # a question that is not on record does not outlive this engine
+            return self._refused(state, unwritable, name)
+        return Suspended(asked.approval_id, asked.expires_at, self._recorder.redacted(question.question), state.uid)
+
+    @staticmethod
+    def _asked(state: CallState, asked: Question, question: ApprovalNeeded, name: str) -> None:
+        state.verdict("ask", name, rule=question.rule, reason=question.question, judgments=question.judgments)
+        details = {"approval": asked.approval_id, "binding": asked.binding, "expires_at": asked.expires_at}
+        state.end("call.suspended", Reason(reason=question.question, details=details))
+
+    def _aborted(self, state: CallState, end: CallAborted, name: str) -> Aborted:
+        reason = self._recorder.cut(str(end))
+        if state.started:
+            self._log_duration(state, name)
+        self._recorder.log.warning("Tool call aborted: %s", reason)
+        try:
+            state.end("call.aborted", Reason(reason=reason, status=end.status, details=end.details))
+        except RecordFailed as unwritable:  # the message ends all the same
+            self._recorder.log.error("%s", unwritable)
+            return Aborted(end.status, self._recorder.redacted(_with(reason, unwritable)), recorded=False)
+        return Aborted(end.status, self._recorder.redacted(reason))
+
+    async def _restarts(self, result: ToolResult) -> bool:
+        """Return whether the host's restart handler consumed the result. If it fails or times out, the result goes to the model."""
+        data = result.data
+        kind = data.get("type") if isinstance(data, Mapping) else None
+        if not isinstance(kind, str) or not kind.startswith("context_restart_") or self._restart is None:
+            return False
+        try:
+            handled = self._restart(data)
+        except FAILURES as error:
+            found = HostAnswer(error=error)
+        else:
+            found = await self._host.ask(handled, self._restart_timeout_s, "restart handler")
+        if found.error is not None:
+            self._recorder.log.error("The restart handler failed on %s; its result goes to the model", result.uid, error=found.error)
+        return found.value is True
+
+
+def _marked(result: ToolResult, error: RecordFailed | None = None) -> ToolResult:
+    """Mark a result that is not on record; `error` says why, if the result itself does not."""
+    metadata = replace(result.metadata, recorded=False)
+    if error is None:
+        return replace(result, metadata=metadata)
+    said = None if result.error is None else _with(result.error, error)
+    return replace(result, content=(*result.content, Text(text=f"This is not on record: {error}")), error=said, metadata=metadata)
+
+
+def _with(reason: str, error: RecordFailed) -> str:
+    return f"{reason} (not on record: {error})"
+
+
+_TOGETHER = 64
+"""Calls that are refused before the event loop comes round."""
+
+
+class UnstartedCalls:
+    """Ends calls of one engine that do not take the route."""
+
+    def __init__(self, recorder: Recorder, outcomes: Outcomes, lifecycle: Lifecycle) -> None:
+        self._recorder = recorder
+        self._outcomes = outcomes
+        self._lifecycle = lifecycle
+
+    def not_started(self, state: CallState, why: str) -> Outcome:
+        """End a call of a message that was ended before the call started."""
+        if not state.on_record:
+            with suppress(RecordFailed):  # the end meets the same fault, and says so
+                state.received()
+        error = CallNotStarted(f"It was not started: {why}. Nothing happened; it may be sent again.")
+        return self._outcomes.ended(state, error, state.raw.name)
+
+    async def above_limit(self, raws: list[RawCall], scope: Scope, most: int) -> list[Outcome]:
+        """Refuse a message's calls above the limit one by one, and record that once for all of them."""
+        why = f"Its message has {most + len(raws)} calls; {most} is the limit"
+        error = CallNotStarted(
+            f"It was not started: {why}, and it is one of those above. Nothing happened; send it again in a later message.",
+            code="too_many_calls",
+        )
+        outcomes: list[Outcome] = []
+        for number, raw in enumerate(raws, 1):
+            outcomes.append(self._outcomes.unrouted(raw, scope, error))
+            if number % _TOGETHER == 0:
+                await asyncio.sleep(0)
+        self._recorder.log.warning("%s. The %d above it were refused", why, len(raws))
+        self._note(scope.run, "emission.limited", Reason(reason=why, details={"limit": most, "refused": len(raws)}))
+        return outcomes
+
+    def forgotten(self, states: list[CallState], why: str) -> None:
+        """End the calls of a message that nobody has any more, as soon as the event loop comes round. From any thread."""
+        if self._lifecycle.loop is not None:
+            with suppress(RuntimeError):  # the loop is closed, and nothing can be written any more
+                self._lifecycle.loop.call_soon_threadsafe(self._forget, states, why)
+
+    def _forget(self, states: list[CallState], why: str) -> None:
+        left = [state for state in states if not state.ended]
+        if self._lifecycle.closed and not left:  # closing has ended them
+            return
+        for state in left:
+            self.not_started(state, why)
+        self.note("emission.discarded", [state.uid for state in states], why)
+
+    def note(self, kind: str, uids: list[str], reason: str) -> None:
+        """Record what happened to a message as a whole."""
+        self._note(uids[0].rsplit("/", 2)[0], kind, Reason(reason=reason, details={"calls": uids}))
+
+    def _note(self, run: str, kind: str, body: Reason) -> None:
+        try:
+            self._recorder.write(Draft(kind=kind, run=run, body=body))
+        except RecordFailed as error:  # each call meets the same fault on its own way, and says so
+            self._recorder.log.error("%s", error)

@@ -1,0 +1,386 @@
+"""The runs of one engine: what is known of each, who works on it, and what other processes want of it.
+
+`KnownRuns` holds the state of runs, `RunLeases` who of this engine is at work on them and what happens when another engine takes one over,
+`InboxDelivery` carries out messages of other processes. Knows no route, no tool and no agent loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from itertools import islice
+
+from msgspec import Struct, field
+
+from callgate._abort_signals import Control
+from callgate._pipeline.approvals import Approvals, Question
+from callgate._pipeline.call_state import CallState
+from callgate._pipeline.event_bodies import Reason
+from callgate._pipeline.idempotency import RunState
+from callgate._pipeline.options import EngineContext
+from callgate._pipeline.recorder import Recorder, off_loop
+from callgate._pipeline.recovery import RunReader
+from callgate.errors import RecordFailed, UsageError
+from callgate.events import Draft
+from callgate.protocols import InboxMessage
+
+__all__ = ["InboxDelivery", "KnownRuns", "RunLeases", "Work", "answer_approval"]
+
+_ANSWERS = ("approve", "deny")
+_ENDS = {"stop": "stopped", "kill": "killed"}
+_MOST_LOST = 1_000
+_MOST_RUNS = 1_000
+_LOOKED_AT = 8
+"""Runs that are looked at when there are more: some of them may be needed."""
+_PIECE = 1_000
+"""Events of a record that are read at once: some milliseconds."""
+
+
+class Work(Struct):
+    """Who is at work on one run."""
+
+    count: int = 0
+    conversations: set[str] = field(default_factory=set)
+    begun: bool = False
+    """Whether it has its conversation to itself by now."""
+    end_wanted: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set while a stop or kill waits for the run to begin."""
+
+
+class KnownRuns:
+    """What one engine knows of each run: read from the journal the first time, forgotten when the run is idle.
+
+    Args:
+        own: The engine's own run.
+        work: Who is at work on runs.
+    """
+
+    def __init__(self, context: EngineContext, own: str, work: Mapping[str, Work]) -> None:
+        self._recorder = context.recorder
+        self._approvals = context.approvals
+        self._remember = context.limits.remembered_calls
+        self.by_run: OrderedDict[str, RunState] = OrderedDict()
+        """The runs that are known."""
+        self._opening = asyncio.Lock()
+        self._own = own
+        self._work = work
+        self._counts: dict[str, dict[str, int]] = {}
+        """Dangerous calls started by tick, of runs that are read again."""
+
+    def is_busy(self, run: str) -> bool:
+        """Whether the run is being worked on."""
+        if run == self._own or run in self._work:
+            return True
+        state = self.by_run.get(run)
+        return state is not None and state.under_way > 0
+
+    def state(self, run: str) -> RunState:
+        """Return the state of a run; read it from the journal the first time."""
+        state = self.by_run.get(run)
+        if state is None:
+            reading = RunReader(run, remember=self._remember)
+            reading.take(self._recorder.journal.read(run=run))
+            state = self._keep(run, reading)
+        return state
+
+    async def open(self, run: str, *, new: bool = False) -> None:
+        """Acquire the run's lease and load its state, in pieces, because reading a long record must not block the event loop.
+
+        Args:
+            new: Nobody else can know the run, and it has no record.
+
+        Raises:
+            RunHeld: Another engine works on it.
+        """
+        if new:
+            self.by_run.setdefault(run, RunState(run, remember=self._remember))
+            return
+        async with self._opening:
+            if await self._recorder.journal.hold(run):
+                self._approvals.forget(run)
+                self._set_aside(run)
+            reading, after = RunReader(run, remember=self._remember), 0
+            while run not in self.by_run:
+                piece = partial(self._recorder.journal.read, run=run, after=after, limit=_PIECE)
+                events = list(await off_loop(self._recorder.journal, piece))
+                reading.take(events)
+                if len(events) < _PIECE:
+                    self._keep(run, reading)
+                    return
+                after = events[-1].position
+                await asyncio.sleep(0)
+
+    def _set_aside(self, run: str) -> None:
+        """Others may have written since this engine knew the run: all but its own counts is read again."""
+        state = self.by_run.pop(run, None)
+        if state is not None and state.dangerous:
+            self._counts[run] = state.dangerous
+
+    def knows(self, run: str) -> bool:
+        return run in self.by_run
+
+    def lost(self, run: str) -> None:
+        """Forget the run: another engine has its lease, so what is known of it here is no longer true."""
+        self._set_aside(run)
+        self._approvals.forget(run)
+
+    def _keep(self, run: str, reading: RunReader) -> RunState:
+        state = self.by_run[run] = reading.state()
+        state.dangerous.update(self._counts.pop(run, {}))
+        self._approvals.restore(reading.questions.values())
+        self._forget_idle_runs()
+        return state
+
+    def _forget_idle_runs(self) -> None:
+        """Drop the oldest idle runs above a bound; they can be read from the journal again.
+
+        Looks at a few runs each time, and puts off those that are needed: so a new run costs the same however many there are.
+        """
+        for run in list(islice(self.by_run, _LOOKED_AT)) if len(self.by_run) > _MOST_RUNS else ():
+            if not self.by_run[run].idle or self.is_busy(run):
+                self.by_run.move_to_end(run)
+                continue
+            del self.by_run[run]
+            self._recorder.journal.let_go(run)
+            if len(self.by_run) <= _MOST_RUNS:
+                return
+
+    def settle(self, uid: str, *, happened: bool, why: str, details: Mapping[str, object] | None = None) -> int | None:
+        """Record that a call in doubt was settled, and return the event's position; None if the call was not in doubt."""
+        state = self.by_run.get(str(uid).rsplit("/", 2)[0])
+        if state is None or not state.is_in_doubt(uid):
+            return None
+        body = Reason(reason=why, status="happened" if happened else "not_happened", details=details)
+        position = self._recorder.write(Draft(kind="fact.settled", run=state.run, body=body, call=uid))
+        state.settle(uid, happened=happened)
+        return position
+
+
+class InboxDelivery:
+    """Delivers what other processes want of runs: an answer to a question, a stop, a kill.
+
+    Each message is recorded once; one that makes no sense is recorded with the reason why it was refused. One that came while nobody worked
+    on its run is delivered when somebody begins.
+
+    Args:
+        work: Who is at work on runs.
+        running: The calls that are under way.
+        known: What is known of runs.
+        approvals: What was asked in them.
+    """
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        control: Control,
+        work: Mapping[str, Work],
+        running: Mapping[str, CallState],
+        known: KnownRuns,
+        approvals: Approvals,
+    ) -> None:
+        self._recorder = recorder
+        self._control = control
+        self._work = work
+        self._running = running
+        self._known = known
+        self._approvals = approvals
+        self._letters: dict[str, list[InboxMessage]] = {}
+        """What waits until a run is known, or begins."""
+
+    def came(self, letter: InboxMessage) -> None:
+        self._letters.setdefault(letter.run, []).append(letter)
+        self.deliver(letter.run)
+
+    def forget(self, run: str) -> None:
+        """Drop what waits for a run; the next engine that acquires its lease receives it again."""
+        self._letters.pop(run, None)
+
+    def deliver(self, run: str) -> None:
+        """Carry out what waits for a run, as far as that is possible now."""
+        if run not in self._letters or not self._known.knows(run):
+            return
+        work = self._work.get(run)
+        for letter in self._letters.pop(run):
+            if letter.kind in _ENDS and work is not None and not work.begun:
+                self._letters.setdefault(run, []).append(letter)
+                work.end_wanted.set()
+            else:
+                self._do(letter)
+
+    def _do(self, letter: InboxMessage) -> None:
+        said = f"{self._recorder.cut(letter.reason) or 'no reason given'} ({self._recorder.cut(letter.actor) or 'nobody named'})"
+        try:
+            if letter.kind in _ANSWERS:
+                self._answer(letter, said)
+            else:
+                self._end(letter, said)
+        except UsageError as refused:
+            self._record("inbox.refused", letter, str(refused))
+        except RecordFailed as error:
+            self._recorder.log.error("%s", error)
+
+    def _answer(self, letter: InboxMessage, said: str) -> None:
+        if letter.target.rsplit("/", 2)[0] != letter.run:
+            raise UsageError(f"The approval '{letter.target[:80]}' is none of this run's.")
+        allow = letter.kind == "approve"
+        question = self._approvals.to_answer(letter.target, allow=allow)
+        cause = self._record("inbox.taken", letter, said)
+        record_answer(self._recorder, question, allow=allow, by=letter.actor, cause=cause)
+
+    def _end(self, letter: InboxMessage, said: str) -> None:
+        conversations, states = self._affected(letter)
+        self._record("inbox.taken", letter, said)
+        why = f"{_ENDS[letter.kind]} from another process: {said}"
+        for conversation in conversations:
+            end = self._control.kill if letter.kind == "kill" else self._control.stop
+            end(conversation, why)
+        for state in states:
+            state.stopped = why
+            if letter.kind == "kill":
+                state.kill.fire(why)
+
+    def _affected(self, letter: InboxMessage) -> tuple[set[str], list[CallState]]:
+        """Return the conversations that only this run uses, and its calls in other conversations.
+
+        Raises:
+            UsageError: There is nothing, or it is not known what is wanted.
+        """
+        if letter.kind not in _ENDS:
+            raise UsageError(f"It is not known what '{letter.kind[:40]}' asks for. Known are: {', '.join((*_ANSWERS, *_ENDS))}.")
+        work = self._work.get(letter.run)
+        running = list(self._running.values())
+        shared = {"", *(state.scope.conversation for state in running if state.scope.run != letter.run)}
+        mine = [state for state in running if state.scope.run == letter.run]
+        conversations = (work.conversations if work is not None else set()) | ({state.scope.conversation for state in mine} - shared)
+        if not (conversations or mine):
+            raise UsageError("Nothing of the run was at work.")
+        return conversations, [state for state in mine if state.scope.conversation not in conversations]
+
+    def _record(self, kind: str, letter: InboxMessage, reason: str) -> int:
+        details = {"wanted": self._recorder.cut(letter.kind, 40), "by": self._recorder.cut(letter.actor), "at_ns": letter.at_ns}
+        parents = (letter.cause,) if letter.cause else ()
+        body = Reason(reason=reason, details=details)
+        return self._recorder.write(Draft(kind=kind, run=letter.run, body=body, parents=parents, inbox=letter.id))
+
+
+class RunLeases:
+    """Which runs this engine works on, and what happens when another engine takes one over.
+
+    A run that is lost ends here at once: its calls are killed, its conversation too, and nothing more of it can be recorded, because the
+    journal refuses.
+
+    Args:
+        work: Who is at work on runs; this adds and removes them.
+        running: The calls that are under way.
+        known: What is known of runs.
+        inbox: Delivers messages of other processes.
+    """
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        control: Control,
+        work: dict[str, Work],
+        running: Mapping[str, CallState],
+        known: KnownRuns,
+        inbox: InboxDelivery,
+    ) -> None:
+        self._journal = recorder.journal
+        self._log = recorder.log
+        self._control = control
+        self._running = running
+        self._known = known
+        self._work = work
+        self._inbox = inbox
+        self._lost: dict[str, str] = {}
+
+    @contextmanager
+    def at_work(self, run: str, conversation: str | None, *, alone: bool) -> Iterator[asyncio.Event]:
+        """Keep the run's lease for as long as the block lasts; another engine may acquire it after that.
+
+        Yields:
+            An event that is set when another process wants the run stopped or killed before it begins.
+
+        Raises:
+            UsageError: Somebody does already, and two at once may not be.
+        """
+        if alone and run in self._work:
+            raise UsageError(f"Run '{run[:80]}' is being worked on already. Wait until that has ended, or kill its conversation.")
+        self._lost.pop(run, None)
+        work = self._work.setdefault(run, Work())
+        work.count += 1
+        if conversation is not None:
+            work.conversations.add(conversation)
+        try:
+            yield work.end_wanted
+        finally:
+            work.count -= 1
+            if not work.count:
+                del self._work[run]
+                if not self._known.is_busy(run):
+                    self._inbox.forget(run)
+                    self._journal.let_go(run)
+
+    def why_lost(self, run: str) -> str:
+        """Return why the run's lease was lost; empty if it was not."""
+        return self._lost.get(run, "")
+
+    def lost(self, run: str, why: str) -> None:
+        """End what runs of a run whose lease another engine has taken."""
+        self._log.error("%s", why)
+        self._lost[run] = why
+        while len(self._lost) > _MOST_LOST:
+            del self._lost[next(iter(self._lost))]
+        self._known.lost(run)
+        for state in self._running.values():
+            if state.scope.run == run:
+                state.kill.fire(why)
+        work = self._work.get(run)
+        for conversation in work.conversations if work is not None else ():
+            self._control.kill(conversation, why)
+
+    def came(self, letter: InboxMessage) -> None:
+        self._inbox.came(letter)
+
+    def begin(self, run: str) -> None:
+        """Deliver what waited for a run of an agent, which has its conversation to itself from now on."""
+        if run in self._work:
+            self._work[run].begun = True
+        self.deliver(run)
+
+    def deliver(self, run: str) -> None:
+        """Carry out what waits for a run, as far as that is possible now."""
+        self._inbox.deliver(run)
+
+
+async def answer_approval(approval_id: str, known: KnownRuns, approvals: Approvals, recorder: Recorder, *, allow: bool, by: str) -> int:
+    """Answer a question, and record that; one that another process asked is found in its run's record.
+
+    Returns:
+        The position of the event; where the same was said before, of that one.
+
+    Raises:
+        UsageError: No such question is open.
+    """
+    if isinstance(approval_id, str) and approvals.find(approval_id) is None:
+        journal = recorder.journal
+        for event in await off_loop(journal, partial(journal.read, call=approval_id)):
+            if event.kind == "call.suspended":
+                await known.open(event.run)
+    question = approvals.find(approval_id)
+    if question is not None and question.allowed is allow:
+        return question.answered_at
+    return record_answer(recorder, approvals.to_answer(approval_id, allow=allow), allow=allow, by=by)
+
+
+def record_answer(recorder: Recorder, question: Question, *, allow: bool, by: str, cause: int = 0) -> int:
+    """Allow the call once, or close the question; record that, and return the event's position."""
+    body = Reason(reason=recorder.cut(by), status="allowed" if allow else "refused", details={"approval": question.approval_id})
+    parents = (cause,) if cause else ()
+    draft = Draft(kind="approval.answered", run=question.run, body=body, call=question.approval_id, parents=parents)
+    question.answered_at = recorder.write(draft)
+    question.allowed, question.by = allow, recorder.cut(by)
+    return question.answered_at

@@ -1,0 +1,70 @@
+"""Keep the content of files before and after a call that may write to a workspace, so that what it writes can be undone.
+
+Innermost, between the last check and the start: the old content is kept before the tool's code may be entered, and what became of it
+once that code has ended, however it ended. Keeping that fails never fails the call: it is on record, and undo refuses what was not kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+from callgate._in_thread import in_thread
+from callgate._pipeline.call_state import CallState
+from callgate._pipeline.event_bodies import Reason
+from callgate.protocols import Kept, WriteLog
+from callgate.route import ApprovedCall
+from callgate.tools.resources import TouchedKeys
+
+__all__ = ["captured"]
+
+_SCHEME = "file:"
+T = TypeVar("T")
+
+
+@asynccontextmanager
+async def captured(writes: WriteLog, state: CallState, approved: ApprovedCall, touched: TouchedKeys | None) -> AsyncIterator[None]:
+    """Keep what the call changes in its workspace while the block runs."""
+    keys = _keys(touched)
+    if keys == ():
+        yield
+        return
+    tool = approved.call.tool.name
+    opened = await _tried(state, tool, "before", lambda: writes.begin(state.scope, state.uid, tool, keys))
+    try:
+        yield
+    finally:
+        if opened is not None:
+            await asyncio.shield(asyncio.ensure_future(_ended(writes, state, tool, opened)))
+
+
+async def _ended(writes: WriteLog, state: CallState, tool: str, opened: object) -> None:
+    done = await _tried(state, tool, "after", lambda: writes.finish(opened))
+    if isinstance(done, Kept):
+        details: dict[str, object] = {
+            "commit": done.commit,
+            "paths": [state.recorder.cut(path) for path in done.paths],
+            "count": done.count,
+        }
+        details |= {"unkept": [state.recorder.cut(path) for path in done.unkept]} if done.unkept else {}
+        details |= {"not_looked_at": done.not_looked_at} if done.not_looked_at else {}
+        state.write("files.kept", Reason(reason=f"{tool} changed files", details=details))
+
+
+async def _tried(state: CallState, tool: str, when: str, act: Callable[[], T]) -> T | None:
+    try:
+        return await in_thread(act)
+    except (Exception, SystemExit, GeneratorExit) as error:
+        why = f"what {tool} writes could not be kept ({when} the call): {type(error).__name__}: {state.recorder.cut(error)}"
+        state.recorder.log.error("Undo: %s", why)
+        state.write("files.not_kept", Reason(reason=why))
+        return None
+
+
+def _keys(touched: TouchedKeys | None) -> tuple[str, ...] | None:
+    """Paths that the call may write; None: any, because it does not say."""
+    if touched is None:
+        return None
+    return tuple(sorted(key.removeprefix(_SCHEME) for key in touched.writes if key.startswith(_SCHEME)))

@@ -1,0 +1,224 @@
+"""Settle whether a call whose outcome nobody knows took effect, before it or another like it may start.
+
+`idempotency` keeps the doubts; here the tool is asked. Only its own `verify` and a human end a doubt; silence, an error and nonsense leave
+it. "Did not happen" counts only where the earlier attempt can act no more, which `Fence` decides: a tool's `verify` sees the world as it is
+now, and an engine that only stands still (stopped, swapped out, cut off from the store) may go on after that, as may its worker or a thread
+that could not be stopped.
+
+Of the calls that an earlier engine left without an end, a read runs again, an idempotent call again under the same key and with the same
+final arguments, and a `once` call whose intent is on record only if `verify` says that it did not happen. What may have taken effect ends
+as `ok` or `unknown`, whatever refuses it now. Must not start a tool.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+from msgspec.structs import replace
+
+from callgate._abort_signals import AbortSignal, is_own_failure, settled
+from callgate._json import decode
+from callgate._pipeline.call_state import CallState
+from callgate._pipeline.check import Ran, check
+from callgate._pipeline.event_bodies import arguments_hash
+from callgate._pipeline.hooks import HostCode
+from callgate._pipeline.idempotency import Origin, Uncertain
+from callgate._pipeline.recovery import why_unknown
+from callgate._pipeline.runs import KnownRuns
+from callgate._runners.abandoned import AbandonedCalls
+from callgate.calls import Note
+from callgate.errors import CallFailed, OutcomeUnknown
+from callgate.protocols import Journal, NamesWriters
+from callgate.route import ApprovedCall, Checked, ValidatedCall
+from callgate.tools import BoundTool, Verified
+
+__all__ = ["Fence", "UnknownOutcomes", "refuse_other_arguments", "told_as_unknown"]
+
+_OR_HAPPEN = ", but it may still happen, because the engine or worker that began it may only stand still"
+
+
+class UnknownOutcomes:
+    """Settles doubts about the calls of one engine."""
+
+    def __init__(self, host: HostCode, known: KnownRuns, fence: Fence) -> None:
+        self._host = host
+        self._known = known
+        self._fence = fence
+
+    async def rule_out_repeat(self, state: CallState, approved: ApprovedCall) -> Checked | None:
+        """Let no call with an effect start while an earlier one like it may have happened.
+
+        Returns:
+            None where it may start; the earlier call's result where the tool's `verify` found that it did happen. That is the answer to
+            this call too, so that whoever hands it in again under its key gets it again, and starts nothing.
+
+        Raises:
+            OutcomeUnknown: Nobody knows yet.
+        """
+        doubt = state.run_state.doubt(approved)
+        if doubt is None or approved.allowed_by:
+            return None
+        tool = approved.call.tool
+        ask = partial(_verified, tool, approved.encoded, doubt.key, self._host.hook_timeout_s, state.kill)
+        found, may_still_act = await ask(), False
+        if found.happened is False:
+            may_still_act = not await self._fence.has_ended(doubt)
+            found = found if may_still_act else await ask()  # again: it may have acted before it ended
+        if found.happened is None or may_still_act:
+            raise OutcomeUnknown(
+                f"{tool.name} was not run: {doubt.uid} had the same arguments and its outcome is not known: it may have"
+                f" happened{_OR_HAPPEN if may_still_act else ''}. Check the real state first; if it did not happen, the operator can settle"
+                " it and the call can be sent again.",
+                details={"earlier_call": doubt.uid},
+            )
+        checked = await self._as_verified(tool, found) if found.happened else None
+        if checked is None or checked.status == "ok":
+            details = _answering(state, approved) if checked is not None else None
+            self._known.settle(doubt.uid, happened=found.happened, why="the tool verified it", details=details)
+        return checked
+
+    async def rule_out_second_start(self, state: CallState, call: ValidatedCall) -> Checked | None:
+        """Decide about a call that may have taken effect already.
+
+        Returns:
+            None where it may start (again); what it gave where the tool's `verify` says that it did happen.
+
+        Raises:
+            OutcomeUnknown: Nobody knows whether it happened.
+        """
+        unfinished, tool = state.unfinished, call.tool
+        assert unfinished is not None
+        started = unfinished.started
+        assert started is not None
+        if started.tool == tool.name and started.effect == tool.effect == "idempotent":
+            state.doubt = state.run_state.reopen(unfinished.uid)
+            return None
+        ask = partial(_verified, tool, unfinished.arguments, started.key, self._host.hook_timeout_s, state.kill)
+        found = Verified(happened=None)
+        if unfinished.arguments and started.tool == tool.name:
+            found = await ask()
+        if found.happened is False:
+            if unfinished.origin is None or not await self._fence.origin_has_ended(unfinished.origin):
+                raise why_unknown(unfinished, f"The tool says that it has not happened{_OR_HAPPEN}.")
+            found = await ask()  # again: it may have acted before it ended
+        if found.happened is True:
+            checked = await self._as_verified(tool, found)
+            if checked.status == "ok":
+                self._known.settle(unfinished.uid, happened=True, why="the tool verified it")
+            return checked
+        if found.happened is None:
+            raise why_unknown(unfinished)
+        self._known.settle(unfinished.uid, happened=False, why="the tool verified it")
+        state.doubtful = False
+        return None
+
+    async def settle_by_verify(
+        self, state: CallState, approved: ApprovedCall, doubtful: Checked, timeout_s: float, *, gone: bool
+    ) -> Checked:
+        """Ask the tool's `verify` about a call that has just failed in doubt, and return what it came to.
+
+        Args:
+            doubtful: What it comes to where `verify` cannot tell.
+            gone: Whether the call's code has certainly ended.
+        """
+        tool = approved.call.tool
+        found = await _verified(tool, approved.encoded, approved.key, timeout_s, state.kill)
+        if found.happened is True:
+            failure = (doubtful.details or {}).get("exception", "a crash of its process")
+            text = f"{tool.name} ended with {failure}, and then verified that it had taken effect."
+            verified = await self._as_verified(tool, found)
+            return replace(verified, notes=(*verified.notes, Note(kind="warning", text=text)), attempts=doubtful.attempts)
+        if found.happened is False and gone:
+            state.started = False
+            told = f"{tool.name} failed and verified that nothing happened; it may be sent again once the cause is gone."
+            return replace(doubtful, status="error", error=told, code="not_done")
+        return doubtful
+
+    async def _as_verified(self, tool: BoundTool, found: Verified) -> Checked:
+        """What the tool's `verify` says the call gave."""
+        return check(tool, Ran(await self._host.read(found.result), 0), 0.0, self._host.redactor)
+
+
+def _answering(state: CallState, approved: ApprovedCall) -> dict[str, object]:
+    """By what a call is known again that never starts, because a settled fact is its answer."""
+    return {"answers": {"call": state.uid, "key": approved.key, "tool": approved.call.tool.name, "arguments": state.asked_hash}}
+
+
+def refuse_other_arguments(state: CallState, approved: ApprovedCall) -> None:
+    """Let a call that may have taken effect start again under its key only with the arguments that it had.
+
+    Raises:
+        OutcomeUnknown: They are others now.
+    """
+    unfinished = state.unfinished
+    if not state.doubtful or unfinished is None or unfinished.started is None:
+        return
+    if arguments_hash(approved.encoded) != unfinished.started.arguments_hash:
+        raise why_unknown(unfinished, "Its arguments would not be the same now.")
+
+
+def told_as_unknown(state: CallState, error: CallFailed) -> CallFailed:
+    """What to say of a call that something refuses now: where it may have taken effect, that nobody knows."""
+    if not state.doubtful or state.unfinished is None:
+        return error
+    if state.doubt is not None:
+        state.run_state.uncertain.update([state.doubt])
+    if isinstance(error, OutcomeUnknown):
+        return error
+    return why_unknown(state.unfinished, f"Starting it again was refused: {state.recorder.cut(error, 500)}")
+
+
+async def _verified(tool: BoundTool, encoded: bytes, key: str, timeout_s: float, kill: AbortSignal) -> Verified:
+    """What the tool says of a call with these final arguments and this key; its error, its silence, nonsense and a kill say nothing."""
+    asking = asyncio.ensure_future(_answer(tool, encoded, key))
+    try:
+        answered = await settled(asking, kill, timeout_s)
+    finally:
+        asking.cancel()
+    return asking.result() if answered else Verified(happened=None)
+
+
+async def _answer(tool: BoundTool, encoded: bytes, key: str) -> Verified:
+    try:
+        found: object = await tool.tool.verify(decode(encoded), key)
+    except BaseException as error:
+        if not is_own_failure(error):
+            raise
+        return Verified(happened=None)
+    return found if isinstance(found, Verified) and type(found.happened) is bool else Verified(happened=None)
+
+
+_IN_PROCESS = frozenset({"inline", "thread"})
+
+
+class Fence:
+    """The fence of one engine.
+
+    Args:
+        journal: Knows which of its writers have ended.
+        behind: The uids of this engine's calls whose code still runs although they have ended.
+    """
+
+    def __init__(self, journal: Journal, behind: AbandonedCalls) -> None:
+        self._journal = journal
+        self._behind = behind
+
+    async def has_ended(self, doubt: Uncertain) -> bool:
+        """Whether no code of this call can act any more."""
+        if doubt.origin is None:
+            return doubt.gone and doubt.uid not in self._behind
+        return await self.origin_has_ended(doubt.origin)
+
+    async def origin_has_ended(self, origin: Origin) -> bool:
+        """The same for a call that another engine started. Ends the worker of an engine that is gone, within some seconds."""
+        journal = self._journal
+        if not isinstance(journal, NamesWriters) or not journal.has_ended(origin.writer):
+            return False
+        if origin.runner in _IN_PROCESS:
+            return True
+        if origin.runner != "process":
+            return False
+        from callgate._runners.process.orphaned_worker import end_worker
+
+        return await end_worker(origin.worker)

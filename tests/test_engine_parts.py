@@ -1,0 +1,98 @@
+"""An engine's route, built from its parts without an `Engine`."""
+
+from __future__ import annotations
+
+import gc
+import inspect
+from collections.abc import Iterator
+from typing import get_type_hints
+
+from callgate import Answered, Engine, RawCall, Scope, tool
+from callgate._abort_signals import AbortSignal
+from callgate._limits import Limits
+from callgate._pipeline.engine_parts import EngineParts, GivenParts
+from callgate._pipeline.options import EngineContext
+
+
+@tool(effect="none")
+async def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def parts_of() -> EngineParts:
+    context = EngineContext.of(journal=None, blobs=None, clock=None, limits=Limits(), redactor=None)
+    return EngineParts.of(context, GivenParts(tools=(add,), timeout_s=5.0))
+
+
+async def test_a_route_made_of_parts_takes_a_call() -> None:
+    parts = parts_of()
+    await parts.admission.open(Scope())
+    outcome = await parts.route.call(RawCall(name="add", arguments='{"a": 2, "b": 3}', id="1"), Scope(), AbortSignal())
+    assert isinstance(outcome, Answered)
+    assert outcome.result.structured == 5
+    kinds = [event.kind for event in parts.context.journal.read()]
+    assert kinds[0] == "call.received"
+    assert kinds[-1] == "call.completed"
+    await parts.lifecycle.close()
+    assert parts.lifecycle.closed
+
+
+def test_no_part_is_held_by_a_part_that_it_holds() -> None:
+    """Each part is made of those before it, so that following what parts hold never comes back to where it began."""
+    parts = parts_of()
+    found = dict(_parts_below(parts))
+    for part, below in found.items():
+        seen, queue = set[int](), list(below)
+        while queue:
+            one = queue.pop()
+            if one not in seen:
+                seen.add(one)
+                queue += found.get(one, ())
+        assert part not in seen, f"{_named(parts, part)} holds itself"
+
+
+def test_no_method_of_the_engine_takes_or_gives_a_private_type() -> None:
+    for name, method in inspect.getmembers(Engine, inspect.isfunction):
+        if not name.startswith("_"):
+            hints = get_type_hints(method, vars(inspect.getmodule(Engine)) | {"ProcessLimits": object})
+            assert not [hint for hint in hints.values() if "_pipeline" in str(hint) or "_pipeline" in getattr(hint, "__module__", "")], name
+
+
+def _parts_below(root: object) -> Iterator[tuple[int, list[int]]]:
+    """Each object of the pipeline's own classes that can be reached, with those that it holds."""
+    seen, queue = set[int](), [root]
+    while queue:
+        one = queue.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        below = list(_held(one))
+        queue += below
+        yield id(one), [id(other) for other in below]
+
+
+def _held(part: object) -> Iterator[object]:
+    """The parts that a part holds: as a field, in a container, or as the object of a bound method."""
+    seen, queue = set[int](), list(gc.get_referents(part))
+    while queue:
+        one = queue.pop()
+        if id(one) in seen or isinstance(one, type) or inspect.ismodule(one) or inspect.isfunction(one):
+            continue
+        seen.add(id(one))
+        if type(one).__module__.startswith(("callgate._pipeline", "callgate._runners")):
+            yield one
+        elif isinstance(one, (dict, list, tuple, set, frozenset)) or inspect.ismethod(one):
+            queue += gc.get_referents(one)
+
+
+def _named(root: object, wanted: int) -> str:
+    queue, seen = [root], set[int]()
+    while queue:
+        one = queue.pop()
+        if id(one) == wanted:
+            return type(one).__qualname__
+        if id(one) not in seen:
+            seen.add(id(one))
+            queue += _held(one)
+    return "?"
