@@ -21,7 +21,7 @@ import apsw
 from callgate import DirectoryBlobs, SqliteJournal
 from callgate._journal import open_reader
 from callgate._journal.postgres_blobs import TABLE
-from callgate._journal.tables import POSTGRES, migrations
+from callgate._journal.sql_schema import POSTGRES, migrations
 from callgate.protocols import Journal
 from tests.effect_ledger import Ledger
 from tests.journals import scenario

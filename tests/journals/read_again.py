@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any, Protocol
 
 from callgate._json import canonical
-from callgate.agent.record import Blobs
+from callgate.agent.run_record import BlobReader
 from callgate.events import Event
 from callgate.queries import EventQuery
 from callgate.replay import Replay
@@ -22,7 +22,7 @@ class Finds(Protocol):
     def find(self, query: EventQuery, /) -> Iterable[Event]: ...
 
 
-def read_again(journal: Finds, blobs: Blobs | None = None) -> dict[str, Any]:
+def read_again(journal: Finds, blobs: BlobReader | None = None) -> dict[str, Any]:
     """The entry of each call, and each run as its replay makes it again."""
     runs = dict.fromkeys(event.run for event in journal.find(EventQuery(kinds=("call.received", "run.began"))))
     found = {
@@ -50,7 +50,7 @@ def _run(replay: Replay) -> dict[str, Any]:
         "messages": [hashlib.sha256(canonical(message)).hexdigest()[:16] for message in replay.messages],
         "passes": len(replay.passes),
         "differences": [str(one) for one in replay.differences],
-        "gaps": list(replay.gaps),
+        "gaps": len(replay.gaps),
         "answers": [list(one) for one in replay.answers],
         "calls": {call.uid: _call(call) for call in replay.calls},
     }
@@ -60,7 +60,7 @@ def _call(call: ReplayedCall) -> dict[str, Any]:
     decision = call.decision
     return {
         "ended": call.ended,
-        "undecided": call.undecided,
+        "undecided": bool(call.undecided),
         "identity": call.identity,
         "approval": call.approval,
         "decision": None
