@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from callgate import Allow, Engine, Limits, Scope, SqliteJournal, tool
+from callgate import AbortController, Allow, Engine, Limits, Scope, SqliteJournal, tool
 from callgate.protocols import Verdict
 from callgate.route import ValidatedCall
 from tests.effect_ledger import Ledger
 from tests.effect_tools import paying_amounts
 from tests.engine_calls import call, ends, result_of, said
-from tests.patience import HANGS_S, PATIENCE_S
+from tests.patience import HANGS_S, PATIENCE_S, soon
 
 
 async def test_a_caller_cancelled_while_the_result_goes_to_disk_leaves_one_end(tmp_path: Path, ledger: Ledger) -> None:
@@ -124,3 +124,31 @@ async def test_a_host_whose_own_threads_all_hang_holds_up_no_close(tmp_path: Pat
     finally:
         release.set()
         await hanging
+
+
+async def test_an_answer_that_comes_after_the_engine_was_closed_is_logged_and_breaks_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It arrives in a callback of the event loop, where nobody could catch an error."""
+    begun, goes_on, broken = threading.Event(), threading.Event(), list[object]()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: broken.append(context))
+
+    @tool
+    def stuck() -> str:
+        """Answer when it is too late."""
+        begun.set()
+        goes_on.wait(PATIENCE_S)
+        return "late"
+
+    controller = AbortController()
+    engine = Engine([stuck], journal=SqliteJournal(tmp_path / "journal.db"), limits=Limits(grace_s=0.01))
+    calling = asyncio.create_task(engine.call(call("stuck"), signal=controller.signal))
+    assert await soon(begun.is_set)
+    controller.abort("enough")
+    await calling
+    await engine.close()
+    goes_on.set()
+    assert await soon(lambda: "late answer" in caplog.text)
+    await asyncio.sleep(0)
+    assert broken == []
+    assert "was not recorded" in caplog.text

@@ -5,7 +5,7 @@ In reading order:
 - `memory` is the smallest journal, over `memory_events` and `memory_store`.
 - `stored_journal` is what the other two share: `commit_queue` takes events at once and has one thread write them, `commit_writer` does one
   commit, `event_positions` says where events stand, `commit_waiters` wakes who waits.
-- `leases` decides who holds a run, `inbox_delivery` which message is new, and `watchers` tells; `inbox_client` sends messages.
+- `leases` decides who holds a run, `journal_inbox` which message is new, and `watchers` tells; `inbox_client` sends messages.
 - `event_rows` and `sql_schema` are events in tables; `sql_leases` are leases and inbox there.
 - `sqlite` is the journal in a file: `sqlite_opening`, `sqlite_store`, `sqlite_rows` and `sqlite_reader`, with `lock_file`, `sqlite_files`
   and `write_ahead_log` to notice who else is there and what is missing; `journal_blobs` has its large results.

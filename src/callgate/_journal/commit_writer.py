@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from msgspec import Struct
 
 from callgate._journal.event_positions import EventPositions, JournalEnd, ProvisionalPosition
-from callgate._journal.inbox_delivery import InboxDelivery
+from callgate._journal.journal_inbox import JournalInbox
 from callgate._journal.leases import Leases
 from callgate._limits import LOOK_S
 from callgate.errors import LeaseLost, RunHeld
@@ -93,7 +93,7 @@ class CommitWriter:
         """Whether anybody wants to know of messages."""
         self._store = store
         self._idle_s = idle_s
-        self._inbox = InboxDelivery(store.inbox, leases.holder)
+        self._inbox = JournalInbox(store.inbox, leases.holder)
         self._looked = time.monotonic()
         self._new = False
         """Whether a run has come to be held since the last look."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from callgate._clock import Clock, SystemClock
 from callgate._journal.event_rows import ChainFault
-from callgate._journal.inbox_delivery import InboxDelivery
+from callgate._journal.journal_inbox import JournalInbox
 from callgate._journal.leases import Leases
 from callgate._journal.memory_store import MemoryStore
 from callgate._journal.watchers import Watchers
@@ -61,7 +61,7 @@ class MemoryJournal:
             self._writer = store.leases.join(self._deliver)
             self._leases = Leases(store.leases, self._writer.number, store.who, lease_s=None)
         self._held = self._leases.epochs
-        self._inbox = InboxDelivery(store.inbox, self._writer.number)
+        self._inbox = JournalInbox(store.inbox, self._writer.number)
         self._lost: dict[str, LeaseLost] = {}
         """Runs that somebody else has now."""
 

@@ -90,10 +90,13 @@ class Recorder:
         return replace(execution, error=error, partial=partial)
 
     def late(self, uid: str, execution: Execution) -> None:
-        """Record an answer that came after its call had ended; it is never used."""
+        """Record an answer that came after its call had ended; it is never used. Called where nothing can catch an error: it is logged."""
         self.log.warning("A late answer of %s was discarded", uid)
         body = Reason(reason="the call had ended before its tool answered", status=execution.status)
-        self.write(Draft(kind="call.late", run=uid.rsplit("/", 2)[0], body=body, call=uid))
+        try:
+            self.write(Draft(kind="call.late", run=uid.rsplit("/", 2)[0], body=body, call=uid))
+        except RecordFailed as error:
+            self.log.warning("The late answer of %s was not recorded: %s", uid, error)
 
     async def durable(self, position: int, within_s: float | None = None) -> None:
         """Wait until the event survives what the journal promises.

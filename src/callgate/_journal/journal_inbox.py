@@ -11,12 +11,12 @@ from typing import Final
 
 from callgate.protocols import Inbox, InboxMessage
 
-__all__ = ["InboxDelivery"]
+__all__ = ["JournalInbox"]
 
 _MOST_AT_ONCE: Final = 1_024
 
 
-class InboxDelivery:
+class JournalInbox:
     """The messages to runs that one opened journal holds.
 
     Args:
