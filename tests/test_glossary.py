@@ -17,7 +17,7 @@ from callgate.calls import Category
 from callgate.decide import TurnStatus
 from callgate.errors import FAILURE_CLASSES
 from callgate.events import KINDS
-from callgate.stream.result import PassStatus
+from callgate.stream.pass_result import PassStatus
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs/reference/glossary.md"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from callgate import Engine, Limits, tool
 from callgate._json import plain_bytes
-from callgate._json.excerpt import excerpt
+from callgate._json.result_excerpt import excerpt
 from callgate.builtins import result_tools
 from tests.effect_ledger import Ledger
 from tests.engine_calls import bodies, call, said
@@ -186,7 +186,7 @@ def test_of_a_large_value_no_more_is_looked_at_than_can_be_shown(monkeypatch: py
         encoded += len(raw)
         return raw
 
-    monkeypatch.setattr("callgate._json.excerpt.plain_bytes", counting)
+    monkeypatch.setattr("callgate._json.result_excerpt.plain_bytes", counting)
     row = [["z" * 1000] * 10] * 10
     for value in (
         [row] * 20,

@@ -437,7 +437,7 @@ async def test_a_long_record_is_read_in_pieces_and_says_the_same(
     piece: int, tmp_path: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While one call waits for its run to be known, the event loop goes on; all that come meanwhile share what is read."""
-    monkeypatch.setattr("callgate._pipeline.runs._PIECE", piece)
+    monkeypatch.setattr("callgate._pipeline.run_leases._PIECE", piece)
     path, scope, turns = tmp_path / "journal.db", Scope(run="order-1"), [0]
 
     async def turn() -> None:
@@ -463,7 +463,7 @@ async def test_a_long_record_is_read_in_pieces_and_says_the_same(
 async def test_an_engine_that_is_closed_while_a_record_is_read_says_so(
     tmp_path: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("callgate._pipeline.runs._PIECE", 1)
+    monkeypatch.setattr("callgate._pipeline.run_leases._PIECE", 1)
     path, scope = tmp_path / "journal.db", Scope(run="order-1")
     async with Engine([paying_amounts(ledger)], journal=SqliteJournal(path)) as engine:
         await said(engine, call("pay", key="k", to="ann", amount=5), scope)

@@ -16,7 +16,7 @@ from msgspec import Struct
 import callgate
 from callgate import EventQuery, Hook, Judge, Limits, ProcessLimits, RetryPolicy, Tool, _limits, errors, inbox, testing
 from callgate.agent import PRESETS, AgentEvent, Budget, Settings
-from callgate.agent.stuck import StuckLimits
+from callgate.agent.repetition import StuckLimits
 from callgate.cli import _exit_codes as _exits
 from callgate.cli._app import app
 from callgate.cli._log_commands import log_app

@@ -15,7 +15,7 @@ from collections import OrderedDict
 from contextlib import suppress
 from pathlib import Path
 
-from callgate._path_errors import refused_paths
+from callgate._unusable_paths import refused_paths
 
 __all__ = ["DirectoryBlobs", "MemoryBlobs", "is_digest"]
 

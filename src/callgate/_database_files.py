@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from callgate._path_errors import path_error
+from callgate._unusable_paths import path_error
 from callgate.errors import UsageError
 
 if TYPE_CHECKING:

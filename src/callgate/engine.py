@@ -30,7 +30,7 @@ from callgate._pipeline.options import (
     tools_of,
 )
 from callgate._pipeline.recorder import too_late
-from callgate._pipeline.runs import answer_approval
+from callgate._pipeline.run_leases import answer_approval
 from callgate._redact import Redactor
 from callgate.calls import Approval, CurrentToolCall, Outcome, RawCall, Scope, ToolResult
 from callgate.emission import Emission

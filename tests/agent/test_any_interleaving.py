@@ -19,7 +19,7 @@ from callgate import Engine, tool
 from callgate.agent import Agent, Budget, RunResult, Settings
 from callgate.agent.history_repair import repair_history
 from callgate.agent.recorded_run import load_run
-from callgate.agent.stuck import StuckLimits
+from callgate.agent.repetition import StuckLimits
 from callgate.decide import LoopRules
 from callgate.errors import UsageError
 from callgate.models.events import ModelEvent

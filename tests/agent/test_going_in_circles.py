@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from callgate import tool
 from callgate.agent import PRESETS, Agent, Settings
+from callgate.agent.repetition import StuckLimits
 from callgate.agent.settings import PresetName
-from callgate.agent.stuck import StuckLimits
 from callgate.decide import LoopRules
 from callgate.policy import Deny
 from tests.agent.board import Board, run

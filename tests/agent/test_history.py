@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callgate.agent import Agent, History
-from callgate.agent.formats import fallback, from_native, native
 from callgate.agent.history_repair import repair_history
+from callgate.agent.message_formats import fallback, from_native, native
 from callgate.calls import Audio, Image, Suspended, Text, ToolResult
 from callgate.messages import (
     AssistantMessage,

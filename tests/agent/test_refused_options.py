@@ -10,8 +10,8 @@ import pytest
 
 from callgate import EventQuery, RetryPolicy, before_call, tool
 from callgate.agent import Agent, Budget, Compaction, ContextRestarts, Deliberate, Settings, keep_last, summarise
+from callgate.agent.repetition import StuckLimits
 from callgate.agent.settings import ModelSettings, Prices
-from callgate.agent.stuck import StuckLimits
 from callgate.decide import LoopRules
 from callgate.engine import Engine
 from callgate.errors import UsageError

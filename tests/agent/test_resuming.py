@@ -11,7 +11,7 @@ import pytest
 from callgate import Engine, Limits, SqliteJournal, Tool, tool
 from callgate.agent import Agent, ContextRestarts, RunResult, Settings
 from callgate.agent.recorded_run import load_run
-from callgate.agent.stuck import StuckLimits
+from callgate.agent.repetition import StuckLimits
 from callgate.decide import LoopRules
 from callgate.errors import UsageError
 from callgate.messages import AssistantMessage, ToolMessage

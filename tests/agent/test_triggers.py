@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from callgate import tool
 from callgate.agent import Agent, Deliberate
 from callgate.agent.deliberate import AGAIN, Retention, plan
-from callgate.agent.triggers import MOST_CHARS, MOST_TEXT, MOST_TRIGGERS, Trigger, Wording, compile_triggers, first_match
+from callgate.agent.trigger_phrases import MOST_CHARS, MOST_TEXT, MOST_TRIGGERS, Trigger, Wording, compile_triggers, first_match
 from callgate.errors import UsageError
 from tests.agent.scripts import Script
 

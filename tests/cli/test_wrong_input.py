@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import callgate
-from callgate.cli._advice import ADVICE
 from callgate.cli._app import app
+from callgate.cli._error_advice import ADVICE
 from tests.cli.shell import shell
 
 MODEL = ("--model", "x", "--base-url", "http://127.0.0.1:9/v1")

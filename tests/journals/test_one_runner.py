@@ -273,7 +273,7 @@ async def test_a_run_that_somebody_works_on_is_not_given_back_for_others_that_co
     first: Stored, second: Stored, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the runs that are idle those are forgotten that were used least; an agent that waits for its model is not idle."""
-    monkeypatch.setattr("callgate._pipeline.runs._MOST_RUNS", 4)
+    monkeypatch.setattr("callgate._pipeline.run_leases._MOST_RUNS", 4)
     gate = Gate()
     engine, other = (Engine([paying(ledger)], journal=journal) for journal in (first, second))
     async with engine, other:

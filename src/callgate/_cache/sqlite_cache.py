@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from callgate._database_files import make_folder, make_private, refuse_scrap
-from callgate._path_errors import refused_paths
+from callgate._unusable_paths import refused_paths
 from callgate.errors import UsageError
 from callgate.tools.resources import meet
 

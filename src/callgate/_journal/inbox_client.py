@@ -17,7 +17,7 @@ from callgate._journal.memory import MemoryJournal
 from callgate._journal.reader import is_url
 from callgate._journal.sql_leases import SqlInbox, SqlLeases
 from callgate._limits import JOURNAL_WAIT_S
-from callgate._path_errors import refused_paths
+from callgate._unusable_paths import refused_paths
 from callgate.errors import JournalFailed, UsageError
 from callgate.protocols import Inbox, LeaseStore
 

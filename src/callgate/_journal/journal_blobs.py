@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from callgate._blobs import DirectoryBlobs
-from callgate._path_errors import path_error
+from callgate._unusable_paths import path_error
 from callgate.errors import JournalFailed, UsageError
 
 __all__ = ["JournalBlobs"]

@@ -32,7 +32,7 @@ from callgate._journal.stored_journal import StoredJournal
 from callgate._journal.watchers import Watchers
 from callgate._limits import LEASE_S
 from callgate._options import by_name
-from callgate._path_errors import resolved
+from callgate._unusable_paths import resolved
 from callgate.errors import UsageError
 from callgate.events import Event
 from callgate.protocols import JournalStatus

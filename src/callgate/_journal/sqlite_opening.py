@@ -22,7 +22,7 @@ from callgate._journal.sqlite_reader import FIRST_WITH_FINDING_TABLES, found, ha
 from callgate._journal.sqlite_rows import insert_finding
 from callgate._journal.sqlite_store import held_up
 from callgate._limits import JOURNAL_WAIT_S
-from callgate._path_errors import path_error, refused_paths
+from callgate._unusable_paths import path_error, refused_paths
 from callgate.errors import UsageError
 from callgate.queries import EventQuery
 

@@ -23,7 +23,7 @@ from callgate._journal.sql_schema import VERSION, select_events
 from callgate._journal.sqlite_files import FilesDamaged, JournalFiles
 from callgate._journal.sqlite_store import leave_log
 from callgate._limits import JOURNAL_CHECK_BYTES, JOURNAL_WAIT_S
-from callgate._path_errors import refused_paths, resolved
+from callgate._unusable_paths import refused_paths, resolved
 from callgate.errors import UsageError
 from callgate.events import Event
 from callgate.queries import EventQuery, select

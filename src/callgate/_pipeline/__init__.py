@@ -7,12 +7,13 @@ The route
 The stages
     `parse` makes one JSON object of the arguments. `resolve` finds the tool. `validate` checks the arguments against it. `gate` decides
     whether the call may run, and asks policies, `judges` and `approvals`. `cache` answers from a result that is still good. `execute` runs
-    the tool, with its attempts and timeouts. `check` judges what it gave. `hooks` runs the host's code before and after. `normalise` gives
+    the tool, with its attempts and timeouts. `result_check` judges what it gave. `hooks` runs the host's code before and after. `normalise`
+    gives
     every result one shape. `outcomes` turns errors and results into the outcome, and records it.
 
 What is known of calls
     `idempotency` recognises a call that was handed in before. `unknown_outcomes` settles whether a call took effect. `recovery` reads both
-    from a run's record. `runs` holds leases, the state of each run, and what other processes want of it.
+    from a run's record. `run_leases` holds leases, the state of each run, and what other processes want of it.
 
 The record
     `event_bodies` is what events say. `recorder` writes them to the journal.

@@ -22,7 +22,7 @@ from callgate._pipeline.lifecycle import Lifecycle
 from callgate._pipeline.options import EngineContext, HostFields
 from callgate._pipeline.outcomes import Outcomes
 from callgate._pipeline.recovery import Unfinished
-from callgate._pipeline.runs import KnownRuns, RunLeases
+from callgate._pipeline.run_leases import KnownRuns, RunLeases
 from callgate.calls import RawCall, Scope, ToolResult
 from callgate.errors import RecordFailed, RunHeld, UsageError
 from callgate.events import Body, Draft

@@ -22,7 +22,7 @@ from callgate._pipeline.gate import EnginePolicies
 from callgate._pipeline.lifecycle import Activity, Lifecycle
 from callgate._pipeline.options import EngineContext, HostFields
 from callgate._pipeline.outcomes import Outcomes, UnstartedCalls
-from callgate._pipeline.runs import InboxDelivery, KnownRuns, RunLeases, Work
+from callgate._pipeline.run_leases import InboxDelivery, KnownRuns, RunLeases, Work
 from callgate._pipeline.tool_plan import ToolPlans
 from callgate._pipeline.unknown_outcomes import Fence, UnknownOutcomes
 from callgate._runners import Runners

@@ -25,10 +25,10 @@ from callgate._clock import Clock
 from callgate._json import exceeds, small_jsonable
 from callgate._pipeline.cache import Cache
 from callgate._pipeline.call_state import CallState
-from callgate._pipeline.check import Ran, check, proves_nothing_happened
 from callgate._pipeline.gate import EnginePolicies, PolicyRecheck
 from callgate._pipeline.hooks import observe_start
 from callgate._pipeline.options import EngineContext
+from callgate._pipeline.result_check import Ran, check, proves_nothing_happened
 from callgate._pipeline.tool_plan import ToolPlan
 from callgate._pipeline.undo_capture import captured
 from callgate._pipeline.unknown_outcomes import UnknownOutcomes

@@ -21,7 +21,7 @@ from callgate._limits import Limits
 from callgate._pipeline.approvals import Approvals, Question, binding
 from callgate._pipeline.hooks import HookHost, hook_arguments
 from callgate._pipeline.judges import Judges
-from callgate._pipeline.runs import KnownRuns
+from callgate._pipeline.run_leases import KnownRuns
 from callgate._pipeline.validate import Modified, modified
 from callgate.calls import Scope
 from callgate.errors import ActorRequired, ApprovalNeeded, CallDenied, DangerousLimitReached

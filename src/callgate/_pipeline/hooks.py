@@ -22,9 +22,9 @@ from msgspec.structs import replace
 from callgate._abort_signals import FAILURES, AbortSignal
 from callgate._json import canonical, decode, plain_bytes, small_jsonable
 from callgate._limits import Limits
-from callgate._pipeline.check import recheck
 from callgate._pipeline.event_bodies import Reason
 from callgate._pipeline.recorder import Recorder
+from callgate._pipeline.result_check import recheck
 from callgate._pipeline.validate import Modified, modified
 from callgate._redact import Redactor
 from callgate._runners.host_awaits import HostAnswer, HostAwaits

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from callgate._abort_signals import is_own_failure
 from callgate._json import canonical, plain_bytes, utf8
-from callgate._json.excerpt import excerpt
+from callgate._json.result_excerpt import excerpt
 from callgate._limits import Limits
 from callgate._pipeline.event_bodies import MOST_NAME, clean
 from callgate._redact import RedactedLog, Redactor

@@ -17,6 +17,7 @@ from msgspec import Struct
 from callgate._abort_signals import Control
 from callgate._blobs import MemoryBlobs
 from callgate._clock import Clock, SystemClock
+from callgate._conversation_queue import TurnQueues
 from callgate._journal import MemoryJournal
 from callgate._limits import Limits
 from callgate._options import Seconds, check
@@ -27,7 +28,6 @@ from callgate._pipeline.recorder import Recorder
 from callgate._redact import Redactor
 from callgate._runners.offload import Offload
 from callgate._runners.result_reader import ResultReader
-from callgate._turn_queue import TurnQueues
 from callgate.errors import UsageError
 from callgate.events import Bus
 from callgate.hooks import Hook

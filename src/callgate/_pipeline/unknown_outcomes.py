@@ -20,12 +20,12 @@ from msgspec.structs import replace
 from callgate._abort_signals import AbortSignal, is_own_failure, settled
 from callgate._json import decode
 from callgate._pipeline.call_state import CallState
-from callgate._pipeline.check import Ran, check
 from callgate._pipeline.event_bodies import arguments_hash
 from callgate._pipeline.hooks import HostCode
 from callgate._pipeline.idempotency import Origin, Uncertain
 from callgate._pipeline.recovery import why_unknown
-from callgate._pipeline.runs import KnownRuns
+from callgate._pipeline.result_check import Ran, check
+from callgate._pipeline.run_leases import KnownRuns
 from callgate._runners.abandoned import AbandonedCalls
 from callgate.calls import Note
 from callgate.errors import CallFailed, OutcomeUnknown

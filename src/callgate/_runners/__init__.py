@@ -1,7 +1,7 @@
 """Runners run a tool's code: in the caller's task (`inline`), in a thread (`threads`), or in a worker process (`process`).
 
 All implement `callgate.protocols.Runner` and pass one contract suite. Threads and processes are imported when the first tool needs them.
-`deadlines`, `bounded_wait`, `abandoned` and `started_tasks` bound what tools do; `offload` runs other blocking work in threads.
+`deadlines`, `interruptible_wait`, `abandoned` and `started_tasks` bound what tools do; `offload` runs other blocking work in threads.
 """
 
 from __future__ import annotations

@@ -18,9 +18,9 @@ from msgspec import Struct
 
 from callgate._abort_signals import AbortSignal
 from callgate._limits import Limits
-from callgate._runners.bounded_wait import BoundedWait
 from callgate._runners.deadlines import Deadlines
 from callgate._runners.failures import TimeBound
+from callgate._runners.interruptible_wait import BoundedWait
 
 __all__ = ["LARGE_BYTES", "LeftBehind", "Offload"]
 

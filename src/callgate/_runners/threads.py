@@ -19,10 +19,10 @@ from msgspec.structs import replace
 from callgate._json import decode
 from callgate._limits import Limits
 from callgate._runners.abandoned import AbandonedCalls, AbandonedCode, OnLate
-from callgate._runners.bounded_wait import BoundedWait
 from callgate._runners.deadlines import Deadlines
 from callgate._runners.failures import failed, not_started
 from callgate._runners.inline import drive
+from callgate._runners.interruptible_wait import BoundedWait
 from callgate._runners.progress_relay import ProgressRelay
 from callgate._runners.result_reader import read
 from callgate._runners.started_tasks import INSIDE

@@ -16,8 +16,8 @@ from typing import Literal
 from msgspec import Struct
 
 from callgate._undo.objects import Objects, blob_name
+from callgate._undo.path_state import State, described, look, opened_parent, same, sees
 from callgate._undo.refusals import Conflict, StoreDamaged, UndoFailed
-from callgate._undo.state import State, described, look, opened_parent, same, sees
 from callgate._undo.undo_plan import Move
 from callgate._workspace.atomic_replace import put
 from callgate._workspace.extended_attributes import set_attributes

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from msgspec.structs import replace
 
 from callgate._undo.changes import Change, Gap, Step
-from callgate._undo.state import same
+from callgate._undo.path_state import same
 
 __all__ = ["EVERYTHING", "attribute"]
 

@@ -15,8 +15,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callgate._undo.objects import Node, Objects
+from callgate._undo.path_state import State
 from callgate._undo.refusals import StoreDamaged
-from callgate._undo.state import State
 
 __all__ = ["Change", "ChangeSource", "Gap", "Step", "history", "read_change", "write_change"]
 

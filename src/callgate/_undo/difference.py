@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec import Struct
 
 from callgate._undo.objects import Objects
+from callgate._undo.path_state import ABSENT, State, described
 from callgate._undo.refusals import StoreDamaged
-from callgate._undo.state import ABSENT, State, described
 
 __all__ = ["UndoDiff", "difference", "differences"]
 

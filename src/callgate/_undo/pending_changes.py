@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from callgate._undo.changes import Change
 from callgate._undo.objects import Objects
-from callgate._undo.state import State
+from callgate._undo.path_state import State
 
 __all__ = ["PendingChange", "PendingChanges", "PendingLock"]
 

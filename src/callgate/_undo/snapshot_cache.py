@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from callgate._undo.objects import Objects
-from callgate._undo.state import Seen
+from callgate._undo.path_state import Seen
 
 __all__ = ["load_seen", "save_seen"]
 

@@ -22,9 +22,9 @@ from callgate._undo.changes import Change, ChangeSource, Step, history, read_cha
 from callgate._undo.checkpoints import Checkpoint, Checkpoints
 from callgate._undo.difference import UndoDiff, differences
 from callgate._undo.objects import Objects
+from callgate._undo.path_state import State, sees
 from callgate._undo.refusals import StoreDamaged, UndoFailed, UndoRefused
 from callgate._undo.repository_path import default_folder, repository_path
-from callgate._undo.state import State, sees
 from callgate._undo.undo_plan import Direction, Move, UndoPlan, plan, undone_paths
 from callgate._workspace.listing import Glob
 from callgate.errors import UsageError

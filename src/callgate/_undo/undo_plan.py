@@ -14,8 +14,8 @@ from msgspec import Struct
 
 from callgate._undo.changes import Change, Gap, Step
 from callgate._undo.interrupted_undo import left_interrupted
+from callgate._undo.path_state import State, described, same
 from callgate._undo.refusals import Conflict
-from callgate._undo.state import State, described, same
 
 __all__ = ["Direction", "Move", "UndoPlan", "plan", "undone_paths"]
 

@@ -5,11 +5,11 @@ In reading order:
 - `agent`: the class `Agent`. `settings`, `options` and `agent_config` are its options; `results` and `events` what a run returns and tells.
 - `runs`: when a run begins. `run_executor`: one run from begin to end. `run_resumer` and `resume_plan`: a run that goes on.
 - `turn`: the loop. `model_passes`, `message_calls` and `message_commit`: its three steps. `turn_factory` and `turn_state`: what they share.
-- `budget` and `stuck`: what ends a run that uses too much or repeats itself.
-- `history`: the conversation. `history_repair` and `formats`: conversations from elsewhere. `compaction`: shorter ones.
+- `budget` and `repetition`: what ends a run that uses too much or repeats itself.
+- `history`: the conversation. `history_repair` and `message_formats`: conversations from elsewhere. `compaction`: shorter ones.
 - `run_record`: writes a run's events. `recorded_run` and `recorded_results`: read them. `prompt_hash`: proves what a pass was shown.
-- `system_prompt`, `exit_tools`, `output`, `text_calls`, `context_restarts`, `deliberate`, `triggers`: options that an agent may use.
-- `event_queue` and `episodes`: events for `Agent.stream`, and short summaries of calls.
+- `system_prompt`, `exit_tools`, `output`, `text_calls`, `context_restarts`, `deliberate`, `trigger_phrases`: options that an agent may use.
+- `event_queue` and `run_summary`: events for `Agent.stream`, and short summaries of calls.
 """
 
 from __future__ import annotations

@@ -11,11 +11,11 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
+from callgate._conversation_queue import TurnQueues
 from callgate._environment_limits import silence_from_environment
 from callgate._options import by_name, by_name_with, check
 from callgate._pipeline.lifecycle import SyncRunner
 from callgate._runners.host_awaits import HostAwaits
-from callgate._turn_queue import TurnQueues
 from callgate.agent.agent_config import (
     AgentConfig,
     compaction_of,
@@ -32,12 +32,12 @@ from callgate.agent.event_queue import EventQueue
 from callgate.agent.events import AgentEvent
 from callgate.agent.history import HistoryCache
 from callgate.agent.options import AgentRunOptions, AgentStreamOptions, EngineOptions, TextCallMode, check_asked, check_made
+from callgate.agent.repetition import StuckLimits
 from callgate.agent.results import RunResult
 from callgate.agent.run_executor import RunExecutor
 from callgate.agent.run_resumer import RunResumer
 from callgate.agent.runs import ActiveRuns, AgentRuns, TurnRequest
 from callgate.agent.settings import PRESETS, ModelSettings, PresetName, Settings
-from callgate.agent.stuck import StuckLimits
 from callgate.agent.turn_factory import TurnFactory
 from callgate.calls import Scope
 from callgate.engine import Engine
@@ -50,7 +50,7 @@ from callgate.stream import StreamLimits
 if TYPE_CHECKING:  # loaded when first used: most agents need none of these
     from callgate.agent.compaction import Compaction
     from callgate.agent.deliberate import Deliberate
-    from callgate.agent.episodes import Episode
+    from callgate.agent.run_summary import Episode
 
 __all__ = ["Agent"]
 
@@ -263,7 +263,7 @@ class Agent:
 
     def episodes(self, run: str) -> list[Episode]:
         """Return one short line per call of a run, read from the engine's journal, as a memory for later steps."""
-        from callgate.agent.episodes import episodes
+        from callgate.agent.run_summary import episodes
 
         return episodes(self.engine.journal.read(run=run))
 

@@ -16,8 +16,8 @@ from callgate._limits import Limits
 from callgate._options import refused, shown
 from callgate._runners.host_awaits import HostAwaits
 from callgate.agent.options import EngineOptions, TextCallMode, check_list
+from callgate.agent.repetition import StuckLimits
 from callgate.agent.settings import ModelSettings, Settings
-from callgate.agent.stuck import StuckLimits
 from callgate.engine import Engine
 from callgate.errors import UsageError
 from callgate.models.model import Model

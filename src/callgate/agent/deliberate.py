@@ -2,7 +2,7 @@
 
 The planner is pure: words in, an allowlist out. What the allowlist does to a call is decided where every call is resolved; this only says
 what is on it, tells the thought log why, and keeps a tool that was of use exposed for a few turns (`Retention`). Phrases are read by
-`triggers`. Knows no model and runs no tool.
+`trigger_phrases`. Knows no model and runs no tool.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from callgate._options import Options, Whole
 from callgate._pipeline.resolve import almost
 from callgate.agent.events import Notice
 from callgate.agent.results import Exposed, Match
-from callgate.agent.triggers import Trigger, Wording, compile_triggers, first_match
+from callgate.agent.trigger_phrases import Trigger, Wording, compile_triggers, first_match
 from callgate.calls import Answered, Outcome, Restarted, Scope, Text, ToolResult
 from callgate.errors import UsageError
 from callgate.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage

@@ -10,7 +10,7 @@ from callgate.agent.results import RunResult
 from callgate.calls import Outcome, ToolResult
 from callgate.events import Progress
 from callgate.models.events import ModelEvent
-from callgate.stream.result import PassStatus
+from callgate.stream.pass_result import PassStatus
 
 __all__ = ["AgentEvent", "CallEnded", "CallStarted", "MessageBegan", "MessageEnded", "Notice", "RunEnded"]
 

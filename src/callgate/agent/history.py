@@ -43,7 +43,7 @@ class History:
             if not isinstance(message, _MESSAGES):
                 raise UsageError(
                     f"Message {place} of the history is a {type(message).__name__}. Give those of callgate.messages;"
-                    " callgate.agent.formats.from_native makes them of OpenAI's."
+                    " callgate.agent.message_formats.from_native makes them of OpenAI's."
                 )
         self._ids = _ids_of(self.messages)
         self._numbers: dict[str, int] = {}

@@ -24,7 +24,7 @@ from callgate.engine import Engine
 from callgate.errors import CallFailed
 from callgate.messages import ToolCall
 from callgate.models.events import CallReopened, CallSealed
-from callgate.stream.result import Closed
+from callgate.stream.pass_result import Closed
 
 __all__ = ["BROKEN_OFF", "CallContext", "MessageCalls", "UncommittedCall", "raw_call"]
 

@@ -18,9 +18,9 @@ from callgate.agent.budget import BudgetTracker
 from callgate.agent.events import AgentEvent, CallEnded
 from callgate.agent.history import committed
 from callgate.agent.message_calls import BROKEN_OFF, CallContext, MessageCalls
+from callgate.agent.repetition import StuckGuard
 from callgate.agent.results import CommittedMessage, PendingCalls
 from callgate.agent.run_record import PhaseExecutedBody
-from callgate.agent.stuck import StuckGuard
 from callgate.agent.turn_state import TurnParts, TurnState
 from callgate.calls import Aborted, Answered, Suspended, Text, ToolResult
 from callgate.decide import CallEnd, Ending, check_loop_continuation

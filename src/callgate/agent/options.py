@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from callgate._options import check, refused
 from callgate.agent.events import AgentEvent
+from callgate.agent.repetition import StuckLimits
 from callgate.agent.settings import ModelSettings, PresetName, Settings
-from callgate.agent.stuck import StuckLimits
 from callgate.calls import Scope
 from callgate.engine import Engine
 from callgate.messages import Message

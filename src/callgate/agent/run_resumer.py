@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from callgate._conversation_queue import QueuedTurn
 from callgate._pipeline.recorder import off_loop
-from callgate._turn_queue import QueuedTurn
 from callgate.agent.agent_config import AgentConfig
 from callgate.agent.events import AgentEvent
 from callgate.agent.history import History, HistoryCache

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callgate._abort_signals import Control
-from callgate._turn_queue import QueuedTurn
+from callgate._conversation_queue import QueuedTurn
 from callgate.agent.agent_config import AgentConfig
 from callgate.agent.events import AgentEvent
 from callgate.agent.history import History, HistoryCache

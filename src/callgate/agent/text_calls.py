@@ -15,7 +15,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from callgate._in_thread import in_thread
-from callgate.agent.formats import fallback
+from callgate.agent.message_formats import fallback
 from callgate.agent.system_prompt import TEXT_CALL_GUIDANCE, text_call_prompt
 from callgate.messages import AssistantMessage, Message, Native, Reasoning, SystemMessage
 from callgate.models.dialects import FoundCall, ParsedPart, ReasoningPart, TextPart, TextReader

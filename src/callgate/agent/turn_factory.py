@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callgate._turn_queue import QueuedTurn
+from callgate._conversation_queue import QueuedTurn
 from callgate.agent.agent_config import AgentConfig, check_exits
 from callgate.agent.budget import BudgetTracker
 from callgate.agent.context_restarts import ContextRestarts, Enrichment
@@ -21,9 +21,9 @@ from callgate.agent.events import AgentEvent
 from callgate.agent.exit_tools import ExitTools
 from callgate.agent.history import History
 from callgate.agent.message_calls import raw_call
+from callgate.agent.repetition import StuckGuard
 from callgate.agent.results import Exposed
 from callgate.agent.run_record import Phase, RunRecord
-from callgate.agent.stuck import StuckGuard
 from callgate.agent.turn_state import TurnParts
 from callgate.calls import Scope
 from callgate.errors import UsageError

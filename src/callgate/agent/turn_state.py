@@ -16,10 +16,10 @@ from callgate.agent.context_restarts import Enrichment
 from callgate.agent.events import AgentEvent
 from callgate.agent.exit_tools import ExitTools
 from callgate.agent.history import History
+from callgate.agent.repetition import StuckGuard
 from callgate.agent.results import PendingCalls, Signal
 from callgate.agent.run_record import RunRecord
 from callgate.agent.settings import Settings
-from callgate.agent.stuck import StuckGuard
 from callgate.calls import Scope, ToolResult
 from callgate.engine import Engine
 from callgate.messages import Message

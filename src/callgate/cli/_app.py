@@ -12,8 +12,8 @@ from cyclopts import App, CycloptsError, Parameter
 
 import callgate
 from callgate.cli import _exit_codes as _exits
-from callgate.cli._advice import at_terminal
 from callgate.cli._console import say
+from callgate.cli._error_advice import at_terminal
 from callgate.cli._inbox_commands import add_inbox
 from callgate.cli._interrupt_signals import unwinding_on_termination
 from callgate.cli._log_commands import log_app

@@ -19,7 +19,7 @@ from callgate._cache import SqliteCache
 from callgate._call_summary import CallSummary, summarise
 from callgate._clock import SystemClock
 from callgate._environment_limits import timeout_from_environment
-from callgate._tool_sources import load_tools
+from callgate._tool_loading import load_tools
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Scope, Suspended, ToolResult
 from callgate.cli import _exit_codes as _exits
 from callgate.cli._approval_prompt import is_answered, put_question

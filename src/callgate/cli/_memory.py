@@ -16,7 +16,7 @@ from rich.text import Text
 from callgate._blobs import MemoryBlobs
 from callgate._journal import open_reader
 from callgate._terminal_text import one_line
-from callgate._tool_sources import load_tools
+from callgate._tool_loading import load_tools
 from callgate.cli import _exit_codes as _exits
 from callgate.cli._arguments import refuse_odd_text
 from callgate.cli._console import field, output, print_json, say

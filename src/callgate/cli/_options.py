@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from callgate._tool_sources import FORMS
+from callgate._tool_loading import FORMS
 from callgate.cli._journal_location import default_journal, default_memory
 from callgate.cli._shared_options import (
     Actor,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from callgate._blobs import MemoryBlobs
 from callgate._journal import JournalReader, open_reader
-from callgate._tool_sources import load_tools
+from callgate._tool_loading import load_tools
 from callgate.cli import _exit_codes as _exits
 from callgate.cli._arguments import refuse_odd_text
 from callgate.cli._console import print_json, say

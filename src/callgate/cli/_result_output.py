@@ -9,8 +9,8 @@ from callgate._call_summary import CallSummary
 from callgate._terminal_text import one_line
 from callgate.calls import Aborted, Answered, Outcome, Suspended, ToolResult
 from callgate.cli import _exit_codes as _exits
-from callgate.cli._advice import at_terminal
 from callgate.cli._console import console, say, status_text, write_text
+from callgate.cli._error_advice import at_terminal
 
 __all__ = ["ShownWhere", "exit_code", "show_aborted", "show_result"]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from callgate._journal import is_url
 from callgate._terminal_text import one_line
-from callgate._tool_sources import load_tools
+from callgate._tool_loading import load_tools
 from callgate.agent import AgentEvent, RunResult
 from callgate.agent.recorded_run import LoadedRun, load_run
 from callgate.calls import Scope

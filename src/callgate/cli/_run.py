@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING
 from callgate._clock import SystemClock
 from callgate._limits import Limits
 from callgate._terminal_text import printable
-from callgate._tool_sources import load_tools
+from callgate._tool_loading import load_tools
 from callgate.agent import Agent, AgentEvent, RunResult, Settings
 from callgate.agent.events import MessageBegan
 from callgate.calls import Scope, Suspended
 from callgate.cli import _exit_codes as _exits
-from callgate.cli._advice import at_terminal
 from callgate.cli._approval_prompt import is_answered, put_question
 from callgate.cli._approver import TerminalApprover
 from callgate.cli._console import console, print_json, say
+from callgate.cli._error_advice import at_terminal
 from callgate.cli._interrupt_signals import Interrupts, exit_code_of, interruptible
 from callgate.cli._journal_location import CommandJournal, default_journal
 from callgate.cli._memory import open_memory

@@ -16,8 +16,8 @@ from rich.live import Live
 from rich.text import Text
 
 from callgate._terminal_text import one_line, printable
-from callgate.cli._advice import RECORD_FAILURE, at_terminal
 from callgate.cli._console import SIGNS, STYLES, console, write_text
+from callgate.cli._error_advice import RECORD_FAILURE, at_terminal
 from callgate.cli._folded_output import HEAD_LINES, FoldedOutput
 from callgate.cli._run_events import (
     ApprovalAnswered,

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter, Token
 
-from callgate._tool_sources import FORMS
+from callgate._tool_loading import FORMS
 from callgate.cli._journal_location import default_journal, default_memory
 
 __all__ = [

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from callgate._blobs import MemoryBlobs
 from callgate._terminal_text import one_line, printable
-from callgate._tool_sources import load_tools
+from callgate._tool_loading import load_tools
 from callgate.cli import _exit_codes as _exits
 from callgate.cli._console import grid, output, print_json
 from callgate.errors import UsageError

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from callgate.builtins import command_tools, workspace_tools
 from callgate.demo._demo_run import DemoRun, raw
-from callgate.demo._file_facts import Facts, facts
+from callgate.demo._file_snapshot import Facts, facts
 from callgate.demo._verification import Finding, finding
 from callgate.undo import UndoHistory, UndoRefused, UndoStore
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from callgate._database_files import make_folder, make_private, refuse_scrap, space_error
-from callgate._path_errors import path_error, refused_paths
+from callgate._unusable_paths import path_error, refused_paths
 from callgate.errors import MemoryFailed, UsageError
 from callgate.memory.text_terms import TOKENIZER
 

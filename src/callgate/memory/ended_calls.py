@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct
 
 from callgate._call_summary import CallSummary, body_of, summarise
-from callgate.agent.episodes import episodes
+from callgate.agent.run_summary import episodes
 from callgate.calls import Scope
 from callgate.events import TERMINAL, Event
 from callgate.memory.passages import Passage, PassageKind

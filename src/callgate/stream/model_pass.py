@@ -21,7 +21,7 @@ from callgate.models.events import COMPLETE_REASONS, CallReopened, CallSealed, F
 from callgate.models.model import Model, StreamingContext
 from callgate.models.wire.request import ModelRequest
 from callgate.stream.model_checks import check_call, check_finished, not_a_model_error, not_a_stream_error
-from callgate.stream.result import Closed, PassStatus, StreamResult
+from callgate.stream.pass_result import Closed, PassStatus, StreamResult
 
 __all__ = ["StreamLimits", "stream_once"]
 

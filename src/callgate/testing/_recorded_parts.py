@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from callgate._abort_signals import Control
 from callgate._clock import SystemClock
 from callgate._json import decode
-from callgate._pipeline.check import Ran, check
+from callgate._pipeline.result_check import Ran, check
 from callgate.agent.run_record import BlobReader
 from callgate.calls import Text, ToolResult
 from callgate.errors import CallFailed, UsageError

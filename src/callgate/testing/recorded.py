@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from callgate._blobs import MemoryBlobs
 from callgate._journal import MemoryJournal
 from callgate._limits import Limits
-from callgate._tool_sources import load_tools as _load
+from callgate._tool_loading import load_tools as _load
 from callgate.agent import Agent, RunResult
 from callgate.calls import Suspended
 from callgate.engine import Engine

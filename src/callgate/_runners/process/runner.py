@@ -24,9 +24,9 @@ from callgate._clock import Clock
 from callgate._in_thread import in_thread
 from callgate._limits import Limits
 from callgate._runners.abandoned import OnLate
-from callgate._runners.bounded_wait import BoundedWait
 from callgate._runners.deadlines import Deadlines
 from callgate._runners.failures import not_begun, not_started
+from callgate._runners.interruptible_wait import BoundedWait
 from callgate._runners.offload import LARGE_BYTES
 from callgate._runners.output import PARTIAL_CHARS, OutputTail
 from callgate._runners.process.guarantees import require_support

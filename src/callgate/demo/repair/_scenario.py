@@ -11,7 +11,7 @@ import shutil
 
 from callgate.agent import Agent, RunResult
 from callgate.demo._demo_run import DemoRun, events_in
-from callgate.demo._file_facts import facts
+from callgate.demo._file_snapshot import facts
 from callgate.demo._messages import script
 from callgate.demo._model import held_until, own_model, scripted_server
 from callgate.demo._processes import killed, started, until

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from callgate.demo._file_facts import Facts, differences, facts
+from callgate.demo._file_snapshot import Facts, differences, facts
 from callgate.demo._verification import Finding, finding
 
 __all__ = ["verify_undo"]
