@@ -107,7 +107,7 @@ def test_a_trigger_that_cannot_work_is_refused_with_the_tools_name(triggers: Any
 
 def test_the_reference_has_the_bounds() -> None:
     page = (Path(__file__).parents[2] / "docs" / "reference" / "tools.md").read_text(encoding="utf-8")
-    assert f"At most {MOST_TRIGGERS} of one tool, of {MOST_CHARS} characters each" in page
+    assert f"A tool has at most {MOST_TRIGGERS} triggers of {MOST_CHARS} characters each" in page
     assert f"the first and the last {MOST_TEXT // 2:,} characters" in page
 
 

@@ -53,7 +53,7 @@ async def test_a_turn_that_the_host_numbers_keeps_its_number(tmp_path: Path) -> 
 
 async def test_an_agent_with_an_engine_is_not_given_a_second_place_to_keep_things(tmp_path: Path) -> None:
     async with Engine() as engine:
-        with pytest.raises(UsageError, match="engine's own tools, policies, restart and undo"):
+        with pytest.raises(UsageError, match="undo for a new one"):
             Agent(Script(), engine, undo=UndoStore(tmp_path))
 
 

@@ -95,7 +95,7 @@ def test_at_a_terminal_an_undo_that_put_nothing_back_is_no_success(bench: Bench)
     shown = shell(bench.root, "undo", uid, **place)
     assert (shown.code, shown.out) == (1, "")
     assert "1 path changed while it ran, but left out of what is kept: not undone (build.log)" in shown.err
-    assert "Nothing was put back" in shown.err
+    assert "Nothing was undone" in shown.err
     told = shell(bench.root, "undo", uid, "--json", **place)
     assert (told.code, told.json["status"], told.json["not_kept"]) == (1, "partial", ["build.log"])
     assert "(not kept: 1)" in shell(bench.root, "undo", **place).out

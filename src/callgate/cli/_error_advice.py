@@ -22,7 +22,7 @@ ADVICE = {
     "Give base_url, or set": "Give --base-url, or set",
     ": model('openai-compatible:NAME', base_url=...)": ", give its URL with --base-url",
     " base_url (--base-url at a terminal)": " --base-url",
-    "Set base_url to the address": "Set --base-url to the address",
+    "Set base_url to its target": "Set --base-url to its target",
     "recorded by this engine": "recorded",
     "what it recorded last": "what was recorded last",
     "Put the file back or take another one": "Put the file back, or give another with --journal",
