@@ -158,7 +158,7 @@ def test_a_file_that_changes_twice_within_a_tick_of_the_file_systems_clock_is_re
     def coarse(found: os.stat_result) -> tuple[int, ...]:
         return found.st_dev, found.st_ino, found.st_mode, found.st_size
 
-    for module in ("snapshot", "state"):
+    for module in ("snapshot", "path_state"):
         monkeypatch.setattr(f"callgate._undo.{module}.signature", coarse)
     monkeypatch.setattr("callgate._undo.snapshot._FRESH_NS", 10**18)  # however slow this machine is, the writes are one tick apart
     path = store.root / "1/1.txt"
