@@ -1,6 +1,6 @@
-"""Bytes kept by their SHA-256: whole results, files before a change, whatever is too large for a record.
+"""Store bytes under their SHA-256 digest: whole results, files before a change, and whatever is too large for an event.
 
-The name is the proof: what is read back is hashed again, and what does not match is not there. Knows nothing of who stores what.
+Bytes are hashed again when they are read; bytes that do not match their digest are treated as missing. Knows nothing of who stores what.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _log = logging.getLogger("callgate.blobs")
 
 
 def is_digest(text: str) -> bool:
-    """Whether `text` is 64 lower-case hex digits, and so safe as a name."""
+    """Return whether `text` is 64 lower-case hex digits, and so safe to use as a file name."""
     return _DIGEST.fullmatch(text) is not None
 
 
 class MemoryBlobs:
-    """Keeps bytes as long as the process lives. Safe to use from several threads.
+    """Store bytes as long as the process lives. Safe to use from several threads.
 
     Args:
-        max_bytes: Of all blobs together. Above it the oldest go, and a blob that is larger alone is not kept at all. Both are counted
-            in `dropped`; asking for one gives None, like any unknown hash. None: no bound.
+        max_bytes: The largest total size of all blobs. Above the limit, the oldest blobs are dropped; a blob that is larger than the limit
+            is not stored. Both are counted in `dropped`, and `get` returns None for them, as for any unknown digest. None: no limit.
     """
 
     def __init__(self, *, max_bytes: int | None = None) -> None:
@@ -42,7 +42,7 @@ class MemoryBlobs:
         self._max_bytes = max_bytes
         self._bytes = 0
         self.dropped = 0
-        """How many blobs the bound has cost so far."""
+        """How many blobs have been dropped or refused so far because of `max_bytes`."""
 
     def put(self, data: bytes) -> str:
         digest = hashlib.sha256(data).hexdigest()
@@ -67,10 +67,10 @@ class MemoryBlobs:
 
 
 class DirectoryBlobs:
-    """Keeps bytes as files `ab/cdef…` in one folder, readable by their owner alone. Safe across threads and processes.
+    """Store bytes as files `ab/cdef…` in one folder. Only the owner can read them. Safe across threads and processes.
 
-    A file is whole before it gets its name, and on disk before `put` returns. One that was altered is never served: `get` says None and
-    logs a warning, and the next `put` of the right bytes repairs it.
+    A file gets its name when it is complete, and is on disk before `put` returns. An altered file is never returned: `get` returns None and
+    logs a warning, and the next `put` of the original bytes repairs the file.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

@@ -1,4 +1,4 @@
-"""Cache stores: checked results by key, in memory or in a table of an SQLite file."""
+"""Cache stores: tool results by cache key, in memory or in a table of an SQLite file."""
 
 from __future__ import annotations
 

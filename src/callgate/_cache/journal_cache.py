@@ -1,6 +1,6 @@
-"""The cache of an engine that was given none but has a journal in a file: another file beside it, made when the first result is kept.
+"""The default cache of an engine that has a journal in a file: an SQLite file beside the journal, created with the first cached result.
 
-So that a tool whose results are to outlive the process needs no second setting. Where nothing is kept, there is no file.
+A tool whose results should outlive the process then needs no second setting. An engine that caches no result creates no file.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class JournalCache:
     """A `CacheStore` in a file that is opened on first use.
 
     Args:
-        path: Where it is, or will be.
+        path: The cache file; it may not exist yet.
     """
 
     def __init__(self, path: Path) -> None:
@@ -40,7 +40,7 @@ class JournalCache:
             self._table.close()
 
     def _existing(self) -> SqliteCache | None:
-        """The table, where this engine or an earlier one has made it."""
+        """Return the cache table if this engine or an earlier one has created it; otherwise None."""
         return self._opened() if self._table is not None or self._path.exists() else None
 
     def _opened(self) -> SqliteCache:

@@ -1,4 +1,7 @@
-"""Cached results in memory: for the tick, and for as long as the process lives. Bounded; the entry unused for longest goes first."""
+"""A cache in memory, for one pass of the engine or for the life of the process.
+
+Its size is limited; the least recently used entry is dropped first.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Cached results in a table of an SQLite file: they outlive the process. A lost write costs a run, never a wrong answer."""
+"""A cache in a table of an SQLite file; results outlive the process.
+
+A lost write makes a tool run again, and never returns a wrong result.
+"""
 
 from __future__ import annotations
 
@@ -30,13 +33,13 @@ _GIVE = "Give another file."
 
 
 class SqliteCache:
-    """A `CacheStore` in a file of its own.
+    """A `CacheStore` in an SQLite file that holds nothing else.
 
     Args:
-        path: Made if it does not exist, its folder too.
+        path: The file. The file and its folder are created if they do not exist.
 
     Raises:
-        UsageError: It cannot be opened, or is something else.
+        UsageError: The file cannot be opened, or is not a cache.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -76,7 +79,7 @@ class SqliteCache:
 
 
 def files_of(path: str | Path) -> tuple[str, ...]:
-    """All files of a cache at `path`, by their absolute paths."""
+    """Return the absolute paths of all files of a cache at `path`: the database and the files that SQLite keeps beside it."""
     return tuple(f"{Path(path).absolute()}{end}" for end in ("", "-wal", "-shm", "-journal"))
 
 
@@ -90,9 +93,9 @@ def _opened(path: str | Path) -> apsw.Connection:
     if tables and (tables != {"results"} or columns - {"grp"} != _COLUMNS):
         connection.close()
         raise UsageError(f"{path} is a database, but no cache. {_GIVE}")
-    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "secure_delete=ON"):  # what hooks withhold is dropped, bytes and all
+    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "secure_delete=ON"):  # secure_delete: overwrites deleted results
         connection.execute(f"PRAGMA {pragma}")
     connection.execute(_SCHEMA)
-    if "grp" in columns:  # made before 0.1
+    if "grp" in columns:  # a file of a version before 0.1
         connection.execute("ALTER TABLE results DROP COLUMN grp")
     return connection
