@@ -1,16 +1,19 @@
-"""What calls changed in a workspace, kept so that it can be put back exactly.
+"""Store what calls change in a workspace, so that the changes can be undone exactly.
 
-A call's old content is stored before it may write, what it left right after, as one commit in a repository of callgate's own: outside the
-workspace, never the user's repository, its hooks or its index. Stands beside runners and journals, and meets the engine through
-`protocols.WriteLog`. Knows nothing of engines, models or policies.
+The old content is stored before a call may write, and the new content right after the call, as one commit in a git repository of callgate's
+own. The repository is outside of the workspace; the user's repository, its hooks and its index are never touched. The engine uses this
+package through `protocols.WriteLog`. Knows nothing of engines, models or policies.
 
 In reading order:
 
-- `undo_store` is what an engine is given; `undo_history` what a user asks to undo, redo, list and prune.
-- `change_capture` keeps what a call may change: `snapshot` looks at a tree, `snapshot_cache` remembers it, `workspace_comparison` compares
-two
-  looks, `attribution` says whose work a change is, `pending_changes` are calls that have not ended, `interrupted_undo` what a kill leaves.
-- `changes` are commits of what was found and left, in terms of `path_state`; `checkpoints` are names for places between them.
-- `undo_plan` decides what to put where and `apply` does it, all or nothing; `difference` shows it; `refusals` are the errors.
-- `objects` is a git repository on disk, at a `repository_path`: `pack_writer`, `pack_reader`, `refs`, and `pruning` of what is not needed.
+- `undo_store` is given to an engine; `undo_history` lists, undoes, redoes and prunes the changes of one workspace.
+- `change_capture` stores the content before and after a call. `snapshot` observes a file tree, `snapshot_cache` saves the last snapshot,
+  `workspace_comparison` compares two observations, `attribution` decides which call made a change, `pending_changes` holds the calls that
+  have not ended, `interrupted_undo` recognises what a killed undo left.
+- `changes` writes and reads one change as a commit; `path_state` is the state of one path; `checkpoints` are names for moments in the
+  history.
+- `undo_plan` decides what to write where, and `apply` writes it, all or nothing; `difference` shows a change as a patch; `refusals` are the
+  errors.
+- `objects` is a git repository on disk, in the folder that `repository_path` returns: `pack_writer`, `pack_reader` and `refs` are its
+  files, and `pruning` deletes objects that are not needed any more.
 """

@@ -1,8 +1,8 @@
-"""Put paths back: check all of them, then all or none.
+"""Apply the moves of an undo or redo: check all of them first, then make all or none.
 
-Everything that can be known is checked before anything is changed: what is there, that the stored content is whole, that folders can be
-made or emptied. Where the system refuses a step after all, the steps before it are taken back. Works in folders that were opened name by
-name, never through a link, and looks again just before a name is taken.
+Everything that can be checked is checked before the first write: what is at each path, whether the stored content is intact, whether
+folders can be created or emptied. If the system refuses a step after that, the steps before it are reverted. Folders are opened one name at
+a time and links are never followed. Each path is checked once more just before it is replaced.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ __all__ = ["Action", "ReadyMove", "apply", "check", "drop_drafts", "take_back"]
 Action = Literal["made", "removed", "changed"]
 _OWNERS = 0o700
 _UNREAD = getattr(os, "O_PATH", 0)
-"""Opens also what may not be read, where the system can."""
+"""The open flag that also opens files and folders without read permission; 0 if the system has no such flag."""
 
 
 class ReadyMove(Struct, frozen=True, kw_only=True):
-    """A move that was checked, and what is there now."""
+    """A move that has been checked, and the state of its path at that time."""
 
     move: Move
     now: State
@@ -45,14 +45,18 @@ class ReadyMove(Struct, frozen=True, kw_only=True):
 
 
 def check(root: int, moves: Sequence[Move], objects: Objects, limit: int) -> tuple[list[ReadyMove], list[Conflict], list[str]]:
-    """What has to be done, what cannot be, and folders that stay because they hold more. Keeps what is there now."""
+    """Compare the moves with the workspace, and store the current content of each path.
+
+    Returns:
+        The moves to make, the conflicts, and the folders that stay because they hold something that no call wrote.
+    """
     ready, conflicts, stay = list[ReadyMove](), list[Conflict](), list[str]()
     targets = {move.path: move.target for move in moves}
     emptied: dict[str, bool] = {}
-    for move in sorted(moves, key=lambda move: move.path.count("/"), reverse=True):  # so that no look into a folder goes deep
+    for move in sorted(moves, key=lambda move: move.path.count("/"), reverse=True):  # deepest first: `_emptied` recurses little
         now = sees(root, move.path, lambda data: objects.put("blob", data), limit)[1]
         if same(now, move.target) and (now == move.target or now != move.expected):
-            continue  # somebody put it back; what the call itself wrote with the same bytes still has the call's time
+            continue  # already as wanted; if the call itself wrote the same bytes, the old time is still to be restored
         if now.kind == "directory" and move.target.kind != "directory" and not _emptied(root, move.path, targets, emptied):
             if move.target.kind == "absent":
                 stay.append(move.path)
@@ -87,7 +91,11 @@ def _fault(root: int, move: Move, now: State, targets: dict[str, State], objects
 
 
 def _emptied(root: int, path: str, targets: dict[str, State], known: dict[str, bool]) -> bool:
-    """Whether everything in this folder is going; `known`: of which folders that is known, so that none is looked into twice."""
+    """Return whether everything in this folder will be removed.
+
+    Args:
+        known: The answers so far, by folder, so that each folder is listed once.
+    """
     if path not in known:
         known[path] = _all_go(root, path, targets, known)
     return known[path]
@@ -120,7 +128,7 @@ def apply(root: int, ready: Sequence[ReadyMove], objects: Objects, limit: int) -
     """Make every move.
 
     Raises:
-        UndoFailed: One could not be made; those before it were taken back.
+        UndoFailed: One move could not be made; the moves before it were reverted.
     """
     done: list[ReadyMove] = []
     try:
@@ -138,10 +146,11 @@ def apply(root: int, ready: Sequence[ReadyMove], objects: Objects, limit: int) -
 
 
 def take_back(root: int, done: Sequence[ReadyMove], objects: Objects, limit: int) -> tuple[str, ...]:
-    """Undo what was done of an undo.
+    """Revert the moves in `done`.
 
     Returns:
-        The paths that are not as they were: what could not be taken back, and what somebody else has changed meanwhile, which stays.
+        The paths that are not as they were: those that could not be reverted, and those that somebody else has changed meanwhile. The
+            latter are left as they are.
     """
     back, left = list[ReadyMove](), list[str]()
     for path, steps in _by_path(done).items():
@@ -163,7 +172,7 @@ def take_back(root: int, done: Sequence[ReadyMove], objects: Objects, limit: int
 
 
 def drop_drafts(root: int, paths: Iterable[str]) -> None:
-    """Remove what somebody who was killed in the middle of writing these paths had not given its name yet."""
+    """Remove the staged files and links that a killed process left for these paths."""
     for path in paths:
         with suppress(OSError), opened_parent(root, path) as (folder, name):
             if not drop_staged_file(folder, name):
@@ -171,7 +180,7 @@ def drop_drafts(root: int, paths: Iterable[str]) -> None:
 
 
 def _by_path(done: Sequence[ReadyMove]) -> dict[str, list[ReadyMove]]:
-    """The steps of each path: two where a folder and a file replace each other."""
+    """Return the moves by path. A path has two moves if a folder and a file replace each other."""
     steps: dict[str, list[ReadyMove]] = {}
     for one in done:
         steps.setdefault(one.move.path, []).append(one)
@@ -179,12 +188,15 @@ def _by_path(done: Sequence[ReadyMove]) -> dict[str, list[ReadyMove]]:
 
 
 def _is_put(state: State, target: State) -> bool:
-    """Whether this is what a step put or left there; a folder gets its mode at the very end."""
+    """Return whether a move that wrote `target` may have produced `state`.
+
+    The mode of a folder is set at the very end and is not compared.
+    """
     return same(state, target) or state.kind == target.kind == "directory"
 
 
 def _in_order(ready: Sequence[ReadyMove]) -> Iterator[ReadyMove]:
-    """What goes first, the deepest before what holds it; then what comes, folders before what they hold."""
+    """Yield the removals first, deepest path first; then the writes, with each folder before its content."""
     for one in sorted(ready, key=lambda one: one.move.path.count("/"), reverse=True):
         if _goes(one):
             yield ReadyMove(move=Move(path=one.move.path, expected=one.now, target=State()), now=one.now)
@@ -194,13 +206,13 @@ def _in_order(ready: Sequence[ReadyMove]) -> Iterator[ReadyMove]:
 
 
 def _goes(one: ReadyMove) -> bool:
-    """Whether what is there must be taken away: a folder and a file cannot replace each other."""
+    """Return whether the current content must be removed before the target is written: a folder and a file cannot replace each other."""
     target = one.move.target.kind
     return one.now.kind != "absent" and (target == "absent" or "directory" in (one.now.kind, target)) and one.now.kind != target
 
 
 def _shut(ready: Sequence[ReadyMove]) -> list[ReadyMove]:
-    """Folders in which their owner may not do everything, from the top down."""
+    """Return the moves of folders that do not give their owner all rights, from the top down."""
     return sorted(
         (one for one in ready if one.now.kind == "directory" and one.now.mode & _OWNERS != _OWNERS),
         key=lambda one: (one.move.path != ".", one.move.path.count("/")),
@@ -208,7 +220,10 @@ def _shut(ready: Sequence[ReadyMove]) -> list[ReadyMove]:
 
 
 def _open_up(folder: int, name: str) -> None:
-    """Let the owner do everything in a folder until it gets its mode or goes; whoever may not say so may not need it."""
+    """Give the owner all rights in a folder, until its mode is set or the folder is removed.
+
+    A refused chmod is ignored: the rights may not be needed.
+    """
     fd = os.open(name, _UNREAD | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
     try:
         with suppress(PermissionError):
@@ -228,14 +243,17 @@ def _carry_out(root: int, one: ReadyMove, objects: Objects, limit: int) -> None:
             _link(folder, name, os.fsdecode(objects.get(target.blob)), target, still)
         elif target.kind == "directory" and one.now.kind != "directory":
             os.mkdir(name, _OWNERS, dir_fd=folder)
-            _open_up(folder, name)  # an access list of the folder above may have taken rights from it
+            _open_up(folder, name)  # an access list of the parent folder may have removed rights
         elif target.kind == "absent":
             still()
             (os.rmdir if one.now.kind == "directory" else os.unlink)(name, dir_fd=folder)
 
 
 def _still(root: int, one: ReadyMove, folder: int, name: str, limit: int) -> Callable[[], None]:
-    """A last look: the same thing is there, in the same folder."""
+    """Return a check to run just before the write.
+
+    The check raises `OSError` unless the folder and the content of the path are the same as in `check`.
+    """
 
     def look_again() -> None:
         with opened_parent(root, one.move.path) as (again, _):
@@ -272,7 +290,7 @@ def _drop_link(folder: int, name: str) -> None:
 
 
 def _dress(fd: int, target: State) -> None:
-    """Owner, attributes, mode and a file's time, as they were."""
+    """Restore the owner, the extended attributes, the mode and, for a file, the modification time."""
     now = os.fstat(fd)
     if (now.st_uid, now.st_gid) != (target.uid, target.gid):
         os.fchown(fd, target.uid, target.gid)
@@ -283,7 +301,10 @@ def _dress(fd: int, target: State) -> None:
 
 
 def _set_folders(root: int, ready: Sequence[ReadyMove]) -> None:
-    """The deepest first, the workspace itself last: afterwards one may not get there any more."""
+    """Set the metadata of all folders, deepest first and the workspace itself last.
+
+    The final mode of a folder may deny access to what is below it.
+    """
     for one in sorted(ready, key=lambda one: (one.move.path != ".", one.move.path.count("/")), reverse=True):
         if one.move.target.kind == "directory":
             with _opened(root, one.move.path) as fd:

@@ -1,7 +1,7 @@
-"""Decide which call made a change, where calls were open at the same time: in one engine, in several, or during an undo. Pure.
+"""Decide which call made a change when several calls were open at the same time: in one engine, in several, or during an undo. Pure.
 
-What another call committed meanwhile belongs to that call. A path that a call declares is not attributed to a call that declares nothing.
-What cannot be told apart is attributed to no call, and reported as a gap.
+A change that another call has committed meanwhile belongs to that call. A path that one call declares is not attributed to a call that
+declares nothing. A change that cannot be told apart is attributed to no call, and reported as a gap.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from callgate._undo.path_state import same
 __all__ = ["EVERYTHING", "attribute"]
 
 EVERYTHING = ("",)
-"""The roots of a call that does not say what it writes."""
+"""The roots of a call that does not declare what it writes."""
 _NAMED = 10
 
 
 def attribute(
     steps: Sequence[Step], roots: tuple[str, ...], overlapping: Collection[tuple[str, ...]], since: Sequence[Change]
 ) -> tuple[list[Step], list[Gap]]:
-    """The steps that are a call's own, and what else it may have done.
+    """Return the steps that are a call's own, and gaps for changes that may be another call's.
 
     Args:
-        steps: What is different from when the call began.
-        roots: What the call may write.
-        overlapping: The same, of each call that was open at the same time.
-        since: What was committed since the call began, the oldest first.
+        steps: The differences between now and the begin of the call.
+        roots: The paths that the call may write.
+        overlapping: The paths that each call open at the same time may write.
+        since: The changes that were committed since the call began, the oldest first.
     """
     left = {step.path: step.after for change in since for step in change.steps}
     claimed = {root for other in overlapping for root in other if root} if roots == EVERYTHING else set()
@@ -47,7 +47,10 @@ def attribute(
 
 
 def _nobodys(overlapping: Collection[tuple[str, ...]], since: Sequence[Change]) -> bool:
-    """Whether another call that may have written anything was open, or had to say that it could not tell."""
+    """Return whether a change may be another call's.
+
+    This is so if a call that declares nothing was open at the same time, or if a change since the begin has a blocking overlap.
+    """
     return any("" in other for other in overlapping) or any(gap.why == "overlap" and gap.blocks for change in since for gap in change.gaps)
 
 
@@ -56,5 +59,5 @@ def _gap(paths: Sequence[str], *, blocks: bool) -> Gap:
 
 
 def _within(path: str, root: str) -> bool:
-    """Whether `path` is `root`, in it, or a folder that was made for it."""
+    """Return whether `path` is `root`, is below `root`, or is a folder above `root`."""
     return path == root or path.startswith(f"{root}/") or root.startswith(f"{path}/")

@@ -1,8 +1,9 @@
-"""Keep the content that a call may change before the call starts, and what the call left after it has ended.
+"""Store the content that a call may change before the call starts, and what the call left after it has ended.
 
-What a call declares is looked at by name; for one that declares nothing the whole workspace is. Before the call starts, the old content
-and a note of the call are on disk (`pending/`), so that neither a kill nor a power cut in the middle takes them; after it, one commit
-holds both sides and the note is dropped. A note whose process is gone becomes a commit that says nobody saw the end.
+The paths that a call declares are observed by name; for a call that declares nothing, the whole workspace is. Before the call starts, the
+old content and a record of the pending call (a file in `pending/`) are on disk, so that neither a kill nor a power cut loses them. After
+the call, one commit holds both states and the record is deleted. The record of a dead process becomes a commit that is marked as
+interrupted.
 """
 
 from __future__ import annotations
@@ -36,20 +37,20 @@ __all__ = ["CallCapture", "ChangeCapture", "UndoLimits"]
 _INLINE_BYTES = 1_048_576
 _GITIGNORE_BYTES = 1_048_576
 _WORTH = 64
-"""Files that must have been read before the snapshot cache is written anew."""
+"""How many files must have been read before the snapshot cache is written again."""
 
 
 class UndoLimits(Options, frozen=True, kw_only=True):
-    """Bounds on what is kept."""
+    """Limits on what undo observes and stores."""
 
     declared_file_bytes: Whole = 67_108_864
-    """The largest file kept for a call that names it."""
+    """The largest file that is stored for a call that declares the file's path."""
     tree_file_bytes: Whole = 16_777_216
-    """The largest file kept for a call that may write anything."""
+    """The largest file that is stored for a call that may write anything."""
     tree_entries: Whole = 100_000
-    """Files, links and folders that are looked at for such a call."""
+    """How many files, links and folders are observed for a call that may write anything."""
     left_out_entries: Whole = 20_000
-    """The same of what is left out, so that an undo can say what of it changed; nothing of it is kept."""
+    """How many paths are compared, but not stored, among those left out of a snapshot. An undo reports which of these have changed."""
 
 
 class CallCapture(Struct, kw_only=True, eq=False):
@@ -62,11 +63,11 @@ class CallCapture(Struct, kw_only=True, eq=False):
     head: str
     """The newest commit when the call began."""
     overlapping: list[CallCapture]
-    """Calls that were open at the same time."""
+    """The calls that were open at the same time."""
 
 
 class ChangeCapture:
-    """Keeps the changes of one workspace. Safe to use from several threads."""
+    """Capture the changes of calls in one workspace. Safe to use from several threads."""
 
     def __init__(self, workspace: str, objects: Objects, limits: UndoLimits, own: Iterable[str] = ()) -> None:
         self.objects = objects
@@ -85,17 +86,17 @@ class ChangeCapture:
         self._pending = PendingChanges(objects)
 
     def leave_out(self, paths: Iterable[str]) -> None:
-        """Leave these files out from now on: they are the host's own."""
+        """Leave these files of the host out of all observations from now on."""
         with self.mutex:
             self._own = tuple(dict.fromkeys((*self._own, *(os.path.abspath(path) for path in paths))))
 
     # Around a call
 
     def begin(self, call: ChangeSource, keys: Iterable[str] | None) -> CallCapture:
-        """Keep everything that the call may write, on disk when this returns.
+        """Store everything that the call may write. The content is on disk when this returns.
 
         Args:
-            keys: Paths below the root, as text; None: anything.
+            keys: The paths that the call may write, as text, below the workspace's root; None: the call may write anything.
         """
         with self.mutex, Workspace(self._workspace, sync=False) as workspace:
             if self.objects.made():
@@ -119,13 +120,13 @@ class ChangeCapture:
             return opened
 
     def _trust(self) -> None:
-        """Forget what was seen before if stored content was dropped since."""
+        """Load the saved snapshot again if stored content was pruned since the last time."""
         if self._pruned != self.objects.pruned:
             self._pruned = self.objects.pruned
             self.snapshots.known = load_seen(self.objects)
 
     def finish(self, opened: CallCapture) -> Change | None:
-        """Commit what has changed since `begin` and return the change; None where nothing has."""
+        """Commit what has changed since `begin` and return the change; return None if nothing has changed."""
         with self.mutex:
             self._open = [one for one in self._open if one is not opened]
             try:
@@ -159,7 +160,7 @@ class ChangeCapture:
         return self.commit(replace(opened.change, steps=tuple(mine), gaps=gaps))
 
     def _since(self, head: str) -> list[Change]:
-        """Return the changes that were committed after this commit, the oldest first."""
+        """Return the changes that were committed after the commit `head`, the oldest first."""
         if self.objects.head() == head:
             return []
         return list(itertools.takewhile(lambda change: change.commit != head, history(self.objects)))[::-1]
@@ -171,7 +172,7 @@ class ChangeCapture:
         return replace(change, commit=commit)
 
     def _look(self, workspace: Workspace, roots: tuple[str, ...], before: Iterable[str] = ()) -> Observation:
-        """Observe the paths now; those that were there before are observed even where they would be left out now."""
+        """Observe the roots now. Paths in `before` are observed even if a snapshot would leave them out now."""
         self._own_stats = set(_identities((*self._store, *self._own)))
         seen: dict[str, Seen] = {}
         gaps, unseen = list[Gap](), set[str]()
@@ -205,7 +206,7 @@ class ChangeCapture:
     def _is_own(self, found: os.stat_result) -> bool:
         return (found.st_dev, found.st_ino) in self._own_stats
 
-    # Notes
+    # Pending records
 
     def _note(
         self,
@@ -217,7 +218,7 @@ class ChangeCapture:
         targets: dict[str, State] | None = None,
         head: str | None = None,
     ) -> PendingLock:
-        """Write everything to disk that is needed to put the files back after a kill or a power cut."""
+        """Write a locked record of the call, and everything that is needed to restore the files after a kill or a power cut, to disk."""
         blobs: tuple[bytes, ...] = ()
         if roots == EVERYTHING:
             self.objects.hold(fresh)
@@ -233,7 +234,7 @@ class ChangeCapture:
         return self._pending.write(pending)
 
     def hold(self, change: Change, before: dict[str, State], targets: dict[str, State]) -> CallCapture:
-        """Write the note of an undo or redo, which changes exactly these paths."""
+        """Write the pending record of an undo or redo, which changes exactly the paths in `before`."""
         roots = tuple(before)
         note = self._note(change, roots, before, targets=targets)
         return CallCapture(change=change, roots=roots, before=Observation(), note=note, head="", overlapping=[])
@@ -245,12 +246,12 @@ class ChangeCapture:
         return self._pending.any()
 
     def recover(self) -> list[Change]:
-        """Commit the changes of calls whose process is gone, and return them."""
+        """Commit the changes of calls whose process is dead, and return the changes."""
         return [change for pending in self._pending.left() for change in self._taken_in(pending)]
 
     def _taken_in(self, pending: PendingChange) -> list[Change]:
         if any(change.id == pending.change.id for change in history(self.objects)):
-            return []  # its commit was there already, and a power cut brought the note back
+            return []  # committed already; a power cut brought the deleted record back
         self.leave_out(pending.own)
         for blob in pending.blobs:
             self.objects.mend(blob)
@@ -272,14 +273,20 @@ class ChangeCapture:
         return [self.commit(ended)] if ended.steps else []
 
     def _left_by(self, pending: PendingChange, moved: Sequence[Step]) -> tuple[list[Step], list[Gap]]:
-        """Return the steps of a killed call. Of several that may have written anything, the first one gets what no other claims."""
+        """Return the steps of a call whose process was killed, and the overlaps with other calls.
+
+        If several killed calls may have written anything, the first of them gets the changes that no other call has.
+        """
         since = self._since(pending.head) if pending.head is not None else []
         overlapping = [roots for roots in self._pending.others({pending.change.id}) if roots != EVERYTHING]
         return attribute(moved, pending.roots, overlapping, since)
 
 
 def _real(workspace: Workspace, keys: Iterable[str]) -> Iterable[str]:
-    """The names that these paths have below the root: of a link itself, and of what it leads to. One outside is not this workspace's."""
+    """Yield the names below the root that these paths lead to.
+
+    For a link, these are the link itself and its target. A path outside of the workspace is skipped.
+    """
     for key in keys:
         with suppress(PathRefused):
             if not key.strip("/."):

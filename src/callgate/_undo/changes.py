@@ -1,8 +1,8 @@
-"""One change: what a call found and what it left, as a commit that can be read without any other.
+"""One change, stored as a commit: the state of each path before and after a call. Each commit can be read without any other.
 
-A commit's tree has the paths as they were (`before/`), as they became (`after/`), and `change.json`, which has what git cannot hold:
-absence, every mode bit, times, owners, what was not kept and why. So `git diff COMMIT:before COMMIT:after` shows a call's work, and the
-cost of a commit follows what the call changed, not how many files there are.
+The tree of a commit has the files before the call (`before/`), the files after it (`after/`), and `change.json` for what git cannot store:
+absence, all mode bits, times, owners, and which content was not stored and why. `git diff COMMIT:before COMMIT:after` shows what the call
+changed. The cost of a commit depends on what the call changed, not on the number of files in the workspace.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MODES = {"file": 0o100644, "link": 0o120000}
 
 
 class ChangeSource(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Whose work a change is."""
+    """The call that made a change."""
 
     uid: str
     run: str = ""
@@ -35,7 +35,7 @@ class ChangeSource(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Step(Struct, frozen=True, kw_only=True):
-    """One path of a change."""
+    """The state of one path before and after a change."""
 
     path: str
     before: State
@@ -43,42 +43,45 @@ class Step(Struct, frozen=True, kw_only=True):
 
 
 class Gap(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a change may hold beyond its steps."""
+    """Paths that a change may have touched beyond its steps."""
 
     why: Literal["ignored", "left_out", "limit", "name", "overlap", "unreadable"]
-    """`left_out`: these changed and were not kept; the others may have changed."""
+    """Why the paths are not steps.
+
+    `left_out`: these paths have changed and were not stored. Any other reason: the paths may have changed.
+    """
     paths: tuple[str, ...] = ()
-    """The first of them."""
+    """The first of the paths."""
     count: int = 0
     blocks: bool = False
-    """Whether undo of the whole change is refused; a gap that does not block is only told."""
+    """Whether the gap prevents an undo of the whole change. A gap that does not block is only reported."""
 
 
 class Change(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one call, undo or redo did to files."""
+    """The effect of one call, undo or redo on files."""
 
     id: str
-    """Given before the call started."""
+    """Assigned before the call starts."""
     kind: Literal["call", "undo", "redo"] = "call"
     call: ChangeSource
     of: tuple[str, ...] = ()
-    """Ids of the changes that were undone or redone."""
+    """Ids of the changes that this undo or redo applies to."""
     at_ns: int = 0
     steps: tuple[Step, ...] = ()
     gaps: tuple[Gap, ...] = ()
     halfway: tuple[str, ...] = ()
-    """Of an undo or redo that was killed, the paths that are neither as they were nor as they should be."""
+    """The paths that a killed undo or redo left in neither the state before it nor the wanted state."""
     interrupted: bool = False
-    """Nobody saw the call end: `after` is what was there when it was noticed, whoever made it."""
+    """Whether the end of the call was not observed. If so, `after` is what was there at recovery, whoever wrote it."""
     commit: str = ""
-    """The commit's name; not part of it."""
+    """The commit's name. It is not stored in the commit itself."""
 
 
 _decode = msgspec.json.Decoder(Change).decode
 
 
 def write_change(objects: Objects, change: Change, *, parent: str) -> str:
-    """Keep a change as a commit and return its name. The blobs of its steps are there already."""
+    """Write a change as a commit and return the commit's name. The blobs of its steps must be stored already."""
     root: dict[str, Node] = {
         "before": (0o40000, _tree(objects, {step.path: step.before for step in change.steps})),
         "after": (0o40000, _tree(objects, {step.path: step.after for step in change.steps})),
@@ -92,10 +95,10 @@ def write_change(objects: Objects, change: Change, *, parent: str) -> str:
 
 
 def read_change(objects: Objects, commit: str) -> tuple[Change, str]:
-    """A change, and the commit before it (empty for the first).
+    """Return the change of a commit, and the name of the parent commit (empty for the first).
 
     Raises:
-        StoreDamaged: It cannot be read back as it was written.
+        StoreDamaged: The commit or its `change.json` is missing or altered.
     """
     head = objects.get(commit, "commit").partition(b"\n\n")[0].decode()
     fields = [line.partition(" ") for line in head.split("\n")]
@@ -109,7 +112,10 @@ def read_change(objects: Objects, commit: str) -> tuple[Change, str]:
 
 
 def history(objects: Objects) -> Iterator[Change]:
-    """Every change that can be read, the newest first. One that was lost is passed over; what it did shows as somebody else's."""
+    """Yield every change that can be read, the newest first.
+
+    A damaged change is skipped; its effects then look like somebody else's changes.
+    """
     commit, floor = objects.head(), objects.floor()
     while commit:
         try:
@@ -126,7 +132,10 @@ def _before(heads: list[str], commit: str) -> str:
 
 
 def _tree(objects: Objects, states: dict[str, State]) -> str:
-    """The folders that hold these states' content; what has none is left to `change.json`."""
+    """Write git trees for the content of these states and return the root's name.
+
+    States without stored content are in `change.json` only.
+    """
     nested: dict[str, object] = {}
     for path, state in states.items():
         if not state.blob:
@@ -155,5 +164,5 @@ def _written(objects: Objects, nested: dict[str, object]) -> str:
 
 
 def _plain(name: str) -> str:
-    """A name that git itself gives no meaning."""
+    """Return the name with a `%` appended if git gives the name a meaning of its own."""
     return f"{name}%" if name.casefold().startswith((".git", "git~")) else name

@@ -1,7 +1,8 @@
-"""Moments to go back to, and how long changes are kept for them.
+"""Checkpoints, and how long changes are kept for them.
 
-A checkpoint is a name for a place in the chain of changes; it costs nothing, because every change is kept anyway. A named one stays for
-ever, an automatic one 30 days, one of a phase 7. Changes that are old and that no checkpoint needs are dropped from the oldest on.
+A checkpoint is a name for a moment in the history of changes. It costs nothing, because every change is stored anyway. An explicit
+checkpoint is kept for ever, an automatic one for 30 days, one of a phase for 7 days. Changes that are old and that no checkpoint needs are
+dropped, the oldest first.
 """
 
 from __future__ import annotations
@@ -22,19 +23,19 @@ from callgate.errors import UsageError
 __all__ = ["KEPT_DAYS", "Checkpoint", "Checkpoints"]
 
 KEPT_DAYS: dict[str, float | None] = {"explicit": None, "automatic": 30.0, "phase": 7.0}
-"""By kind of checkpoint; None: for ever."""
+"""For how many days a checkpoint is kept, by its kind; None: for ever."""
 _DAY_NS = 86_400_000_000_000
 _FILE = "checkpoints.json"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 
 
 class Checkpoint(Struct, frozen=True, kw_only=True):
-    """A moment."""
+    """A name for a moment in the history of changes."""
 
     name: str
     kind: str
     commit: str
-    """The newest change at that moment; empty where there was none."""
+    """The newest change at that moment; empty if there was none."""
     at_ns: int
 
 
@@ -46,7 +47,7 @@ class Checkpoints:
         self._mutex = mutex
 
     def all(self) -> list[Checkpoint]:
-        """The oldest first."""
+        """Return all checkpoints, the oldest first."""
         try:
             with open(os.path.join(self._objects.folder, _FILE), "rb") as file:
                 return msgspec.json.decode(file.read(), type=list[Checkpoint])
@@ -57,7 +58,15 @@ class Checkpoints:
         return next((one for one in self.all() if one.name == name), None)
 
     def add(self, name: str, kind: str, commit: str, at_ns: int) -> Checkpoint:
-        """Raises UsageError where the name is taken or no name, or the kind is none."""
+        """Store a checkpoint and return it.
+
+        Args:
+            name: The name; empty: `checkpoint-N`.
+            commit: The newest change now; empty if there is none.
+
+        Raises:
+            UsageError: The name is taken or not valid, or there is no such kind.
+        """
         found = self.all()
         name = name or f"checkpoint-{len(found) + 1}"
         if kind not in KEPT_DAYS:
@@ -71,7 +80,11 @@ class Checkpoints:
         return one
 
     def drop(self, name: str) -> None:
-        """Raises UsageError where there is none."""
+        """Delete a checkpoint.
+
+        Raises:
+            UsageError: There is no such checkpoint.
+        """
         with self._mutex:
             found = self.all()
             rest = [one for one in found if one.name != name]
@@ -83,7 +96,12 @@ class Checkpoints:
         self._objects.replace(_FILE, msgspec.json.encode(all_of_them), sync=True)
 
     def prune(self, changes: Sequence[Change], now_ns: int, *, keep_days: float) -> int:
-        """Drop what is too old; `changes`: the newest first. Returns how many changes went."""
+        """Drop the changes and checkpoints that are too old, and return how many changes were dropped.
+
+        Args:
+            changes: All changes, the newest first.
+            keep_days: The age in days up to which a change is kept even if no checkpoint needs it.
+        """
         kept = [one for one in self.all() if not _is_over(one, now_ns)]
         needed = {one.commit for one in kept}
         young = sum(now_ns - change.at_ns <= keep_days * _DAY_NS for change in changes)

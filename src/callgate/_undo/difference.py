@@ -1,8 +1,8 @@
-"""What calls changed, as a patch: `patch -p0` makes the later state of the earlier one, `patch -p0 -R` the earlier one of the later.
+"""Show changes as a patch: `patch -p0` turns the earlier state into the later one, `patch -p0 -R` the later into the earlier.
 
-In git's extended form without prefixes, because plain unified lines cannot say that a file is new and empty, is gone, is a link, or has
-another mode. What no patch can say stands in lines that begin with `#`, which `patch` passes over: folders, binary content, and what became
-of a path that is a folder on one side and a file on the other, because `patch` cannot make one of the other.
+The format is git's extended one without path prefixes, because plain unified diffs cannot describe a new empty file, a deleted file, a
+link, or a changed mode. Changes that no patch can express are lines that begin with `#`, which `patch` ignores: folders, binary content,
+and paths that are a folder in one state and a file in the other, because `patch` cannot replace one with the other.
 """
 
 from __future__ import annotations
@@ -21,24 +21,25 @@ __all__ = ["UndoDiff", "difference", "differences"]
 
 _CONTEXT = 3
 _MOST_COMPARED = 1_000_000
-"""Lines of one side times lines of the other, up to which the smallest difference is looked for."""
+"""The largest product of old and new lines for which the smallest difference is computed."""
 _TYPES = {"file": 0o100000, "link": 0o120000}
 _Edit = tuple[str, int, int, int, int]
-"""As of `difflib`: `equal`, `replace`, `delete` or `insert`, then from and to in the old lines, then in the new ones."""
+"""An edit of `difflib`: `equal`, `replace`, `delete` or `insert`, then start and end in the old lines, then start and end in the new lines.
+"""
 _NO_BLOB = "0" * 40
 _ESCAPES = {ord("\n"): "\\n", ord("\t"): "\\t", ord("\r"): "\\r", ord('"'): '\\"', ord("\\"): "\\\\"}
 
 
 class UndoDiff(Struct, frozen=True, kw_only=True):
-    """One path."""
+    """The difference of one path."""
 
     path: str
     text: str
-    """A patch from the state before the calls to the state after them; ends with a line end."""
+    """A patch from the state before the calls to the state after them. Ends with a newline."""
 
 
 def differences(objects: Objects, moves: Iterable[tuple[str, State, State]]) -> list[UndoDiff]:
-    """What became of these paths, given as the path and the states before and after."""
+    """Return the differences of these paths, each given as path, state before and state after."""
     moves = list(moves)
     swapped = {
         path
@@ -49,7 +50,7 @@ def differences(objects: Objects, moves: Iterable[tuple[str, State, State]]) -> 
 
 
 def _is_within(path: str, roots: set[str]) -> bool:
-    """Whether a path is one of `roots`, or lies below one."""
+    """Return whether a path is one of `roots` or is below one."""
     return bool(roots) and any(path[:end] in roots for end in (*_slashes(path), len(path)))
 
 
@@ -58,10 +59,10 @@ def _slashes(path: str) -> Iterator[int]:
 
 
 def difference(objects: Objects, path: str, before: State, after: State, *, commented: bool = False) -> UndoDiff:
-    """What became of one path.
+    """Return the difference of one path.
 
     Args:
-        commented: Every line begins with `#`, so that `patch` passes over it.
+        commented: Whether every line begins with `#`, so that `patch` ignores it.
     """
     name, old, new = _quoted(path), _in_a_patch(before), _in_a_patch(after)
     if old.kind != new.kind and ABSENT not in (old, new):
@@ -80,7 +81,7 @@ def _in_a_patch(state: State) -> State:
 
 
 def _is_said(before: State, after: State) -> bool:
-    """Whether a patch says everything about these two states."""
+    """Return whether a patch can express the whole difference of these two states."""
     whole = _in_a_patch(before) == before and _in_a_patch(after) == after
     return whole and before.attributes == after.attributes and not before.why and not after.why
 
@@ -113,7 +114,7 @@ def _modes(before: State, after: State) -> Iterator[str]:
 
 
 def _text(objects: Objects, state: State) -> str | None:
-    """The content as text; None for what is none or was not kept."""
+    """Return the content as text; None if it is not text or was not stored."""
     if state.why:
         return None
     try:
@@ -124,7 +125,7 @@ def _text(objects: Objects, state: State) -> str | None:
 
 
 def _split(text: str) -> list[str]:
-    """Lines with their ends; the last may have none."""
+    """Return the lines with their newlines. The last line may have none."""
     *lines, last = text.split("\n")
     return [*(f"{line}\n" for line in lines), *([last] if last else [])]
 
@@ -141,7 +142,7 @@ def _hunks(old: list[str], new: list[str]) -> Iterator[str]:
 
 
 def _grouped(edits: Sequence[_Edit]) -> Iterator[list[_Edit]]:
-    """The edits with their context; a stretch of equal lines that is longer than two contexts divides two hunks."""
+    """Yield the edits of each hunk with their context lines. Equal lines divide two hunks if there are more than two contexts of them."""
     group: list[_Edit] = []
     for place, (tag, old_from, old_to, new_from, new_to) in enumerate(edits):
         if tag != "equal":
@@ -160,7 +161,11 @@ def _grouped(edits: Sequence[_Edit]) -> Iterator[list[_Edit]]:
 
 
 def _opcodes(old: Sequence[str], new: Sequence[str]) -> list[_Edit]:
-    """The edits. Equal lines at both ends are found at once, and of a large middle not the smallest difference is looked for."""
+    """Return the edits.
+
+    Equal lines at both ends are skipped first. If the rest is too large (`_MOST_COMPARED`), it becomes one `replace` and not the smallest
+    difference.
+    """
     shorter = min(len(old), len(new))
     head = next((place for place in range(shorter) if old[place] != new[place]), shorter)
     tail = next((place for place in range(shorter - head) if old[-1 - place] != new[-1 - place]), shorter - head)
@@ -184,7 +189,10 @@ def _marked(sign: str, lines: Sequence[str]) -> Iterator[str]:
 
 
 def _quoted(path: str) -> str:
-    """A path as `patch` and `git apply` read it, in C's quotes where a character of it would end it or is not printable."""
+    """Return a path as `patch` and `git apply` read it.
+
+    The path is in C quotes if it has a space, a quote, a backslash or a character that is not printable.
+    """
     if path.isprintable() and not set(path) & set(' "\\'):
         return path
     escaped = "".join(

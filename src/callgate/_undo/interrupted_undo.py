@@ -1,8 +1,8 @@
-"""Recognise what an undo or redo left that was killed in the middle of a step. Pure.
+"""Recognise the paths that an undo or redo left unfinished when its process was killed. Pure.
 
-A file takes a file's place in one step, with its time and owner. Where one of them is a folder there are two, and modes, owners and
-attributes of folders come last: so a path may be neither what it was nor what it should be. This module tells such a path from one that
-somebody else changed.
+A file replaces a file in one step, together with its time and owner. Replacing a file with a folder, or a folder with a file, takes two
+steps, and the modes, owners and attributes of folders are set last. A path may therefore be in neither its old nor its wanted state. This
+module distinguishes such a path from one that somebody else changed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["interrupted_steps", "left_interrupted"]
 
 
 def interrupted_steps(steps: Iterable[Step], targets: Mapping[str, State]) -> tuple[tuple[Step, ...], tuple[str, ...]]:
-    """Return the steps that the undo made towards `targets`, and the paths that it left between before and after."""
+    """Return the steps that the undo made towards `targets`, and the paths that are still between their old and their wanted state."""
     own, halfway = list[Step](), list[str]()
     for step in steps:
         target = targets.get(step.path)
@@ -31,10 +31,10 @@ def interrupted_steps(steps: Iterable[Step], targets: Mapping[str, State]) -> tu
 
 
 def left_interrupted(changes: Iterable[Change]) -> dict[str, dict[str, State]]:
-    """Return, by the id of each change, the paths that are between before and after now, and what is there.
+    """Return the paths that an undo or redo left unfinished and their current states, by the id of the change that it applied to.
 
     Args:
-        changes: All of them, the oldest first.
+        changes: All changes, the oldest first.
     """
     found: dict[str, dict[str, State]] = {}
     for change in changes:

@@ -1,8 +1,8 @@
-"""A git repository's objects and one branch, written by hand: bytes in, a name out, and the same bytes back or an error.
+"""The objects and the one branch of a git repository: store bytes under a name, and return the same bytes or an error.
 
-The format is git's own, so that `git log`, `git show` and `git fsck` read the store, and `git gc` may tidy it. Written here and not by a
-git program or library, because this decides itself what is on disk before it goes on, runs no hook, filter or configuration of anybody,
-and costs no process per call. A few objects are files of their own, many at once are a pack. Knows nothing of files, calls or undo.
+The format is git's own, so `git log`, `git show` and `git fsck` read the store, and `git gc` may run on it. This module does not use a git
+program or library: it controls what is on disk before it continues, runs no hook, filter or user configuration, and starts no process per
+call. Few new objects become one file each; many at once share a pack. Knows nothing of files, calls or undo.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ BRANCH = "refs/heads/main"
 PRUNED = "pruned"
 HEADS = "callgate.heads"
 HELD = "refs/callgate/held"
-"""Names what no commit has yet, so that git's collector does not take it."""
+"""A ref to a tree of the blobs that no commit has yet, so that git's garbage collector does not delete them."""
 _CONFIG = "[core]\n\trepositoryformatversion = 0\n\tbare = true\n"
 
 
 def blob_name(data: bytes) -> str:
-    """The name that git gives these bytes."""
+    """Return the name that git gives a blob of these bytes."""
     return _name("blob", data)
 
 
@@ -47,26 +47,29 @@ class Objects:
     """One repository. Not thread-safe; `locked` keeps other processes out.
 
     Args:
-        folder: Made where it is missing, for this user alone.
+        folder: The repository; created for this user alone if it is missing.
         sync: Whether `flush` waits for the disk.
     """
 
     def __init__(self, folder: str, *, sync: bool = True) -> None:
         self.folder = folder
         self.written = 0
-        """Objects written since it was opened."""
+        """How many objects have been written since the repository was opened."""
         self._sync = sync
         self._batch: ObjectBatch | None = None
         self._depth = 0
         self._lock = -1
         self.unflushed: set[str] = set()
-        """Objects that a power cut could take."""
+        """Objects that a power cut could still lose."""
         self._flushed: set[str] = set()
         self.packs = PackReader(os.path.join(folder, "objects", "pack"))
         self.made()
 
     def made(self) -> bool:
-        """Make the repository where it is missing, at first or because somebody has deleted it; whether it was made."""
+        """Create the repository if it is missing, and return whether it was created.
+
+        It may be missing again later if somebody deletes it.
+        """
         if os.path.exists(os.path.join(self.folder, "HEAD")):
             return False
         for name in ("", "objects", "refs/heads"):
@@ -80,7 +83,7 @@ class Objects:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Alone among processes, for as long as the branch is read and moved. May be nested."""
+        """Hold the lock of this repository, so that no other process reads and moves the branch meanwhile. May be nested."""
         if self._depth == 0:
             self._lock = os.open(os.path.join(self.folder, "callgate.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             fcntl.flock(self._lock, fcntl.LOCK_EX)
@@ -94,7 +97,7 @@ class Objects:
 
     @property
     def pruned(self) -> int:
-        """Moves whenever objects were dropped, by whatever process."""
+        """A number that changes whenever any process has pruned objects."""
         try:
             found = os.stat(os.path.join(self.folder, PRUNED))
         except FileNotFoundError:
@@ -104,13 +107,16 @@ class Objects:
     # Objects
 
     def put(self, kind: Kind, data: bytes) -> str:
-        """Keep an object. It survives this process at once (in a batch: when that ends), and a power cut after `flush`."""
+        """Store an object and return its name.
+
+        The object survives the end of this process when `put` returns (in a batch: when the batch ends), and a power cut after `flush`.
+        """
         name = _name(kind, data)
         if name in self.packs:
             return name
         if os.path.exists(self.path(name)):
             if name not in self._flushed:
-                self.unflushed.add(name)  # whoever wrote it may not have waited for the disk
+                self.unflushed.add(name)  # its writer may not have waited for the disk
         elif self._batch is not None:
             self._batch.add(name, kind, data)
         else:
@@ -119,7 +125,11 @@ class Objects:
 
     @contextmanager
     def batch(self) -> Iterator[list[str]]:
-        """Take in what is put until the block ends, as a pack where it is much. Yields what becomes a file of its own, known at the end."""
+        """Collect the objects that are put until the block ends, and write them as one pack if they are many.
+
+        Yields:
+            A list that is filled when the block ends: the names of the objects that got a file of their own.
+        """
         self.packs.refresh()
         self._batch = batch = ObjectBatch(os.path.join(self.folder, "objects", "pack"))
         fresh: list[str] = []
@@ -136,7 +146,7 @@ class Objects:
             batch.abandon()
 
     def hold(self, names: Iterable[str]) -> None:
-        """Give these blobs a name until commits have them: git's collector takes what has none."""
+        """Reference these blobs until commits do: git's garbage collector deletes objects without a reference."""
         wanted = [name for name in names if name not in self.packs]
         held = self._held() if wanted else []
         fresh = list(dict.fromkeys(name for name in wanted if name not in held))
@@ -156,14 +166,14 @@ class Objects:
         self.packs.refresh(surely=True)
 
     def _held(self) -> list[str]:
-        """What is held apart from packs."""
+        """Return the names of the blobs that the `HELD` ref has."""
         with suppress(StoreDamaged):
             tree = read_ref(self.folder, HELD)
             return list(self.entries(tree)) if tree else []
         return []
 
     def put_alone(self, name: str, kind: Kind, data: bytes) -> None:
-        """Make an object a file of its own, whatever packs have."""
+        """Write an object as a file of its own, even if a pack has it."""
         path = self.path(name)
         draft = os.path.join(self.folder, "objects", f"tmp_obj_{secrets.token_hex(8)}")
         try:
@@ -177,7 +187,7 @@ class Objects:
         self.written += 1
 
     def mend(self, data: bytes) -> None:
-        """Make sure that the blob of these bytes is whole; a power cut may have left an empty one."""
+        """Store the blob of these bytes again if it is missing or damaged. A power cut may have left an empty file."""
         name = blob_name(data)
         try:
             self.get(name)
@@ -187,21 +197,21 @@ class Objects:
             self.put("blob", data)
 
     def flush(self) -> None:
-        """Return when every object survives a power cut."""
+        """Wait until every object survives a power cut."""
         if self._sync and len(self.unflushed) > FEW:
             os.sync()
         elif self._sync:
             for name in self.unflushed:
-                with suppress(FileNotFoundError):  # git has packed it, and waits for the disk itself
+                with suppress(FileNotFoundError):  # git has packed the object, and flushes packs itself
                     _flush(self.path(name))
         self._flushed |= self.unflushed
         self.unflushed.clear()
 
     def get(self, name: str, kind: Kind = "blob") -> bytes:
-        """An object's bytes, checked against its name.
+        """Return an object's bytes, checked against its name.
 
         Raises:
-            StoreDamaged: It is missing, or is not what was put.
+            StoreDamaged: The object is missing, is of another kind, or does not match its name.
         """
         found, data = self._alone(name) or self.packs.get(name) or ("", b"")
         if found != kind or _name(kind, data) != name:
@@ -209,7 +219,7 @@ class Objects:
         return data
 
     def _alone(self, name: str) -> tuple[str, bytes] | None:
-        """An object that is a file of its own."""
+        """Return the kind and the bytes of an object that is a file of its own; None if there is no such file."""
         try:
             with open(self.path(name), "rb") as file:
                 head, _, data = zlib.decompress(file.read()).partition(b"\0")
@@ -220,13 +230,13 @@ class Objects:
         return head.partition(b" ")[0].decode("ascii", "replace"), data
 
     def tree(self, entries: Tree) -> str:
-        """Take in a folder's listing."""
+        """Store a git tree with these entries and return its name."""
         order = sorted(entries, key=lambda name: os.fsencode(name) + (b"/" if entries[name][0] == 0o40000 else b""))
         data = b"".join(b"%o %s\0%s" % (entries[name][0], os.fsencode(name), bytes.fromhex(entries[name][1])) for name in order)
         return self.put("tree", data)
 
     def entries(self, name: str) -> dict[str, Node]:
-        """A listing as it was put."""
+        """Return the entries of the tree with this name."""
         found: dict[str, Node] = {}
         data = self.get(name, "tree")
         while data:
@@ -239,11 +249,11 @@ class Objects:
     # The branch
 
     def head(self) -> str:
-        """The newest commit's name; empty where there is none."""
+        """Return the newest commit's name; empty if there is no commit."""
         return read_ref(self.folder, BRANCH)
 
     def floor(self) -> str:
-        """The oldest commit that is kept, where older ones were dropped; git calls it shallow."""
+        """Return the oldest commit that is kept, if older ones were pruned; otherwise an empty string. git calls this commit shallow."""
         try:
             with open(os.path.join(self.folder, "shallow"), encoding="ascii") as file:
                 return file.read().strip()
@@ -251,7 +261,7 @@ class Objects:
             return ""
 
     def heads(self) -> list[str]:
-        """Every commit that was ever the newest and is kept, the oldest first: the way past one that was lost."""
+        """Return every kept commit that the branch has ever pointed to, the oldest first. This list leads past a commit that is damaged."""
         try:
             with open(os.path.join(self.folder, HEADS), encoding="ascii") as file:
                 return file.read().split()
@@ -267,13 +277,13 @@ class Objects:
         self.replace(BRANCH, f"{commit}\n".encode())
 
     def fill(self, fd: int, data: bytes) -> None:
-        """Write all of `data` to an open file, to the disk."""
+        """Write all of `data` to an open file and wait for the disk, if `sync` is on."""
         _fill(fd, data, sync=self._sync)
 
     def replace(self, name: str, data: bytes, *, sync: bool = False) -> None:
-        """Make `data` the whole of a file of the repository that is no object."""
+        """Write a file of the repository that is not an object, or replace it in one step."""
         path = os.path.join(self.folder, name)
-        draft = os.path.join(self.folder, f"{secrets.token_hex(8)}.tmp")  # not among the branches, where git would take it for one
+        draft = os.path.join(self.folder, f"{secrets.token_hex(8)}.tmp")  # not in refs/heads, where git would read it as a branch
         try:
             _write(draft, data, sync=sync and self._sync)
             _named(draft, path)
@@ -283,12 +293,12 @@ class Objects:
             raise
 
     def path(self, name: str) -> str:
-        """Where an object is, or would be, as a file of its own."""
+        """Return the path that an object has, or would have, as a file of its own."""
         return f"{self.folder}/objects/{name[:2]}/{name[2:]}"
 
 
 def _named(draft: str, path: str) -> None:
-    """Give a whole file its name, and its folder where that is missing."""
+    """Rename a complete file to its final name, and create the folder if it is missing."""
     try:
         os.rename(draft, path)
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""Read git packs: those of `pack_writer`, and whatever `git gc` or `git repack` made of a repository.
+"""Read git packs: those of `pack_writer`, and those that `git gc` or `git repack` has made of a repository.
 
-Stands below `objects`. Own code, because a library would be one more dependency of every install for a page of format, and the git program
-need not be there. Knows nothing of branches or calls.
+Used by `objects`. The format is small enough that a library is not worth one more dependency of every install, and the git program may not
+be installed. Knows nothing of branches or calls.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CHUNK = 65_536
 
 
 class PackReader:
-    """The packs of one repository, its own and git's.
+    """The packs of one repository, written by callgate or by git.
 
     Args:
         folder: `objects/pack`; it may be missing.
@@ -41,10 +41,10 @@ class PackReader:
         self.refresh(surely=True)
 
     def refresh(self, *, surely: bool = False) -> bool:
-        """Look which packs there are; whether that has changed.
+        """List the packs again, and return whether the folder was read.
 
         Args:
-            surely: Also where the folder's time has not moved: two changes may have the same.
+            surely: Whether to read the folder even if its modification time is unchanged: two changes may have the same time.
         """
         try:
             stamp = os.stat(self._folder).st_mtime_ns
@@ -63,7 +63,7 @@ class PackReader:
         return any(index.find(name) is not None for index in self._packs.values())
 
     def get(self, name: str) -> tuple[Kind, bytes] | None:
-        """Kind and bytes of an object; None where no pack has it, or none that can be read."""
+        """Return the kind and the bytes of an object; None if no readable pack has it."""
         for _ in range(2):
             for index in self._packs.values():
                 at = index.find(name)
@@ -75,21 +75,21 @@ class PackReader:
         return None
 
     def names(self) -> Iterator[str]:
-        """Every object of every pack."""
+        """Yield the names of all objects of all packs."""
         for index in self._packs.values():
             yield from index.names()
 
     def remove(self) -> None:
-        """Delete every pack there is."""
+        """Delete all packs."""
         for path in [index.path.removesuffix(".idx") for index in self._packs.values()]:
             stem = os.path.basename(path)
-            for name in sorted(os.listdir(self._folder)):  # .idx before .pack: no reader finds one without the other
+            for name in sorted(os.listdir(self._folder)):  # .idx before .pack: no reader finds an index without its pack
                 if name.startswith(f"{stem}."):
                     os.unlink(os.path.join(self._folder, name))
         self.refresh(surely=True)
 
     def _read(self, index: _Index, at: int) -> tuple[Kind, bytes]:
-        """An object, with the deltas on the way to it applied to what they are deltas of."""
+        """Return an object, after applying all deltas between it and its base object."""
         deltas: list[bytes] = []
         with open(index.path.removesuffix(".idx") + ".pack", "rb") as file:
             while True:
@@ -110,7 +110,7 @@ class PackReader:
 
 
 class _Index:
-    """Where each object of one pack is."""
+    """The index of one pack: the offset of each object."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -157,7 +157,7 @@ class _Index:
 
 
 def _entry(file: BinaryIO, at: int) -> tuple[int, str | int, bytes]:
-    """Kind, what a delta is a delta of (a name, or how far back), and the unpacked bytes."""
+    """Return the kind, the base of a delta (a name, or a distance back in bytes; empty for other kinds), and the unpacked bytes."""
     file.seek(at)
     byte = file.read(1)[0]
     kind, size, shift = byte >> 4 & 7, byte & 15, 4
@@ -195,7 +195,7 @@ def _inflated(file: BinaryIO, size: int) -> bytes:
 
 
 def _applied(delta: bytes, base: bytes) -> bytes:
-    """What a delta makes of its base: pieces of it, and bytes of its own."""
+    """Return the object that a delta makes from its base: copied pieces of the base, and bytes of the delta."""
     at = _after_number(delta, _after_number(delta, 0))
     pieces: list[bytes] = []
     while at < len(delta):

@@ -1,7 +1,7 @@
 """Write git packs: many objects in one file, an index beside it, no deltas.
 
-Stands below `objects`, which decides what goes into one: the first look at a large tree is one file and not ten thousand. `pack_reader`
-reads it.
+Used by `objects`, which decides what becomes a pack: the first snapshot of a large tree is one file and not ten thousand. `pack_reader`
+reads the packs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["FEW", "Kind", "ObjectBatch", "PackWriter"]
 
 Kind = Literal["blob", "tree", "commit"]
 FEW = 64
-"""More new objects at once than this, or more bytes than the next, share a pack."""
+"""More new objects at once than this, or more bytes than `_FEW_BYTES`, share a pack."""
 _FEW_BYTES = 8_388_608
 _KINDS: dict[Kind, int] = {"commit": 1, "tree": 2, "blob": 3}
 _FAR = 0x8000_0000
@@ -26,10 +26,10 @@ _KEEP = b"callgate: content that open calls may need; git leaves it alone\n"
 
 
 class PackWriter:
-    """One pack on its way to disk. `close` gives it its name; until then nobody sees it.
+    """One pack that is being written. It has a temporary name, which no reader looks for, until `close` renames it.
 
     Args:
-        folder: `objects/pack` of a repository; made where it is missing.
+        folder: `objects/pack` of a repository; created if it is missing.
     """
 
     def __init__(self, folder: str) -> None:
@@ -40,7 +40,7 @@ class PackWriter:
         self._file.write(b"PACK" + struct.pack(">II", 2, 0))
         self._at = 12
         self.entries: dict[str, tuple[int, int]] = {}
-        """By name: the checksum of the packed bytes, and where they are."""
+        """The checksum of the packed bytes and their offset, by the object's name."""
 
     def add(self, name: str, kind: Kind, data: bytes) -> None:
         if name not in self.entries:
@@ -50,7 +50,11 @@ class PackWriter:
             self._at += len(packed)
 
     def close(self, *, sync: bool) -> None:
-        """Put the pack in its place, on disk where `sync` says so. git's own collector leaves it alone."""
+        """Complete the pack, give it its final name, and write its index. A `.keep` file prevents git from deleting the pack.
+
+        Args:
+            sync: Whether to wait for the disk.
+        """
         with self._file as file:
             file.seek(8)
             file.write(struct.pack(">I", len(self.entries)))
@@ -74,7 +78,7 @@ class PackWriter:
 
 
 class ObjectBatch:
-    """What one look puts: the first of it in memory, all of it in a pack when it becomes much."""
+    """Collect the objects of one snapshot: in memory while they are few, in a pack when they are many."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -93,7 +97,7 @@ class ObjectBatch:
             self._pack()
 
     def close(self, *, sync: bool) -> int:
-        """Put the pack in its place; returns how many objects it has."""
+        """Complete the pack and return how many objects it has."""
         pack = self.pack or self._pack()
         self.pack = None
         try:
@@ -116,7 +120,10 @@ class ObjectBatch:
 
 
 def _head(kind: int, size: int) -> bytes:
-    """An entry's kind and size: four bits of the size in the first byte, seven in each further one."""
+    """Return the header of a pack entry.
+
+    The first byte has the kind and four bits of the size; each further byte has seven bits of the size.
+    """
     first, size = kind << 4 | size & 15, size >> 4
     more = bytearray()
     while size:

@@ -1,7 +1,7 @@
-"""What is at a path: kind, bytes, mode, attributes, times and owner, or nothing. Looked at without ever following a link.
+"""Observe what is at a path: kind, content, mode, attributes, times and owner, or nothing. Links are never followed.
 
-Every folder on the way is opened by its own name and must be a real folder: a path that a link stands in is not the path that was
-looked at before. Reads content only to keep or compare it. Knows nothing of calls or undo.
+Every folder on the way is opened by its own name and must be a real folder: a path with a link in it is not the path that was observed
+before. Content is read only to store or to compare it. Knows nothing of calls or undo.
 """
 
 from __future__ import annotations
@@ -21,39 +21,42 @@ from callgate._workspace.extended_attributes import attributes
 __all__ = ["ABSENT", "Keep", "Seen", "Signature", "State", "described", "look", "opened_parent", "same", "sees", "signature"]
 
 Keep = Callable[[bytes], str]
-"""Stores or only names some bytes; returns their name."""
+"""Store some bytes, or only compute their name; return the name."""
 Signature = tuple[int, ...]
-"""What changes whenever a file does: device, inode, mode, size, mtime, ctime, owner. Compared, never kept for long."""
+"""Numbers from `stat` that change whenever a file changes: device, inode, mode, owner, link count, size, mtime, ctime.
+
+A folder's has the first four only. Signatures are compared with later ones of the same path and never stored in a commit.
+"""
 _TRIES = 3
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class State(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One path at one moment."""
+    """The state of one path at one moment."""
 
     kind: Literal["absent", "file", "link", "directory", "special"] = "absent"
     blob: str = ""
-    """The name of a file's bytes or a link's target."""
+    """The name of the blob with a file's content or a link's target."""
     mode: int = 0
     """All twelve permission bits; 0 for links."""
     size: int = 0
     mtime_ns: int = 0
-    """0 for folders: whatever happens in them moves it."""
+    """0 for folders, because every change inside a folder changes its time."""
     uid: int = 0
     gid: int = 0
     attributes: dict[str, bytes] = {}
-    """Extended attributes and access lists of files and folders; see `attributes`."""
+    """Extended attributes and access lists of a file or folder; see `attributes`."""
     why: str = ""
-    """Why the content was not kept: `too_large`, `unreadable`, `changing`, `hard_link`, `special`. Empty: it was."""
+    """Why the content was not stored: `too_large`, `unreadable`, `changing`, `hard_link`, `special`. Empty if it was stored."""
 
 
 ABSENT = State()
 _SHUT = State(kind="special", why="unreadable")
-"""Whatever is in a folder that may not be looked into."""
+"""The state of a path inside a folder that must not be read."""
 
 
 class Seen(Struct, frozen=True, kw_only=True):
-    """One path, and whether its facts prove it unchanged later."""
+    """The observation of one path."""
 
     signature: Signature
     state: State
@@ -61,7 +64,10 @@ class Seen(Struct, frozen=True, kw_only=True):
 
 
 def same(one: State, other: State) -> bool:
-    """Whether nobody has changed what is there: kind, bytes, mode and attributes. Times and owner do not count as a change."""
+    """Return whether two states have the same kind, content, mode and attributes, all of which are known.
+
+    Times and owner are not compared.
+    """
     return _counted(one) == _counted(other) and not one.why and not other.why
 
 
@@ -70,7 +76,7 @@ def _counted(state: State) -> tuple[object, ...]:
 
 
 def described(state: State) -> str:
-    """A state in words."""
+    """Return a state in words, for messages."""
     match state.kind:
         case "absent":
             return "nothing"
@@ -90,7 +96,7 @@ def _noted(state: State) -> str:
 
 @contextmanager
 def opened_parent(root: int, path: str) -> Iterator[tuple[int, str]]:
-    """The folder that holds `path`, open, and the last name. No link on the way is followed.
+    """Open the folder that holds `path`, and yield its descriptor and the last name of the path. Links on the way are not followed.
 
     Raises:
         FileNotFoundError: A folder on the way is missing.
@@ -114,7 +120,10 @@ def opened_parent(root: int, path: str) -> Iterator[tuple[int, str]]:
 
 
 def sees(root: int, path: str, keep: Keep, limit: int) -> tuple[Signature, State]:
-    """What is at `path` below the open folder `root`; nothing where a folder on the way is missing or replaced."""
+    """Return the signature and state of `path` below the open folder `root`.
+
+    The state is absent if a folder on the way is missing or no folder any more.
+    """
     try:
         with opened_parent(root, path) as (folder, name):
             return look(folder, name, keep, limit)
@@ -125,7 +134,7 @@ def sees(root: int, path: str, keep: Keep, limit: int) -> tuple[Signature, State
 
 
 def look(folder: int, name: str, keep: Keep, limit: int) -> tuple[Signature, State]:
-    """What the open folder has under `name`. Bytes above `limit` are not read."""
+    """Return the signature and state of the entry `name` in an open folder. A file above `limit` bytes is not read."""
     for _ in range(_TRIES):
         try:
             found = os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -145,7 +154,7 @@ def signature(found: os.stat_result) -> Signature:
 
 
 def _state(folder: int, name: str, found: os.stat_result, keep: Keep, limit: int) -> State | None:
-    """None where it changed while it was read."""
+    """Return the state; None if the file changed while it was read."""
     if stat.S_ISDIR(found.st_mode):
         noted = _attributes_of_folder(folder, name)
         return State(kind="directory", mode=stat.S_IMODE(found.st_mode), uid=found.st_uid, gid=found.st_gid, attributes=noted)
@@ -193,7 +202,7 @@ def _attributes_of_folder(folder: int, name: str) -> dict[str, bytes]:
 
 
 def _read(folder: int, name: str, found: os.stat_result) -> tuple[bytes, dict[str, bytes]] | None:
-    """The whole content and the attributes, where the file was the same before and after."""
+    """Return the whole content and the attributes; None if the file changed meanwhile."""
     fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, dir_fd=folder)
     with os.fdopen(fd, "rb") as file:
         before = os.fstat(fd)

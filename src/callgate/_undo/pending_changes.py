@@ -1,7 +1,8 @@
-"""Notes of calls that have begun: on disk before a call may write, deleted when its commit is there.
+"""Records of calls that have begun and not finished: written to disk before a call may write, deleted when the call's commit exists.
 
-The process of a call locks its note for as long as it lives; whoever can take the lock knows that nobody saw the call end. A note gets its
-name before its content, so that one flush keeps both: a note that is not whole belongs to a call that never began.
+The process of a call holds a lock on the record as long as it lives. A process that gets the lock knows that the call's process has died.
+The record's file is created before its content is written, so that one flush covers both. A record that is not complete belongs to a call
+that never began.
 """
 
 from __future__ import annotations
@@ -22,50 +23,50 @@ from callgate._undo.path_state import State
 __all__ = ["PendingChange", "PendingChanges", "PendingLock"]
 
 _STALE_S = 60.0
-"""A note without content, so old, is of a process that was killed before it could write it."""
+"""The age in seconds after which a record without content is deleted: its process was killed before it could write the content."""
 
 
 class PendingChange(Struct, frozen=True, kw_only=True):
-    """The content of a note."""
+    """The content of a record."""
 
     change: Change
     roots: tuple[str, ...]
-    """What the call may write; an empty one is everything."""
+    """The paths that the call may write. An empty path stands for the whole workspace."""
     before: dict[str, State]
     unseen: frozenset[str] = frozenset()
-    """What was left out: it may have been there."""
+    """The paths that the snapshot left out. They may have existed before the call."""
     blobs: tuple[bytes, ...] = ()
-    """Content that a power cut could still take from the store."""
+    """Content that a power cut could still remove from the store."""
     own: tuple[str, ...] = ()
-    """What was left out as the host's own; whoever comes after a kill does not know it."""
+    """The host's own files, which were left out. A process that recovers the record cannot know them otherwise."""
     targets: dict[str, State] = {}
-    """What an undo or redo makes of its paths."""
+    """The states that an undo or redo wants at its paths."""
     head: str | None = None
-    """The newest commit when it began; None: not known."""
+    """The newest commit when the call began; None if not known."""
 
 
 class _Roots(Struct, frozen=True):
-    """The part of a note that other calls read."""
+    """The part of a record that other calls read."""
 
     roots: tuple[str, ...]
 
 
 class PendingLock(Struct, kw_only=True, eq=False):
-    """A note of this process, locked."""
+    """A record of this process, locked."""
 
     path: str
     lock: int
     ended: bool = False
 
     def drop(self) -> None:
-        """Forget the note: its call has a commit, or changed nothing. Idempotent."""
+        """Delete the record and release the lock: the call has a commit, or has changed nothing. Idempotent."""
         if not self.ended:
             with suppress(FileNotFoundError):
                 os.unlink(self.path)
             self.leave()
 
     def leave(self) -> None:
-        """Leave the note to whoever comes next: its call could not be committed now."""
+        """Release the lock and keep the record for recovery: the call could not be committed now."""
         if not self.ended:
             self.ended = True
             os.close(self.lock)
@@ -77,7 +78,7 @@ _decode_roots = msgspec.json.Decoder(_Roots).decode
 
 
 class PendingChanges:
-    """The notes of one repository."""
+    """The records of one repository."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
@@ -85,7 +86,7 @@ class PendingChanges:
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
 
     def write(self, pending: PendingChange) -> PendingLock:
-        """Write a note, on disk when this returns."""
+        """Write a record and return it locked. The record is on disk when this returns."""
         path = os.path.join(self._folder, f"{pending.change.id}.json")
         note = PendingLock(path=path, lock=os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         try:
@@ -101,7 +102,11 @@ class PendingChanges:
         return any(name.endswith(".json") for name in os.listdir(self._folder))
 
     def others(self, ours: Collection[str]) -> list[tuple[str, ...]]:
-        """Return what open calls of other processes may write; `ours` are the changes of this process."""
+        """Return the paths that the open calls of other processes may write, one tuple per call.
+
+        Args:
+            ours: Ids of the changes of this process.
+        """
         found = []
         for name in os.listdir(self._folder):
             if name.endswith(".json") and name.removesuffix(".json") not in ours:
@@ -110,7 +115,7 @@ class PendingChanges:
         return found
 
     def left(self) -> Iterator[PendingChange]:
-        """Yield the notes that no process holds; each is deleted once the loop has gone on from it."""
+        """Yield the records whose process is dead. Each is deleted when the loop continues after it."""
         for name in sorted(os.listdir(self._folder)):
             if name.endswith(".json"):
                 with _taken(os.path.join(self._folder, name)) as pending:
@@ -120,7 +125,10 @@ class PendingChanges:
 
 @contextmanager
 def _taken(path: str) -> Iterator[PendingChange | None]:
-    """A note, and it is gone when the block has ended without an error; None where its process lives, or it says nothing."""
+    """Lock a record and yield its content; yield None if its process lives or the content is not complete.
+
+    The record is deleted when the block ends without an error. An empty record is deleted only when it is stale.
+    """
     try:
         lock = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""Delete objects from a repository that nothing needs any more, packs included.
+"""Delete the objects of a repository that are not needed any more, packs included.
 
-What stays is written as files of its own before a pack goes, so a kill in between loses nothing. Knows commits and what they reach; which
-of them stay, `checkpoints` decides.
+The objects that stay are written as files of their own before a pack is deleted, so that a kill in between loses nothing. This module knows
+commits and the objects that they reference; `checkpoints` decides which commits stay.
 """
 
 from __future__ import annotations
@@ -15,7 +15,11 @@ __all__ = ["keep_only"]
 
 
 def keep_only(objects: Objects, commits: list[str]) -> None:
-    """Drop every object that none of these commits, the newest first, reaches by its tree."""
+    """Delete every object that none of these commits references, directly or through its tree.
+
+    Args:
+        commits: The commits that stay, the newest first.
+    """
     objects.replace(PRUNED, b"")
     objects.replace(HEADS, "".join(f"{commit}\n" for commit in reversed(commits)).encode(), sync=True)
     reached = set(commits)
@@ -34,7 +38,7 @@ def keep_only(objects: Objects, commits: list[str]) -> None:
 
 
 def _unpack(objects: Objects, names: set[str]) -> None:
-    """Make files of these objects, and drop the packs."""
+    """Write these objects as files of their own, and delete all packs."""
     objects.packs.refresh(surely=True)
     for name in list(objects.packs.names()):
         if name in names and not os.path.exists(objects.path(name)) and (found := objects.packs.get(name)):

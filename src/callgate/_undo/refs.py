@@ -1,4 +1,4 @@
-"""What git's names point to: as files of their own, or in the one file that `git gc` puts them all into."""
+"""Read and delete git refs: each is a file of its own or a line in `packed-refs`, the file that `git gc` writes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _PACKED = "packed-refs"
 
 
 def read_ref(folder: str, name: str) -> str:
-    """The object that `name` points to in the repository at `folder`; empty where there is no such name."""
+    """Return the object that the ref `name` points to in the repository at `folder`; empty if there is no such ref."""
     found = _text(os.path.join(folder, name)).strip()
     if found:
         return found
@@ -20,7 +20,7 @@ def read_ref(folder: str, name: str) -> str:
 
 
 def drop_ref(folder: str, name: str) -> None:
-    """Forget `name`, wherever it stands."""
+    """Delete the ref `name`, both its file and its line in `packed-refs`."""
     path = os.path.join(folder, _PACKED)
     lines = _text(path).splitlines(keepends=True)
     rest = [line for line in lines if line.rstrip("\n").partition(" ")[2] != name]

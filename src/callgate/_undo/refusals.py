@@ -1,4 +1,4 @@
-"""Why something was not undone: three errors, each before anything was changed or after everything was put back."""
+"""Errors of undo. Each is raised before anything was changed, or after every change was reverted as far as possible."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _SHOWN = 20
 
 
 class Conflict(Struct, frozen=True, kw_only=True):
-    """One path that cannot be put back."""
+    """One path that cannot be restored."""
 
     path: str
     why: Why
     text: str
-    """A sentence: what was expected, what is there, and what to do."""
+    """A sentence that says what was expected, what is there, and what to do."""
 
 
 class UndoRefused(CallgateError):
-    """The user must decide: these paths cannot be put back exactly. Nothing was changed."""
+    """The user must decide: these paths cannot be restored exactly. Nothing was changed."""
 
     code = "undo_refused"
 
@@ -38,7 +38,10 @@ class UndoRefused(CallgateError):
 
 
 class UndoFailed(CallgateError):
-    """The operator must act: the system refused a step half way. `left` names what could not be put back as it was before."""
+    """The operator must act: the system refused a step half way.
+
+    `left` names the paths that could not be reverted to their state before.
+    """
 
     code = "undo_failed"
 
@@ -52,7 +55,7 @@ class UndoFailed(CallgateError):
 
 
 class StoreDamaged(CallgateError):
-    """The operator must act: what was stored is not there any more, or not as it was stored."""
+    """The operator must act: a stored object is missing or altered."""
 
     code = "undo_store_damaged"
 

@@ -1,7 +1,7 @@
-"""Where the repositories of undo are: outside of every workspace, one folder for each workspace.
+"""The paths of the undo repositories: outside of every workspace, one folder for each workspace.
 
-Outside, because a command may remove everything in its workspace, and a file tool can reach nothing else. Found by the workspace's path
-alone, so that whoever stands in the folder can undo what was done in it.
+A command may remove everything in its workspace, and a file tool can reach nothing outside of it. The repository is found by the
+workspace's path alone, so that a user in the workspace's folder can undo what calls did in it.
 """
 
 from __future__ import annotations

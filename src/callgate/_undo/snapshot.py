@@ -1,8 +1,9 @@
-"""Every file of a tree, kept: for a call that does not say what it writes.
+"""Observe and store every file of a tree, for a call that does not declare what it writes.
 
-A file is read again only where its facts moved (device, inode, mode, owner, size, mtime, ctime) or were too fresh when it was read for
-a later write to show. Left out, and said: what `.gitignore` names, version control and installed packages, callgate's own folders, and
-what is above the limits. Never follows a link, never leaves the file system's folder it was given.
+A file is read again only if its signature (device, inode, mode, owner, link count, size, mtime, ctime) has changed, or if it was modified
+so shortly before it was read that a later write may not change its times. The following is left out and reported: paths that `.gitignore`
+names, version control, installed packages, and what exceeds the limits. callgate's own folders are left out. Links are never followed, and
+nothing outside the given folder is opened.
 """
 
 from __future__ import annotations
@@ -21,33 +22,33 @@ from callgate._workspace.ignored_files import IgnoredFiles
 __all__ = ["Snapshot", "SnapshotTaker"]
 
 _FRESH_NS = 100_000_000
-"""A file that changed so shortly before it was read may change again without moving its times: it is read again next time."""
+"""A file that was modified less than this before it was read may change again without a new time. It is read again next time."""
 _NAMED = 10
 _OWN = ".callgate"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):
-    """What there was."""
+    """What a tree had at one moment."""
 
     seen: dict[str, Seen]
     gaps: tuple[Gap, ...]
     unseen: frozenset[str]
-    """What was left out: no content is known of it, nor of what is below it."""
+    """The paths that were left out. Their content is not known, nor is the content below them."""
     outside: dict[str, Signature]
-    """The facts of what was left out, without its content."""
+    """The signatures of paths that were left out."""
     partly: bool
-    """Whether there was more of that than is looked at."""
+    """Whether more was left out than `outside` has."""
 
 
 class SnapshotTaker:
-    """Takes snapshots of one tree and remembers what it has read.
+    """Takes snapshots of one tree and remembers the last one of the whole tree.
 
     Args:
-        most: Entries that are looked at.
-        file_bytes: The largest file whose content is kept.
-        outside: Entries whose facts are looked at of what is left out.
-        own: Real paths that are callgate's own and are left out.
+        most: How many entries are observed.
+        file_bytes: The largest file whose content is stored.
+        outside: How many left-out paths get a signature.
+        own: Whether a file or folder is callgate's own or the host's, and so left out without a report.
     """
 
     def __init__(self, *, most: int, file_bytes: int, outside: int, own: Callable[[os.stat_result], bool]) -> None:
@@ -56,15 +57,16 @@ class SnapshotTaker:
         self._file_bytes = file_bytes
         self._own = own
         self.known: dict[str, Seen] = {}
-        """What the last look at everything found."""
+        """The observations of the last snapshot of the whole tree, by path."""
         self.read = 0
-        """Files and links whose content was read."""
+        """How many files and links have been read."""
 
     def take(self, root: int, keep: Keep, text: Callable[[str], str], below: str = "") -> Snapshot:
-        """Look at everything below the open folder `root`, or below one folder in it.
+        """Observe everything below the open folder `root`, or below one folder in it.
 
         Args:
-            text: A `.gitignore`'s text by its path; empty where there is none.
+            text: Return the text of the `.gitignore` file at a path; empty if there is none.
+            below: The path of the folder to observe; empty: all of `root`.
         """
         walk = _TreeWalk(self, root, keep, IgnoredFiles(text, exclude=False))
         walk.folder(root, below)
@@ -94,7 +96,7 @@ class SnapshotTaker:
 
 
 class _TreeWalk:
-    """One walk: depth first, each folder opened from the one above."""
+    """One walk over a tree, depth first. Each folder is opened one name at a time from the root."""
 
     def __init__(self, snapshots: SnapshotTaker, root: int, keep: Keep, ignore: IgnoredFiles) -> None:
         self._taker = snapshots
@@ -103,7 +105,7 @@ class _TreeWalk:
         self._ignore = ignore
         self._left: dict[str, list[str]] = {"ignored": [], "limit": [], "name": [], "unreadable": []}
         self._outside: list[str] = []
-        """What is left out and can be looked at, by the names that the system has for it."""
+        """Paths that are left out and can still be observed, with the system's own spelling of the name."""
         self.seen: dict[str, Seen] = {}
 
     def folder(self, above: int, path: str) -> None:
@@ -118,7 +120,7 @@ class _TreeWalk:
                 continue
             try:
                 todo += self._entries(fd, path)
-            except PermissionError:  # its names may be read, and nothing else
+            except PermissionError:  # a folder with read but without execute permission
                 self._left["unreadable"].append(path)
             finally:
                 os.close(fd)
@@ -156,7 +158,7 @@ class _TreeWalk:
         return bool(why)
 
     def outside(self) -> tuple[dict[str, Signature], bool]:
-        """The facts of what is left out, by path, and whether there is more than that. Nothing of it is read."""
+        """Return the signatures of the left-out paths, and whether there are more of them than the limit. No content is read."""
         found: dict[str, Signature] = {}
         todo = sorted(self._outside, reverse=True)
         while todo:
@@ -186,7 +188,7 @@ class _TreeWalk:
 
 
 def _opened(root: int, path: str) -> int:
-    """The folder at `path`, each name on the way a real folder."""
+    """Open the folder at `path`. Every name on the way must be a real folder."""
     held = os.open(".", _FOLDER, dir_fd=root)
     for name in path.split("/") if path else ():
         try:
@@ -198,7 +200,7 @@ def _opened(root: int, path: str) -> int:
 
 
 def _names(above: int, name: str) -> list[str]:
-    """What is in a folder, the last first."""
+    """Return the names in a folder in reverse order."""
     fd = os.open(name, _FOLDER, dir_fd=above)
     try:
         return sorted(os.listdir(fd), reverse=True)
@@ -207,7 +209,7 @@ def _names(above: int, name: str) -> list[str]:
 
 
 def _shown(path: str) -> str:
-    """A path as text, whatever its bytes."""
+    """Return a path as valid text, whatever its bytes."""
     return path.encode("utf-8", "backslashreplace").decode()
 
 

@@ -1,7 +1,7 @@
 """Save the last snapshot of a whole tree for the next process, which then reads only the files that have changed since.
 
-The file may be lost or stale at any time: each entry counts only as long as the facts of its path are the same, and all of them only until
-stored content is dropped.
+The file may be lost or stale at any time. An entry is used only if the signature of its path is unchanged, and no entry is used after
+stored content was pruned.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ __all__ = ["load_seen", "save_seen"]
 _FILE = "callgate.seen"
 _DIGEST = 32
 _FORM = 2
-"""What is seen of a path has grown: what was remembered in another form is not whole."""
+"""The version of the file's format. A file of another version is ignored, because its entries may lack fields."""
 
 
 class _Saved(Struct, frozen=True, array_like=True):
     form: int
     pruned: int
-    """Which prune of the store came last: it may have dropped what was seen before."""
+    """The store's `pruned` number when the file was saved. If it has changed, content of the entries may have been deleted."""
     seen: dict[str, Seen]
 
 
@@ -35,7 +35,7 @@ _decode = msgspec.msgpack.Decoder(_Saved).decode
 
 
 def load_seen(objects: Objects) -> dict[str, Seen]:
-    """Return what was saved and can be trusted; nothing where the file is not whole."""
+    """Return the saved observations by path; empty if the file is missing, damaged or outdated, or if the store was pruned since."""
     try:
         with open(os.path.join(objects.folder, _FILE), "rb") as file:
             data = file.read()
@@ -48,8 +48,8 @@ def load_seen(objects: Objects) -> dict[str, Seen]:
 
 
 def save_seen(objects: Objects, seen: dict[str, Seen]) -> None:
-    """Save what was seen. All its content must be on disk."""
+    """Save the observations that are settled. Their content must be on disk already."""
     settled = {path: one for path, one in seen.items() if one.settled}
     data = msgspec.msgpack.encode(_Saved(_FORM, objects.pruned, settled))
-    with suppress(OSError):  # it only saves time
+    with suppress(OSError):  # the cache only saves time
         objects.replace(_FILE, hashlib.sha256(data).digest() + data)

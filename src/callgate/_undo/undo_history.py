@@ -1,7 +1,7 @@
 """List, undo and redo the changes of one workspace.
 
-Names what is meant (a call, a run, a turn, a checkpoint), plans, checks and applies, all or nothing. Every undo and redo is a change like
-a call's: kept first, committed, and shown by `changes`. Knows nothing of engines or journals.
+Selects changes by a call, a run, a turn or a checkpoint, then plans, checks and applies, all or nothing. Every undo and redo is a change
+like that of a call: the old content is stored first, the change is committed, and `changes` lists it. Knows nothing of engines or journals.
 """
 
 from __future__ import annotations
@@ -32,46 +32,47 @@ from callgate.errors import UsageError
 __all__ = ["UndoHistory", "Undone"]
 
 _Scope = tuple[Iterable[str], Iterable[str]]
-"""Globs of the paths that are meant (none: all), and of those that are not."""
+"""Globs of the paths to include (none: all), and globs of the paths to exclude."""
 
 
 class Undone(Struct, frozen=True, kw_only=True):
-    """What an undo or redo did, or would do."""
+    """The result of an undo or redo, or of its dry run."""
 
     direction: Direction
     calls: tuple[str, ...]
-    """Uids, in the order in which they were made."""
+    """The uids of the calls, in the order in which they were made."""
     runs: tuple[str, ...]
     paths: tuple[str, ...]
-    """What was put back."""
+    """The paths that were restored."""
     actions: dict[str, Action] = {}
-    """What was done to each of these."""
+    """The action for each of `paths`."""
     already: tuple[str, ...] = ()
-    """What was there already."""
+    """The paths that had the wanted state already."""
     stay: tuple[str, ...] = ()
-    """Folders that a call made and that hold more than it put there: they stay."""
+    """Folders that a call created and that were not removed, because they hold something else now."""
     left: tuple[str, ...] = ()
-    """Paths of these calls that were not asked for: they are as the calls left them."""
+    """Paths that these calls changed and that were not asked for. They are as the calls left them."""
     told: tuple[str, ...] = ()
-    """What the calls may have done that nothing was kept of, a sentence each."""
+    """Possible effects of the calls that were not stored, a sentence each."""
     not_kept: tuple[str, ...] = ()
-    """Paths that the calls changed and that are left out of what is kept, the first of each call."""
+    """Paths that the calls changed and that undo does not store, the first of each call."""
     commit: str = ""
-    """Empty for a dry run, and where nothing had to be done."""
+    """The commit of this undo or redo. Empty for a dry run, and if nothing had to be done."""
 
     @property
     def partial(self) -> bool:
-        """Whether something that the calls changed may still be as they left it."""
+        """Return whether something that the calls changed may still be as they left it."""
         return bool(self.left or self.stay or self.told or self.not_kept)
 
 
 class UndoHistory:
-    """The kept changes of one workspace.
+    """The stored changes of one workspace.
 
     Args:
-        workspace: Its root folder.
-        place: The folder in which repositories of all workspaces are; None: `CALLGATE_UNDO`, or `callgate/undo` in the user's state folder.
-        own: Paths inside the workspace that are the host's own (a journal), and that no snapshot looks at.
+        workspace: The workspace's root folder.
+        place: The folder that holds the repositories of all workspaces; None: `CALLGATE_UNDO`, or `callgate/undo` in the user's state
+            folder.
+        own: Paths inside the workspace that belong to the host (a journal); snapshots leave them out.
 
     Raises:
         UsageError: The workspace is no folder.
@@ -91,26 +92,29 @@ class UndoHistory:
         if not os.path.isdir(self.workspace):
             raise UsageError(f"There is no folder {self.workspace}. Give the workspace whose changes are meant.")
         self.folder = repository_path(self.workspace, os.fspath(place) if place is not None else default_folder())
-        """The repository: `git --git-dir FOLDER log` reads it."""
+        """The repository's folder. `git --git-dir FOLDER log` shows its commits."""
         self._objects = Objects(self.folder, sync=sync)
         self._objects.replace("description", f"What callgate's calls changed in {self.workspace}\n".encode("utf-8", "backslashreplace"))
         self.capture = ChangeCapture(self.workspace, self._objects, limits or UndoLimits(), own)
         self.checkpoints = Checkpoints(self._objects, self.capture.mutex)
 
-    # What there is
+    # Listing and selection
 
     def changes(self) -> list[Change]:
-        """Every kept change, undos and redos included, the oldest first."""
+        """Return every stored change, undos and redos included, the oldest first."""
         with self.capture.mutex:
             self.capture.recover()
             return list(history(self._objects))[::-1]
 
     def select(self, words: str, changes: list[Change], direction: Direction = "undo") -> frozenset[str]:
-        """The ids of what these words mean: a call's uid or its end, a run, a conversation, a turn of one of these (`RUN@TURN`), a
-        checkpoint's name, or `last`.
+        """Return the ids of the changes that `words` names.
+
+        Args:
+            words: A call's uid or the end of one, a run, a conversation, a turn of a run or conversation (`RUN@TURN`), a checkpoint's name,
+                or `last`.
 
         Raises:
-            UsageError: Nothing, or more than one call.
+            UsageError: `words` matches nothing, or the end of more than one uid.
         """
         undone = undone_paths(changes)
         calls = [change for change in changes if change.kind == "call"]
@@ -128,7 +132,7 @@ class UndoHistory:
             if found:
                 return frozenset(one.id for one in found)
         if self.checkpoints.get(words) is not None:
-            return frozenset()  # no call has changed anything since
+            return frozenset()  # no call has changed a file since the checkpoint
         ending = {one.call.uid: one for one in calls if one.call.uid.endswith(f"/{words.lstrip('/')}")}
         if len(ending) == 1:
             return frozenset(one.id for one in calls if one.call.uid in ending)
@@ -158,7 +162,7 @@ class UndoHistory:
         last = next((one for one in reversed(changes) if one.kind == "undo" and any(undone.get(of) for of in one.of)), None)
         return [one for one in changes if last is not None and one.id in last.of]
 
-    # What is done
+    # Undo, redo and diff
 
     def plan(
         self,
@@ -169,7 +173,7 @@ class UndoHistory:
         direction: Direction = "undo",
         interrupted: bool = False,
     ) -> UndoPlan:
-        """What an undo or redo would find and put; looks at no file."""
+        """Return what an undo or redo would expect and write at each path. No file of the workspace is read."""
         changes = self.changes()
         selected = self.select(words, changes, direction)
         start = next((place for place, change in enumerate(changes) if change.id in selected), len(changes))
@@ -186,33 +190,33 @@ class UndoHistory:
     def undo(
         self, words: str, *, paths: Iterable[str] = (), exclude: Iterable[str] = (), dry_run: bool = False, interrupted: bool = False
     ) -> Undone:
-        """Put back what the calls found: bytes, mode, kind, time, owner and absence. All of it, or nothing.
+        """Restore what was there before the calls: content, mode, kind, time, owner and absence. All of it is restored, or nothing.
 
         Args:
-            words: What is meant; see `select`.
-            paths: Only paths that match one of these globs.
-            exclude: No path that matches one of these.
+            words: The changes to undo; see `select`.
+            paths: Globs; only paths that match one of them are restored. None given: all paths.
+            exclude: Globs; paths that match one of them are not restored.
             dry_run: Check everything and change nothing.
-            interrupted: Also calls whose end nobody saw.
+            interrupted: Also undo calls whose end was not observed.
 
         Raises:
-            UndoRefused: Something cannot be put back exactly. Nothing was changed.
-            UndoFailed: The system refused a step. What had been done was taken back.
+            UndoRefused: Something cannot be restored exactly. Nothing was changed.
+            UndoFailed: The system refused a step. The steps before it were reverted.
         """
         return self._carry_out(words, "undo", (paths, exclude), dry_run, interrupted)
 
     def redo(self, words: str, *, paths: Iterable[str] = (), exclude: Iterable[str] = (), dry_run: bool = False) -> Undone:
-        """Make the calls' changes again where they were undone; the same rules, the other way round."""
+        """Make the changes of undone calls again. Arguments and errors are as for `undo`; interrupted calls are included."""
         return self._carry_out(words, "redo", (paths, exclude), dry_run, interrupted=True)
 
     def diff(self, words: str, *, paths: Iterable[str] = (), exclude: Iterable[str] = (), direction: Direction = "undo") -> list[UndoDiff]:
-        """What the calls changed, path by path, as a patch: what they wrote are the `+` lines, in either direction.
+        """Return the changes of the calls as a patch for each path. The `+` lines are what the calls wrote, in either direction.
 
         Args:
             words: As for `undo`.
             paths: As for `undo`.
             exclude: As for `undo`.
-            direction: `undo`: of changes that stand; `redo`: of changes that are undone.
+            direction: `undo`: changes that are not undone; `redo`: changes that are undone.
         """
         planned = self.plan(words, paths=paths, exclude=exclude, direction=direction, interrupted=True)
         ends = [(move.target, move.expected) if direction == "undo" else (move.expected, move.target) for move in planned.moves]
@@ -275,19 +279,21 @@ class UndoHistory:
         finally:
             os.close(fd)
 
-    # What is kept how long
+    # Retention
 
     def checkpoint(self, name: str = "", *, kind: str = "explicit") -> Checkpoint:
-        """Remember this moment: `undo(name)` takes back every change since."""
+        """Add a checkpoint for this moment: `undo(name)` then undoes every change since."""
         with self.capture.mutex:
             self.capture.recover()
             return self.checkpoints.add(name, kind, self._objects.head(), time.time_ns())
 
     def prune(self, *, keep_days: float = 30.0) -> int:
-        """Drop changes older than this that no checkpoint needs; returns how many. Their files stay as they are.
+        """Drop changes that are older than `keep_days` and that no checkpoint needs, and return how many.
+
+        The files that they changed stay as they are.
 
         Raises:
-            UsageError: A call is between its two looks.
+            UsageError: A call has begun and not finished.
         """
         with self.capture.mutex, self._objects.locked():
             if self.capture.busy:
@@ -295,7 +301,7 @@ class UndoHistory:
             return self.checkpoints.prune(list(history(self._objects)), time.time_ns(), keep_days=keep_days)
 
     def verify(self) -> list[str]:
-        """What of the store is missing or altered, a sentence each; empty where every stored byte is as it was kept."""
+        """Return a sentence for each missing or altered object of the store; empty if every stored byte is intact."""
         found: dict[str, None] = {}
         with self.capture.mutex:
             for commit in self._objects.heads():
@@ -313,7 +319,7 @@ class UndoHistory:
 
 
 def _newest(fitting: list[Change], calls: list[Change]) -> list[Change]:
-    """The newest call that can be undone, with those after it of whose changes nothing was kept."""
+    """Return the newest call that can be undone, and the later calls whose changes were not stored at all."""
     start = calls.index(fitting[-1]) if fitting else 0
     return [*fitting[-1:], *(one for one in calls[start:] if not one.steps and any(gap.why == "left_out" for gap in one.gaps))]
 
@@ -324,7 +330,7 @@ def _any_matches(globs: Iterable[Glob], path: str) -> bool:
 
 @contextmanager
 def _told(folder: str) -> Iterator[None]:
-    """What the system refuses the store, before any file is touched, as a failed undo."""
+    """Raise `UndoFailed` for an `OSError` of the store, before any file is changed."""
     try:
         yield
     except OSError as error:

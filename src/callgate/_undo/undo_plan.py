@@ -1,7 +1,7 @@
-"""What an undo or redo must find at each path, and what it puts there. Pure.
+"""Decide what an undo or redo expects at each path, and what it writes there. Pure.
 
-Undoing several changes at once is one step per path: from what the newest of them left to what the oldest of them found. That is right
-only where nobody else stands between: a change that is not undone with them, or one that nobody recorded, is a conflict.
+Undoing several changes at once takes one move per path: from the state that the newest of them left to the state that the oldest found.
+This is only right if nothing happened in between: another change that is not undone with them, or one that nobody recorded, is a conflict.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Wanted = Callable[[str], bool]
 
 
 class Move(Struct, frozen=True, kw_only=True):
-    """One path: what must be there, and what is put there."""
+    """The state that one path must have, and the state that it gets."""
 
     path: str
     expected: State
@@ -32,23 +32,27 @@ class Move(Struct, frozen=True, kw_only=True):
 
 
 class UndoPlan(Struct, frozen=True, kw_only=True):
-    """What would be done. With conflicts, nothing is."""
+    """The moves of an undo or redo. If there are conflicts, none is made."""
 
     direction: Direction
     changes: tuple[Change, ...]
-    """Those that have a path in it, the oldest first."""
+    """The selected changes that have a move, the oldest first."""
     moves: tuple[Move, ...]
     conflicts: tuple[Conflict, ...] = ()
     left: tuple[str, ...] = ()
-    """Paths of the changes that are outside the scope that was asked for: they stay as they are."""
+    """Paths of the changes that are outside the wanted scope. They stay as they are."""
     told: tuple[str, ...] = ()
-    """What the changes may have done that cannot be put back, a sentence each."""
+    """Possible effects of the changes that cannot be undone, a sentence each."""
     not_kept: tuple[str, ...] = ()
-    """Paths that they changed and that were not kept, the first of each change."""
+    """Paths that the changes touched and whose content was not stored, the first of each change."""
 
 
 def undone_paths(changes: Iterable[Change]) -> dict[str, set[str]]:
-    """By a change's id, the paths that are undone now. `changes`: all, the oldest first."""
+    """Return the paths that are undone now, by the id of the change that wrote them.
+
+    Args:
+        changes: All changes, the oldest first.
+    """
     undone: dict[str, set[str]] = {}
     for change in changes:
         for of in change.of:
@@ -61,14 +65,14 @@ def undone_paths(changes: Iterable[Change]) -> dict[str, set[str]]:
 def plan(
     changes: Sequence[Change], selected: frozenset[str], direction: Direction, *, wanted: Wanted, whole: bool, interrupted: bool = False
 ) -> UndoPlan:
-    """Work out the moves.
+    """Return the moves and conflicts of an undo or redo.
 
     Args:
-        changes: All from the oldest selected one on, the oldest first; undos and redos included.
+        changes: All changes from the oldest selected one on, the oldest first; undos and redos included.
         selected: Ids of the changes to undo or redo.
-        wanted: Whether a path is within the scope that was asked for.
-        whole: Whether that scope is everything: then what was not kept at all is a conflict.
-        interrupted: Whether a call whose end nobody saw may be undone.
+        wanted: Return whether a path is in the wanted scope.
+        whole: Whether that scope is everything. If so, content that was not stored at all is a conflict.
+        interrupted: Whether a call whose end was not observed may be undone.
     """
     undone, between = undone_paths(changes), left_interrupted(changes)
     rows: dict[str, list[tuple[Change, Step]]] = {}
@@ -113,7 +117,7 @@ def plan(
 
 
 def _live_later(changes: Sequence[Change], selected: frozenset[str], undone: dict[str, set[str]]) -> dict[str, Change]:
-    """By path, a call that wrote it after a selected one and still stands."""
+    """Return, by path, a call that wrote the path after a selected one and is not undone."""
     seen, found = False, dict[str, Change]()
     for change in changes:
         seen = seen or change.id in selected

@@ -1,6 +1,7 @@
-"""Keep what the calls of an engine change, each in the repository of its workspace.
+"""Capture the changes of an engine's calls, each in the repository of its workspace.
 
-One per engine, or shared by several: it has a `UndoHistory` for each workspace that calls named. Called from threads.
+A store belongs to one engine or is shared by several. It has one `UndoHistory` for each workspace that calls have named. Its methods are
+called from threads.
 """
 
 from __future__ import annotations
@@ -25,13 +26,14 @@ _SHOWN = 50
 
 
 class UndoStore:
-    """Keeps what calls change; hand it to `Engine(undo=...)`.
+    """Stores what calls change; pass it to `Engine(undo=...)`.
 
     Args:
-        place: The folder of all repositories; None: `CALLGATE_UNDO`, or `callgate/undo` in the user's state folder.
-        limits: How much is kept.
-        sync: Whether old content survives a power cut before a call may write.
-        own: Paths that are the host's own, and that no snapshot looks at. What an engine writes itself (journal, blobs, cache) it says.
+        place: The folder that holds all repositories; None: `CALLGATE_UNDO`, or `callgate/undo` in the user's state folder.
+        limits: Limits on what is stored.
+        sync: Whether the old content survives a power cut before a call may write.
+        own: Paths of the host's own files, which snapshots leave out. An engine adds the files that it writes itself (journal, blobs,
+            cache).
     """
 
     @by_name
@@ -51,7 +53,7 @@ class UndoStore:
         self._mutex = threading.Lock()
 
     def of(self, workspace: str | os.PathLike[str]) -> UndoHistory:
-        """The kept changes of one workspace.
+        """Return the history of one workspace.
 
         Raises:
             UsageError: There is no such folder.

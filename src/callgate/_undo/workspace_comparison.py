@@ -1,6 +1,6 @@
-"""Compare two observations of what a call may write: before it and after it. Pure.
+"""Compare two observations of the paths that a call may write: one before the call and one after it. Pure.
 
-A path that was left out of the first observation may have been there all along, whatever the second one finds.
+A path that was left out of the first observation may have existed before the call, whatever the second one finds.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ _NAMED = 10
 
 
 class Observation(Struct, frozen=True, kw_only=True):
-    """What was found at one moment."""
+    """The state of a workspace, or of parts of it, at one moment."""
 
     seen: dict[str, Seen] = {}
     gaps: tuple[Gap, ...] = ()
     unseen: frozenset[str] = frozenset()
     outside: dict[str, Signature] = {}
-    """The facts of what was left out."""
+    """The signatures of paths that were left out."""
     partly: bool = False
-    """Whether there was more of it."""
+    """Whether more was left out than `outside` has."""
 
 
 def folders_above(path: str) -> list[str]:
@@ -39,7 +39,10 @@ def state_at(seen: dict[str, Seen], path: str) -> State:
 
 
 def without_hidden(seen: dict[str, Seen], before: Collection[str], unseen: frozenset[str]) -> tuple[dict[str, Seen], list[Gap]]:
-    """Return what was seen, without what had been left out before: that may have been there all along, ignored or not readable."""
+    """Return the observations without the paths that the first snapshot left out, and a gap for those paths.
+
+    They may have existed before the call, ignored or unreadable.
+    """
     if not unseen:
         return seen, []
     hidden = {path for path in seen if path not in before and (path in unseen or not unseen.isdisjoint(folders_above(path)))}
@@ -48,7 +51,7 @@ def without_hidden(seen: dict[str, Seen], before: Collection[str], unseen: froze
 
 
 def moved_outside(before: Observation, after: Observation) -> list[Gap]:
-    """Return a gap for what was left out of both observations and has changed between them: nothing of it is kept."""
+    """Return a gap for paths that both observations left out and that have changed between them. Their content is not stored."""
     paths = before.outside.keys() & after.outside.keys() if before.partly or after.partly else before.outside.keys() | after.outside.keys()
     moved = sorted(
         path for path in paths if before.outside.get(path) != after.outside.get(path) and path not in before.seen and path not in after.seen
@@ -57,7 +60,7 @@ def moved_outside(before: Observation, after: Observation) -> list[Gap]:
 
 
 def merged(gaps: Iterable[Gap]) -> list[Gap]:
-    """Merge the gaps of two observations: one of each kind."""
+    """Merge the gaps of two observations into one per reason."""
     found: dict[str, Gap] = {}
     for gap in gaps:
         known = found.get(gap.why, gap)
