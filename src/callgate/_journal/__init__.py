@@ -1,14 +1,15 @@
-"""Journals: where events are kept. In memory for tests and scripts, in an SQLite file for what must survive, in PostgreSQL for teams.
+"""Journals: stores of events. In memory for tests and scripts, in an SQLite file for events that must survive, in PostgreSQL for teams.
 
 In reading order:
 
-- `memory` is the smallest journal, over `memory_events` and `memory_store`.
-- `stored_journal` is what the other two share: `commit_queue` takes events at once and has one thread write them, `commit_writer` does one
-  commit, `event_positions` says where events stand, `commit_waiters` wakes who waits.
-- `leases` decides who holds a run, `journal_inbox` which message is new, and `watchers` tells; `inbox_client` sends messages.
-- `event_rows` and `sql_schema` are events in tables; `sql_leases` are leases and inbox there.
-- `sqlite` is the journal in a file: `sqlite_opening`, `sqlite_store`, `sqlite_rows` and `sqlite_reader`, with `lock_file`, `sqlite_files`
-  and `write_ahead_log` to notice who else is there and what is missing; `journal_blobs` has its large results.
+- `memory` is the smallest journal; it uses `memory_events` and `memory_store`.
+- `stored_journal` is the shared part of the other two: `commit_queue` accepts events at once and lets one thread write them,
+  `commit_writer` makes one commit, `event_positions` corrects the positions of events, `commit_waiters` wakes the tasks that wait.
+- `leases` decides which engine holds a run, `journal_inbox` which message is new, and `watchers` notifies engines; `inbox_client` sends
+  messages.
+- `event_rows` and `sql_schema` map events to tables; `sql_leases` does the same for leases and the inbox.
+- `sqlite` is the journal in a file. It uses `sqlite_opening`, `sqlite_store`, `sqlite_rows` and `sqlite_reader`; `lock_file`,
+  `sqlite_files` and `write_ahead_log` detect other writers and missing files; `journal_blobs` stores large results.
 - `postgres` is the journal on a server, with `postgres_server` and `postgres_blobs`.
 - `reader` and `journal_address` open a journal for reading only.
 """
@@ -29,7 +30,7 @@ __all__ = ["JournalAddress", "JournalReader", "MemoryJournal", "PostgresJournal"
 
 
 def __getattr__(name: str) -> Any:
-    if name != "PostgresJournal":  # what it needs is an extra
+    if name != "PostgresJournal":  # imported on demand: its driver is an extra
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from callgate._journal.postgres import PostgresJournal
 

@@ -1,10 +1,10 @@
 """Queue events and commit them in groups, on one writing thread. Shared by every journal with a store.
 
-`append` never waits. `durable` asks the thread to commit what has gathered, after one turn of the event loop has brought nobody else who
-waits, so that calls side by side share a commit. Events that nobody waits for are written within milliseconds. Leases are checked in the
-same commit: events of a run that another engine has taken are left out, and whoever waits for them is told. After the first failure of the
-store no event is accepted any more, because an event that may be lost must not be followed by one that is kept. Knows neither databases nor
-what events mean.
+`append` never waits. `durable` asks the thread to commit the pending events as soon as one turn of the event loop has brought no further
+waiter, so that calls that run side by side share a commit. Events that no task waits for are written within milliseconds. Leases are
+checked in the same commit: events of a run that another engine has taken are left out, and the tasks that wait for them get `LeaseLost`.
+After the first failure of the store no event is accepted any more, because an event that may be lost must not be followed by one that is
+stored. Knows neither databases nor what events mean.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ __all__ = ["CommitQueue"]
 _log = logging.getLogger("callgate.journal")
 _MOST_PENDING = 100_000
 _MANY_PENDING = 20_000
-"""Pending events from which new calls wait; calls that have started may still append up to the full queue."""
+"""The number of pending events from which new calls wait. Calls that have started may still append, up to `_MOST_PENDING`."""
 _MOST_TOGETHER = 4_096
-"""Events in one commit: what one that waits may have to wait for."""
+"""The largest number of events in one commit. It bounds how long a waiting task waits for its commit."""
 _SOON_S = 0.005
-"""Until what nobody waits for is written."""
+"""After how many seconds events are written that no task waits for."""
 _TOGETHER_S = 0.02
-"""Until those who wait are no longer kept for others, though each turn of the event loop brings another one."""
+"""After how many seconds a commit starts although every turn of the event loop has brought another waiter."""
 _END_S = 5.0
 
 
@@ -48,10 +48,10 @@ class CommitQueue:
     """The queue in front of a store, and the thread that empties it.
 
     Args:
-        last_seq: Returns the number of a run's last stored event; 0 for none. Must not wait for long, and may be behind.
-        where: Name of the journal in errors.
-        on_lost: Called in the writing thread with each run that another engine has taken, and why.
-        on_message: Called in the same thread with each new message, before anybody learns that its run is held.
+        last_seq: Return the number of a run's last stored event; 0 for none. Must not wait for long, and may be behind.
+        where: The name of the journal in errors.
+        on_lost: Called in the writing thread with each run that another engine has taken, and the reason.
+        on_message: Called in the writing thread with each new message, before `hold` returns for its run.
     """
 
     def __init__(
@@ -74,11 +74,11 @@ class CommitQueue:
         self._on_lost = on_lost
         self._on_message = on_message
         self._position = writing.places.tail.position
-        """The last provisional position that was given."""
+        """The last provisional position that was assigned."""
         self._written = self._position
         """The last provisional position that was written or left out."""
         self.written = self._position
-        """Everything up to here, as the store counts, is committed."""
+        """The final position up to which every event is committed."""
         self._seq: dict[str, int] = {}
         self._pending: list[Event] = []
         self._recorded: dict[int, int] = {}
@@ -89,13 +89,13 @@ class CommitQueue:
         self._given_up: set[str] = set()
         """Runs whose leases are to be released."""
         self._letting_go: frozenset[str] = frozenset()
-        """Those that the present commit releases."""
+        """The runs whose leases the current commit releases."""
         self._guard = threading.Condition()
         self._closing = False
         self._urgent = False
-        """Whether somebody waits for what is pending."""
+        """Whether a task waits for the pending events."""
         self._asleep = False
-        """Whether the thread has to be woken for a first event."""
+        """Whether the thread must be woken for a first event."""
         self._process = os.getpid()
         self._thread = threading.Thread(target=self._write_forever, name="callgate-journal", daemon=True)
         self._start()
@@ -104,7 +104,7 @@ class CommitQueue:
         """Start the writing thread.
 
         Raises:
-            UsageError: The system has no thread to give.
+            UsageError: The system cannot start another thread.
         """
         try:
             self._thread.start()
@@ -123,7 +123,7 @@ class CommitQueue:
                 raise self.lost[draft.run]
             position, seq = self._position + 1, self._next_seq(draft.run)
             event = draft.sealed(position=position, seq=seq, at_ns=self._clock.wall_ns(), mono=self._clock.monotonic())
-            self._position, self._seq[draft.run] = position, seq  # only now: an event that cannot be encoded must not leave a gap
+            self._position, self._seq[draft.run] = position, seq  # after `sealed`: an event that cannot be encoded must not leave a gap
             self._pending.append(event)
             if draft.inbox:
                 self._recorded[position] = draft.inbox
@@ -149,7 +149,7 @@ class CommitQueue:
 
     @property
     def crowded(self) -> bool:
-        """Whether so many events wait that nobody should begin something that adds more."""
+        """Whether so many events are pending that no new call should start."""
         return len(self._pending) >= _MANY_PENDING
 
     async def wait_for_capacity(self) -> None:
@@ -157,22 +157,22 @@ class CommitQueue:
         while self.crowded and self.failure is None:
             with self._guard:
                 middle = self._pending[len(self._pending) // 2].position if self._pending else self._written
-            with suppress(LeaseLost):  # this event's own business
+            with suppress(LeaseLost):  # the loss of that event's run does not matter here
                 await self.durable(ProvisionalPosition(middle))
             await asyncio.sleep(0)
 
     def _hurry(self, waiter: Waiter) -> None:
-        """Ask for a commit now, unless a later waiter has come: the last of those who start side by side asks for all."""
+        """Ask for a commit now, unless a later waiter has been added. The last of several concurrent waiters asks for all of them."""
         with self._guard:
             if waiter is self._waiters.latest and self._waiters and not self._urgent:
                 self._urgent = True
                 self._guard.notify_all()
 
     async def hold(self, run: str) -> bool:
-        """Acquire the lease of a run, and return whether it was not held before.
+        """Acquire the lease of a run, and return whether this journal did not hold it before.
 
         Raises:
-            RunHeld: Somebody else has it.
+            RunHeld: Another engine holds the run.
         """
         with self._guard:
             self._refuse_if_broken()
@@ -197,7 +197,7 @@ class CommitQueue:
                     self._guard.notify_all()
 
     def watched(self) -> None:
-        """Look for messages from now on."""
+        """Read the inbox from now on."""
         with self._guard:
             self._writing.watched = True
             self._guard.notify_all()
@@ -206,12 +206,12 @@ class CommitQueue:
         return self._writing.places.of(position)
 
     def answered(self, query: EventQuery, stored: Callable[[EventQuery], list[Event]]) -> list[Event]:
-        """Return the events that the query asks for, stored or pending.
+        """Return the events that match the query, stored or pending.
 
         Args:
-            stored: Puts the query to the store.
+            stored: Run the query on the store.
         """
-        if query.derived:  # only the store knows what belongs together: let it have everything first
+        if query.derived:  # only the store can resolve the derived tables, so all events must be written first
             self._settle()
             return stored(query)
         with self._guard:
@@ -220,7 +220,7 @@ class CommitQueue:
         return with_pending(query, fresh, stored)
 
     def _settle(self) -> None:
-        """Wait until the events that are pending now are written, or cannot be."""
+        """Wait until the events that are pending now are written, or until writing has failed."""
         with self._guard:
             position, self._urgent = self._position, True
             self._guard.notify_all()
@@ -249,7 +249,7 @@ class CommitQueue:
             self._guard.notify_all()
 
     def _end_at_exit(self) -> None:
-        """Write what is pending where the program ends without a close. Not in a forked process, which has no copy of the thread."""
+        """Write the pending events if the program ends without a close. A forked process has no writing thread and does nothing."""
         if self._process == os.getpid():
             self._ask_to_end()
             self._thread.join(_END_S)
@@ -283,7 +283,7 @@ class CommitQueue:
             atexit.unregister(self._end_at_exit)
 
     def _close_store(self) -> None:
-        """Close the store, and note a failure: events that were reported as kept may turn out to be lost."""
+        """Close the store, and record a failure: events that were reported as durable may be lost."""
         try:
             self._writing.close()
         except Exception as error:
@@ -292,7 +292,7 @@ class CommitQueue:
                 _log.error("%s", error)
 
     def _next_work(self) -> CommitWork | None:
-        """Return what is to be written; empty where only leases and messages need a look; None at the end."""
+        """Return the work of the next commit, or None at the end. The work is empty if only leases and messages are to be checked."""
         with self._guard:
             if not self._ready():
                 self._rest()
@@ -307,7 +307,7 @@ class CommitQueue:
             return CommitWork(batch=batch, wanted=tuple(self._wanted), given_up=runs, recorded=dict(self._recorded), barred=barred)
 
     def _rest(self) -> None:
-        """Wait until there is something to write, and for those who should share its commit."""
+        """Wait until there is something to write, and then for further tasks that should share the commit."""
         ready = self._guard.wait_for(self._ready, _SOON_S)
         if not ready and not self._pending:
             self._asleep = True
@@ -322,13 +322,13 @@ class CommitQueue:
         return asked or (self._urgent and bool(self._pending)) or len(self._pending) >= _MOST_TOGETHER
 
     def _done(self, work: CommitWork, refused: dict[str, RunHeld | LeaseLost]) -> None:
-        """Wake everybody who waited.
+        """Wake all tasks that waited for this commit.
 
         Args:
-            refused: Runs whose leases cannot be acquired, or are lost.
+            refused: Runs whose leases cannot be acquired or are lost, and why.
         """
         with self._guard:
-            self.written = self._writing.places.tail.position  # only now: it moves before the commit
+            self.written = self._writing.places.tail.position  # after the commit: `tail` moves before it
             newly = self._judged(work, refused) if refused or work.wanted or work.recorded else {}
             self._letting_go = frozenset()
             ready = self._wanted.take(work.wanted, refused)
@@ -341,7 +341,7 @@ class CommitQueue:
             self._on_lost(run, str(error))
 
     def _judged(self, work: CommitWork, refused: dict[str, RunHeld | LeaseLost]) -> dict[str, LeaseLost]:
-        """Note which runs are held or lost and which events were left out; return the runs that are newly lost."""
+        """Record which runs are held or lost and which events were left out; return the runs that are newly lost."""
         why = {run: error if isinstance(error, LeaseLost) else LeaseLost(str(error)) for run, error in refused.items()}
         for event in work.batch:
             self._recorded.pop(event.position, None)
@@ -355,9 +355,9 @@ class CommitQueue:
         return newly
 
     def _up_to(self, provisional: int) -> list[Waiter]:
-        """Return those who waited for events up to this provisional position."""
+        """Return the waiters for events up to this provisional position."""
         self._written = provisional
-        if not self._pending:  # nobody's place can move now: count on from the true end
+        if not self._pending:  # no pending position can change now: continue from the true end
             self._position = self._written = max(provisional, self.written)
         ready = self._waiters.take(provisional, self._left_out)
         while len(self._left_out) > _MOST_PENDING:
@@ -365,7 +365,7 @@ class CommitQueue:
         return ready
 
     def _fail(self, error: Exception) -> None:
-        """Refuse every further event, and tell whoever waits."""
+        """Refuse every further event, and wake all waiters with this error."""
         with self._guard:
             self.failure = None if self._closing and not self._pending else error
             waiters = self._waiters.take_all(error) + self._wanted.take_all(error)

@@ -1,4 +1,4 @@
-"""Wake those who wait for the writing thread: each on its event loop, all of one loop at once. Knows nothing of events."""
+"""Wake the tasks that wait for the writing thread, each on its own event loop, with one wake-up per loop. Knows nothing of events."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from msgspec import Struct
 __all__ = ["LeaseRequests", "Waiter", "Waiters", "tell"]
 
 _TOGETHER = 256
-"""Waiters that go on in one turn of their event loop: each does something then."""
+"""How many waiters are woken in one turn of their event loop, because each task runs some code then."""
 
 
 class Waiter(Struct, eq=False):
     """One task that waits on an event loop."""
 
     position: int
-    """The provisional position that it waits for."""
+    """The provisional position that the task waits for."""
     loop: asyncio.AbstractEventLoop
     future: asyncio.Future[None]
     error: Exception | None = None
-    """Why it waits in vain; set before the future is settled."""
+    """The error that the task gets; set before the future is settled."""
 
     @classmethod
     def here(cls, position: int) -> Waiter:
@@ -35,7 +35,7 @@ class Waiters:
 
     def __init__(self) -> None:
         self.latest: Waiter | None = None
-        """The last one that was added, whether it still waits or not."""
+        """The last waiter that was added, even if it was woken already."""
         self._there: list[Waiter] = []
 
     def __bool__(self) -> bool:
@@ -47,10 +47,10 @@ class Waiters:
         return waiter
 
     def take(self, position: int, errors: Mapping[int, Exception]) -> list[Waiter]:
-        """Remove and return those who wait for events up to a position.
+        """Remove and return the waiters for events up to a position.
 
         Args:
-            errors: Why an event is not written, by position.
+            errors: The errors of events that are not written, by position.
         """
         ready = [waiter for waiter in self._there if waiter.position <= position]
         self._there = [waiter for waiter in self._there if waiter.position > position]
@@ -59,7 +59,7 @@ class Waiters:
         return ready
 
     def take_all(self, error: Exception) -> list[Waiter]:
-        """Remove and return all of them, with this error."""
+        """Remove and return all waiters, with this error."""
         ready, self._there = self._there, []
         return _failed(ready, error)
 
@@ -85,15 +85,15 @@ class LeaseRequests:
         return waiter
 
     def take(self, runs: Iterable[str], errors: Mapping[str, Exception]) -> list[Waiter]:
-        """Remove and return those who wait for these runs.
+        """Remove and return the waiters for the leases of these runs.
 
         Args:
-            errors: Why a run cannot be held, by run.
+            errors: The errors of runs that cannot be held, by run.
         """
         return [waiter for run in runs for waiter in _failed(self._of_run.pop(run), errors.get(run))]
 
     def take_all(self, error: Exception) -> list[Waiter]:
-        """Remove and return all of them, with this error."""
+        """Remove and return all waiters, with this error."""
         return [waiter for run in tuple(self) for waiter in self.take((run,), {run: error})]
 
 
@@ -104,17 +104,17 @@ def _failed(waiters: list[Waiter], error: Exception | None) -> list[Waiter]:
 
 
 def tell(waiters: Iterable[Waiter]) -> None:
-    """Settle their futures, each on its loop and all of one loop by one wake-up."""
+    """Settle the futures of these waiters, each on its own event loop. All waiters of one loop share one wake-up."""
     by_loop: dict[asyncio.AbstractEventLoop, list[Waiter]] = {}
     for waiter in waiters:
         by_loop.setdefault(waiter.loop, []).append(waiter)
     for loop, of_loop in by_loop.items():
-        with suppress(RuntimeError):  # the loop of whoever waited may be gone
+        with suppress(RuntimeError):  # the loop may be closed
             loop.call_soon_threadsafe(_settle, of_loop)
 
 
 def _settle(waiters: list[Waiter]) -> None:
-    """Settle some of them now, and the rest when those have had their turn."""
+    """Settle the first `_TOGETHER` waiters now, and the rest in later turns of the event loop."""
     if len(waiters) > _TOGETHER:
         waiters[0].loop.call_soon(_settle, waiters[_TOGETHER:])
     for waiter in waiters[:_TOGETHER]:

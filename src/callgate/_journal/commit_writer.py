@@ -1,7 +1,8 @@
-"""Make one commit: check leases, acquire and release them, put the events in their places, deliver messages. All of it or nothing.
+"""Make one commit: check leases, acquire and release leases, write the events at their final positions, deliver messages.
 
-Between the queue of `commit_queue` and a store. The same for every store, which only has to keep other writers off until its commit is
-through.
+All of it or nothing.
+
+Called by `commit_queue`, writes to a store. It is the same for every store; a store must only keep other writers out until its commit ends.
 """
 
 from __future__ import annotations
@@ -30,21 +31,21 @@ _TAKEN: Final = (
 
 
 class JournalStore(Protocol):
-    """Where events, leases and messages are kept. Used by the writing thread alone."""
+    """A store of events, leases and messages. Used by the writing thread alone."""
 
     leases: LeaseStore
     inbox: Inbox
 
     def commit(self) -> AbstractContextManager[None]:
-        """One commit of everything that is done inside the block.
+        """Commit everything that is done inside the block.
 
         Raises:
-            JournalFailed: Nothing of it is kept, or that is not known.
+            JournalFailed: Nothing was committed, or it is not known whether it was.
         """
         ...
 
     def tail(self) -> JournalEnd:
-        """Return where the events end; inside a commit."""
+        """Return the last event's position and hash; inside a commit."""
         ...
 
     def last_seq(self, run: str) -> int:
@@ -56,10 +57,10 @@ class JournalStore(Protocol):
         ...
 
     def read_inbox(self, read: Callable[[], list[InboxMessage]], *, again: bool) -> list[InboxMessage]:
-        """Return what `read` returns, outside a commit; nothing where it is certain that nobody has written since the last time.
+        """Return the result of `read`, outside a commit; an empty list if it is certain that nothing was written since the last time.
 
         Args:
-            again: Read in any case.
+            again: Whether to call `read` in any case.
         """
         ...
 
@@ -67,17 +68,17 @@ class JournalStore(Protocol):
 
 
 class CommitWork(Struct, frozen=True, kw_only=True):
-    """What one commit has to do."""
+    """The work of one commit."""
 
     batch: list[Event]
     wanted: tuple[str, ...] = ()
-    """Runs whose leases are to be acquired."""
+    """Runs whose leases are to be acquired before the batch is written."""
     given_up: frozenset[str] = frozenset()
-    """Runs whose leases are to be released, after the batch."""
+    """Runs whose leases are to be released after the batch is written."""
     recorded: dict[int, int] = {}
     """Ids of the messages that events of the batch record, by provisional position."""
     barred: dict[str, LeaseLost] = {}
-    """Runs that were lost before, and whose leases nobody has asked for again."""
+    """Runs that were lost before, and whose leases were not requested again."""
 
     def __bool__(self) -> bool:
         return bool(self.batch or self.wanted or self.given_up)
@@ -90,26 +91,26 @@ class CommitWriter:
         self.places = EventPositions(tail, leases.holder)
         self.leases = leases
         self.watched = False
-        """Whether anybody wants to know of messages."""
+        """Whether anything watches the inbox."""
         self._store = store
         self._idle_s = idle_s
         self._inbox = JournalInbox(store.inbox, leases.holder)
         self._looked = time.monotonic()
         self._new = False
-        """Whether a run has come to be held since the last look."""
+        """Whether a lease was acquired since the inbox was last read."""
 
     @property
     def idle_s(self) -> float | None:
-        """Seconds until leases or messages need the next look; None: they need none."""
+        """Seconds until leases or messages are due for the next check; None: no check is needed."""
         if not self.leases.epochs:
             return None
         return min(self._idle_s, LOOK_S) if self.watched else self._idle_s
 
     def write(self, work: CommitWork) -> dict[str, RunHeld | LeaseLost]:
-        """Commit all of it, except for events of runs that cannot be held; return those runs, and why.
+        """Commit the work, except for events of runs that cannot be held. Return these runs, and why they cannot be held.
 
         Raises:
-            JournalFailed: Nothing of it is kept, or that is not known.
+            JournalFailed: Nothing was committed, or it is not known whether it was.
         """
         if not work and not self.leases.due:
             return {}
@@ -129,7 +130,10 @@ class CommitWriter:
         return refused
 
     def _have(self, run: str, refused: dict[str, RunHeld | LeaseLost]) -> None:
-        """Acquire the lease of a run and have its messages delivered, unless it is refused."""
+        """Acquire the lease of a run and let its messages be delivered again, unless the run is in `refused`.
+
+        Add it there if another engine holds it.
+        """
         if run in refused:
             return
         try:
@@ -142,18 +146,18 @@ class CommitWriter:
         self._new = True
 
     def messages(self) -> list[InboxMessage]:
-        """Return new messages to runs that are held. May be called often; looks at an interval of `LOOK_S`."""
+        """Return new messages to the runs that are held. May be called often; the inbox is read at most every `LOOK_S` seconds."""
         now = time.monotonic()
         if not (self.watched and self.leases.epochs and (self._new or now - self._looked >= LOOK_S)):
             return []
         again, self._new, self._looked = self._new, False, now
         found = self._store.read_inbox(self._inbox.take_new, again=again)
-        self._new = bool(found) and self._inbox.more  # the store changes no more for these, and nobody else would say that they are there
+        self._new = bool(found) and self._inbox.more  # the store will not change for the remaining messages, so read again
         return found
 
     def _place(self, work: CommitWork, refused: dict[str, RunHeld | LeaseLost]) -> None:
         epochs = {**self.leases.epochs, **dict.fromkeys(refused)}
-        again = {at for at, id in work.recorded.items() if self._inbox.is_recorded(id)}  # by another event, of whoever held the run before
+        again = {at for at, id in work.recorded.items() if self._inbox.is_recorded(id)}  # recorded by an event of the run's previous holder
         batch = [event for event in work.batch if event.position not in again] if again else work.batch
         placed = self.places.place(batch, self._store.tail(), epochs, self._store.last_seq)
         self._store.insert(placed.events)
@@ -164,7 +168,7 @@ class CommitWriter:
                 self._inbox.mark_recorded(id, self.places.of(ProvisionalPosition(at)))
 
     def close(self) -> None:
-        """Release all leases, so that others need not wait for them, and close the store."""
+        """Release all leases, so that other engines need not wait for them, and close the store."""
         try:
             if self.leases.epochs:
                 with self._store.commit():

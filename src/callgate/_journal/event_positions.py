@@ -1,9 +1,9 @@
 """Give events positions at once, and correct them when a batch is written.
 
-Several engines may write one journal. `append` has to give a position without asking anybody, so what it gives is a `ProvisionalPosition`:
-where the event will stand unless somebody else writes first. Whoever writes the batch knows the journal's true end, and `EventPositions`
-remembers by how much each stretch of positions was moved; causes that were named by a provisional position are put right as they are
-written. A position that was read is a plain number and is never moved. Knows no store.
+Several engines may write one journal. `append` must return a position without waiting, so it returns a `ProvisionalPosition`: the event's
+position unless another engine writes first. The commit knows the journal's true end, and `EventPositions` remembers by how much each range
+of positions was moved. An event's parents that are provisional positions are corrected when the event is written. A position that was read
+from a journal is a plain number and never changes. Knows no store.
 """
 
 from __future__ import annotations
@@ -22,17 +22,20 @@ from callgate.events import Event
 __all__ = ["EventPositions", "JournalEnd", "PlacedEvents", "ProvisionalPosition"]
 
 _MOST_MOVES: Final = 262_144
-"""Ranges of positions whose move is remembered; a cause from before them is no longer named."""
+"""How many ranges of positions are remembered. A parent that is older than all of them is left out."""
 
 
 class ProvisionalPosition(int):
-    """A position as `append` gave it, before the event was written. Only the journal that gave it knows where the event stands."""
+    """A position that `append` returned before the event was written.
+
+    Only the journal that returned it can convert it to the final position.
+    """
 
     __slots__ = ()
 
 
 class JournalEnd(Struct, frozen=True):
-    """The last event of a stored journal."""
+    """The position and the hash of the last event of a stored journal."""
 
     position: int = 0
     hash: str = GENESIS
@@ -48,19 +51,26 @@ class PlacedEvents(Struct, frozen=True):
 
 
 class EventPositions:
-    """The journal's end as it was last seen, and the final position of each provisional one."""
+    """The last known end of the journal, and the final position of each provisional one.
+
+    Args:
+        epoch: The journal's writer number, which is the epoch of events that need no lease.
+    """
 
     def __init__(self, tail: JournalEnd, epoch: int) -> None:
         self.tail = tail
         self._epoch = epoch
         self._seqs: dict[str, int] = {}
         self._moves = array("q"), array("q")
-        """From which provisional position on, and by how much."""
+        """Two arrays: the first provisional position of each range, and by how much the range was moved."""
         self._first = 0
-        """The first provisional position whose move is known."""
+        """The first provisional position whose move is still known."""
 
     def of(self, position: int) -> int:
-        """Return the position of an event, or where it will stand if nobody else writes first; 0 where that is no longer known."""
+        """Return the event's final position, as far as it is known.
+
+        For a pending event, this is the position if no other engine writes first. 0: the final position is not known any more.
+        """
         starts, moves = self._moves
         if type(position) is not ProvisionalPosition or not starts:
             return int(position)
@@ -70,27 +80,27 @@ class EventPositions:
         return position + moves[found] if found >= 0 else int(position)
 
     def shown(self, event: Event) -> Event:
-        """Return a pending event with the positions that it would have now."""
+        """Return a pending event with the positions that it would get now."""
         return replace(event, position=self.of(ProvisionalPosition(event.position)), parents=self._causes(event))
 
     def place(
         self, batch: Iterable[Event], tail: JournalEnd, epochs: Mapping[str, int | None], last_seq: Callable[[str], int]
     ) -> PlacedEvents:
-        """Chain a batch to the journal's end.
+        """Assign final positions to a batch and chain it to the journal's end.
 
         Args:
             tail: The end of the journal in this commit.
-            epochs: The epoch in which each run is written; None: another engine has taken the run.
-            last_seq: The number of a run's last stored event.
+            epochs: The epoch of each run's lease; None: another engine has taken the run.
+            last_seq: Return the number of a run's last stored event.
         """
         if tail.hash != self.tail.hash:
-            self._seqs.clear()  # others have written: what was known of runs may not be so any more
+            self._seqs.clear()  # other engines have written: the remembered numbers may be outdated
         events: list[Event] = []
         left_out: list[Event] = []
         for event in batch:
             epoch = epochs.get(event.run, self._epoch)
             if epoch is not self._epoch and not event.leased:
-                epoch = self._epoch  # a note, which anybody may leave
+                epoch = self._epoch  # an event that needs no lease
             if epoch is None:
                 left_out.append(event)
                 continue

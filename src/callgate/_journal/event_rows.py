@@ -1,6 +1,6 @@
-"""Events as rows, and the hash chain: each hash covers the row and the hash before it.
+"""Convert events to rows and back, and compute the hash chain: each hash covers the row and the hash of the previous event.
 
-The same in every store, so that a record can be moved and still be verified. Knows no database.
+The format is the same in every store, so that a journal can be moved and still be verified. Knows no database.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class ChainFault(Struct, frozen=True):
     """The first event at which verification fails."""
 
     position: int
-    """0: no single event, see `why`."""
+    """The event's position; 0 if the fault is not one event's, see `why`."""
     why: str
 
 
 class Unreadable(UsageError):
-    """Something is stored that cannot be read as an event: the disk or somebody else changed the file."""
+    """Stored data cannot be read as an event: the disk or another program has changed the file."""
 
 
 def event_to_row(event: Event) -> tuple[Value, ...]:
@@ -57,7 +57,7 @@ def event_to_row(event: Event) -> tuple[Value, ...]:
 
 
 def row_to_event(row: Sequence[Any]) -> Event:
-    """Return the event in a row. Spelled out for speed: all events of a run are read when it goes on."""
+    """Return the event in a row. The fields are spelled out for speed, because resuming a run reads all its events."""
     position, run, seq, kind, call, attempt, parents, at_ns, mono, epoch, version, body, previous, hash = row
     return Event(
         position=position,
@@ -78,12 +78,12 @@ def row_to_event(row: Sequence[Any]) -> Event:
 
 
 def causes_of(events: Iterable[Event]) -> list[tuple[int, int]]:
-    """Return the causes of events, as pairs (parent, child)."""
+    """Return the parents of events, as pairs (parent, child)."""
     return [(parent, event.position) for event in events for parent in dict.fromkeys(event.parents)]
 
 
 def calls_of(events: Iterable[Event]) -> list[tuple[str, str, str, int]]:
-    """Return what the events say about their calls: (call, tool, actor, whether the tool's name is final)."""
+    """Return the facts of each call in the events, as tuples (call, tool, actor, whether the tool's name is final)."""
     calls: dict[str, CallFacts] = {}
     for event in events:
         facts = facts_of(event)
@@ -93,7 +93,12 @@ def calls_of(events: Iterable[Event]) -> list[tuple[str, str, str, int]]:
 
 
 def chain(event: Event, previous: str, *, epoch: int, position: int, seq: int, parents: tuple[int, ...]) -> Event:
-    """Return the event at its position, chained to the one before and written in this epoch."""
+    """Return the event with its final position, number and parents, chained to the previous event.
+
+    Args:
+        previous: The hash of the previous event.
+        epoch: The epoch of the lease under which the event is written.
+    """
     hash = hash_of(event, previous, epoch, position, seq, parents)
     return msgspec.structs.replace(event, position=position, seq=seq, parents=parents, previous=previous, epoch=epoch, hash=hash)
 
@@ -102,8 +107,8 @@ def verify(events: Iterable[Event], *, before: Event | None = None) -> ChainFaul
     """Check hashes, positions, sequence and parents; return the first fault, or None.
 
     Args:
-        events: All of them; or the last ones, in order.
-        before: The event before the first of these, which is taken as it stands; None: they begin with the journal's first.
+        events: All events of a journal, or the last ones, in order.
+        before: The event before the first of `events`, which is not checked; None: `events` begins with the journal's first event.
     """
     previous, expected = (before.hash, before.position + 1) if before is not None else (GENESIS, 1)
     seqs: dict[str, int] = {}

@@ -1,6 +1,6 @@
-"""Put messages into the inbox of a journal that somebody else holds open, and see what became of them.
+"""Send messages to the inbox of a journal that another process may have open, and read what became of them.
 
-For whoever holds nothing: no lease, no number, no place in the chain. Knows neither questions nor what a stop does.
+A client holds no lease, has no writer number and writes no event. Knows neither questions nor what a stop does.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ __all__ = ["InboxClient", "open_inbox"]
 
 _FIRST_WITH_INBOX: Final = 3
 _LONGEST: Final = 2_000
-"""Characters of each word."""
+"""The largest number of characters of each text field of a message."""
 
 
 class InboxClient:
-    """The inbox of a journal, and who holds its runs.
+    """The inbox of a journal, and the holders of its runs.
 
     Args:
-        commit: Makes what is done inside the block one commit of the store.
+        commit: Make one commit of the store from what is done inside the block.
     """
 
     def __init__(self, leases: LeaseStore, inbox: Inbox, commit: Callable[[], AbstractContextManager[object]]) -> None:
@@ -45,17 +45,17 @@ class InboxClient:
         self._commit = commit
 
     def send(self, *, run: str, kind: str, target: str, actor: str, reason: str, at_ns: int) -> int:
-        """Add a message and return its id. Each word is cut to 2,000 characters."""
+        """Add a message and return its id. Each text field is cut to 2,000 characters."""
         run, kind, target, actor, reason = map(_cut, (run, kind, target, actor, reason))
         with self._commit():
             return self._inbox.add(run=run, kind=kind, target=target, actor=actor, reason=reason, at_ns=at_ns)
 
     def position(self, message: int) -> int:
-        """Return the position of the event that recorded a message; 0 while it waits."""
+        """Return the position of the event that recorded a message; 0 if no event has recorded it yet."""
         return self._inbox.position(message)
 
     def holder(self, run: str) -> str:
-        """Return who works on a run; empty for nobody."""
+        """Return a description of the engine that holds a run; empty if no engine does."""
         lease = holder_of(self._leases, run)
         return "" if lease is None else lease.who
 
@@ -70,10 +70,10 @@ def open_inbox(where: JournalAddress, *, read_only: bool = False) -> Iterator[In
 
     Args:
         where: The journal's file or `postgresql://` address, or a journal in memory.
-        read_only: Nothing will be sent, so no right to write is needed.
+        read_only: Whether to open without the right to write; nothing can be sent then.
 
     Raises:
-        UsageError: There is none, or it has no inbox.
+        UsageError: There is no such journal, or it has no inbox.
     """
     in_file = _in_file_read_only if read_only else _in_file
     if isinstance(where, MemoryJournal):
@@ -102,7 +102,7 @@ def _in_file(path: Path) -> Iterator[InboxClient]:
     from callgate._journal.lock_file import LockFile
     from callgate._journal.sqlite_reader import SqliteReader
 
-    SqliteReader(path).close()  # refuses what is no journal, in its own words
+    SqliteReader(path).close()  # raises its own errors for a file that is no journal
     real = path.resolve()
     with refused_paths(path, "a journal to write to"):
         lock = LockFile(real)

@@ -1,4 +1,4 @@
-"""Open a journal for reading only, whatever store it is in; a store's driver is loaded when it is asked for."""
+"""Open a journal for reading only, whatever its store. A store's driver is loaded only when such a journal is opened."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from callgate._journal.reader import JournalReader, is_url
 __all__ = ["JournalAddress", "open_reader"]
 
 JournalAddress = str | Path | MemoryJournal
-"""A journal's file, its `postgresql://` address, or a journal of this process itself."""
+"""A journal's file, its `postgresql://` address, or a journal in the memory of this process."""
 
 
 def open_reader(where: JournalAddress) -> JournalReader:
     """Return a reader of the journal in this file, at this `postgresql://` address, or in memory.
 
     Raises:
-        UsageError: There is none, or it cannot be read.
+        UsageError: There is no journal at `where`, or it cannot be read.
     """
     if isinstance(where, MemoryJournal):
         return MemoryReader(where)

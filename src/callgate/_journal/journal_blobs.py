@@ -1,4 +1,4 @@
-"""Large results in a folder beside an SQLite journal's file, so that whoever has both can read all of the record."""
+"""Store large results in a folder beside an SQLite journal's file. The file and the folder together are the complete journal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["JournalBlobs"]
 
 
 class JournalBlobs:
-    """A `BlobStore` in the folder `<journal>.blobs`, which is made with the first of them.
+    """A `BlobStore` in the folder `<journal>.blobs`, which is created with the first blob.
 
     Args:
         journal: The journal's file.
@@ -24,10 +24,10 @@ class JournalBlobs:
         self.files = (str(self._folder.absolute()),)
 
     def put(self, data: bytes) -> str:
-        """See `BlobStore`; on disk when it returns.
+        """See `BlobStore`. The blob is on disk when this returns.
 
         Raises:
-            JournalFailed: It cannot be kept.
+            JournalFailed: The blob cannot be stored.
         """
         try:
             return DirectoryBlobs(self._folder).put(data)

@@ -1,7 +1,7 @@
-"""Which messages of the inbox one opened journal has delivered, so that each is delivered once and recorded once.
+"""Remember which messages of the inbox one opened journal has delivered, so that each is delivered once and recorded once.
 
-Between an `Inbox`, which keeps messages, and whoever watches the journal's runs. Used by one thread at a time. Knows no database and no
-engine.
+Stands between an `Inbox`, which stores messages, and the watchers of the journal's runs. Used by one thread at a time. Knows no database
+and no engine.
 """
 
 from __future__ import annotations
@@ -17,38 +17,38 @@ _MOST_AT_ONCE: Final = 1_024
 
 
 class JournalInbox:
-    """The messages to runs that one opened journal holds.
+    """The messages to the runs that one opened journal holds.
 
     Args:
-        holder: The journal's number.
+        holder: The journal's writer number.
     """
 
     def __init__(self, inbox: Inbox, holder: int) -> None:
         self._inbox = inbox
         self._holder = holder
         self._delivered: dict[int, str] = {}
-        """The run of each message that is on its way into the record."""
+        """The runs of messages that were delivered and not yet recorded, by message id."""
         self.more = False
-        """Whether there were more messages than were returned at once."""
+        """Whether there were more messages than the last call returned."""
 
     def take_new(self) -> list[InboxMessage]:
-        """Return messages to runs that are held, each once, and at most 1,024 of them."""
+        """Return the messages to runs that are held, each once, and at most 1,024 per call."""
         messages = self._inbox.pending(self._holder, known=self._delivered, limit=_MOST_AT_ONCE)
         self.more = len(messages) >= _MOST_AT_ONCE
         self._delivered.update((message.id, message.run) for message in messages)
         return messages
 
     def forget(self, runs: Iterable[str]) -> None:
-        """Deliver the messages to these runs again: they are held anew."""
+        """Deliver the unrecorded messages to these runs again, because their leases were acquired anew."""
         for run in runs:
             for id in [id for id, of_run in self._delivered.items() if of_run == run]:
                 del self._delivered[id]
 
     def is_recorded(self, id: int) -> bool:
-        """Return whether an event has recorded the message, whoever wrote it."""
+        """Return whether an event of any engine has recorded the message."""
         return self._inbox.position(id) > 0
 
     def mark_recorded(self, id: int, position: int) -> None:
-        """Note the event that records a message; inside that event's commit."""
+        """Store the position of the event that records a message; inside that event's commit."""
         self._inbox.mark_recorded(id, position)
         self._delivered.pop(id, None)

@@ -1,8 +1,8 @@
-"""Which runs one opened journal holds: leases taken, checked and given back inside the commits of a store.
+"""The runs that one opened journal holds: leases are acquired, checked and released inside the commits of a store.
 
-One holder for each run. A lease that has expired by the store's clock may be taken by another holder, and so may one whose holder is
-certainly gone. Each lease has a higher epoch, and each commit asks whether another one has been granted since: whoever was overtaken
-finds out there, before anything is kept. Knows no events and no SQL.
+Each run has at most one holder. Another journal may take a lease if the lease has expired by the store's clock, or if its holder is
+certainly gone. Each lease gets a higher epoch (a fencing number), and each commit checks whether another lease was granted since the last
+one, so a journal that has lost a run notices it before it stores anything. Knows no events and no SQL.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LONGEST_S: Final = 3_600
 
 
 def refuse_odd_lease(lease_s: float) -> None:
-    """Raise `UsageError` if `lease_s` is no number of seconds between 0 and an hour."""
+    """Raise `UsageError` unless `lease_s` is a number of seconds above 0 and up to one hour."""
     if not isinstance(lease_s, (int, float)) or not 0 < lease_s <= _LONGEST_S:
         raise UsageError(
             f"lease_s={lease_s!r:.80} is no time a run can be held for without a sign of life. Give seconds, up to {_LONGEST_S}."
@@ -28,45 +28,45 @@ def refuse_odd_lease(lease_s: float) -> None:
 
 
 def holder_of(store: LeaseStore, run: str) -> Lease | None:
-    """Return the lease that keeps others from a run; None: anybody may take the run."""
+    """Return the lease that keeps others from a run; None if any journal may take the run."""
     lease = store.get(run)
     if lease is None:
         return None
-    # a lease that ends later than any can is from before the machine was started
+    # a lease that ends later than is possible is from before the machine was started
     counts = lease.expires_ns is None or 0 < lease.expires_ns - store.now_ns() <= _LONGEST_S * 1e9
     return lease if counts and store.is_alive(lease.holder) else None
 
 
 class Leases:
-    """The runs of one opened journal.
+    """The leases of one opened journal.
 
     Args:
-        holder: The journal's number; also the last epoch at the time when the journal was opened.
-        who: Names it to others.
-        lease_s: How long a lease counts without a sign of life; None: for ever, because no holder can stand still unnoticed.
+        holder: The journal's writer number, which is also the store's last epoch at the time when the journal was opened.
+        who: The description of this journal that others see.
+        lease_s: Seconds until a lease expires if it is not renewed; None: never, because a holder in this process cannot hang unnoticed.
     """
 
     def __init__(self, store: LeaseStore, holder: int, who: str, lease_s: float | None) -> None:
         self.epochs: dict[str, int] = {}
-        """Of each run that is held."""
+        """The epoch of each run that is held."""
         self._store = store
         self.holder = holder
         self._who = who
         self._lease_s = lease_s
         self.known_epoch = holder
-        """The last epoch of the store when it was looked at last."""
+        """The store's last epoch at the last check."""
         self._renewed = time.monotonic()
 
     @property
     def due(self) -> bool:
-        """Whether it is time to show that the holder lives."""
+        """Whether the leases must be renewed now."""
         return self._lease_s is not None and bool(self.epochs) and time.monotonic() - self._renewed >= self._lease_s / 3
 
     def check(self, last_epoch: int) -> set[str]:
-        """Return the runs that somebody else has taken; they are no longer held here.
+        """Return the runs that another journal has taken, and remove them from `epochs`.
 
         Args:
-            last_epoch: Of the store, in this commit.
+            last_epoch: The store's last epoch in this commit.
         """
         if last_epoch == self.known_epoch:
             return set()
@@ -80,15 +80,15 @@ class Leases:
         return lost
 
     def renew(self) -> None:
-        """Show that the holder lives."""
+        """Extend all leases of this journal."""
         self._renewed = time.monotonic()
         self._store.renew(self.holder, self._end_ns())
 
     def take(self, run: str) -> None:
-        """Hold a run from now on.
+        """Acquire the lease of a run.
 
         Raises:
-            RunHeld: Somebody does, and may be alive.
+            RunHeld: Another journal holds the run and may be alive.
         """
         other = holder_of(self._store, run)
         if other is not None and other.holder != self.holder:
@@ -109,7 +109,7 @@ class Leases:
         self._store.release_all(self.holder)
 
     def _end_ns(self) -> int | None:
-        """When a lease expires that is granted or renewed now."""
+        """Return when a lease expires that is granted or renewed now, by the store's clock."""
         return None if self._lease_s is None else self._store.now_ns() + int(self._lease_s * 1e9)
 
     def _until(self, lease: Lease) -> str:

@@ -1,13 +1,14 @@
-"""The file of locks beside an SQLite journal: who of its writers is still there.
+"""The lock file beside an SQLite journal: it shows which writers are alive.
 
-Each writer locks one byte, that of its number, through its own opening of the file. The kernel lets go of it when the process ends,
-however it ends and in whatever container; so a dead writer is known at once, and one that only stands still is not taken for dead. Where a
-system has no such locks, nobody is known to be gone, and leases run out by time alone.
+Each writer locks one byte, at the offset of its writer number, through a file description of its own. The kernel releases the lock when the
+process ends, however it ends and in whatever container. A dead writer is therefore detected at once, and a stopped process is not taken for
+dead. If a system has no such locks, no writer is known to be dead, and leases end only by time.
 
-The file also remembers, by a mark in it, that there was a journal, and which event it had at least: so one that was emptied is not taken
-for one that is yet to be made, and one that lost its last events is not continued in silence.
+The file also stores a mark that there was a journal, and the last event that the journal is known to have had. An emptied journal is
+therefore not taken for a new one, and a journal that lost its last events is not continued silently.
 
-The file as a whole is locked for sharing. A callgate that knew one writer per file locked it for itself: the two never write together.
+Each writer also holds a shared lock on the file as a whole. An older callgate, which allowed one writer per file, locked it exclusively, so
+the two never write together.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ __all__ = ["LockFile", "LockFileReader", "RecordedEnd", "this_boot"]
 _SET: Final = getattr(fcntl, "F_OFD_SETLK", None)
 _ASK: Final = getattr(fcntl, "F_OFD_GETLK", None)
 _FORM: Final = "hhqqi0q"
-"""`struct flock`: kind, whence, start, length, process."""
+"""The layout of `struct flock`: type, whence, start, length, process id."""
 _OPENING: Final = 1 << 62
-"""The byte that is locked by whoever opens the journal: no writer has that number."""
+"""The byte that a process locks while it opens the journal. No writer has this number."""
 _AGAIN_S: Final = 0.005
 _MARK: Final = b"callgate: there is a journal beside this file\n"
 _END_BYTES: Final = 160
@@ -46,29 +47,30 @@ class RecordedEnd(Struct, frozen=True):
     position: int
     hash: str
     boot: str = ""
-    """In which it was written, if a loss of power may take the event; empty: it survives one."""
+    """The id of the boot in which the event was written, if a power cut may remove the event; empty if the event survives a power cut."""
 
     @property
     def counts(self) -> bool:
-        """Whether no loss of power can have taken the event."""
+        """Whether no power cut can have removed the event."""
         return self.boot in ("", this_boot())
 
 
 def this_boot() -> str:
-    """Names the time since the machine was started; empty where the system does not say."""
+    """Return the id of the machine's current boot; empty if the system has none."""
     with suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     return ""
 
 
 class LockFile:
-    """One writer's opening of the file.
+    """The lock file as one writer has opened it.
 
-    Use `opening_errors` while the journal beside it is opened.
+    The constructor also takes the lock that keeps others from opening the journal; `end_opening` releases it.
 
     Raises:
-        UsageError: A callgate that shares with nobody writes to the journal, or another one has been opening it for too long.
-        OSError: The file cannot be made or opened.
+        UsageError: An older callgate, which allows no other writer, writes to the journal, or another process has been opening it for too
+            long.
+        OSError: The file cannot be created or opened.
     """
 
     def __init__(self, journal: Path) -> None:
@@ -85,7 +87,7 @@ class LockFile:
                 raise
             if self._has_the_name():
                 return
-            self._file.close()  # whoever made it has taken it back meanwhile
+            self._file.close()  # its creator has deleted it meanwhile
 
     def _share(self, journal: Path) -> None:
         try:
@@ -101,7 +103,7 @@ class LockFile:
         while _SET is not None:
             try:
                 fcntl.fcntl(self._file, _SET, _lock_of(fcntl.F_WRLCK, _OPENING))
-            except (BlockingIOError, PermissionError):  # which of the two is left to the system
+            except (BlockingIOError, PermissionError):  # systems differ in which of the two they raise
                 if monotonic() > until:
                     raise UsageError(
                         f"The journal {journal} could not be opened for {JOURNAL_WAIT_S:g} s: another process has begun to open it and was"
@@ -119,68 +121,68 @@ class LockFile:
         return (found.st_dev, found.st_ino) == self.identity
 
     def end_opening(self) -> None:
-        """Let others open the journal."""
+        """Allow others to open the journal."""
         if _SET is not None:
             fcntl.fcntl(self._file, _SET, _lock_of(fcntl.F_UNLCK, _OPENING))
 
     @property
     def identity(self) -> tuple[int, int]:
-        """Which file it is."""
+        """The device and the inode of the file."""
         found = os.fstat(self._file.fileno())
         return found.st_dev, found.st_ino
 
     @property
     def is_marked(self) -> bool:
-        """Whether there was a journal before."""
+        """Whether there was a journal beside this file before."""
         return os.fstat(self._file.fileno()).st_size > 0
 
     def mark(self) -> None:
-        """Remember that there is a journal now; on a full disk it is not remembered."""
+        """Store that there is a journal now. A write error, such as a full disk, is ignored."""
         if not self.is_marked:
             with suppress(OSError):
                 os.write(self._file.fileno(), _MARK)
 
     def forget(self) -> None:
-        """There is no journal any more: somebody has deleted it."""
+        """Remove the mark and the last event, because the journal was deleted."""
         os.ftruncate(self._file.fileno(), 0)
 
     @property
     def end(self) -> RecordedEnd | None:
-        """What the journal had at least; None where that is not known."""
+        """The last event that the journal is known to have had; None if not known."""
         return _end_in(self._file)
 
     def note_end(self, end: RecordedEnd) -> None:
-        """Remember what the journal has now. Without waiting for the disk: after a loss of power an earlier end may stand there."""
+        """Store the journal's last event, without waiting for the disk. After a power cut the file may have an earlier event."""
         with suppress(OSError):
             os.pwrite(self._file.fileno(), _encoded(end), len(_MARK))
 
     def hold(self, number: int) -> None:
-        """Show that the writer of this number is here, until the file is closed."""
+        """Lock the byte of this writer number until the file is closed."""
         if _SET is not None:
             fcntl.fcntl(self._file, _SET, _lock_of(fcntl.F_WRLCK, number))
 
     def is_held(self, number: int) -> bool:
-        """Whether the writer of this number may still be here."""
+        """Return whether the writer with this number may still be alive."""
         return _is_held(self._file, number)
 
     def close(self) -> None:
         self._file.close()
 
     def take_back(self) -> None:
-        """Leave nothing behind where there turned out to be no journal; before `end_opening`."""
+        """Close the file, and delete it if this object created it and there is no journal. Must be called before `end_opening`."""
         if self._made and not self.is_marked:
             self.path.unlink(missing_ok=True)
         self._file.close()
 
 
 class LockFileReader:
-    """Whoever only asks who is there: locks nothing, makes no file, and needs no right to write."""
+    """Reads the lock file without locking, creating or writing anything."""
 
     def __init__(self, journal: Path) -> None:
         self._path = Path(f"{journal}.lock")
 
     def is_held(self, number: int) -> bool:
-        """Whether the writer of this number may still be here."""
+        """Return whether the writer with this number may still be alive."""
         try:
             with open(self._path, "rb") as file:
                 return _is_held(file, number)
@@ -191,7 +193,7 @@ class LockFileReader:
 
     @property
     def end(self) -> RecordedEnd | None:
-        """What the journal had at least; None where that is not known."""
+        """The last event that the journal is known to have had; None if not known."""
         try:
             with open(self._path, "rb") as file:
                 return _end_in(file)
@@ -204,7 +206,7 @@ def _lock_of(kind: int, byte: int) -> bytes:
 
 
 def _end_in(file: BinaryIO) -> RecordedEnd | None:
-    for _ in range(_LOOKS):  # somebody may just be writing it
+    for _ in range(_LOOKS):  # another process may be writing it
         if (end := _decoded(os.pread(file.fileno(), _END_BYTES, len(_MARK)))) is not None:
             return end
     return None

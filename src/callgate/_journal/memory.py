@@ -1,7 +1,7 @@
-"""Events in memory: complete and ordered, gone with the process.
+"""Events in memory: complete and ordered, lost when the process ends.
 
-Several engines of one process may share the events, each through a journal object of its own: each run has one holder then, and an inbox,
-as in a stored journal. Nothing waits for anything here, and no thread runs.
+Several engines of one process may share the events, each through a journal object of its own. If they do, each run has one holder and there
+is an inbox, as in a stored journal. No operation waits, and no thread runs.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class MemoryJournal:
     """A `Journal` in memory.
 
     Args:
-        most: How many events are kept; beyond it the oldest are forgotten, and `forgotten` says how many.
-        shared: Let other engines of the process share the events, and `callgate.inbox` send messages to their runs.
-        shared_with: A journal that was made with `shared=True`; this one reads and writes the same events. `most` is that one's.
+        most: How many events are kept. Above the limit, the oldest are dropped, and `forgotten` counts them.
+        shared: Whether other engines of the process may share the events, and `callgate.inbox` may send messages to their runs.
+        shared_with: A journal that was made with `shared=True`. This journal reads and writes the same events, and ignores its own `most`.
 
     Raises:
         UsageError: `shared_with` is not shared.
@@ -51,7 +51,7 @@ class MemoryJournal:
         self._wall_ns = clock.wall_ns
         self._monotonic = clock.monotonic
         self.store: MemoryStore = MemoryStore(most) if shared_with is None else shared_with.store
-        """Events, leases and inbox."""
+        """The events, leases and inbox, which journals may share."""
         store = self.store
         self._lock = store.lock
         self._events = store.events
@@ -63,23 +63,23 @@ class MemoryJournal:
         self._held = self._leases.epochs
         self._inbox = JournalInbox(store.inbox, self._writer.number)
         self._lost: dict[str, LeaseLost] = {}
-        """Runs that somebody else has now."""
+        """Runs that another engine has taken."""
 
     def require_shared(self) -> None:
-        """Raise `UsageError` if others than one engine may not use the events."""
+        """Raise `UsageError` unless several engines may use the events."""
         if not self.shared:
             raise UsageError("This journal in memory belongs to one engine. Make it with MemoryJournal(shared=True) to share it.")
 
     @property
     def forgotten(self) -> int:
-        """How many of the oldest events are gone."""
+        """How many of the oldest events were dropped."""
         return self.store.events.forgotten
 
     def append(self, draft: Draft) -> int:
         if self.shared:
             with self._lock:
                 return self._append_shared(draft)
-        events = self._events  # spelled out: each event of each call of a journal that is not shared passes here
+        events = self._events  # inlined for speed: every event of an unshared journal passes here
         events.rows.append((draft, self._wall_ns(), self._monotonic(), 0))
         events.last = position = events.last + 1
         if position > events.full:
@@ -90,7 +90,7 @@ class MemoryJournal:
         if self._leases.known_epoch != self._all_leases.epoch:
             self._find_lost()
         epoch = self._held.get(draft.run) or self._claim(draft)
-        if draft.inbox and self._inbox.is_recorded(draft.inbox):  # by whoever held the run before
+        if draft.inbox and self._inbox.is_recorded(draft.inbox):  # by the run's previous holder
             return self.store.inbox.position(draft.inbox)
         position = self._events.append(draft, self._wall_ns(), self._monotonic(), epoch)
         if draft.inbox:
@@ -98,10 +98,10 @@ class MemoryJournal:
         return position
 
     def _claim(self, draft: Draft) -> int:
-        """Return the epoch in which an event is written whose run is not held.
+        """Return the epoch for an event whose run is not held, after acquiring the run's lease if the event needs one.
 
         Raises:
-            LeaseLost: Only the holder of the run may write the event, and that is somebody else.
+            LeaseLost: The event needs the lease of its run, and another engine holds it.
         """
         run = draft.run
         if not is_leased(draft.kind):
@@ -116,13 +116,13 @@ class MemoryJournal:
         return self._held[run]
 
     def _take(self, run: str) -> bool:
-        """Hold a run; returns whether messages were waiting for it."""
+        """Acquire the lease of a run, and return whether messages were waiting for the run."""
         self._leases.take(run)
         self._inbox.forget((run,))
         return self._deliver()
 
     def _find_lost(self) -> None:
-        """Notice which runs others have taken."""
+        """Detect the runs that other engines have taken, and notify the watchers."""
         for run in self._leases.check(self._all_leases.last_epoch()):
             self._lose(run, LeaseLost(_TAKEN.format(run=run[:80])))
 
@@ -131,7 +131,7 @@ class MemoryJournal:
         self._watchers.lost(run, str(error))
 
     def _deliver(self) -> bool:
-        """Tell the watchers what has come for runs that are held; returns whether anything has."""
+        """Pass new messages for held runs to the watchers, and return whether there were any."""
         delivered = False
         while self._watchers and (messages := self._inbox.take_new()):
             delivered = True
@@ -140,13 +140,13 @@ class MemoryJournal:
         return delivered
 
     async def durable(self, position: int) -> None:
-        """Nothing in memory survives; there is nothing to wait for."""
+        """Return at once: events in memory never become durable."""
 
     def place(self, position: int) -> int:
         return position
 
     async def hold(self, run: str) -> bool:
-        """See `Journal.hold`; False where the events are not shared, because nobody else can have written to the run then."""
+        """See `Journal.hold`. Returns False if the events are not shared, because no other engine can have written to the run."""
         if not self.shared:
             return False
         with self._lock:
@@ -156,7 +156,7 @@ class MemoryJournal:
             told = self._take(run)
             self._lost.pop(run, None)
         if told:
-            await asyncio.sleep(0)  # whoever watches is told before the run is said to be held
+            await asyncio.sleep(0)  # watchers are notified before `hold` returns
         return True
 
     def let_go(self, run: str) -> None:
@@ -181,7 +181,7 @@ class MemoryJournal:
         return JournalStatus(store="memory", where="memory", strength=self.strength, promise=promise, written=self._events.last)
 
     async def close(self) -> None:
-        """Give all runs back. The events stay: a closed journal may still be read, and written by another engine."""
+        """Release all leases. The events stay: a closed journal may still be read, and another engine may still write to it."""
         with self._lock:
             self._leases.give_all_back()
             self._watchers.clear()
@@ -197,7 +197,7 @@ class MemoryReader:
         return iter(self._journal.find(query))
 
     def verify(self, *, tail: int | None = None) -> ChainFault | None:
-        """Nothing: events in memory are not chained."""
+        """Return None: events in memory are not chained."""
         del tail
         return None
 
@@ -205,4 +205,4 @@ class MemoryReader:
         return ""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: the reader holds nothing open."""

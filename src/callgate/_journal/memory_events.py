@@ -1,7 +1,7 @@
-"""The events of a journal in memory: in order, bounded, and found by run and by call.
+"""The events of a journal in memory: in order, limited in number, and indexed by run and by call.
 
-Beyond `most` events the oldest are forgotten, and `forgotten` says how many. Events are indexed when somebody reads, each once, so that
-writing costs little and reading a run does not look at other runs' events.
+Above `most` events the oldest are dropped, and `forgotten` counts them. Each event is indexed at the next read. Writing is therefore cheap,
+and reading a run does not scan other runs' events.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ class MemoryEvents:
 
     Args:
         most: How many events are kept at most.
-        lock: Taken while events are read or forgotten.
+        lock: Acquired while events are read or dropped.
     """
 
     def __init__(self, most: int, lock: threading.RLock) -> None:
         self.rows: list[tuple[Draft, int, float, int]] = []
-        """Each event as it was written: when, in UTC nanoseconds and in monotonic seconds, and in which epoch."""
+        """Each event as it was written: the draft, the time in UTC nanoseconds, the time in monotonic seconds, and the epoch."""
         self._most = most
         self.full = most
-        """Beyond this position some are forgotten."""
+        """The position above which the oldest events are dropped."""
         self.last = 0
         """The position of the last event."""
         self._seqs: list[int] = []
-        """Each row's place in its run, for as many rows as are indexed."""
+        """The number of each indexed event in its run."""
         self._counts: dict[str, int] = {}
         """How many events each run has had."""
         self._by_run: dict[str, list[int]] = {}
@@ -42,10 +42,10 @@ class MemoryEvents:
         self._by_call: dict[str, list[int]] = {}
         self._lock = lock
         self.forgotten = 0
-        """How many of the oldest events are gone."""
+        """How many of the oldest events were dropped."""
 
     def append(self, draft: Draft, at_ns: int, mono: float, epoch: int) -> int:
-        """Take the event and return its position."""
+        """Add the event and return its position."""
         self.rows.append((draft, at_ns, mono, epoch))
         self.last = position = self.last + 1
         if position > self.full:
@@ -53,7 +53,7 @@ class MemoryEvents:
         return position
 
     def forget(self) -> None:
-        """Make room for a quarter of all, so that it is seldom done."""
+        """Drop the oldest quarter of the events, so that dropping is rare."""
         surplus = self._most // 4
         with self._lock:
             self._index(surplus)
@@ -66,14 +66,14 @@ class MemoryEvents:
             self._forget_counts()
 
     def _forget_counts(self) -> None:
-        """Of runs without any event left, keep the counts of as many as there may be events."""
+        """Limit the counts of runs that have no event left to `most` entries."""
         surplus = len(self._counts) - len(self._by_run) - self._most
         if surplus > 0:
             for run in list(islice((run for run in self._counts if run not in self._by_run), surplus)):
                 del self._counts[run]
 
     def _index(self, rows: int) -> None:
-        """Index the first so many rows: not when they are written, because few are ever read."""
+        """Index the events up to this row. This is done at reads and not at writes, because few events are ever read."""
         position = self.forgotten + len(self._seqs)
         for draft, _, _, _ in self.rows[len(self._seqs) : rows]:
             position += 1
@@ -99,7 +99,7 @@ class MemoryEvents:
             return [self._event(position) for position in islice(found, limit)]
 
     def _positions(self, run: str | None, call: str | None) -> Sequence[int]:
-        """Of the events of a call, or else of a run, or else of all, in order."""
+        """Return the positions, in order: of a call's events, or else of a run's, or else of all."""
         if call is not None:
             return self._by_call.get(call, ()) if call else [at for at in self._every() if not self._draft(at).call]
         return self._every() if run is None else self._by_run.get(run, ())
@@ -117,7 +117,7 @@ class MemoryEvents:
 
 
 def _drop_first(index: dict[str, list[int]], counts: Counter[str]) -> None:
-    """Take the first so many positions of each key off an index."""
+    """Remove the first positions of each key from an index, as many as `counts` says."""
     for key, count in counts.items():
         del index[key][:count]
         if not index[key]:

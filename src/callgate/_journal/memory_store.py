@@ -1,6 +1,6 @@
-"""What journals in memory share: events, leases and an inbox, under one lock.
+"""The shared state of journals in memory: events, leases and an inbox, under one lock.
 
-The third implementation of `LeaseStore` and `Inbox`, beside the tables in SQLite and PostgreSQL. A block under the lock is a commit.
+The third implementation of `LeaseStore` and `Inbox`, besides the tables in SQLite and PostgreSQL. A block under the lock is a commit.
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ _ANSWERS = ("approve", "deny")
 
 
 class MemoryWriter:
-    """One opened journal, for as long as somebody has it."""
+    """One opened journal. It counts as alive as long as the journal refers to this object."""
 
     __slots__ = ("__weakref__", "deliver", "number")
 
     def __init__(self, number: int, deliver: Callable[[], object]) -> None:
         self.number = number
         self.deliver = deliver
-        """Called when a message has come, under the lock."""
+        """Called under the lock when a message was added."""
 
 
 class MemoryLeases:
-    """A `LeaseStore` in memory. A holder is alive for as long as its journal object exists."""
+    """A `LeaseStore` in memory. A holder is alive as long as its journal object exists."""
 
     def __init__(self) -> None:
         self._leases: dict[str, Lease] = {}
         self._of_holder: dict[int, dict[str, int]] = {}
         self.epoch = 0
-        """Of the latest lease, or of the latest journal that was opened."""
+        """The epoch of the latest lease, or the number of the latest journal that was opened."""
         self._writers: WeakSet[MemoryWriter] = WeakSet()
 
     @property
     def writers(self) -> list[MemoryWriter]:
-        """The journals that are there."""
+        """The journals that are alive."""
         return list(self._writers)
 
     def join(self, deliver: Callable[[], object]) -> MemoryWriter:
-        """Count another journal in."""
+        """Register another journal and return its writer."""
         writer = MemoryWriter(self.next_epoch(), deliver)
         self._writers.add(writer)
         return writer
@@ -98,17 +98,17 @@ class MemoryInbox:
     """An `Inbox` in memory.
 
     Args:
-        leases: Say whose messages are whose.
-        events: Say what a message is about.
+        leases: The leases, which decide whose runs the messages are for.
+        events: The events, in which the cause of a message is looked up.
     """
 
     def __init__(self, leases: MemoryLeases, events: MemoryEvents) -> None:
         self._leases = leases
         self._events = events
         self._messages: dict[int, InboxMessage] = {}
-        """Those that no event has recorded."""
+        """Messages that no event has recorded."""
         self._positions: dict[int, int] = {}
-        """Of the events that recorded the others."""
+        """The positions of the events that recorded the other messages, by message id."""
         self._last = 0
 
     def add(self, *, run: str, kind: str, target: str, actor: str, reason: str, at_ns: int) -> int:
@@ -138,7 +138,7 @@ class MemoryInbox:
 
 
 class MemoryStore:
-    """What all journals have in common that share the events.
+    """The state that journals in memory share.
 
     Args:
         most: How many events are kept at most.
@@ -153,7 +153,7 @@ class MemoryStore:
 
     @contextmanager
     def inbox_commit(self) -> Iterator[None]:
-        """Add messages in the block; whoever holds their runs is told when it ends."""
+        """Add messages inside the block. When it ends, they are delivered to the journals that hold their runs."""
         with self.lock:
             yield
             for writer in self.leases.writers:

@@ -1,9 +1,9 @@
-"""Events in PostgreSQL, for teams: one journal per schema, any number of writers, one for each run, and readers from anywhere.
+"""Events in PostgreSQL, for teams: one journal per schema, any number of writers but one per run, and any number of readers.
 
-Commits come one after the other, by a lock on one row. Runs are held by leases by the server's clock; each writer also holds an advisory
-lock that goes with its connection, so that others see at once that it is gone. A lost connection ends the writer: whether the last commit
-arrived is not known, so it is not reported as kept, and nothing is sent again behind the engine's back. Bodies are bytes, never `jsonb`,
-which would not give back what was written. Knows nothing of what the events mean.
+Commits run one after the other, because each locks the same row. Leases expire by the server's clock. Each writer also holds an advisory
+lock on its connection, so that others see at once if it is gone. A lost connection ends the writer: it is not known whether the last commit
+arrived, so its events are not reported as durable, and nothing is sent again without the engine's knowledge. Bodies are bytes, never
+`jsonb`, which would not return the same bytes. Knows nothing of what the events mean.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ class PostgresJournal(StoredJournal):
     """A `Journal` in a schema of a PostgreSQL database.
 
     Args:
-        url: `postgresql://user@host/database`, or what else libpq takes.
-        schema: Holds this journal and nothing else; made if it does not exist. One that stands in the address, as `?schema=NAME`, counts
-            instead.
-        lease_s: How long after its last sign of life an engine that stands still keeps others from its runs. One whose connection is gone
-            keeps nobody.
+        url: `postgresql://user@host/database`, or another form that libpq accepts.
+        schema: The schema of this journal, which holds nothing else; created if it does not exist. A schema in the address, as
+            `?schema=NAME`, takes precedence.
+        lease_s: Seconds for which a hanging engine still keeps others from its runs after its last lease renewal. An engine whose
+            connection is lost keeps no run.
 
     Raises:
-        UsageError: The server cannot be reached, or it is no journal of a version this callgate knows.
+        UsageError: The server cannot be reached, or the schema is no journal of a version that this callgate knows.
     """
 
     strength = _STRENGTH
@@ -90,7 +90,7 @@ class PostgresJournal(StoredJournal):
         """See `callgate.protocols.NamesWriters`."""
         self._reading = threading.Lock()
         self.blobs = PostgresBlobs(self._kept)
-        """Large results, in the same schema: each is kept before the event that names it."""
+        """Large results, in the same schema. Each is stored before the event that refers to it."""
         self._watchers = Watchers()
         store = _Store(place, writing, self.blobs)
         leases = Leases(store.leases, number, f"process {os.getpid()} on {socket.gethostname()}", lease_s)
@@ -111,7 +111,7 @@ class PostgresJournal(StoredJournal):
         return super().append(draft)
 
     def has_ended(self, writer: str) -> bool:
-        """See `callgate.protocols.NamesWriters`. A lost connection proves nothing; a process of this machine that is gone does."""
+        """See `callgate.protocols.NamesWriters`. A lost connection proves nothing; a dead process on this machine does."""
         return has_ended(writer)
 
     def _stored(self, query: EventQuery) -> list[Event]:
@@ -129,14 +129,14 @@ class PostgresJournal(StoredJournal):
                 if not self._reader.closed:
                     raise
             try:
-                self._reader = self._place.connect()  # asking again is safe; writing again would not be
+                self._reader = self._place.connect()  # a read may be repeated; a write may not
             except UsageError as error:
                 raise JournalFailed(str(error)) from error
             with server_errors(self._place):
                 return ask(self._reader)
 
     def verify(self, *, tail: int | None = None) -> ChainFault | None:
-        """The first event that does not hold, or None; of the last `tail` events only, if given."""
+        """Return the first event at which verification fails, or None. If `tail` is given, only the last `tail` events are checked."""
         with self._reading, server_errors(self._place):
             return verify_events(lambda query: _found(self._reader, query), tail)
 
@@ -147,12 +147,12 @@ class PostgresJournal(StoredJournal):
         if self._closed:
             return
         await self._commits.close()
-        self._closed = True  # only now: a close that was cut off, as by the end of its event loop, is done again
+        self._closed = True  # after the close: an interrupted close is repeated
         self._reader.close()
 
 
 class ServerClock:
-    """The server's time, and the locks of the connections to it."""
+    """The server's time, and whether writers are alive by the advisory locks of their connections."""
 
     def __init__(self, place: PostgresSchema, ask: Ask) -> None:
         self._lock = _lock_of(place)
@@ -166,7 +166,7 @@ class ServerClock:
 
 
 class _Store:
-    """The schema, for the writing thread."""
+    """The schema, as the writing thread uses it."""
 
     def __init__(self, place: PostgresSchema, connection: Connection, blobs: PostgresBlobs) -> None:
         self._place = place
@@ -178,7 +178,7 @@ class _Store:
     @contextmanager
     def commit(self) -> Iterator[None]:
         with server_errors(self._place):
-            self._blobs.write(self._connection)  # before the commit, in which all others wait for us
+            self._blobs.write(self._connection)  # before the commit, because all other writers wait during it
             with self._connection.transaction():
                 yield
 
@@ -211,7 +211,7 @@ class _Store:
 
 
 class PostgresReader:
-    """A `JournalReader` of a schema; `?schema=NAME` in the address names another than `callgate`.
+    """A `JournalReader` of a schema; `?schema=NAME` in the address selects another schema than `callgate`.
 
     Raises:
         UsageError: There is no journal.
@@ -231,7 +231,7 @@ class PostgresReader:
 
     @property
     def blobs(self) -> PostgresBlobs:
-        """Large results that are in the schema."""
+        """The large results in the schema."""
         return PostgresBlobs(self._kept)
 
     def _kept(self, digest: str) -> bytes | None:
@@ -246,7 +246,7 @@ class PostgresReader:
         return verify_events(self.find, tail)
 
     def damage(self) -> str:
-        """See `JournalReader`; how the server stores events is its own to check."""
+        """Return an empty string: the server checks its own storage. See `JournalReader`."""
         return ""
 
     def close(self) -> None:
@@ -254,7 +254,7 @@ class PostgresReader:
 
 
 def _found(connection: Connection, query: EventQuery) -> Iterator[Event]:
-    """Fetched piece by piece, so that a long answer does not fill memory."""
+    """Yield the events that match the query. They are fetched in pages, so that a long answer does not fill the memory."""
     text, values = select_events(query)
     with connection.transaction(), connection.cursor(name="callgate") as cursor:
         cursor.itersize = _FETCH
@@ -277,7 +277,7 @@ def _insert_finding(cursor: Cursor, batch: Iterable[Event]) -> None:
 
 
 def _prepare(connection: Connection, place: PostgresSchema) -> None:
-    """Bring the schema to our version; one engine at a time."""
+    """Create the schema, or migrate it to the current version. One engine at a time."""
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (f"callgate {place.schema}",))
         if connection.execute("SELECT to_regnamespace(%s) IS NULL", (place.schema,)).fetchone() == (True,):
@@ -304,5 +304,5 @@ def _version(connection: Connection, place: PostgresSchema) -> int:
 
 
 def _lock_of(place: PostgresSchema) -> str:
-    """What the advisory locks of a schema's writers are called."""
+    """Return the name of the advisory locks of a schema's writers."""
     return f"callgate writers of {place.schema}"

@@ -1,7 +1,8 @@
-"""Large results in the schema of a PostgreSQL journal, so that every machine that reads the record can read them.
+"""Store large results in the schema of a PostgreSQL journal, so that every machine that reads the journal can read them.
 
-`put` never waits: what it takes is written by the journal's writing thread before the next commit, and so is on the server before any event
-that names it. In pieces, and in transactions of its own, so that no other engine waits for a large result. Knows no results.
+`put` never waits: the journal's writing thread writes the blobs before the next commit, so that a blob is on the server before any event
+that refers to it. Blobs are written in parts, in transactions of their own, so that no other engine waits for a large result. Knows nothing
+of what the blobs contain.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ TABLE: Final = """
     )"""
 _PART_BYTES: Final = 1_048_576
 _MOST_WAITING: Final = 268_435_456
-"""Bytes that are not on the server yet."""
+"""The largest number of bytes that may wait for the server."""
 _IS_WHOLE: Final = "SELECT sha256(string_agg(data, ''::bytea ORDER BY part)) = ? FROM blobs WHERE digest = ?"
 _ADD: Final = "INSERT INTO blobs VALUES (?, ?, ?) ON CONFLICT (digest, part) DO UPDATE SET data = excluded.data"
 _SURPLUS: Final = "DELETE FROM blobs WHERE digest = ? AND part >= ?"
@@ -42,7 +43,7 @@ class PostgresBlobs:
     """A `BlobStore` of one opened journal. Safe to use from several threads.
 
     Args:
-        fetch: What the server has under a digest; waits for it.
+        fetch: Return the blob with this digest from the server, or None; waits for the server.
     """
 
     def __init__(self, fetch: Callable[[str], bytes | None]) -> None:
@@ -55,7 +56,7 @@ class PostgresBlobs:
         """See `BlobStore`.
 
         Raises:
-            JournalFailed: Too much waits for the server.
+            JournalFailed: Too many bytes wait for the server.
         """
         digest = hashlib.sha256(data).hexdigest()
         with self._guard:
@@ -71,7 +72,7 @@ class PostgresBlobs:
         return data if data is not None else self._fetch(digest)
 
     def write(self, connection: Connection) -> None:
-        """Have all of it on the server when this returns; in the writing thread, outside its commits."""
+        """Write all waiting blobs to the server. Called by the writing thread, outside its commits."""
         while self._waiting:
             with self._guard:
                 digest, data = next(iter(self._waiting.items()))
@@ -82,7 +83,7 @@ class PostgresBlobs:
 
 
 def _keep(connection: Connection, digest: str, data: bytes) -> None:
-    """Write what is not there, and write anew what is not whole."""
+    """Write a blob unless the server has it intact. A damaged one is replaced."""
     if connection.execute(sql(_IS_WHOLE), (bytes.fromhex(digest), digest)).fetchone() == (True,):
         return
     parts = [data[at : at + _PART_BYTES] for at in range(0, max(1, len(data)), _PART_BYTES)]
@@ -93,7 +94,7 @@ def _keep(connection: Connection, digest: str, data: bytes) -> None:
 
 
 def kept(connection: Connection, digest: str) -> bytes | None:
-    """What a schema has under a digest; None where that is nothing, or was altered."""
+    """Return the blob with this digest from the schema; None if there is none, or if it was altered."""
     if not is_digest(digest) or connection.execute("SELECT to_regclass('blobs') IS NULL").fetchone() == (True,):
         return None
     rows: list[tuple[Any, ...]] = connection.execute(sql(_PARTS), (digest,), binary=True).fetchall()

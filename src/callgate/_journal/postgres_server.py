@@ -29,7 +29,7 @@ _NAME: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
 
 class PostgresSchema:
-    """One schema of a database, with a name for errors that does not show the password."""
+    """One schema of a database. Its name for errors does not show the password."""
 
     def __init__(self, url: str, schema: str) -> None:
         psycopg = _driver()
@@ -46,7 +46,7 @@ class PostgresSchema:
         self._url = url
 
     def connect(self) -> Connection:
-        """Return a connection that uses this schema alone, and that notices a server that is gone.
+        """Return a connection whose search path is this schema alone, with timeouts that detect a lost server.
 
         Raises:
             UsageError: The server cannot be reached.
@@ -74,7 +74,7 @@ class PostgresSchema:
 
 @cache
 def _bounded(psycopg: Any) -> Any:
-    """Return a connection class with a deadline for answers: a server that was stopped keeps its connections and never answers."""
+    """Return a connection class with a deadline for answers, because a stopped server keeps its connections and never answers."""
 
     class Bounded(psycopg.Connection):  # type: ignore[misc]
         def wait(self, gen: Any, *words: Any, **more: Any) -> Any:
@@ -92,7 +92,7 @@ class _NoAnswer(Exception):
 
 
 def _until_answered(gen: Generator[T, T, R]) -> Generator[T, T, R]:
-    """Run the driver's steps until they end, or until the deadline; it takes a step at least every 100 ms."""
+    """Run the driver's generator until it ends or the deadline passes. The driver resumes it at least every 100 ms."""
     until = monotonic() + SERVER_ANSWER_S
     try:
         state = next(gen)
@@ -113,7 +113,7 @@ def _driver() -> Any:
 
 
 def _apart(url: str) -> tuple[str, str]:
-    """Split an address into what libpq knows and the schema that stood in it; empty for none."""
+    """Split an address into the part that libpq understands and the schema; the schema is empty if the address has none."""
     head, _, query = url.partition("?")
     words = query.split("&")
     schema = next((word.removeprefix("schema=") for word in words if word.startswith("schema=")), "")
@@ -123,7 +123,7 @@ def _apart(url: str) -> tuple[str, str]:
 
 @contextmanager
 def opening_errors(place: PostgresSchema) -> Iterator[None]:
-    """Raise `UsageError`, with the next step, for what the driver raises while a journal is opened."""
+    """Convert the driver's errors while a journal is opened into `UsageError`, with the next step."""
     psycopg = _driver()
     try:
         yield
@@ -146,7 +146,7 @@ def opening_errors(place: PostgresSchema) -> Iterator[None]:
 
 @contextmanager
 def server_errors(place: PostgresSchema) -> Iterator[None]:
-    """Raise `JournalFailed`, with the next step, for what the driver raises."""
+    """Convert the driver's errors into `JournalFailed`, with the next step."""
     psycopg = _driver()
     try:
         yield
@@ -167,12 +167,12 @@ def server_errors(place: PostgresSchema) -> Iterator[None]:
 
 
 def sql(text: str) -> Any:
-    """Return the statement with the placeholders of this driver."""
+    """Return the statement with the driver's placeholders."""
     return text.replace("?", "%s").encode()
 
 
 def without_nul(text: str) -> str:
-    """Return text as PostgreSQL can hold it, without NUL."""
+    """Return the text with NUL replaced, because PostgreSQL cannot store it."""
     return text.replace("\x00", "\\0")
 
 

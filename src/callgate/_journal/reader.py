@@ -1,4 +1,4 @@
-"""Read a journal while others write to it: the protocol of readers, and what all of them do with events. Never writes."""
+"""Read a journal while others write to it: the protocol of readers, and the functions that all readers share. Never writes."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class JournalReader(Protocol):
     """A journal opened for reading only, while others may write to it."""
 
     def find(self, query: EventQuery) -> Iterator[Event]:
-        """Yield the committed events that the query asks for, as they are fetched."""
+        """Yield the committed events that match the query, while they are fetched."""
         ...
 
     def verify(self, *, tail: int | None = None) -> ChainFault | None:
-        """Return the first event at which verification fails, or None; checks the last `tail` events only, if given."""
+        """Return the first event at which verification fails, or None. If `tail` is given, only the last `tail` events are checked."""
         ...
 
     def damage(self) -> str:
-        """Return what a quick check finds damaged in the store; empty: nothing. `verify` checks the events."""
+        """Return the damage that a quick check finds in the store; empty if there is none. `verify` checks the events."""
         ...
 
     def close(self) -> None: ...
@@ -40,22 +40,22 @@ def is_url(where: object) -> bool:
 
 
 def filtered(events: Iterable[Event], query: EventQuery) -> Iterator[Event]:
-    """Apply what the store could not: the condition on a field of the body, and the limit after it."""
+    """Apply the parts of a query that the store cannot: the condition on a field of the body, and then the limit."""
     if query.field is None:
         return iter(events)
     return islice((event for event in events if query.holds(event)), query.limit)
 
 
 def with_pending(query: EventQuery, fresh: list[Event], stored: Callable[[EventQuery], list[Event]]) -> list[Event]:
-    """Return the stored events and those that were pending when the store was asked.
+    """Return the stored events that match the query, together with events that were pending when the store was asked.
 
     Args:
-        fresh: Those that the query asks for, the oldest first.
+        fresh: The pending events that match the query, the oldest first.
     """
     if query.newest_first and query.limit is not None and len(fresh) >= query.limit:
         return fresh[: -query.limit - 1 : -1]
     found = stored(query)
-    if fresh:  # some may have been written meanwhile
+    if fresh:  # some may have been written since
         there = {(event.at_ns, event.mono, event.kind, event.call) for event in found}
         fresh = [event for event in fresh if (event.at_ns, event.mono, event.kind, event.call) not in there]
     return ([*reversed(fresh), *found] if query.newest_first else [*found, *fresh])[: query.limit]
@@ -77,5 +77,5 @@ def verify_events(find: Find, tail: int | None) -> ChainFault | None:
             return verify(find(EventQuery()))
         (before,) = find(EventQuery(after=last[0].position - tail - 1, limit=1))
     except Unreadable:
-        return verify(find(EventQuery()))  # which finds out where
+        return verify(find(EventQuery()))  # which finds the position
     return verify(find(EventQuery(after=before.position)), before=before)

@@ -1,6 +1,6 @@
 """Leases and inbox in SQL tables, the same for SQLite and PostgreSQL.
 
-Below `leases` and `inbox_delivery`, which decide with them. Statements have `?` for values; a store puts them to its database by an `Ask`.
+Used by `leases` and `journal_inbox`, which decide. Statements have `?` as placeholders; a store runs them through an `Ask` function.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from callgate.protocols import InboxMessage, Lease
 __all__ = ["Ask", "LeaseClock", "SqlInbox", "SqlLeases"]
 
 Ask = Callable[[str, Sequence[Value]], list[tuple[Any, ...]]]
-"""Puts one statement to the store, within the present commit, and returns the rows."""
+"""Run one statement within the current commit, and return its rows."""
 
 _GET: Final = "SELECT epoch, holder, who, expires_ns FROM leases WHERE run = ?"
 _COUNT: Final = "UPDATE writer SET epoch = epoch + 1 RETURNING epoch"
@@ -24,7 +24,7 @@ _PUT: Final = """
         epoch = excluded.epoch, holder = excluded.holder, who = excluded.who, expires_ns = excluded.expires_ns
 """
 _NEVER_NS: Final = (1 << 63) - 1
-"""Stands for a lease that does not expire: the column takes no NULL."""
+"""The stored expiry of a lease that does not expire, because the column does not allow NULL."""
 
 _ADD: Final = "INSERT INTO inbox (run, kind, target, actor, reason, at_ns, folded) VALUES (?, ?, ?, ?, ?, ?, 0) RETURNING id"
 _POSITION: Final = "SELECT folded FROM inbox WHERE id = ?"
@@ -39,7 +39,7 @@ _RECORDED: Final = "UPDATE inbox SET folded = ? WHERE id = ? AND folded = 0"
 
 
 class LeaseClock(Protocol):
-    """What leases need of the machine or the server that the tables are on."""
+    """The time and the liveness of holders, from the machine or the server that has the tables."""
 
     def now_ns(self) -> int:
         """See `LeaseStore.now_ns`."""
@@ -54,7 +54,7 @@ class SqlLeases:
     """A `LeaseStore` in the tables `leases` and `writer`.
 
     Args:
-        counter: Reads the counter of epochs, and keeps other writers off until the commit is through.
+        counter: The statement that reads the last epoch. It may also lock the row, to keep other writers out until the commit ends.
     """
 
     def __init__(self, ask: Ask, clock: LeaseClock, *, counter: str = "SELECT epoch FROM writer") -> None:

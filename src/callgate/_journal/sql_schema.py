@@ -1,7 +1,7 @@
-"""The tables of a stored journal, by numbered migrations, and the questions to them.
+"""The tables of a stored journal as numbered migrations, and the statements that read and write them.
 
-One text for every database: they differ in a few words. A migration is never changed once a version with it was published; a new one is
-put behind it. `events` is the record; `calls` and `causes` are made from it, only to find things, and are no part of the chain.
+The SQL is the same for every database, except for a few words. A migration is never changed after a version with it was published; new ones
+are appended. `events` is the journal itself; `calls` and `causes` are derived from it for searching, and are no part of the hash chain.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ POSTGRES: Final[Mapping[str, str]] = {
     "blob": "BYTEA",
     "strict": "",
     "compact": "",
-    "lookup": "USING hash",  # an ordered index refuses long words
+    "lookup": "USING hash",  # an ordered index refuses long values
 }
 
 ADD_EVENT: Final = f"INSERT INTO events ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
@@ -128,13 +128,13 @@ _FOLLOWED = """position IN (
 
 
 def migrations(words: Mapping[str, str], present: int) -> list[tuple[int, list[str]]]:
-    """What brings tables of version `present` to ours: each migration's number and its statements."""
+    """Return the migrations from version `present` to the current one: each migration's number and its statements."""
     texts = enumerate(_MIGRATIONS[present:], present + 1)
     return [(number, [one for one in text.format(**words).split(";") if one.strip()]) for number, text in texts]
 
 
 def select_events(query: EventQuery) -> tuple[str, list[Value]]:
-    """The query in SQL, all but its `field`, and so its `limit` where a field is asked for."""
+    """Return the query in SQL, without its `field`. If `field` is set, the `limit` is left out too."""
     wheres: list[str] = []
     values: list[Value] = []
 
@@ -166,5 +166,8 @@ def _of_kind(kind: str) -> str:
 
 
 def _bounds(kind: str) -> tuple[str, ...]:
-    """A dot at the end stands for all that begin so: up to the character that follows the dot."""
+    """Return the values for `_of_kind`.
+
+    A kind that ends with a dot selects all kinds with this prefix; `/` is the character after the dot.
+    """
     return (kind, f"{kind[:-1]}/") if kind.endswith(".") else (kind,)

@@ -1,9 +1,9 @@
-"""Events in an SQLite file: what was reported as durable survives power loss.
+"""Events in an SQLite file: events that were reported as durable survive a power cut.
 
-Any number of writers, one for each run, and any number of readers. Each writer has a number and holds the byte of that number locked in a
-file beside the journal, for as long as it lives: so others see at once that it is gone. Commits go through the write-ahead log, synchronous
-FULL unless the weaker mode is asked for. A file that is deleted, replaced or cut under its writer is noticed at the next commit, before
-anything is reported as kept. Knows nothing of what the events mean.
+Any number of writers but one per run, and any number of readers. Each writer has a number and locks the byte at that offset of the lock
+file beside the journal as long as it lives, so that others see at once if it is gone. Commits go through the write-ahead log, with
+synchronous FULL unless the weaker mode is chosen. If the file is deleted, replaced or truncated while a writer has it open, the next commit
+fails before anything is reported as durable. Knows nothing of what the events mean.
 """
 
 from __future__ import annotations
@@ -50,13 +50,14 @@ class SqliteJournal(StoredJournal):
     """A `Journal` in a file.
 
     Args:
-        path: Made if it does not exist, its folder too. A file of an older version is brought to this one.
-        synchronous: `full` waits until the disk has each commit. `normal` does not: faster, and a loss of power may take what was
-            already reported as kept; `status` says so.
-        lease_s: How long after its last sign of life an engine that stands still keeps others from its runs. One that is gone keeps nobody.
+        path: The file. The file and its folder are created if they do not exist. A file of an older version is migrated.
+        synchronous: `full` waits until each commit is on the disk. `normal` does not: it is faster, and a power cut may lose events that
+            were already reported as durable; `status` says so.
+        lease_s: Seconds for which a hanging engine still keeps others from its runs after its last lease renewal. An engine whose process
+            has ended keeps no run.
 
     Raises:
-        UsageError: It is no journal of a version this callgate knows, or an older callgate writes to it.
+        UsageError: The file is no journal of a version that this callgate knows, or an older callgate writes to it.
     """
 
     @by_name
@@ -108,7 +109,7 @@ class SqliteJournal(StoredJournal):
         return Path(f"{self.path}.cache")
 
     def has_ended(self, writer: str) -> bool:
-        """See `callgate.protocols.NamesWriters`: the kernel lets go of a writer's lock when its process ends, however it ends."""
+        """See `callgate.protocols.NamesWriters`. The kernel releases a writer's lock when its process ends, however it ends."""
         return writer.isdigit() and writer != self.writer and not self._closed and not self._lock.is_held(int(writer))
 
     def _stored(self, query: EventQuery) -> list[Event]:
@@ -116,7 +117,7 @@ class SqliteJournal(StoredJournal):
             return list(found(self._reader, query))
 
     def verify(self, *, tail: int | None = None) -> ChainFault | None:
-        """The first event that does not hold, or None; of the last `tail` events only, if given."""
+        """Return the first event at which verification fails, or None. If `tail` is given, only the last `tail` events are checked."""
         with self._reading, self._checked():
             return checked(self._reader, tail)
 
@@ -127,7 +128,7 @@ class SqliteJournal(StoredJournal):
         if self._closed:
             return
         await self._commits.close()
-        self._closed = True  # only now: a close that was cut off, as by the end of its event loop, is done again
+        self._closed = True  # after the close: an interrupted close is repeated
         if self._commits.failure is not None:
             leave_log(self._reader)
         self._files.close()
@@ -139,7 +140,10 @@ class SqliteJournal(StoredJournal):
             return int(self._reader.execute(LAST_SEQ, (run,)).get)
 
     def _note_end(self) -> Callable[[Event], None]:
-        """Remembers the last event that is kept: in the weaker mode only until a loss of power, which may take it."""
+        """Return a function that stores the last committed event in the lock file.
+
+        In the weaker mode a power cut may remove the event, so the boot id is stored with it. Without a boot id, nothing is stored then.
+        """
         lock, boot = self._lock, this_boot()
         if self.strength == "full":
             return lambda event: lock.note_end(RecordedEnd(event.position, event.hash))
@@ -147,13 +151,13 @@ class SqliteJournal(StoredJournal):
 
     @contextmanager
     def _checked(self) -> Iterator[None]:
-        """Read while the files are whole."""
+        """Run the block, and check the journal's files before and after it."""
         with failures(self.path), self._files.whole():
             yield
 
 
 class MachineClock:
-    """The machine's time since it was started, which nobody can set, and whose locks are held."""
+    """The time since the machine was started, which cannot be set, and whether writers are alive by their locks in the lock file."""
 
     def __init__(self, lock: LockFile | LockFileReader) -> None:
         self._lock = lock

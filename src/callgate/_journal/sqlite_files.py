@@ -1,9 +1,9 @@
-"""Check that the files of an SQLite journal are still those that were opened, and whole.
+"""Check that the files of an SQLite journal are still the files that were opened, and that nothing of them is missing.
 
-SQLite relies on what it wrote. A file that somebody deletes, replaces or truncates takes commits with it that were reported as kept, and
-where nothing is left of it, SQLite starts a new database without an error. `sqlite_store` asks before and after each commit, so that
-nothing is reported as kept then, and readers ask before and after they read. The database and its index are not opened here: closing a
-second file descriptor of either would release SQLite's locks.
+SQLite relies on the content that it wrote. If a file is deleted, replaced or truncated, commits are lost that were reported as durable; if
+nothing is left of the file, SQLite starts a new database without an error. `sqlite_store` therefore checks the files before and after each
+commit, before anything is reported as durable, and readers check them before and after they read. The database and its index are not opened
+here: closing a second file descriptor of either would release SQLite's locks.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ __all__ = ["RESTORE", "FilesDamaged", "JournalFiles", "refuse_remains"]
 Identity = tuple[int, int]
 _AGAIN_S: Final = 0.001
 _LOOKS: Final = 3
-"""How often something is read that others may change meanwhile, before it is believed to be wrong."""
+"""How many reads must find a fault before it is reported, because other processes may change the files meanwhile."""
 
 
 def refuse_remains(path: Path, *, was_journal: bool) -> None:
-    """Refuse what is left of a journal that was cut off: SQLite would begin a new one there, and delete the log.
+    """Refuse the remains of a truncated journal. SQLite would start a new database there, and delete the log.
 
     Args:
-        was_journal: Whether it is known that there was one in the file. Of an empty file with nothing beside it nobody can tell.
+        was_journal: Whether the file is known to have been a journal. Nothing else shows it if the file is empty and has no log.
 
     Raises:
-        UsageError: It is.
+        UsageError: The file is missing, empty or truncated, and there was a journal in it.
     """
     size, log = _size(path), _size(Path(f"{path}-wal"))
     refuse_scrap(path, "journal", RESTORE)
@@ -57,15 +57,15 @@ RESTORE: Final = (
 
 
 class FilesDamaged(Exception):
-    """A file of an open database is no longer what it was. The text names it and says what became of it."""
+    """A file of an open database is no longer the file that was opened, or is truncated. The message names the file and the fault."""
 
 
 class JournalFiles:
     """The files of one opened journal.
 
     Args:
-        connection: To the same database; nothing is asked of it while it is in a transaction.
-        others: Those that are not SQLite's, as they were opened.
+        connection: A connection to the same database; not used while it is in a transaction.
+        others: The identities of further files that are not SQLite's, by path.
     """
 
     def __init__(self, path: Path, connection: apsw.Connection, others: Mapping[Path, Identity]) -> None:
@@ -76,17 +76,19 @@ class JournalFiles:
         self._log = WriteAheadLog(self._path, self._page_bytes)
         self._known = {str(file): identity for file, identity in {path: _identity(os.stat(path)), **others}.items()}
         self._to_come = {self._log.path, self._index}
-        """What a first commit makes."""
+        """The files that the first commit creates."""
         self._log_bytes = self._index_bytes = 0
         self._file_pages = 0
         self.check_names()
         self._log.open()
 
     def check_names(self) -> None:
-        """Whether the files that have the names are those that were opened. To be asked before SQLite touches the index, which it maps.
+        """Check that the files with these names are those that were opened.
+
+        Must be called before SQLite reads the index, which it maps into memory.
 
         Raises:
-            FilesDamaged: They are not.
+            FilesDamaged: A file was deleted, replaced or truncated.
         """
         try:
             for path, identity in self._known.items():
@@ -104,11 +106,11 @@ class JournalFiles:
             raise FilesDamaged(f"{error.filename} can no longer be looked at ({error.strerror})") from error
 
     def check_before_writing(self) -> LogEnd:
-        """Inside a transaction that keeps other writers off: whether all is there that it will be put behind; gives the log's end.
+        """Check, inside a transaction that keeps other writers out, that all earlier commits are there. Return the log's end.
 
         Raises:
             FilesDamaged: Something is missing.
-            apsw.BusyError: Another engine has not come to the end of a commit in time.
+            apsw.BusyError: Another engine did not finish a commit in time.
         """
         frames = self._check_log()
         end = self._log.end(frames)
@@ -117,25 +119,28 @@ class JournalFiles:
         return end
 
     def check_written(self, before: LogEnd) -> None:
-        """After the commit: whether it is in the files that have the names, and right behind what was there before.
+        """Check, after a commit, that the commit is in the files with these names, and that the log before it is intact.
+
+        Args:
+            before: The log's end before the commit.
 
         Raises:
-            FilesDamaged: It is not.
-            apsw.BusyError: Another engine has not come to the end of a commit in time.
+            FilesDamaged: The commit or the log before it is missing.
+            apsw.BusyError: Another engine did not finish a commit in time.
         """
         self.check_names()
         self._check_log()
         for _ in range(_LOOKS):
-            if self._log.has(before) or not self._frames():  # none: a checkpoint has cut it to nothing, and it is begun anew next
+            if self._log.has(before) or not self._frames():  # no frames: a checkpoint has emptied the log
                 return
         raise FilesDamaged(f"{self._log.path} was cut off")
 
     def check_whole(self) -> None:
-        """Outside a transaction, and after reading: whether all is there that was committed.
+        """Check, outside a transaction and after reading, that everything that was committed is there.
 
         Raises:
             FilesDamaged: Something is missing.
-            apsw.BusyError: Another engine has not come to the end of a commit in time.
+            apsw.BusyError: Another engine did not finish a commit in time.
         """
         self.check_names()
         self._check_log()
@@ -143,10 +148,10 @@ class JournalFiles:
 
     @contextmanager
     def whole(self) -> Iterator[None]:
-        """Read between two looks at the files.
+        """Check the files before and after the block, which reads the database.
 
         Raises:
-            FilesDamaged: Something is missing; also in place of `Unreadable`, because it says why.
+            FilesDamaged: Something is missing. Raised instead of an `Unreadable` of the block, because it gives the cause.
         """
         self.check_names()
         try:
@@ -172,7 +177,7 @@ class JournalFiles:
             self._index_bytes = size
 
     def _check_log(self) -> int:
-        """Whether the log is as long as SQLite has it; how many frames that are."""
+        """Check that the log's file is as long as SQLite expects, and return the number of frames."""
         while True:
             frames = self._frames()
             needed = self._log.size_of(frames)
@@ -181,11 +186,11 @@ class JournalFiles:
             self._log_bytes = _size(self._log.path) or 0
             if self._log_bytes >= needed:
                 return frames
-            if frames == self._frames():  # or another engine has just begun the log anew
+            if frames == self._frames():  # otherwise another engine has just restarted the log
                 raise FilesDamaged(f"{self._log.path} was cut off")
 
     def _check_pages(self, lacks: Callable[[], bool]) -> None:
-        """Whether each page of the database is in its file or in the log; a checkpoint may just be moving some."""
+        """Check that each page of the database is in its file or in the log. Repeated, because a checkpoint may be moving pages."""
         for _ in range(_LOOKS):
             if not lacks():
                 return
@@ -196,14 +201,14 @@ class JournalFiles:
         return int(self._connection.execute("PRAGMA page_count").get)
 
     def _frames(self) -> int:
-        """How many frames are in the log, as SQLite has it."""
+        """Return the number of frames in the log according to SQLite."""
         import apsw
 
         until = monotonic() + JOURNAL_WAIT_S
         while True:
             try:
                 return self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)[0]
-            except apsw.BusyError:  # another engine is just writing that number; SQLite itself does not wait here
+            except apsw.BusyError:  # another engine is writing that number; SQLite itself does not wait here
                 if monotonic() > until:
                     raise
                 sleep(_AGAIN_S)

@@ -1,7 +1,7 @@
-"""Open an SQLite file as a journal: made, brought to our version, found to be whole, and with everything it is known to have had.
+"""Open an SQLite file as a journal: create it or migrate it, check that it is complete, and check that no known event is missing.
 
-One process at a time opens a journal, by a lock in the file beside it; what other programs lock meanwhile is waited for. Nothing is written
-to a file before it is known to be a journal, or to be none yet. Knows nothing of the events' meaning.
+One process at a time opens a journal, by a lock in the file beside it; locks of other programs are waited for. Nothing is written to a file
+before it is known to be a journal or to be empty. Knows nothing of the events' meaning.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["OpenedFile", "connected", "open_file"]
 
 _SAFE_SQLITE: Final = (3, 51, 3)
-"""Older ones can corrupt a write-ahead log that two connections use at once."""
+"""The oldest safe version. Older ones can corrupt a write-ahead log that two connections use at once."""
 _AGAIN_S: Final = 0.01
 
 
@@ -42,18 +42,18 @@ class OpenedFile(Struct, frozen=True, kw_only=True):
     lock: LockFile
     writing: apsw.Connection
     beside: apsw.Connection
-    """For what cannot be asked of the other in a transaction."""
+    """A second connection, for statements that cannot run in a transaction."""
     reading: apsw.Connection
     number: int
-    """The writer's: no other one has, had or will have it."""
+    """The writer's number. It is never used for another writer."""
     tail: JournalEnd
 
 
 def open_file(path: Path, synchronous: str) -> OpenedFile:
-    """Open the journal at `path`; make one where there is none.
+    """Open the journal at `path`, or create it if there is none.
 
     Raises:
-        UsageError: It cannot be used as a journal.
+        UsageError: The file cannot be used as a journal.
     """
     with refused_paths(path, "a journal"):
         make_folder(path.parent)
@@ -73,7 +73,11 @@ def open_file(path: Path, synchronous: str) -> OpenedFile:
 
 
 def connected(path: Path, synchronous: str, wait_s: float) -> apsw.Connection:
-    """A connection that writes a log, and brings nothing of it into the file by itself."""
+    """Return a connection that uses a write-ahead log and makes no checkpoint by itself.
+
+    Args:
+        wait_s: Seconds to wait for locks of other connections.
+    """
     import apsw
 
     version = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
@@ -86,7 +90,7 @@ def connected(path: Path, synchronous: str, wait_s: float) -> apsw.Connection:
         connection.set_busy_timeout(max(1, int(wait_s * 1_000)))
         connection.wal_autocheckpoint(0)
         _refuse_other_databases(connection, path)
-        for pragma in ("journal_mode=WAL", f"synchronous={synchronous.upper()}"):  # one by one: a statement that gives a row ends the call
+        for pragma in ("journal_mode=WAL", f"synchronous={synchronous.upper()}"):  # one by one: a statement with a row ends the call
             connection.execute(f"PRAGMA {pragma}")
     except BaseException:
         connection.close()
@@ -95,7 +99,7 @@ def connected(path: Path, synchronous: str, wait_s: float) -> apsw.Connection:
 
 
 class _Opening:
-    """One attempt after the other, until nobody else is in the way."""
+    """Tries to open the journal until no other process holds a lock on it, or until the time is over."""
 
     def __init__(self, path: Path, synchronous: str, lock: LockFile) -> None:
         self._path = path
@@ -162,7 +166,7 @@ class _Opening:
             )
         if version < VERSION:
             _migrate(connection, self._path)
-        if version == 0:  # the file alone shows that it is a journal
+        if version == 0:  # the file without its log must show that it is a journal
             beside.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
 
     def _close(self) -> None:
@@ -171,7 +175,7 @@ class _Opening:
 
 
 def _refuse_lost_events(connection: apsw.Connection, path: Path, lock: LockFile) -> None:
-    """Refuse a journal that does not have the event which it is known to have had."""
+    """Refuse a journal that lacks the last event which the lock file says it had."""
     end = lock.end
     if end is None or not end.counts or has_end(connection, end):
         return
@@ -184,9 +188,9 @@ def _refuse_lost_events(connection: apsw.Connection, path: Path, lock: LockFile)
 
 
 def _refuse_other_databases(connection: apsw.Connection, path: Path) -> None:
-    """Before anything is set that the file keeps."""
+    """Refuse a database that is not a journal, before any setting is changed that the file stores."""
     unmarked = known_version(connection, path) == 0 and connection.execute("SELECT count(*) FROM sqlite_master").get
-    if unmarked and known_version(connection, path) == 0:  # another engine may have made it just now
+    if unmarked and known_version(connection, path) == 0:  # another engine may have created it just now
         raise UsageError(f"{path} is a database, but no journal. Give another file.")
 
 
@@ -195,7 +199,7 @@ def _unusable(path: Path, error: Exception | str) -> UsageError:
 
 
 def _migrate(connection: apsw.Connection, path: Path) -> None:
-    """Bring the tables to our version; one engine at a time."""
+    """Migrate the tables to the current version, one process at a time."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         for number, statements in migrations(SQLITE, known_version(connection, path)):
@@ -212,7 +216,7 @@ def _migrate(connection: apsw.Connection, path: Path) -> None:
 
 
 def _fill(connection: apsw.Connection) -> None:
-    """Make the tables that only serve to find things from the events that are there."""
+    """Fill the tables for searching from the stored events."""
     position = 0
     while page := list(found(connection, EventQuery(after=position, limit=5_000))):
         insert_finding(connection, page)

@@ -1,6 +1,6 @@
-"""Events in an SQLite file, for reading: beside whoever writes, of an older version too, and from a disk that nobody can write to.
+"""Read events from an SQLite file: while others write to it, from a file of an older version, and from a read-only disk.
 
-What cannot be read as an event is `Unreadable`, so that a damaged file is said and not guessed at. Never writes.
+Data that cannot be read as an event raises `Unreadable`, so that damage is reported and not guessed at. Never writes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _GIVE: Final = "Give the file that a run wrote, with --journal."
 
 
 class SqliteReader:
-    """A `JournalReader` of a file; one of an older version is read as it is.
+    """A `JournalReader` of a file. A file of an older version is read without migration.
 
     Raises:
         UsageError: There is no journal at `path`.
@@ -47,7 +47,7 @@ class SqliteReader:
     def __init__(self, path: str | Path) -> None:
         import apsw
 
-        real = resolved(path, "a journal")  # what belongs to a journal stands beside the file, and not beside a link to it
+        real = resolved(path, "a journal")  # a journal's other files are beside the file, not beside a link to it
         with refused_paths(path, "a journal"):
             _check_is_file(path, real)
         refuse_scrap(path, "journal", _GIVE)
@@ -78,7 +78,7 @@ class SqliteReader:
                 yield from found(self._connection, query)
 
     def damage(self) -> str:
-        """See `JournalReader`; a file above `JOURNAL_CHECK_BYTES` is not checked, because that takes long."""
+        """See `JournalReader`. A file above `JOURNAL_CHECK_BYTES` is not checked, because the check would take long."""
         if self._path.stat().st_size > JOURNAL_CHECK_BYTES:
             return ""
         with self._whole():
@@ -86,7 +86,7 @@ class SqliteReader:
         return "" if fault == "ok" else " ".join(fault.split())
 
     def verify(self, *, tail: int | None = None) -> ChainFault | None:
-        end = LockFileReader(self._path).end  # before reading: it is never ahead of what is there
+        end = LockFileReader(self._path).end  # before reading the events, so that it is never ahead of them
         with self._whole():
             broken = checked(self._connection, tail)
             if broken is None and end is not None and end.counts and not has_end(self._connection, end):
@@ -99,7 +99,11 @@ class SqliteReader:
 
     @contextmanager
     def _whole(self) -> Iterator[None]:
-        """Read while the files are whole."""
+        """Run the block, and check the journal's files before and after it.
+
+        Raises:
+            Unreadable: A file is damaged or cannot be read.
+        """
         import apsw
 
         try:
@@ -121,10 +125,10 @@ def _check_is_file(path: str | Path, real: Path) -> None:
 
 
 def connect_to_read(path: Path) -> tuple[apsw.Connection, int]:
-    """A connection for reading, and the journal's version."""
+    """Return a connection for reading, and the journal's version."""
     import apsw
 
-    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)  # so that SQLite takes away what it puts beside the file
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)  # so that SQLite can delete its files beside it
     connection.set_busy_timeout(int(JOURNAL_WAIT_S * 1_000))
     try:
         connection.execute("PRAGMA query_only = ON")
@@ -141,16 +145,19 @@ def connect_to_read(path: Path) -> tuple[apsw.Connection, int]:
         connection.close()
         raise
     kept = apsw.Connection(f"{path.absolute().as_uri()}?immutable=1", flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
-    return kept, known_version(kept, path)  # on a disk that nobody can write to, there is nobody beside us
+    return kept, known_version(kept, path)  # a read-only disk has no concurrent writers
 
 
 def has_end(connection: apsw.Connection, end: RecordedEnd) -> bool:
-    """Whether the journal has an event that it is known to have had."""
+    """Return whether the journal has the event that it is known to have had."""
     return bool(connection.execute("SELECT hash FROM events WHERE position = ?", (end.position,)).get == end.hash)
 
 
 def close_reading(connection: apsw.Connection, path: Path) -> None:
-    """Close a connection for reading, and leave the files as they were: no empty log, and one of a crash is not brought into the file."""
+    """Close a connection for reading, and leave the files as they are.
+
+    An empty log is removed; a log with content, as after a crash, is not checkpointed.
+    """
     log = Path(f"{path}-wal")
     if log.exists() and log.stat().st_size:
         leave_log(connection)
@@ -175,7 +182,7 @@ def _read(connection: apsw.Connection, sql: str, values: Sequence[Value]) -> Ite
 
 
 def checked(connection: apsw.Connection, tail: int | None) -> ChainFault | None:
-    """Check the events; and where all of them are looked at, also that what serves to find them finds each."""
+    """Verify the events. If all of them are checked, also check the structure of the file and its indexes."""
     broken = verify_events(lambda query: found(connection, query), tail)
     if broken is not None or tail is not None:
         return broken
@@ -184,7 +191,7 @@ def checked(connection: apsw.Connection, tail: int | None) -> ChainFault | None:
 
 
 def _structural_fault(connection: apsw.Connection, check: str) -> str:
-    """Return the first fault that SQLite finds in the file's structure; `ok`: none."""
+    """Return the first fault that SQLite finds in the file's structure; `ok` if there is none."""
     import apsw
 
     try:

@@ -1,7 +1,7 @@
-"""How events become rows of an SQLite file: many by one statement, with what serves to find them.
+"""Insert events into an SQLite file, many rows per statement, together with the rows of the tables for searching.
 
-A statement for each row would cost more, and between two statements the writing thread may have to wait for its turn with the interpreter.
-Called inside a commit; begins and ends none.
+One statement per row would cost more, and between two statements the writing thread may have to wait for the interpreter lock. Called
+inside a commit; starts and ends none.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["insert", "insert_finding"]
 
 _TOGETHER: Final = (64, 8)
-"""Rows of one statement: two statements for each table, which stay prepared. What is left over has one for each row."""
+"""Rows per statement. There are two statements for each table, which stay prepared; the remaining rows are inserted one by one."""
 
 
 def insert(connection: apsw.Connection, batch: Sequence[Event]) -> None:
@@ -31,7 +31,7 @@ def insert(connection: apsw.Connection, batch: Sequence[Event]) -> None:
 
 
 def insert_finding(connection: apsw.Connection, batch: Sequence[Event]) -> None:
-    """Only what is made from the events to find them."""
+    """Insert only the rows that are derived from the events for searching."""
     _add(connection, ADD_CAUSE, causes_of(batch))
     _add(connection, ADD_CALL, calls_of(batch))
 
@@ -47,6 +47,6 @@ def _add(connection: apsw.Connection, add: str, rows: Sequence[tuple[Value, ...]
 
 @cache
 def _for_rows(add: str, count: int) -> str:
-    """The statement that adds so many rows, made from the one that adds one."""
+    """Return the statement that inserts `count` rows, made from the one that inserts one."""
     head, row, end = re.split(r"VALUES (\([?, ]+\))", add)
     return f"{head}VALUES {', '.join([row] * count)}{end}"

@@ -1,6 +1,6 @@
-"""An SQLite file for the thread that writes it: one commit after the other, each between two looks at the files.
+"""The store of a journal in an SQLite file, for the writing thread: one commit at a time, with checks of the files before and after it.
 
-Nothing that was committed is told before it is known to be in the files that have the names. What SQLite and the files say becomes a
+A commit is reported only after the files with the journal's names are known to have it. Errors of SQLite and faults of the files become
 `JournalFailed` here. Knows neither leases nor what events mean.
 """
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["SqliteStore", "failures", "held_up", "leave_log"]
 
 _LONG_LOG: Final = 1_000
-"""Frames from which on the log is brought into the file."""
+"""The number of frames from which the log is checkpointed."""
 _SPACE: Final[dict[int | None, tuple[str, str]]] = {
     errno.ENOSPC: ("the disk is full", "Make room on it"),
     errno.EDQUOT: ("the user's share of the disk is used up", "Make room on it"),
@@ -39,12 +39,12 @@ _SPACE: Final[dict[int | None, tuple[str, str]]] = {
 
 
 class SqliteStore:
-    """The file, for the writing thread.
+    """The file, as the writing thread uses it.
 
     Args:
-        connection: Writes; brings nothing into the file by itself.
-        beside: Another connection, for what cannot be asked in a transaction.
-        note_end: Told of the last event that is kept, after each commit.
+        connection: The connection that writes. It makes no checkpoint by itself.
+        beside: A second connection, for statements that cannot run in a transaction.
+        note_end: Called after each commit with the last committed event.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class SqliteStore:
         self.leases: LeaseStore = SqlLeases(self.ask, clock)
         self.inbox: Inbox = SqlInbox(self.ask)
         self._last: Event | None = None
-        """The last event of this commit."""
+        """The last event of the current commit."""
         self._seen = -1
 
     @contextmanager
@@ -90,11 +90,14 @@ class SqliteStore:
             self._note_end(self._last)
 
     def _shorten_log(self, frames: int) -> None:
-        """Bring the log into the file, not before it was found to be whole: a hole in it would be written there, too."""
+        """Checkpoint the log if it is long.
+
+        Called only after the log was found to be complete: a checkpoint would copy a gap in it into the database.
+        """
         import apsw
 
         if frames >= _LONG_LOG:
-            with suppress(apsw.Error):  # readers are in the way, or the disk is full: the next commit tries again
+            with suppress(apsw.Error):  # readers block it, or the disk is full: the next commit tries again
                 self._beside.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
 
     def ask(self, sql: str, values: Sequence[Value]) -> list[tuple[Any, ...]]:
@@ -119,10 +122,10 @@ class SqliteStore:
             return read() if again or version != seen else []
 
     def close(self) -> None:
-        """End the connections.
+        """Close the connections.
 
         Raises:
-            JournalFailed: The files are not whole; then what is left of the log stays as it is.
+            JournalFailed: The files are not complete. The rest of the log is left as it is.
         """
         try:
             with failures(self._path):
@@ -139,7 +142,7 @@ class SqliteStore:
 
 @contextmanager
 def failures(path: Path) -> Iterator[None]:
-    """What SQLite raises, and what is found of its files, as what an operator can act on."""
+    """Convert errors of SQLite and faults of the files into `JournalFailed`, with the next step."""
     import apsw
 
     try:
@@ -168,7 +171,7 @@ def held_up(path: Path, waited_s: float) -> str:
 
 
 def leave_log(connection: apsw.Connection) -> None:
-    """Have a connection closed without bringing the log into the file, even if it is the last one."""
+    """Let a connection be closed without a checkpoint, even if it is the last one."""
     import apsw
 
     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)

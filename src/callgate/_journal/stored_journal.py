@@ -1,4 +1,4 @@
-"""The base of journals with a store: events go to the commit queue, and are found both there and in the store.
+"""The base class of journals with a store: events go to the commit queue; queries cover the queue and the store.
 
 Knows no database: each kind of store implements `_stored`.
 """
@@ -63,4 +63,4 @@ class StoredJournal(ABC):
 
     @abstractmethod
     def _stored(self, query: EventQuery) -> list[Event]:
-        """Return the stored events that the query asks for."""
+        """Return the stored events that match the query."""

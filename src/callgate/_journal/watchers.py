@@ -1,4 +1,4 @@
-"""Who is told what becomes of the runs that a journal holds, each on its own event loop."""
+"""Notify the watchers of one opened journal, each on its own event loop, of messages and of lost runs."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class Watchers:
         return bool(self._watchers)
 
     def add(self, watcher: RunWatcher) -> None:
-        """Tell this watcher on the running event loop."""
+        """Notify this watcher from now on, on the running event loop."""
         self._watchers.append((asyncio.get_running_loop(), watcher))
 
     def lost(self, run: str, why: str) -> None:
-        """Tell that somebody else has a run now."""
+        """Notify the watchers that another engine has taken a run."""
         self._tell(lambda watcher: watcher.lost(run, why))
 
     def came(self, message: InboxMessage) -> None:
-        """Tell that a message has come to a run that is held."""
+        """Notify the watchers of a new message to a run that is held."""
         self._tell(lambda watcher: watcher.came(message))
 
     def clear(self) -> None:
@@ -37,5 +37,5 @@ class Watchers:
 
     def _tell(self, tell: Callable[[RunWatcher], None]) -> None:
         for loop, watcher in tuple(self._watchers):
-            with suppress(RuntimeError):  # its loop may be gone
+            with suppress(RuntimeError):  # its loop may be closed
                 loop.call_soon_threadsafe(tell, watcher)

@@ -1,7 +1,7 @@
-"""The write-ahead log of an SQLite database, as its file has it: how long it must be, what its last frame is, which pages are in it.
+"""Read the write-ahead log file of an SQLite database: its required length, its last frame, and the pages in it.
 
-SQLite keeps in memory how many frames the log has and writes behind the last one, whether the file still reaches so far or not.
-`sqlite_files` compares the two. To read this file beside SQLite is safe: SQLite holds no locks on it. Knows nothing of events.
+SQLite remembers the number of frames in memory and writes after the last one, whether the file is still that long or not. `sqlite_files`
+compares the two. Reading this file while SQLite uses it is safe, because SQLite holds no locks on it. Knows nothing of events.
 
 Source:
     SQLite, "Database File Format", 4.1 and 4.2: the header and the frames of a write-ahead log.
@@ -21,12 +21,12 @@ __all__ = ["LogEnd", "WriteAheadLog"]
 _HEADER: Final = 32
 _MAGIC: Final = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")
 _SALT: Final = 16, 8
-"""Where in the header: the log has another one each time that it is begun anew."""
+"""Offset and size in the header. The salt changes whenever the log is restarted."""
 _FRAME_HEADER: Final = 24
 _AT_ONCE: Final = 16
-"""Frames."""
+"""How many frames are read at once."""
 _LOCK_BYTE: Final = 0x40000000
-"""The page with this byte of a database is never written."""
+"""The database page with the byte at this offset is never written."""
 
 
 class LogEnd(Struct, frozen=True):
@@ -38,7 +38,7 @@ class LogEnd(Struct, frozen=True):
 
     @property
     def database_pages(self) -> int:
-        """How many pages the database has by the commit that ends with this frame."""
+        """The number of pages of the database after the commit that ends with this frame."""
         return int.from_bytes(self.frame[4:8])
 
 
@@ -58,30 +58,30 @@ class WriteAheadLog:
         self._scanned = 0
         self._pages: set[int] = set()
         self._complete = 0
-        """Up to this page, the log has all pages behind the database's file."""
+        """The log is known to have all pages from the end of the database's file up to this page."""
         self._file_pages = 0
 
     def size_of(self, frames: int) -> int:
-        """How long the file is at least, with so many frames."""
+        """Return the smallest possible size in bytes of a log file with this number of frames."""
         return _HEADER + frames * self._frame_bytes if frames else 0
 
     def end(self, frames: int) -> LogEnd:
-        """The last of so many frames."""
+        """Return the end of a log with this number of frames."""
         return LogEnd(self._read(*_SALT), frames, self._frame(frames))
 
     def has(self, end: LogEnd) -> bool:
-        """Whether an earlier end is still there, or was no longer needed: then the log was begun anew meanwhile."""
+        """Return whether the last frame of an earlier end is still there, or the log was restarted since, after a full checkpoint."""
         frame, header = self._frame(end.frames), self._read(0, _HEADER)
         at, size = _SALT
         salt = header[at : at + size]
         return frame == end.frame if salt == end.salt else header[:4] in _MAGIC
 
     def lacks(self, database_pages: int, file_pages: int, frames: int | None) -> bool:
-        """Whether a page of the database is neither in its file nor in the log.
+        """Return whether a page of the database is neither in its file nor in the log.
 
         Args:
-            file_pages: How many whole pages the file has.
-            frames: Of the log; None: as many as there are.
+            file_pages: The number of whole pages in the database's file.
+            frames: The number of frames in the log; None: all frames that can be read.
         """
         self._begin_anew(file_pages)
         if database_pages <= file_pages:
@@ -94,7 +94,7 @@ class WriteAheadLog:
         return False
 
     def _begin_anew(self, file_pages: int) -> None:
-        """Forget what was found of an earlier log, or beside an earlier length of the file."""
+        """Forget the pages that were found if the log was restarted, and the completeness if the database's file has another length."""
         salt = self._read(*_SALT)
         if salt != self._salt:
             self._salt, self._scanned, self._complete = salt, 0, 0
@@ -103,9 +103,9 @@ class WriteAheadLog:
             self._file_pages, self._complete = file_pages, 0
 
     def open(self) -> None:
-        """Open the file where there is one; it is then read without another descriptor, also where the process has none left."""
+        """Open the file if it exists. Later reads need no other file descriptor, even if the process has none left."""
         if self._file is None:
-            with suppress(FileNotFoundError):  # it is made with the first commit
+            with suppress(FileNotFoundError):  # created with the first commit
                 self._file = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
 
     def close(self) -> None:
@@ -114,7 +114,7 @@ class WriteAheadLog:
             self._file = None
 
     def _scan(self, frames: int | None) -> Iterator[int]:
-        """The pages of the frames that have not been looked at, a few frames at once."""
+        """Yield the page numbers of the frames that were not read before."""
         while self._salt and (frames is None or self._scanned < frames):
             count = _AT_ONCE if frames is None else min(_AT_ONCE, frames - self._scanned)
             found = self._read(self._place(self._scanned + 1), count * self._frame_bytes)
