@@ -1,7 +1,7 @@
 """Memory: store and search results of calls, notes, and the files that calls wrote.
 
-A `Memory` is given to an engine and follows its journal. Its tools let a model use it, and its index speeds up searches in files.
-`PassageStore` and `Embedder` can be replaced. Uses the built-in tools, which do not know it.
+A `Memory` is given to an engine and follows its journal. A model uses the memory through its tools, and searches in files are faster with
+its index. `PassageStore` and `Embedder` can be replaced. This package uses the built-in tools; they do not know it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""A memory's background work: read marked files into the store and the index, and refresh indexes.
+"""A memory's background work: read changed files into the store and the index, and refresh indexes.
 
-A file that cannot be read is tried a few times, then given up. Every failure is logged and affects nothing else.
+The files to read are the marks of `read_positions`. A file that cannot be read is tried a few times, then given up. Every failure is logged
+and affects nothing else.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ log = logging.getLogger("callgate")
 
 
 class BackgroundJobs:
-    """The background work that marks and searches request.
+    """Reads the files that marks name, and refreshes the indexes that searches found outdated.
 
     Args:
-        stopped: Whether to leave the rest for later.
+        stopped: Return whether to stop now; the rest is done later.
         wake: Called when a search has found outdated files.
     """
 
@@ -62,7 +63,7 @@ class BackgroundJobs:
         return not (marks and well)
 
     def _look_at(self, mark: ChangedFile) -> bool:
-        """Read one mark's files; return whether that succeeded."""
+        """Read the files of one mark; return False if it failed and will be tried again."""
         try:
             if os.path.isdir(mark.workspace):
                 if self.index.has(mark.workspace):
@@ -88,7 +89,7 @@ class BackgroundJobs:
         self._wake()
 
     def refresh_indexes(self) -> None:
-        """Refresh the files that searches found outdated."""
+        """Index the files again that searches found outdated."""
         with self._wanting:
             wanted, self._wanted = self._wanted, {}
         for root, paths in wanted.items():

@@ -1,6 +1,7 @@
 """A background thread for a memory's work; no call waits for it.
 
-An exception is logged, once until a later success, and ends only that piece of work. The thread starts on demand and ends in bounded time.
+An exception ends only the current piece of work. It is logged, but only once until the next success. The thread starts on demand and ends
+in bounded time.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ class BackgroundThread:
     """Runs a function in a background thread whenever it is woken.
 
     Args:
-        chore: Does the work; called again until it returns True. Checks `stopping` between its steps.
-        failing: What did not happen if it fails, for the log.
-        interrupt: Ends what the work waits for; called when it has to stop.
+        chore: The function. It is called again until it returns True, and checks `stopping` between its steps.
+        failing: A clause for the log that says what was not done if the function fails.
+        interrupt: Called when the thread has to stop; ends whatever the function is waiting for.
     """
 
     def __init__(self, chore: Callable[[], bool], *, failing: str, interrupt: Callable[[], None] = lambda: None) -> None:
@@ -63,7 +64,7 @@ class BackgroundThread:
             self._thread = thread
 
     def settled(self, timeout_s: float) -> bool:
-        """Wait until all current work is done; return False if the time was not enough."""
+        """Wait until all current work is done; return False if `timeout_s` is over before."""
         self.wake()
         with self._guard:
             asked = self._woken
@@ -72,7 +73,7 @@ class BackgroundThread:
             return self._guard.wait_for(lambda: self._done >= asked, timeout_s)
 
     def stop(self, timeout_s: float) -> bool:
-        """Finish the work within a time limit and stop; return whether all was done. Idempotent."""
+        """Finish the work and stop the thread within `timeout_s` seconds; return whether all work was done. Idempotent."""
         deadline = time.monotonic() + timeout_s
         done = self.settled(timeout_s / 2) if self._thread is not None and not self._stopping else True
         with self._guard:

@@ -14,7 +14,7 @@ __all__ = ["MOST_CHARS", "Chunk", "chunks"]
 MOST_CHARS = 2_000
 """The maximum number of characters of a piece."""
 _FEWEST_CHARS = 500
-"""The minimum number of characters before a cut at a better place."""
+"""The minimum number of characters of a piece that ends before the maximum is reached."""
 _HEADING = re.compile(r"#{1,6}[ \t]")
 
 
@@ -27,7 +27,7 @@ class Chunk(Struct, frozen=True, kw_only=True):
 
 
 def chunks(text: str) -> list[Chunk]:
-    """Return the text in pieces of at most `MOST_CHARS` characters, without pieces of only white space."""
+    """Return the text in pieces of at most `MOST_CHARS` characters. Pieces of only white space are left out."""
     lines = _cut(text)
     found: list[Chunk] = []
     start = 0
@@ -48,7 +48,10 @@ def _cut(text: str) -> list[tuple[int, str]]:
 
 
 def _end(lines: list[tuple[int, str]], start: int) -> int:
-    """Return the end of the piece that starts at `start`: the best place within reach, and the last of equals."""
+    """Return the end of the piece that starts at `start`.
+
+    The best place to cut within `MOST_CHARS` characters is chosen; of equally good places, the last one.
+    """
     size, best, best_weight = 0, start + 1, -1
     for at in range(start, len(lines)):
         if at > start and size >= _FEWEST_CHARS:
@@ -62,7 +65,7 @@ def _end(lines: list[tuple[int, str]], start: int) -> int:
 
 
 def _weight(before: str, line: str) -> int:
-    """Return how well a piece can start with `line`."""
+    """Return how well a piece can start with `line`, from 0 (not well) to 3 (a heading)."""
     if _HEADING.match(line):
         return 3
     if before.strip():

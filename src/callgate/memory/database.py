@@ -1,8 +1,7 @@
 """The SQLite file of a memory: check, migrate and open it, with one connection for writing and one for reading.
 
 All its data can be rebuilt from the journal and the files, so a damaged file may be deleted. `passage_table`, `vectors`, `read_positions`
-and `index`
-define the meaning of the tables. A published migration is never changed; a new one is added after it.
+and `index` define the meaning of the tables. A published migration is never changed; new ones are appended.
 """
 
 from __future__ import annotations
@@ -123,7 +122,7 @@ _MIGRATIONS: Final = (
     """,
 )
 _FIRST_THAT_WIPES: Final = 2
-"""Older files contain words of forgotten notes in free pages."""
+"""The first version that removes deleted data from the file. Older files contain words of deleted notes in free pages."""
 VERSION: Final = len(_MIGRATIONS)
 
 
@@ -131,8 +130,8 @@ class Database:
     """The database file, for several threads.
 
     Args:
-        path: Created with its folder if it does not exist, for its owner only. `:memory:` keeps no file.
-        extension: The path of an SQLite extension to load.
+        path: The file. It is created, with its folder and for its owner only, if it does not exist. `:memory:` uses no file.
+        extension: The path of an SQLite extension to load; empty: none.
 
     Raises:
         UsageError: The file cannot be opened, is not a memory, or was written by a newer callgate, or the extension cannot be loaded.
@@ -172,7 +171,7 @@ class Database:
                 yield connection
 
     def wipe(self) -> None:
-        """Remove deleted data from the write-ahead log too. During a concurrent read it stays until the next call."""
+        """Remove deleted data from the write-ahead log too. If another connection reads meanwhile, the data stays until the next call."""
         import apsw
 
         with self._guard, self._telling():
@@ -182,7 +181,7 @@ class Database:
 
     @contextmanager
     def _telling(self) -> Iterator[None]:
-        """Turn errors of SQLite and of damaged rows into `MemoryFailed`."""
+        """Convert errors of SQLite and of damaged rows into `MemoryFailed`."""
         import apsw
 
         try:
@@ -200,7 +199,7 @@ class Database:
 
     @property
     def identities(self) -> set[tuple[int, int]]:
-        """Return device and inode of the database's files, so that they are not taken for a user's files."""
+        """The device and inode of each of the database's files, so that the index does not report them as outdated."""
         stats = [os.stat(file) for file in self.files if os.path.isfile(file)]
         return {(one.st_dev, one.st_ino) for one in stats}
 

@@ -1,7 +1,8 @@
 """Call an embedder: one call at a time, in its own thread, with a time limit for each caller.
 
-A call that exceeds its time is abandoned, and no further call is made until it ends, so that a hanging embedder costs one thread. An async
-embedder runs in an event loop here and is cancelled. All its exceptions become `EmbedderFailed`.
+A call that exceeds its time limit is abandoned, and no further call is made until it ends, so that a hanging embedder costs one thread. An
+async embedder runs in an event loop in this thread and is cancelled at its time limit. All exceptions of an embedder become
+`EmbedderFailed`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ __all__ = ["EmbedderCalls"]
 
 
 class _EmbedderCall:
-    """One question to the embedder."""
+    """One call of the embedder: its texts, its time limit and its result."""
 
     def __init__(self, texts: Sequence[str], timeout_s: float) -> None:
         self.texts = texts
@@ -49,7 +50,7 @@ class EmbedderCalls:
         """Return one packed vector per text; empty for a text without a usable vector.
 
         Raises:
-            EmbedderFailed: It raised, took too long, is still busy with an earlier call, or did not return vectors.
+            EmbedderFailed: The embedder raised, took too long, is still busy with an earlier call, or did not return one vector per text.
         """
         job = _EmbedderCall(texts, timeout_s)
         self._put(job)
@@ -64,7 +65,7 @@ class EmbedderCalls:
         return job.vectors
 
     def close(self) -> None:
-        """End all waits. Idempotent."""
+        """End all waits with `EmbedderFailed`. Idempotent."""
         with self._guard:
             self._closed = True
             for job in self._waiting:
@@ -156,4 +157,4 @@ class EmbedderCalls:
 
 
 def _nothing() -> None:
-    """Do nothing: a plain function cannot be cancelled."""
+    """Do nothing: the call of a plain function cannot be cancelled."""

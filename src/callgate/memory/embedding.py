@@ -1,7 +1,7 @@
 """The protocol of embedders, and the checks of their vectors.
 
-An `Embedder` is, for example, a model in this process or a server. Vectors are stored with the length 1, as 32-bit numbers, so that all can
-be compared. Pure; knows nothing of databases or threads.
+An `Embedder` is, for example, a model in this process or a server. Vectors are scaled to length 1 and stored as 32-bit floats, so that all
+of them can be compared. Pure; knows nothing of databases or threads.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MOST_NUMBERS: Final = 16_384
 
 
 class EmbedderFailed(CallgateError):
-    """The operator must act: an embedder gave no vectors. Nothing is lost: the texts are still found by words.
+    """The operator must act: an embedder returned no vectors. No text is lost: texts without vectors are still found by words.
 
     Args:
         late: Whether the time limit was exceeded.
@@ -34,15 +34,15 @@ class EmbedderFailed(CallgateError):
 
 
 class Embedder(Protocol):
-    """Turns texts into vectors whose directions are near if the meanings are. One call at a time, always from the same thread.
+    """Turns texts into vectors that point in similar directions if the texts have similar meanings.
 
-    An async function runs in its own event loop and is cancelled at its time limit. A plain function that does not return is abandoned and
-    not called again until it returns.
+    Called from one thread only, one call at a time. An async function runs in its own event loop and is cancelled at its time limit. A
+    plain function that does not return in time is abandoned, and not called again until it returns.
     """
 
     @property
     def name(self) -> str:
-        """Identifies the model and everything that changes its vectors: vectors of different names are never compared."""
+        """The name of the model, including everything that changes its vectors. Vectors of different names are never compared."""
         ...
 
     @property
@@ -56,10 +56,10 @@ class Embedder(Protocol):
 
 
 def check(embedder: Embedder) -> None:
-    """Check an embedder.
+    """Check that an object is an embedder.
 
     Raises:
-        UsageError: It cannot be called, has no name, or has an invalid dimension.
+        UsageError: The object cannot be called, has no name, or has an invalid dimension.
     """
     missing = [f"`{one}`" for one in ("name", "dimension") if not hasattr(embedder, one)] + ["`__call__`"] * (not callable(embedder))
     if missing:
@@ -77,7 +77,7 @@ def check(embedder: Embedder) -> None:
 
 
 def packed(vector: Iterable[float], embedder: Embedder) -> bytes:
-    """Return the packed vector; empty if it has no direction: all zeros, or not finite.
+    """Return the vector scaled to length 1, as bytes; empty if the vector is all zeros or not finite.
 
     Raises:
         EmbedderFailed: The vector does not have the embedder's dimension.

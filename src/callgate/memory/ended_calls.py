@@ -1,6 +1,7 @@
-"""Extract from an ended call's events what a memory needs: a summary line, a note, and files that may have changed.
+"""Extract the facts that a memory needs from the events of an ended call: a summary line, a note, and paths that may have changed.
 
-Pure. An event with unexpected fields is ignored. Everything that a memory has of calls comes from here and can be rebuilt from the journal.
+Pure. An event with unexpected fields is ignored. Everything that a memory stores about calls comes from here and can be rebuilt from the
+journal.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class RememberedCall(Struct, frozen=True, kw_only=True):
 
 
 def note_id(principal: str, text: str) -> str:
-    """Return the note's id; the same text of the same principal is one note."""
+    """Return the id of a note. The same text of the same principal has the same id."""
     return hashlib.sha256(f"{principal}\0{text}".encode("utf-8", "replace")).hexdigest()[:16]
 
 
@@ -59,7 +60,7 @@ def note_origin(identity: str) -> str:
 
 
 def ended_calls(events: Iterable[Event]) -> list[RememberedCall]:
-    """Return the ended calls of these events, in the order of their arrival."""
+    """Return the calls that these events end, in the order of their arrival."""
     kept = list(events)
     lines = {episode.uid: episode.line for episode in episodes(kept)}
     scopes = {event.call: _mapping(body_of(event).get("scope")) for event in kept if event.kind == "call.received"}
@@ -72,7 +73,7 @@ def ended_calls(events: Iterable[Event]) -> list[RememberedCall]:
 
 
 def changes_of(call: RememberedCall, journal: str) -> dict[str, list[Passage]]:
-    """Return the passages to store or delete because of this call, by origin."""
+    """Return the passages to store because of this call, by origin. An origin without passages is to be deleted."""
     note = _identity(call, "remember", "remembered")
     if note:
         tags = call.arguments.get("tags")
@@ -105,7 +106,7 @@ def _passage(call: RememberedCall, kind: PassageKind, origin: str, text: str, ta
 
 
 def _identity(call: RememberedCall, tool: str, key: str) -> str:
-    """Return the id of the note that this call added or removed; empty if none."""
+    """Return the id of the note that this call added or removed; empty if it did neither."""
     found = call.value.get(key)
     if call.summary.tool != tool or call.summary.status != "ok" or not isinstance(found, str) or not _ID.fullmatch(found):
         return ""
@@ -113,7 +114,7 @@ def _identity(call: RememberedCall, tool: str, key: str) -> str:
 
 
 def marks_of(call: RememberedCall, tools: ToolRegistry | None) -> list[ChangedFile]:
-    """Return the paths that the call may have changed; the whole workspace if its tool does not declare them."""
+    """Return the paths that the call may have changed. If its tool does not declare what it writes, this is the whole workspace."""
     workspace, effect = call.word("workspace"), call.summary.effect
     if not workspace or effect in ("", "none"):
         return []

@@ -1,7 +1,8 @@
 """Store the files that calls wrote as passages: read, redact, cut and store them.
 
-The whole text is redacted before it is cut, so that no secret is missed at a cut. Only text files of the call's workspace within limits are
-stored; files that searches skip and files with names for secrets are not. Removed files are forgotten. Knows nothing of journals.
+The whole text is redacted before it is cut, so that no secret is missed at a cut. Only text files in the call's workspace and within the
+limits are stored. Files that searches skip and files whose names contain secrets are not stored. The passages of removed files are deleted.
+Knows nothing of journals.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ __all__ = ["FilePassages", "file_origin", "marks_again", "without_secrets"]
 log = logging.getLogger("callgate")
 _TICK_NS = 50_000_000
 _COARSE_TICK_NS = 2_000_000_000
-"""How far a file system's clock may be behind, for those with whole seconds only."""
+"""By how much the clock of a file system with whole seconds may be behind, in nanoseconds."""
 _text = msgspec.json.Decoder(dict[str, str]).decode
 
 
@@ -34,14 +35,14 @@ def file_origin(workspace: str, path: str) -> str:
 
 
 def without_secrets(redactor: Redactor | None, text: str) -> str:
-    """Return the text as the redactor leaves it."""
+    """Return the redacted text; the text itself if there is no redactor."""
     if redactor is None:
         return text
     return _text(redactor.redact(msgspec.json.encode({"text": text})))["text"]
 
 
 class FilePassages:
-    """Stores the files of a mark."""
+    """Stores passages of the files that marks name."""
 
     def __init__(self, store: PassageStore, limits: MemoryLimits, redactor: Redactor | None = None) -> None:
         self._store = store
@@ -49,7 +50,7 @@ class FilePassages:
         self.redactor = redactor
 
     def take_in(self, mark: ChangedFile) -> None:
-        """Update the passages of these files.
+        """Update the passages of the files that a mark names.
 
         Raises:
             UsageError: The workspace does not exist.
@@ -64,7 +65,7 @@ class FilePassages:
             self._store.trim("file", mark.cause.principal, self._limits.pieces)
 
     def _take_in_below(self, workspace: Workspace, mark: ChangedFile, *, there: bool) -> None:
-        """Update the passages of a folder or a removed path."""
+        """Update the passages of the files in a folder, or of a removed path."""
         held = self._store.files(mark.workspace)
         for path in self._changed(workspace, mark, held) if there else ():
             self._keep(workspace, path, mark)
@@ -76,7 +77,7 @@ class FilePassages:
         self._store.keep({file_origin(mark.workspace, path): self._passages(workspace, path, mark)})
 
     def _changed(self, workspace: Workspace, mark: ChangedFile, held: dict[str, str]) -> Iterator[str]:
-        """Return the files in a folder that the call may have written, up to a limit."""
+        """Yield the files in a folder that the call may have written, up to a limit."""
         found = 0
         moved = set(held.values())
         for entry in workspace.walk(mark.path or "."):
@@ -120,7 +121,7 @@ class FilePassages:
         ]
 
     def _readable(self, workspace: Workspace, path: str) -> tuple[str, str]:
-        """Return the text and its stamp; empty for a file that is not stored."""
+        """Return the file's text and its stamp; both are empty for a file that is not stored."""
         if workspace.protected(path) or workspace.ignored(path) or self.has_secret_name(path):
             return "", ""
         try:
@@ -131,11 +132,11 @@ class FilePassages:
         return ("", "") if is_binary(data) else (decoded(data)[0], stamp)
 
     def has_secret_name(self, path: str) -> bool:
-        """Whether the redactor would change the path."""
+        """Return whether the redactor would change the path."""
         return without_secrets(self.redactor, path) != path
 
     def is_current(self, passage: Passage) -> bool:
-        """Whether the file is unchanged since the passage was stored."""
+        """Return whether the file is unchanged since the passage was stored."""
         try:
             with Workspace(passage.workspace, sync=False) as workspace:
                 return stamp_of(workspace.stat(passage.path)) == passage.stamp
@@ -144,7 +145,7 @@ class FilePassages:
 
 
 def marks_again(passages: Iterable[Passage]) -> list[ChangedFile]:
-    """Mark files that were changed from outside; their content still counts as written by the last call."""
+    """Return marks for files that were changed from outside. Their content still counts as written by the last call."""
     files = {(one.workspace, one.path): one for one in passages}
     return [
         ChangedFile(
@@ -166,7 +167,7 @@ def marks_again(passages: Iterable[Passage]) -> list[ChangedFile]:
 
 
 def _is_new(entry: DirectoryEntry, mark: ChangedFile) -> bool:
-    """Whether the file was changed since the call arrived, by its ctime, which programs cannot set."""
+    """Return whether the file was changed since the call arrived, by its ctime, which programs cannot set."""
     changed_ns = int(entry.stamp.rpartition(":")[2] or 0)
     return changed_ns >= mark.since_ns - (_TICK_NS if changed_ns % 1_000_000_000 else _COARSE_TICK_NS)
 

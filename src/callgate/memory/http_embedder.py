@@ -1,7 +1,7 @@
 """An embedder behind HTTP: `POST /embeddings` as in OpenAI's API and many local servers.
 
-Limited in time and size. Does not follow redirects and does not retry; the memory retries. Keys are never shown. httpx2 is imported with
-the first request.
+Requests are limited in time and size. Redirects are not followed. Requests are not retried here; the memory retries. Errors never show
+keys. httpx2 is imported with the first request.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _decode = msgspec.json.Decoder(_EmbeddingsBody).decode
 
 
 class EmbeddingsEndpoint:
-    """An `Embedder` that asks a server. Close it when its memory is closed.
+    """An `Embedder` that sends requests to a server. Close it when its memory is closed.
 
     Args:
         base_url: The URL without `/embeddings`, such as `http://127.0.0.1:8080/v1`.
@@ -77,7 +77,7 @@ class EmbeddingsEndpoint:
         """Return one vector per text.
 
         Raises:
-            EmbedderFailed: There was no answer, or it has no valid vectors.
+            EmbedderFailed: The server did not answer, or its answer has no valid vectors.
         """
         asked = {"model": self.name, "input": list(texts), "encoding_format": "float"}
         answer = self._posted(msgspec.json.encode(asked | ({"dimensions": self.dimension} if self._shorten else {})))
@@ -118,7 +118,11 @@ class EmbeddingsEndpoint:
 
 
 def _read(response: httpx2.Response) -> bytes:
-    """Return the body, up to a limit."""
+    """Return the body of a response.
+
+    Raises:
+        EmbedderFailed: The body is larger than the limit.
+    """
     pieces, size = [], 0
     for piece in response.iter_bytes():
         size += len(piece)

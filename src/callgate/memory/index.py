@@ -1,8 +1,8 @@
 """An index of the text files of workspaces, so that a search reads only files that can match.
 
-It stores each file's stamp, whether it is text, and its trigrams, but not its text, and nothing of files with names for secrets. A search
-asks it about every file; a file that is unknown, changed or marked is read as without an index, so that answers are the same. Outdated
-files are indexed again afterwards, in the background.
+The index stores each file's stamp (its state according to the file system), whether it is text, and its trigrams, but not its text. It
+stores nothing of files whose names contain secrets. A search asks the index about every file. A file that is unknown, changed or marked is
+read as without an index, so that the results are the same. Outdated files are indexed again later, in the background.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Kind = Literal["text", "binary", "large", "unread"]
 
 
 class IndexedFile(Struct, frozen=True):
-    """The indexed facts of one file."""
+    """The entry of one file in the index."""
 
     number: int
     stamp: str
@@ -49,12 +49,12 @@ class IndexedFile(Struct, frozen=True):
 
 
 def folded(text: str) -> str:
-    """Return the text in lower case, character by character, so that substrings stay substrings."""
+    """Return the text in lower case, one character for one, so that a substring of the text is a substring of the result."""
     return text.replace("\u03a3", "\u03c3").lower().replace("\u03c2", "\u03c3").replace("\0", "\1")
 
 
 def grams(pattern: str) -> list[str]:
-    """Return trigrams that every text with this pattern has, in any case; some of them if there are many."""
+    """Return trigrams that every text with this pattern contains, in any case. If there are many, only some are returned."""
     text = folded(pattern)
     if any("\ud800" <= char <= "\udfff" for char in text):
         return []
@@ -66,8 +66,8 @@ class WorkspaceIndex:
     """The index of all workspaces that calls name.
 
     Args:
-        wanted: Called with a folder and the paths that a search found outdated; None for the whole folder.
-        secret: Whether a file's name contains a secret; such a file is treated as unknown.
+        wanted: Called with a folder and the paths in it that a search found outdated; None instead of the paths for the whole folder.
+        secret: Return whether a file's name contains a secret. Such a file is treated as unknown.
     """
 
     def __init__(
@@ -105,19 +105,19 @@ class WorkspaceIndex:
             return None
 
     def has(self, root: str) -> bool:
-        """Whether this workspace has been indexed."""
+        """Return whether this workspace has been indexed."""
         with self._database.reading() as connection:
             return bool(connection.execute("SELECT count(*) FROM trees WHERE root = ?", (root,)).get)
 
     def count(self) -> int:
-        """The number of indexed files."""
+        """Return the number of indexed files."""
         with self._database.reading() as connection:
             return int(connection.execute("SELECT count(*) FROM indexed").get)
 
     # Updating
 
     def refresh(self, root: str, paths: Iterable[str] | None, stopped: Callable[[], bool]) -> None:
-        """Index these files and folders again, or all files that a search reads; ends early if `stopped` returns True."""
+        """Index these files and folders again, or the whole workspace if `paths` is None. Ends early if `stopped` returns True."""
         with Workspace(root, sync=False) as workspace:
             with self._database.reading() as connection:
                 known = _known(connection, root)
@@ -150,7 +150,7 @@ class WorkspaceIndex:
 
 
 class _IndexPass:
-    """The index as of the start of a search."""
+    """The index at the start of a search."""
 
     def __init__(
         self,
@@ -190,7 +190,7 @@ class _IndexPass:
 
 
 def _outdated(workspace: Workspace, known: dict[str, IndexedFile], paths: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Return the files to index and the removed ones. A named file is indexed again whatever its stamp is."""
+    """Return the files to index, and the indexed files that are gone. A file in `paths` is indexed again even if its stamp is unchanged."""
     stale, here, below = list[str](), set[str](), list[str]()
     for path in paths:
         kind = workspace.kind(path or ".")
@@ -220,7 +220,7 @@ def _matching(connection: apsw.Connection, asked: list[str]) -> set[int]:
 
 
 def _read(workspace: Workspace, path: str) -> tuple[str, Kind, str]:
-    """Return the file's stamp, its kind, and its text if it is indexed."""
+    """Return the file's stamp, its kind, and its text; the text is empty if it is not to be indexed."""
     try:
         found = workspace.stat(path)
         if is_protected(path):
@@ -246,7 +246,7 @@ def _kind_and_text(data: bytes, size: int, *, same: bool) -> tuple[Kind, str]:
 
 
 def _wait_a_tick(found: os.stat_result) -> None:
-    """Wait until later writes get another timestamp, because file systems' clocks are coarse."""
+    """Wait until later writes of the file get another timestamp, because the clocks of file systems are coarse."""
     coarse = found.st_ctime_ns % 1_000_000_000 == 0 and found.st_mtime_ns % 1_000_000_000 == 0
     tick_s = _COARSE_TICK_S if coarse else _TICK_S
     age_s = (time.time_ns() - max(found.st_ctime_ns, found.st_mtime_ns)) / 1e9
@@ -263,7 +263,7 @@ def _put(connection: apsw.Connection, tree: int, path: str, stamp: str, kind: Ki
 
 
 def _drop_first_trees(connection: apsw.Connection, most: int) -> None:
-    """Remove the oldest indexes above the limit."""
+    """Remove the indexes of the oldest workspaces above the limit."""
     for (tree,) in list(connection.execute("SELECT number FROM trees ORDER BY number DESC LIMIT -1 OFFSET ?", (most,))):
         connection.execute("DELETE FROM grams WHERE rowid IN (SELECT number FROM indexed WHERE tree = ?)", (tree,))
         connection.execute("DELETE FROM indexed WHERE tree = ?", (tree,))

@@ -1,7 +1,7 @@
 """Follow a journal: store newly ended calls, and mark the files that they may have written.
 
-The journal is the queue: the process holds only one page of events, and reading continues where it stopped. Only durable events are read,
-so that no passage exists without its event. Every step may be repeated.
+The journal is the queue: the process holds only one page of events, and a new process continues from the stored position. Only durable
+events are read, so that no passage exists without its event. Every step may be repeated.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ _MOST_OPEN = 10_000
 
 
 Find = Callable[[EventQuery], Iterable[Event]]
-"""Returns events of a call, or after a position, up to a limit."""
+"""Return the events of a call, or the events after a position, up to a limit."""
 
 Progress = Literal["all", "some", "early"]
-"""Whether everything was read, more can be read, or the next events are not durable yet."""
+"""How far `take_in` came: `all` events were read, `some` are left, or the next events are not durable yet (`early`)."""
 
 
 class JournalFollower:
     """Reads one journal into a memory. Thread-safe.
 
     Args:
-        keep: Stores the passages of calls.
-        tools: The tools, which declare what their calls write; a call of another tool may have written anything.
+        keep: Store the passages of calls.
+        tools: The tools, which declare what their calls write. The call of a tool that is not here may have written anything.
         redacted: Whether the writer of the journal redacts secrets.
         files: Whether to mark files that calls may have written.
-        lasting: Whether the journal outlives this process, so that its position is stored.
+        lasting: Whether the journal outlives this process, so that the position in it is stored.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class JournalFollower:
         """Read at most `most` further events.
 
         Args:
-            durable: Returns the position up to which events are durable; None if all are.
+            durable: Return the position up to which events are durable; None if all events are.
         """
         with self._guard:
             while most > 0 and self._identified():
@@ -96,13 +96,13 @@ class JournalFollower:
             return "some" if most <= 0 else "all"
 
     def from_the_first(self) -> None:
-        """Start again from the first event."""
+        """Start again from the journal's first event."""
         with self._guard:
             if self._identified():
                 self._position = 0
 
     def _identified(self) -> bool:
-        """Identify the journal by its first event, which never changes."""
+        """Identify the journal by its first event, which never changes. Return whether the journal has an event."""
         if not self._name:
             first = next(iter(self._find(EventQuery(limit=1))), None)
             if first is None:
@@ -129,14 +129,14 @@ class JournalFollower:
             self._ledger.move(self._name, self._position)
 
     def _placed(self, mark: ChangedFile) -> Iterator[ChangedFile]:
-        """Return the mark with its real path; None if that is outside the workspace or the workspace does not exist."""
+        """Yield the mark with its real path; nothing if the path is outside the workspace or the workspace does not exist."""
         with suppress(CallgateError), Workspace(mark.workspace, sync=False) as workspace:
             path = workspace.normalise(mark.path) if mark.path else ""
             cause = replace(mark.cause, redacted=self._redacted)
             yield replace(mark, workspace=os.path.realpath(mark.workspace), path=path, cause=cause)
 
     def _complete(self, page: list[Event]) -> list[Event]:
-        """Return all events of the calls that end on this page; keep the others for later."""
+        """Return all events of the calls that end on this page; remember the events of the other calls."""
         done: list[Event] = []
         for event in page:
             if event.kind == "call.received":
@@ -152,7 +152,7 @@ class JournalFollower:
 
 
 def finder(journal: Journal) -> Find:
-    """Return the next page of events."""
+    """Return a function that reads events from the journal."""
 
     def find(query: EventQuery) -> list[Event]:
         for _ in range(2):

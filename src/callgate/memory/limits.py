@@ -9,45 +9,45 @@ from callgate._options import Amount, Count, Options, Pause, Seconds, Whole
 __all__ = ["LOGGED_CHARS", "MemoryLimits"]
 
 LOGGED_CHARS: Final = 1_000
-"""Characters of an error in a log line."""
+"""The largest number of characters of an error in a log line."""
 
 
 class MemoryLimits(Options, frozen=True, kw_only=True):
-    """The limits of one memory. Sizes are in bytes of UTF-8."""
+    """The limits of one memory. Texts are measured in bytes of UTF-8, except for questions."""
 
     note_bytes: Whole = 8_192
-    """Bytes of one note."""
+    """The largest size of one note in bytes."""
     notes: Whole = 10_000
-    """Notes per principal; a further one is refused."""
+    """The largest number of notes per principal. A further note is refused."""
     note_tags: Whole = 16
-    """Tags per note, of at most 64 characters each."""
+    """The largest number of tags per note. A tag has at most 64 characters."""
     calls: Whole = 100_000
-    """Calls per principal; the oldest are removed first."""
+    """The largest number of calls per principal. The oldest are removed first."""
     pieces: Whole = 100_000
-    """Pieces of files per principal; the oldest are removed first."""
+    """The largest number of pieces of files per principal. The oldest are removed first."""
     indexed_workspaces: Whole = 64
-    """Indexed workspaces; above, the oldest index is removed."""
+    """The largest number of indexed workspaces. Above it, the oldest index is removed."""
     query_chars: Count = 1_000
-    """Bytes of one question; only its first 32 words count."""
+    """The largest number of characters of one question. Only its first 32 words are searched."""
     found: Count = 50
-    """The maximum number of passages per question."""
+    """The largest number of passages per question."""
     file_bytes: Whole = 1_048_576
-    """Bytes of a file; a larger one is not stored."""
+    """The largest size of a file in bytes. A larger file is not stored."""
     files_per_call: Whole = 1_000
-    """Files that are read because of one call without declared writes."""
+    """The largest number of files that are read because of one call without declared writes."""
     waiting: Whole = 64
-    """Workspaces that wait for a refresh of their index; a further one waits for its next search."""
+    """The largest number of workspaces that wait for a refresh of their index. A further workspace is refreshed after its next search."""
     attempts: Count = 3
-    """Attempts for a file that cannot be read or a text that cannot be embedded."""
+    """How often to try a file that cannot be read, or a text that cannot be embedded."""
     events_per_question: Count = 20_000
-    """The maximum number of events to read from the journal before a question is answered."""
+    """The largest number of events that are read from the journal before a question is answered."""
     embed_at_once: Count = 32
-    """Texts per call of an embedder."""
+    """The largest number of texts per call of an embedder."""
     embed_s: Seconds = 30.0
-    """Seconds per call of an embedder."""
+    """The time limit in seconds of a call of an embedder."""
     embed_question_s: Seconds = 2.0
-    """Seconds for the embedding of a question; then it is answered by words alone."""
+    """The time limit in seconds for embedding a question. After it, the question is answered by words alone."""
     farthest: Amount = 1.0
-    """The cosine distance, from 0 to 2, at which a passage no longer answers a question; 1 means unrelated."""
+    """The cosine distance, from 0 to 2, from which on a passage does not answer a question. At 1, the two are unrelated."""
     close_s: Pause = 2.0
-    """Seconds that closing waits for background work; the rest is done when the memory is opened again."""
+    """How many seconds closing waits for background work. Unfinished work is done when the memory is opened again."""

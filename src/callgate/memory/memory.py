@@ -1,7 +1,8 @@
 """`Memory`: store and search an agent's results, notes and written files.
 
 A memory that is given to an engine follows its journal in the background: it stores ended calls, and reads and indexes the files that calls
-wrote. It fails no call and delays none. Calls and notes come from the journal, files from the file system, so all of it can be rebuilt.
+wrote. A failure of the memory fails no call, and no call waits for it. Calls and notes come from the journal, files from the file system,
+so all of it can be rebuilt.
 """
 
 from __future__ import annotations
@@ -45,9 +46,9 @@ __all__ = ["Memory", "MemoryStatus"]
 log = logging.getLogger("callgate")
 _DEFAULTS = MemoryLimits()
 _QUESTION_S = 2.0
-"""Seconds that a question waits for files that were just written."""
+"""How many seconds a question waits for files that were just written to be read."""
 _EMBEDDING_ENDS_S = 0.25
-"""The minimum seconds for embedding to end when the memory is closed."""
+"""How many seconds embedding gets at least to end when the memory is closed."""
 _DURABLE_S = 0.02
 _DURABLE_TIMES = 100
 _MOST = 1_000_000_000
@@ -60,29 +61,29 @@ class MemoryStatus(Struct, frozen=True, kw_only=True):
     notes: int
     calls: int
     pieces: int
-    """Pieces of files."""
+    """The number of pieces of files."""
     indexed: int
-    """Indexed files."""
+    """The number of indexed files."""
     marked: int
-    """Files and folders that are still to be read."""
+    """The number of files and folders that are still to be read."""
     embedder: str = ""
-    """The embedder of the vectors; empty if there never was one."""
+    """The name of the embedder of the vectors; empty if there never was one."""
     embedded: int = 0
-    """Passages that are also found by meaning."""
+    """The number of passages that are also found by meaning."""
     waiting: int = 0
-    """Passages that are found by words only: not embedded yet, or not possible."""
+    """The number of passages that are found by words only: they are not embedded yet, or cannot be."""
     failure: str = ""
     """The last error; empty if there is none."""
 
 
 class Memory:
-    """A memory in a file. Give it to `Engine(memory=...)`, and `tools()` to the same engine for a model to use.
+    """A memory in a file. Pass it to `Engine(memory=...)`, and its `tools()` to the same engine if a model should use it.
 
     Args:
-        path: Created with its folder if it does not exist.
-        store: The store of passages; None for the same file with full-text search.
+        path: The file. The file and its folder are created if they do not exist.
+        store: The store of passages; None: the same file, with full-text search.
         limits: The limits of the memory.
-        embedder: Adds search by meaning; needs the extra `memory`. Close it yourself after the memory.
+        embedder: Adds search by meaning; needs the extra `memory`. The memory does not close the embedder: close it after the memory.
         re_embed: Whether to drop the vectors of another embedder and embed everything again, in the background.
 
     Raises:
@@ -168,7 +169,7 @@ class Memory:
         bus.subscribe(lambda topic, item: self._background.wake(), "tool.completed", "call.aborted", "call.restarted")
 
     async def settled(self, timeout_s: float = 30.0) -> bool:
-        """Wait until all calls that have ended are stored and embedded; return False if the time was not enough."""
+        """Wait until all calls that have ended are stored and embedded; return False if `timeout_s` is over before."""
         return await in_thread(lambda: self._settled(timeout_s))
 
     def _settled(self, timeout_s: float) -> bool:
@@ -186,7 +187,7 @@ class Memory:
         return all_done
 
     def _read_on(self) -> bool:
-        """Read the next events, and wait for those that are about to become durable; return whether nothing is left."""
+        """Read the next events, and wait for those that are about to become durable; return whether no events are left."""
         if self._following is None:
             return True
         for _ in range(_DURABLE_TIMES):
@@ -202,7 +203,9 @@ class Memory:
         """Store a note and return its id. The same text of the same principal is one note.
 
         Args:
-            principal: The owner of the note; for a call, `scope` has it.
+            principal: The owner of the note, if there is no `scope`.
+            scope: The scope of the call that stores the note; its principal is the owner.
+            call: The uid of that call.
 
         Raises:
             CallgateError: The note is empty or too large, or there are too many notes.
@@ -223,9 +226,9 @@ class Memory:
     # Questions
 
     def search(self, query: PassageQuery) -> list[FoundPassage]:
-        """Return the best passages; those of changed files are left out, and the files are read again.
+        """Return the best passages. Passages of changed files are left out, and these files are read again in the background.
 
-        Searches by words, with an embedder also by meaning, and by words alone if the embedder does not answer in time.
+        With an embedder, the search is by words and by meaning; by words alone without one, or if it does not answer in time.
         """
         text, limit = query.text[: self.limits.query_chars], max(1, min(query.limit, self.limits.found))
         question = replace(query, text=text, limit=limit)
@@ -237,7 +240,10 @@ class Memory:
         return [one for one in found if one.passage not in stale]
 
     def recalled(self, text: str, *, scope: Scope, limit: int) -> list[FoundPassage]:
-        """Search for `recall`: passages of this principal and files of this workspace, including all calls that have ended."""
+        """Return the passages for `recall`: those of this principal, with files of this workspace only.
+
+        Calls that have just ended are read first.
+        """
         try:
             if self._following is not None:
                 self.catching_up = self._following.take_in(self.limits.events_per_question, self._durable) == "some"
@@ -258,9 +264,9 @@ class Memory:
         """Read the notes and calls of a journal again, from its first event.
 
         Args:
-            find: The `find` method of the journal or a reader.
+            find: The `find` method of the journal or of a reader.
             tools: The tools, which declare the files that their calls write.
-            files: Whether to read the files too, as they are now, without redaction.
+            files: Whether to read the files again too. Their current content is stored, without redaction.
         """
         following = JournalFollower(find, self._ledger, self._store, self.limits, keep=self._notes.take_in, tools=tools, files=files)
         following.from_the_first()
@@ -269,10 +275,13 @@ class Memory:
             pass
 
     def embed(self, timeout_s: float = 600.0) -> int:
-        """Wait until everything possible is embedded, including texts that were given up; return the number of passages without a vector.
+        """Embed every text that can be embedded, including texts that were given up, and wait for it.
+
+        Returns:
+            The number of passages without a vector.
 
         Raises:
-            EmbedderFailed: The embedder failed, or the time was not enough; the rest continues in the background.
+            EmbedderFailed: The embedder failed, or `timeout_s` is over. The rest continues in the background.
             UsageError: This memory has no embedder.
         """
         if self._meaning is None:
@@ -281,7 +290,7 @@ class Memory:
         return self.status().waiting
 
     def status(self) -> MemoryStatus:
-        """Return what the memory has and what is still to be done."""
+        """Return the numbers of stored and of waiting items, and the last error."""
         embedder, embedded, waiting = counted(self._database)
         return MemoryStatus(
             where=self._database.path,
@@ -303,7 +312,7 @@ class Memory:
         await in_thread(self.close_sync)
 
     def close_sync(self) -> None:
-        """`close` for plain code."""
+        """Close the memory like `close`, without an event loop."""
         deadline = time.monotonic() + self.limits.close_s
         done = self._background.stop(self.limits.close_s)
         if self._meaning is not None:

@@ -65,7 +65,7 @@ class MemoryPassages:
 
 
 def _score(passage: Passage, asked: list[list[str]]) -> float:
-    """Return how many of the words the passage has, and how often relative to its length."""
+    """Return the number of question words that the passage has, plus their frequency relative to its length."""
     words = tokens(passage.text) + [word for tag in passage.tags for word in tokens(tag)]
     counts = [_count(words, phrase) for phrase in asked]
     hits = sum(count > 0 for count in counts)
@@ -73,7 +73,7 @@ def _score(passage: Passage, asked: list[list[str]]) -> float:
 
 
 def _count(words: list[str], phrase: list[str]) -> int:
-    """Return how often the words occur in this order; the last one may be a prefix."""
+    """Return how often the words of the phrase occur in this order. The last one may be the beginning of a longer word."""
     size = len(phrase)
     return sum(
         words[at : at + size - 1] == phrase[:-1] and _is_or_begins(words[at + size - 1], phrase[-1]) for at in range(len(words) - size + 1)

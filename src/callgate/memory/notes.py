@@ -1,7 +1,7 @@
-"""Notes: check, redact and store what a caller asked to remember.
+"""Notes: check, redact and store a text that a caller wants to remember.
 
-Unlike the other passages, a note does not wait for the journal: it is on disk when the caller gets its id. The journal has it too, so that
-it can be rebuilt.
+A note is on disk when the caller gets its id; other passages are stored later, from the journal. The journal has the note too, so that it
+can be rebuilt.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Notes:
         self._files = files
         self._guard = threading.Lock()
         self._forgotten: dict[str, None] = {}
-        """Origins of deleted notes that the journal may still add before it deletes them."""
+        """Origins of deleted notes. Until the follower reaches the deletion in the journal, it must not store these notes again."""
 
     def keep(self, text: str, tags: Sequence[str], scope: Scope, call: str) -> str:
         """Store a note and return its id.

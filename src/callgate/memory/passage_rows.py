@@ -1,6 +1,6 @@
-"""Convert passages to rows of the table `passages`, and the filters of a query to SQL, for every kind of search.
+"""Convert passages to rows of the table `passages`, and the filters of a query to SQL. Used by every kind of search.
 
-Pure. `passages` defines the columns; the statements that use them are in `passage_table` and `vectors`.
+Pure. `passages` defines the fields; the statements that use these columns are in `passage_table` and `vectors`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Row = tuple[Value, ...]
 
 
 def narrowing(query: PassageQuery) -> tuple[str, list[Value]]:
-    """Return the query's filters in SQL, with the meaning of `admits`."""
+    """Return the query's filters as an SQL condition and its values. The condition selects the same passages as `PassageQuery.admits`."""
     wheres, values = ["principal = ?"], list[Value]([query.principal])
     if query.kinds:
         wheres.append(f"kind IN ({', '.join('?' * len(query.kinds))})")

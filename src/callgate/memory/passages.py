@@ -21,7 +21,7 @@ class Passage(Struct, frozen=True, kw_only=True):
     """One redacted piece of text."""
 
     origin: str
-    """What the passage is a piece of. All passages of one origin are replaced together."""
+    """The id of the note, call or file that the passage is from. All passages of one origin are replaced together."""
     kind: PassageKind
     text: str
     at_ns: int
@@ -32,7 +32,7 @@ class Passage(Struct, frozen=True, kw_only=True):
     conversation: str = ""
     run: str = ""
     call: str = ""
-    """The uid of its call."""
+    """The uid of the call."""
     tool: str = ""
     workspace: str = ""
     """The workspace of the call."""
@@ -41,17 +41,17 @@ class Passage(Struct, frozen=True, kw_only=True):
     line: int = 0
     """For a piece of a file: its first line, from 1."""
     stamp: str = ""
-    """For a piece of a file: the state of the file."""
+    """For a piece of a file: the state of the file when it was read."""
     tags: tuple[str, ...] = ()
     redacted: bool = False
-    """For a piece of a file: whether it was redacted; then only a memory that redacts reads the file again."""
+    """For a piece of a file: whether it was redacted. If so, only a memory that redacts reads the file again."""
 
 
 class PassageQuery(Struct, frozen=True, kw_only=True):
-    """Selects passages. A field that is not given does not restrict, except for the principal."""
+    """Selects passages. A filter that is not given does not restrict; the principal is always given."""
 
     text: str
-    """Words in any order; a prefix of a longer word counts. There is no query syntax."""
+    """Words in any order. A word may be the beginning of a longer word. There is no query syntax."""
     principal: str
     """The owner of the passages; no others are searched."""
     kinds: tuple[PassageKind, ...] = ()
@@ -62,13 +62,13 @@ class PassageQuery(Struct, frozen=True, kw_only=True):
     workspace: str | None = None
     """For pieces of files: only files in this workspace."""
     since_ns: int | None = None
-    """At or after this time, UTC nanoseconds."""
+    """The earliest time of a passage, UTC nanoseconds."""
     until_ns: int | None = None
-    """Before this time, UTC nanoseconds."""
+    """The time before which a passage must be, UTC nanoseconds."""
     limit: int = 10
 
     def admits(self, passage: Passage) -> bool:
-        """Whether the passage passes the filters, apart from its words."""
+        """Return whether the passage passes the filters. The words are not compared."""
         return (
             passage.principal == self.principal
             and (not self.kinds or passage.kind in self.kinds)
@@ -83,11 +83,11 @@ class PassageQuery(Struct, frozen=True, kw_only=True):
 
 
 class FoundPassage(Struct, frozen=True, kw_only=True):
-    """A found passage."""
+    """A passage that matches a query."""
 
     passage: Passage
     snippet: str
-    """The best matching part of its text; `…` marks omissions."""
+    """The best matching part of the passage's text; `…` marks omissions."""
     score: float
     """Higher is better; comparable only within one answer."""
 
@@ -104,7 +104,7 @@ class PassageStore(Protocol):
         ...
 
     def search(self, query: PassageQuery) -> list[FoundPassage]:
-        """Return the passages with any of the words, the best first, and of equals the newest."""
+        """Return the passages with any of the words, the best first; of equally good ones, the newest first."""
         ...
 
     def files(self, workspace: str) -> dict[str, str]:
@@ -116,7 +116,7 @@ class PassageStore(Protocol):
         ...
 
     def trim(self, kind: PassageKind, principal: str, most: int) -> int:
-        """Delete the oldest passages above `most`; return their number."""
+        """Delete the oldest passages until `most` are left; return how many were deleted."""
         ...
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """Combine several rankings by reciprocal rank fusion: entries that rank high in several come first.
 
-Only ranks count, because scores of different kinds cannot be compared. Pure and deterministic: of equals, the newest comes first, then the
-one that was stored first.
+Only ranks count, because scores of different kinds cannot be compared. Pure and deterministic: of entries with equal scores, the newest
+comes first, then the one that was stored first.
 
 Source:
     Cormack, Clarke and Büttcher, "Reciprocal Rank Fusion outperforms Condorcet and individual Rank Learning Methods", SIGIR 2009.
@@ -23,7 +23,7 @@ _FLATTENING: Final = 60
 
 
 def fused(rankings: Sequence[Mapping[int, FoundPassage]], limit: int) -> list[FoundPassage]:
-    """Return the best entries, each once with its new score, in the form of the first ranking that has it.
+    """Return the best entries, each once and with its combined score. The snippet is from the first ranking that has the entry.
 
     Args:
         rankings: Entries by number, the best first.

@@ -1,7 +1,7 @@
-"""Store how far a memory has read each journal, and which files it still has to read.
+"""Store how far a memory has read each journal, and the marks: paths that may have changed and are still to be read.
 
-Both are on disk, so that nothing is lost when the process ends: the next one continues. A mark is for a file, a folder or a whole
-workspace. Above a limit of marks, one mark for the whole workspace replaces them. Knows nothing of the use of files.
+Both are on disk, so that the next process continues after the end of this one. A mark is for a file, a folder or a whole workspace. Above a
+limit of marks, one mark for the whole workspace replaces them. Knows nothing of the use of files.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ChangeCause(Struct, frozen=True, kw_only=True, omit_defaults=True):
     actor: str = ""
     conversation: str = ""
     redacted: bool = False
-    """Whether the call's engine redacts secrets; then only a memory that redacts may store the files."""
+    """Whether the call's engine redacts secrets. If so, only a memory that redacts may store the files."""
 
 
 class ChangedFile(Struct, frozen=True, kw_only=True):
@@ -44,7 +44,7 @@ class ChangedFile(Struct, frozen=True, kw_only=True):
     path: str
     """Relative to the workspace; empty for all of it."""
     since_ns: int
-    """The arrival of the call that may have changed it; older files are unchanged."""
+    """The arrival of the call that may have changed the path, UTC nanoseconds. Files that are older than this are unchanged."""
     cause: ChangeCause
     number: int = 0
     failures: int = 0
@@ -60,7 +60,7 @@ class ReadPositions:
         self._database = database
 
     def position(self, journal: str) -> int:
-        """Store the position up to which a journal was read."""
+        """Return the position up to which a journal was read; 0 if it was not read."""
         with self._database.reading() as connection:
             return int(connection.execute("SELECT coalesce(max(position), 0) FROM cursors WHERE journal = ?", (journal,)).get)
 
@@ -78,7 +78,7 @@ class ReadPositions:
                     _narrow(connection, workspace)
 
     def marks(self, *, redacting: bool, limit: int = 1_000) -> list[ChangedFile]:
-        """Return the oldest marks, without those that need a redactor if there is none."""
+        """Return the oldest marks. Marks that need a redactor are left out if there is none."""
         sql = """SELECT number, workspace, path, since_ns, cause, failures FROM marks
             WHERE ? OR json_extract(cause, '$.redacted') IS NULL ORDER BY number LIMIT ?"""
         with self._database.reading() as connection:
@@ -94,7 +94,7 @@ class ReadPositions:
             return int(connection.execute("SELECT count(*) FROM marks").get)
 
     def settle(self, mark: ChangedFile) -> None:
-        """Remove a mark, unless it was made again meanwhile."""
+        """Remove a mark, unless it was added again meanwhile."""
         with self._database.writing() as connection:
             connection.execute("DELETE FROM marks WHERE number = ?", (mark.number,))
 
@@ -106,7 +106,7 @@ class ReadPositions:
 
 
 def _add(connection: apsw.Connection, mark: ChangedFile) -> None:
-    """Add a mark with a new number; keep the earlier time of an existing one."""
+    """Add a mark with a new number. If the path has a mark already, the earlier `since_ns` of the two is kept."""
     connection.execute(
         """INSERT OR REPLACE INTO marks (workspace, path, since_ns, cause, failures) VALUES (?1, ?2, min(?3,
             coalesce((SELECT since_ns FROM marks WHERE workspace = ?1 AND path = ?2), ?3)), ?4, 0)""",
@@ -115,7 +115,7 @@ def _add(connection: apsw.Connection, mark: ChangedFile) -> None:
 
 
 def _narrow(connection: apsw.Connection, workspace: str) -> None:
-    """Replace the marks of a workspace by one for all of it."""
+    """Replace the marks of a workspace by one for the whole workspace if there are more than `MOST_MARKS`."""
     if int(connection.execute("SELECT count(*) FROM marks WHERE workspace = ?", (workspace,)).get) > MOST_MARKS:
         since, cause = next(connection.execute("SELECT min(since_ns), cause FROM marks WHERE workspace = ?", (workspace,)))
         connection.execute("DELETE FROM marks WHERE workspace = ?", (workspace,))

@@ -1,7 +1,8 @@
 """Answer questions by words and by meaning, and embed passages in the background.
 
-Texts are stored before they are embedded, and texts without vectors are found by words, so a failing embedder costs only its own findings.
-Passages and questions are redacted before an embedder gets them. A text that repeatedly cannot be embedded is found by words only.
+Texts are stored before they are embedded, and texts without vectors are found by words, so a failing embedder only makes the search by
+meaning incomplete. Passages and questions are redacted before an embedder gets them. A text that repeatedly cannot be embedded is found by
+words only.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ __all__ = ["SemanticSearch"]
 
 log = logging.getLogger("callgate")
 _DEPTH: Final = 100
-"""The number of entries of each ranking that count."""
+"""How many entries of each ranking are combined."""
 _PROBE: Final = "What does this text mean?"
-"""A test text, to tell a failing embedder from a text that it cannot embed."""
+"""A text that is embedded to distinguish a failing embedder from a text that it cannot embed."""
 
 Made = list[tuple[PendingVector, bytes]]
 
@@ -39,8 +40,8 @@ class SemanticSearch:
     """Search by words and by meaning combined.
 
     Args:
-        hide: Redacts a text.
-        anew: Whether to drop vectors of another embedder.
+        hide: Redact a text.
+        anew: Whether to drop the vectors of another embedder instead of raising.
 
     Raises:
         UsageError: The file has vectors of another embedder.
@@ -79,7 +80,7 @@ class SemanticSearch:
     # Questions
 
     def search(self, query: PassageQuery) -> list[FoundPassage]:
-        """Return one ranking of the passages found by words and by meaning; by words alone if the embedder fails."""
+        """Return the passages found by words and by meaning in one ranking; those found by words alone if the embedder fails."""
         deep = replace(query, limit=_DEPTH)
         by_words = self._table.ranked(deep)
         try:
@@ -103,10 +104,10 @@ class SemanticSearch:
     # Embedding
 
     def complete(self, timeout_s: float) -> None:
-        """Wait until everything possible is embedded, including texts that were given up.
+        """Wait until every text is embedded that can be, including texts that were given up before.
 
         Raises:
-            EmbedderFailed: The embedder failed, or the time was not enough.
+            EmbedderFailed: The embedder failed, or `timeout_s` is over.
         """
         self._vectors.try_again()
         done = self.settled(timeout_s)
@@ -115,7 +116,7 @@ class SemanticSearch:
             raise EmbedderFailed(self._background.failure or late, late=not done)
 
     def _catch_up(self) -> bool:
-        """Embed passages without vectors, starting where it failed last."""
+        """Embed the passages without vectors, beginning with the batch that failed last."""
         size = 1 if self._one_at_a_time else self._limits.embed_at_once
         for start in dict.fromkeys((self._after, 0)):
             self._after = start
@@ -126,10 +127,10 @@ class SemanticSearch:
         return True
 
     def _embedded(self, batch: Sequence[PendingVector]) -> Made:
-        """Return the batch with its vectors; empty for a text that cannot be embedded.
+        """Return the batch with its vectors. The vector of a text that cannot be embedded is empty.
 
         Raises:
-            EmbedderFailed: The embedder can embed nothing.
+            EmbedderFailed: The embedder cannot embed any text.
         """
         made, failure = self._tried(batch)
         if not any(vector for _, vector in made):

@@ -12,7 +12,7 @@ import unicodedata
 __all__ = ["MARK", "MOST_WORDS", "TOKENIZER", "asked_words", "match_expression", "plain", "spaced", "tokens"]
 
 MARK = "\ue000"
-"""Separates characters that are words of their own; removed from input."""
+"""Separates characters that are words of their own. It is removed from input."""
 MOST_WORDS = 32
 _MOST_CHARS = 64
 _PREFIX_CHARS = 3
@@ -22,7 +22,7 @@ _UNSPACED = re.compile(
     "\U00020000-\U0003ffff])"
 )
 _BETWEEN = re.compile(r"[\s,:;(){}\[\]\"'<>|!?*^+=/\\]+")
-"""Separates the words of a question; dots, dashes and underscores are part of names."""
+"""The separators of words in a question. Dots, dashes and underscores are part of words."""
 _WORD = re.compile(r"[^\W_]+")
 
 
@@ -37,12 +37,12 @@ def spaced(text: str) -> str:
 
 
 def asked_words(text: str) -> list[str]:
-    """Return the first words of a question, each once."""
+    """Return the first words of a question, at most `MOST_WORDS`, each once."""
     return list(dict.fromkeys(word[:_MOST_CHARS] for word in _BETWEEN.split(plain(text)) if word))[:MOST_WORDS]
 
 
 def match_expression(text: str) -> str:
-    """Return the question in SQLite's full-text syntax: any of the words, each quoted. Empty without words."""
+    """Return a full-text query for SQLite that matches any of the words of the question; empty if there are none."""
     return " OR ".join(f'"{_quoted(word)}"{"*" if _may_begin(word) else ""}' for word in asked_words(text))
 
 
@@ -51,7 +51,7 @@ def _quoted(word: str) -> str:
 
 
 def _may_begin(word: str) -> bool:
-    """Whether the word also matches longer words."""
+    """Return whether the word also matches longer words that begin with it."""
     return len(word) >= _PREFIX_CHARS and word[-1].isalnum()
 
 

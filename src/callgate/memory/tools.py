@@ -1,7 +1,7 @@
 """The tools `remember`, `recall` and `forget`, with which a model uses a memory.
 
-Ordinary tools. A caller (`scope.principal`) reads and writes only its own memory. Findings are returned as data with their origin. Knows
-nothing of engines.
+They are ordinary tools. A caller (`scope.principal`) reads and writes only its own memory. Results are returned as data with their origin.
+Knows nothing of engines.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Remembering(Protocol):
 
 
 class MemoryTools:
-    """Return the three tools of one memory."""
+    """The three tools of one memory."""
 
     def __init__(self, memory: Remembering) -> None:
         self._memory = memory

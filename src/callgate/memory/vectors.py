@@ -1,7 +1,8 @@
 """Store the vectors of passages in the memory's file, and find the passages nearest to a question.
 
-Exact: sqlite-vec compares every vector that passes the query's filters. Vectors are plain rows, so that the file can be used without that
-extension. All vectors are of one embedder, which the file names. A vector is deleted with its passage. Knows no embedder.
+The search is exact: sqlite-vec compares every vector that passes the query's filters. Vectors are plain rows, so that the file can be used
+without that extension. All vectors are from one embedder, whose name the file stores. A vector is deleted with its passage. Knows no
+embedder.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class PendingVector(Struct, frozen=True):
 
     number: int
     words: str
-    """As stored."""
+    """The passage's text as it is stored in the table."""
     tags: str
 
     @property
@@ -80,17 +81,17 @@ class Vectors:
             self._check(connection)
 
     def pending(self, after: int, limit: int, attempts: int) -> list[PendingVector]:
-        """Return passages after this number that have no vector and are not given up, in order."""
+        """Return passages with a row number above `after` that have no vector and are not given up, in order."""
         sql = """SELECT number, words, tags FROM unembedded JOIN passages USING (number)
             WHERE number > ? AND failures < ? ORDER BY number LIMIT ?"""
         with self._database.reading() as connection:
             return [PendingVector(*row) for row in connection.execute(sql, (after, attempts, limit))]
 
     def keep(self, made: Sequence[tuple[PendingVector, bytes]]) -> None:
-        """Store the vectors of unchanged passages; count a failure for an empty vector.
+        """Store the vectors of passages that are unchanged since `pending`. An empty vector counts as a failure.
 
         Raises:
-            UsageError: The file now has another embedder.
+            UsageError: The file has vectors of another embedder now.
         """
         same = "SELECT number FROM passages WHERE number = ? AND words = ? AND tags = ?"
         add = f"INSERT OR IGNORE INTO vectors (number, vector) SELECT number, ? FROM ({same})"
@@ -101,18 +102,18 @@ class Vectors:
             connection.executemany(count, [(one.number, one.words, one.tags) for one, vector in made if not vector])
 
     def try_again(self) -> None:
-        """Try passages that were given up again."""
+        """Reset the failures of all passages, so that those that were given up are tried again."""
         with self._database.writing() as connection:
             connection.execute("UPDATE unembedded SET failures = 0")
 
     def nearest(self, query: PassageQuery, vector: bytes, *, within: float) -> dict[int, FoundPassage]:
-        """Return the passages with the nearest vectors, the nearest first, and of equals the newest.
+        """Return the passages with the nearest vectors, the nearest first; of equally near ones, the newest first.
 
         Args:
-            within: The cosine distance below which a passage counts: 0 is the same direction, 1 is unrelated, 2 is the opposite.
+            within: The cosine distance below which a passage is found: 0 is the same direction, 1 is unrelated, 2 is the opposite.
 
         Raises:
-            UsageError: The file now has another embedder.
+            UsageError: The file has vectors of another embedder now.
         """
         wheres, values = narrowing(replace(query, kinds=query.kinds or _KINDS))
         sql = f"""
@@ -139,7 +140,10 @@ class Vectors:
 
 
 def counted(database: Database) -> tuple[str, int, int]:
-    """Return the embedder of a file's vectors (empty if there never was one), their number, and the number of passages without one."""
+    """Return the name of the file's embedder, the number of vectors, and the number of passages without a vector.
+
+    The name is empty and the numbers are 0 if there never was an embedder.
+    """
     with database.reading() as connection:
         kept = _kept_of(connection)
         embedded = int(connection.execute("SELECT count(*) FROM vectors").get)
