@@ -47,6 +47,9 @@ class ReadyMove(Struct, frozen=True, kw_only=True):
 def check(root: int, moves: Sequence[Move], objects: Objects, limit: int) -> tuple[list[ReadyMove], list[Conflict], list[str]]:
     """Compare the moves with the workspace, and store the current content of each path.
 
+    Args:
+        limit: The size in bytes above which the content of a file is not read.
+
     Returns:
         The moves to make, the conflicts, and the folders that stay because they hold something that no call wrote.
     """
@@ -146,11 +149,10 @@ def apply(root: int, ready: Sequence[ReadyMove], objects: Objects, limit: int) -
 
 
 def take_back(root: int, done: Sequence[ReadyMove], objects: Objects, limit: int) -> tuple[str, ...]:
-    """Revert the moves in `done`.
+    """Revert the moves in `done`. A path that somebody else has changed meanwhile is left as it is.
 
     Returns:
-        The paths that are not as they were: those that could not be reverted, and those that somebody else has changed meanwhile. The
-            latter are left as they are.
+        The paths that were left or could not be reverted.
     """
     back, left = list[ReadyMove](), list[str]()
     for path, steps in _by_path(done).items():

@@ -26,7 +26,7 @@ def attribute(
     """Return the steps that are a call's own, and gaps for changes that may be another call's.
 
     Args:
-        steps: The differences between now and the begin of the call.
+        steps: The differences between the beginning of the call and now.
         roots: The paths that the call may write.
         overlapping: The paths that each call open at the same time may write.
         since: The changes that were committed since the call began, the oldest first.
@@ -49,7 +49,7 @@ def attribute(
 def _nobodys(overlapping: Collection[tuple[str, ...]], since: Sequence[Change]) -> bool:
     """Return whether a change may be another call's.
 
-    This is so if a call that declares nothing was open at the same time, or if a change since the begin has a blocking overlap.
+    This is so if a call that declares nothing was open at the same time, or if a change since the beginning has a blocking overlap.
     """
     return any("" in other for other in overlapping) or any(gap.why == "overlap" and gap.blocks for change in since for gap in change.gaps)
 

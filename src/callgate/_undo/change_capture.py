@@ -1,9 +1,9 @@
-"""Store the content that a call may change before the call starts, and what the call left after it has ended.
+"""Store the content that a call may change before the call starts, and the content that the call left after it has ended.
 
-The paths that a call declares are observed by name; for a call that declares nothing, the whole workspace is. Before the call starts, the
-old content and a record of the pending call (a file in `pending/`) are on disk, so that neither a kill nor a power cut loses them. After
-the call, one commit holds both states and the record is deleted. The record of a dead process becomes a commit that is marked as
-interrupted.
+The paths that a call declares are observed by name. For a call that declares nothing, the whole workspace is observed. Before the call
+starts, the old content and a record of the pending call (a file in `pending/`) are on disk, so that neither a kill nor a power cut loses
+them. After the call, one commit holds both states and the record is deleted. The record of a dead process becomes a commit that is marked
+as interrupted.
 """
 
 from __future__ import annotations
@@ -218,7 +218,11 @@ class ChangeCapture:
         targets: dict[str, State] | None = None,
         head: str | None = None,
     ) -> PendingLock:
-        """Write a locked record of the call, and everything that is needed to restore the files after a kill or a power cut, to disk."""
+        """Write a record of the call to disk, with everything that is needed to restore the files after a kill or a power cut.
+
+        Returns:
+            The record, locked.
+        """
         blobs: tuple[bytes, ...] = ()
         if roots == EVERYTHING:
             self.objects.hold(fresh)

@@ -24,7 +24,9 @@ _MOST_COMPARED = 1_000_000
 """The largest product of old and new lines for which the smallest difference is computed."""
 _TYPES = {"file": 0o100000, "link": 0o120000}
 _Edit = tuple[str, int, int, int, int]
-"""An edit of `difflib`: `equal`, `replace`, `delete` or `insert`, then start and end in the old lines, then start and end in the new lines.
+"""One edit, in the form that `difflib` uses.
+
+`equal`, `replace`, `delete` or `insert`; then start and end in the old lines; then start and end in the new lines.
 """
 _NO_BLOB = "0" * 40
 _ESCAPES = {ord("\n"): "\\n", ord("\t"): "\\t", ord("\r"): "\\r", ord('"'): '\\"', ord("\\"): "\\\\"}

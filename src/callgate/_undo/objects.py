@@ -253,7 +253,7 @@ class Objects:
         return read_ref(self.folder, BRANCH)
 
     def floor(self) -> str:
-        """Return the oldest commit that is kept, if older ones were pruned; otherwise an empty string. git calls this commit shallow."""
+        """Return the oldest commit that is kept, which git calls shallow; an empty string if no commit was ever pruned."""
         try:
             with open(os.path.join(self.folder, "shallow"), encoding="ascii") as file:
                 return file.read().strip()
@@ -261,7 +261,10 @@ class Objects:
             return ""
 
     def heads(self) -> list[str]:
-        """Return every kept commit that the branch has ever pointed to, the oldest first. This list leads past a commit that is damaged."""
+        """Return every kept commit that the branch has ever pointed to, the oldest first.
+
+        `history` uses the list to skip a damaged commit.
+        """
         try:
             with open(os.path.join(self.folder, HEADS), encoding="ascii") as file:
                 return file.read().split()

@@ -1,9 +1,9 @@
 """Observe and store every file of a tree, for a call that does not declare what it writes.
 
 A file is read again only if its signature (device, inode, mode, owner, link count, size, mtime, ctime) has changed, or if it was modified
-so shortly before it was read that a later write may not change its times. The following is left out and reported: paths that `.gitignore`
-names, version control, installed packages, and what exceeds the limits. callgate's own folders are left out. Links are never followed, and
-nothing outside the given folder is opened.
+so shortly before it was read that a later write may not change its times. These are left out and reported: paths that `.gitignore` names,
+version control, installed packages, and paths above the limits. callgate's own folders are left out without a report. Links are never
+followed, and nothing outside the given folder is opened.
 """
 
 from __future__ import annotations

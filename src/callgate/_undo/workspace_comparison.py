@@ -39,9 +39,9 @@ def state_at(seen: dict[str, Seen], path: str) -> State:
 
 
 def without_hidden(seen: dict[str, Seen], before: Collection[str], unseen: frozenset[str]) -> tuple[dict[str, Seen], list[Gap]]:
-    """Return the observations without the paths that the first snapshot left out, and a gap for those paths.
+    """Return the second observation without the paths that the first one left out, and a gap for those paths.
 
-    They may have existed before the call, ignored or unreadable.
+    Such a path may have existed before the call, ignored or unreadable.
     """
     if not unseen:
         return seen, []
@@ -51,7 +51,7 @@ def without_hidden(seen: dict[str, Seen], before: Collection[str], unseen: froze
 
 
 def moved_outside(before: Observation, after: Observation) -> list[Gap]:
-    """Return a gap for paths that both observations left out and that have changed between them. Their content is not stored."""
+    """Return a gap for the left-out paths that have changed between the two observations. Their content is not stored."""
     paths = before.outside.keys() & after.outside.keys() if before.partly or after.partly else before.outside.keys() | after.outside.keys()
     moved = sorted(
         path for path in paths if before.outside.get(path) != after.outside.get(path) and path not in before.seen and path not in after.seen
