@@ -1,8 +1,7 @@
-"""Make one commit: check leases, acquire and release leases, write the events at their final positions, deliver messages.
+"""Make one commit: check, acquire and release leases, write the events at their final positions, and deliver messages.
 
-All of it or nothing.
-
-Called by `commit_queue`, writes to a store. It is the same for every store; a store must only keep other writers out until its commit ends.
+Either all of this is committed or nothing. `commit_queue` calls this module, which writes to a store. The code is the same for every store;
+a store must only keep other writers out until its commit ends.
 """
 
 from __future__ import annotations
@@ -132,7 +131,7 @@ class CommitWriter:
     def _have(self, run: str, refused: dict[str, RunHeld | LeaseLost]) -> None:
         """Acquire the lease of a run and let its messages be delivered again, unless the run is in `refused`.
 
-        Add it there if another engine holds it.
+        If another engine holds the run, it is added to `refused`.
         """
         if run in refused:
             return

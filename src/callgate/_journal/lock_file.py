@@ -68,7 +68,7 @@ class LockFile:
     The constructor also takes the lock that keeps others from opening the journal; `end_opening` releases it.
 
     Raises:
-        UsageError: An older callgate, which allows no other writer, writes to the journal, or another process has been opening it for too
+        UsageError: An older callgate, which allows no other writer, writes to the journal; or another process has been opening it for too
             long.
         OSError: The file cannot be created or opened.
     """

@@ -171,7 +171,7 @@ def held_up(path: Path, waited_s: float) -> str:
 
 
 def leave_log(connection: apsw.Connection) -> None:
-    """Let a connection be closed without a checkpoint, even if it is the last one."""
+    """Configure a connection so that closing it makes no checkpoint, even if it is the last connection."""
     import apsw
 
     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
