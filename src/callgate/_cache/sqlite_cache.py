@@ -93,7 +93,7 @@ def _opened(path: str | Path) -> apsw.Connection:
     if tables and (tables != {"results"} or columns - {"grp"} != _COLUMNS):
         connection.close()
         raise UsageError(f"{path} is a database, but no cache. {_GIVE}")
-    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "secure_delete=ON"):  # secure_delete: overwrites deleted results
+    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "secure_delete=ON"):  # withheld results must leave no bytes
         connection.execute(f"PRAGMA {pragma}")
     connection.execute(_SCHEMA)
     if "grp" in columns:  # a file of a version before 0.1
