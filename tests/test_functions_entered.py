@@ -16,7 +16,7 @@ from callgate import Agent, Answered, Engine, RawCall, Tool, tool
 from callgate.agent import Budget, Settings
 from callgate.testing import Call, ScriptedModel
 
-MOST: dict[str, int] = {"none": 50, "once": 62, "iteration": 285}
+MOST: dict[str, int] = {"none": 50, "once": 62, "iteration": 220}
 """Functions that a read, a call with an effect, and one more iteration of the agent loop may enter."""
 
 
