@@ -1,15 +1,18 @@
-"""The agent loop: stream a model once, execute what it asks, decide, again. Every call takes the engine's route.
+"""The agent loop: let a model answer, run the tool calls of its answer, and repeat until the task is done.
 
 In reading order:
 
-- `agent`: the class `Agent`. `settings`, `options` and `agent_config` are its options; `results` and `events` what a run returns and tells.
-- `runs`: when a run begins. `run_executor`: one run from begin to end. `run_resumer` and `resume_plan`: a run that goes on.
-- `turn`: the loop. `model_passes`, `message_calls` and `message_commit`: its three steps. `turn_factory` and `turn_state`: what they share.
-- `budget` and `repetition`: what ends a run that uses too much or repeats itself.
-- `history`: the conversation. `history_repair` and `message_formats`: conversations from elsewhere. `compaction`: shorter ones.
-- `run_record`: writes a run's events. `recorded_run` and `recorded_results`: read them. `prompt_hash`: proves what a pass was shown.
-- `system_prompt`, `exit_tools`, `output`, `text_calls`, `context_restarts`, `deliberate`, `trigger_phrases`: options that an agent may use.
+- `agent`: the class `Agent`. `settings`, `options`, `agent_config`: its options. `results`, `events`: the result and the events of a run.
+- `runs`: starts a run. `run_executor`: executes it. `run_resumer` and `resume_plan`: resume it.
+- `turn`: the loop. `model_passes`, `message_calls`, `message_commit`: its three steps. `turn_factory`, `turn_state`: the parts they share.
+- `budget` and `repetition`: end a run that uses too much or repeats itself.
+- `history`: the conversation. `history_repair` and `message_formats`: import and export it. `compaction`: makes it shorter.
+- `run_record`: writes a run's events. `recorded_run` and `recorded_results`: read them. `prompt_hash`: lets a replay verify a prompt.
+- `system_prompt`, `exit_tools`, `output`, `text_calls`, `context_restarts`, `deliberate`, `trigger_phrases`: optional features of an agent.
 - `event_queue` and `run_summary`: events for `Agent.stream`, and short summaries of calls.
+
+A pass is one request to the model with its streamed answer. An iteration is a pass with calls, and the calls. A turn consists of the
+iterations from a message of the user to the answer. Every call takes the engine's route.
 """
 
 from __future__ import annotations
@@ -67,7 +70,7 @@ _LATER = {
     "keep_last": "compaction",
     "summarise": "compaction",
 }
-"""What most agents do without, by the module that has it."""
+"""Names that are imported on first use, because most agents do not need them, with the modules that define them."""
 
 
 def __getattr__(name: str) -> Any:

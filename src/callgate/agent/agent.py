@@ -1,7 +1,7 @@
-"""`Agent`: a model and an engine, and runs of the two.
+"""`Agent`: runs a model with an engine.
 
-What an agent is made of, and what one can ask of it. Its parts are made here, once: `AgentRuns` says when a run begins, `RunExecutor` has
-it, `RunResumer` resumes it, and `TurnFactory` makes the parts of its turns.
+The public interface of an agent. Its parts are made here, once: `AgentRuns` starts a run when it is the conversation's turn, `RunExecutor`
+executes it, `RunResumer` resumes it, and `TurnFactory` makes the parts of its turns.
 """
 
 from __future__ import annotations
@@ -62,29 +62,30 @@ class Agent:
 
     Args:
         model: A `Model`, or `"provider:model"`.
-        engine: Runs the calls; None: one is made of `engine_options`, and closed with the agent. Agents that share an engine share its
-            conversations: one turn of each at a time, whoever runs it, and stop and kill reach it through any of them. What was said in
-            a conversation each agent remembers for itself.
-        instructions: The system prompt, or a function that returns it, given the iterations that are left (None: no limit) before each
-            pass.
+        engine: Runs the calls. None: an engine is made from `engine_options` and closed with the agent. Agents that share an engine share
+            its conversations: only one turn of a conversation runs at a time, whichever agent runs it, and `stop` and `kill` of any of
+            these agents reach it. Each agent remembers the messages of its conversations separately.
+        instructions: The system prompt, or a function that returns it. The function is called before each request to the model, with the
+            number of iterations that are left (None: no limit).
         output: The type of the answer; None: text.
-        exit_tools: Offered to the model; their calls become signals, and never run. `ToolSpec`s, or tool dictionaries as OpenAI has them.
-        preset: Where `settings` is not given.
-        settings: Every bound and rule of the loop.
-        model_settings: What every request to the model has: `max_tokens`, `temperature`, and more of its body.
-        stream_limits: On the model's silence; None: from `STREAM_SDK_CALL_TIMEOUT_MS`, or 120 s.
-        stuck: When a model that repeats itself is told, refused and stopped; None: never.
-        deliberate: Offer only the tools that each message asks for; None: all of them, always.
+        exit_tools: Tools that are offered to the model but never run: their calls become signals. `ToolSpec`s, or tool dictionaries in
+            OpenAI's format.
+        preset: The settings to use if `settings` is not given.
+        settings: All limits and rules of the loop.
+        model_settings: The parameters of every request to the model: `max_tokens`, `temperature`, and more of its body.
+        stream_limits: How long the model may send nothing; None: from `STREAM_SDK_CALL_TIMEOUT_MS`, or 120 s.
+        stuck: After how many repetitions a model is warned, its calls are refused and its run is stopped; None: never.
+        deliberate: Offer only the tools that each message asks for; None: always offer all tools.
         compact: Make long histories shorter; None: never.
-        text_calls: When calls are read from the model's text. `auto`: only where the model has no calls of its own, which then is
-            taught to write them; `fallback`: also where a message of a model with calls has none; `never`.
-        dialect: How the model's family writes calls as text; None: found out.
-        system_text: Whether the loop writes a system text of its own before the instructions: time, rounds left, rules of tools. None: as
-            `Settings.system_text` says, which the preset `worker` has, and where calls are text.
-        engine_options: What the new engine is made of, such as `tools`, `policies`, `hooks`, `journal`, `limits`; as for `Engine`.
+        text_calls: When calls are read from the model's text. `auto`: only if the model has no native calls; the prompt then teaches it to
+            write them. `fallback`: also if a message of a model with native calls contains none. `never`.
+        dialect: How the model's family writes calls as text; None: detected from the text.
+        system_text: Whether the loop puts a system text of its own before the instructions: time, rounds left, rules for tools. None: if
+            `Settings.system_text` is set, with the preset `worker`, and if calls are read from text.
+        engine_options: The options of the new engine, such as `tools`, `policies`, `hooks`, `journal`, `limits`; the same as for `Engine`.
 
     Raises:
-        UsageError: An option does not exist or has a value that cannot be, or options of an engine are given together with an engine.
+        UsageError: An option does not exist or has an invalid value, or options of an engine are given together with an engine.
     """
 
     @by_name_with(EngineOptions)
@@ -141,7 +142,7 @@ class Agent:
 
     @property
     def conversations(self) -> TurnQueues:
-        """The engine's conversations: one turn of each runs at a time, whichever agent runs it."""
+        """The engine's conversations. Only one turn of each runs at a time, whichever agent runs it."""
         return self.engine.conversations
 
     # Runs
@@ -164,23 +165,27 @@ class Agent:
         """Work on `task` until it is done, waits for a human, is stopped or fails.
 
         Args:
-            task: What the user says.
-            conversation: Which conversation goes on; one turn of it at a time, others wait. Empty: one of its own.
-            history: The conversation so far; None: as this agent remembers it, which it does for the 1,000 conversations used last.
+            task: The user's message.
+            conversation: The conversation to continue. One turn of it runs at a time; others wait. Empty: a new one, for this run only.
+            history: The conversation so far; None: as this agent remembers it. An agent remembers the 1,000 conversations that were used
+                last.
             scope: Principal, actor, workspace and the like; run, conversation, turn and iteration are filled in.
-            trigger: The host's id of the message that asks. A turn that waited in the conversation's queue replies to it: it is `reply_to`
-                of the streaming context then, which the model and the tools see.
-            scene: The turn is one of several that share their trigger, such as a dialogue of personas: it replies to no message. Turns of
-                one conversation that wait or run at once with one trigger are a scene also without this.
-            reflect: Leave no trace in the conversation: the model thinks about it, with tools if it likes.
-            deliberate: Deliberate mode on or off for this run; None: as the agent was made.
-            expose: Tools that deliberate mode offers in this run whatever the message says.
-            on_event: A plain function, told everything at once. What it raises fails the run; at `CallStarted` and `Progress`, which the
-                engine tells, it is counted and breaks nothing, and at `RunEnded` it is logged.
+            trigger: The host's id of the message that starts the turn. If the turn had to wait in the conversation's queue, it replies to
+                this message: the id is `reply_to` of the streaming context, which the model and the tools see.
+            scene: Whether the turn is one of several turns with the same trigger (a scene), such as a dialogue of personas. Such a turn
+                replies to no message. Turns of one conversation that wait or run at the same time with the same trigger are treated as a
+                scene even without this option.
+            reflect: Run without changing the conversation: the model sees it and may use tools, but nothing is added to it.
+            deliberate: Deliberate mode on or off for this run; None: as configured for the agent.
+            expose: Tools that deliberate mode offers in this run, whatever the message says.
+            on_event: A plain function, called with each event at once. An exception from it fails the run, except at `CallStarted` and
+                `Progress`, which the engine publishes, where it is only counted, and at `RunEnded`, where it is logged.
+
 
         Raises:
-            UsageError: A tool asked for a turn of the conversation that it runs in (`waits_for_itself`), too many turns wait, or the task
-                or the history is none; or, as `RunHeld`, another engine works on the run that the scope names.
+            UsageError: A tool started a turn of the conversation that it runs in (`waits_for_itself`), too many turns wait, or the task or
+                the history is invalid.
+            RunHeld: Another engine works on the run that the scope names. A kind of `UsageError`.
         """
         check_asked("Agent.run", conversation=conversation, scope=scope, trigger=trigger, on_event=on_event)
         check_asked("Agent.run", history=history, expose=expose, scene=scene, reflect=reflect, deliberate=deliberate)
@@ -200,10 +205,10 @@ class Agent:
     async def follow_up(
         self, task: str | UserMessage, *, conversation: str, scope: Scope = _NOWHERE, trigger: str | None = None
     ) -> RunResult:
-        """Run a message that came in while a turn runs: a pass of the model is interrupted for it, running tool calls are not.
+        """Run a message that arrives while a turn is running. The model's current answer is interrupted for it; running tool calls are not.
 
         Raises:
-            UsageError: It was called by a tool of the turn that it would wait for.
+            UsageError: The method was called by a tool of the turn that it would wait for.
         """
         check_asked("Agent.follow_up", conversation=conversation, scope=scope, trigger=trigger)
         self.conversations.refuse_inside(conversation)
@@ -217,18 +222,20 @@ class Agent:
     ) -> RunResult:
         """Resume a run that waits for a human, that was cut off when its process ended, or that ended before its task was done.
 
-        A run that waits: answer with `engine.answer` first; calls that nobody answered wait again. A run that was cut off: what the
-        record has of its calls decides. Results that are there stay; calls that never started run, rules asked again; reads and
-        idempotent calls run again; a `once` call that had started ends `unknown`, unless its tool's `verify` knows better. A run that
-        failed, was stopped or used up its budget, by its id: the model is asked again where it stands; what it has spent counts.
+        For a run that waits: answer with `engine.answer` first; calls without an answer wait again. For a run whose process ended, the
+        record decides: recorded results stay; calls that never started are run, after the rules have been applied again; reads and
+        idempotent calls are run again; a started call with the effect `once` ends `unknown`, unless its tool's `verify` knows its outcome.
+        For a run that failed, was stopped or used up its budget, given by its id: the model is called again with the conversation as it is;
+        the resources that the run has used still count.
 
         Args:
-            run: What a run came to here, or the id of a run that the engine's journal has. Where it was resumed since, it goes on from
-                where it stands now.
-            extra: The host's own context, in place of the one the run had: the record has none.
-            on_event: Told everything at once.
+            run: The result that a run had in this process, or the id of a run in the engine's journal. If the run was resumed since that
+                result, it continues from its current state.
+            extra: The host's own context. It replaces the run's earlier context, which is not recorded.
+            on_event: Called with each event at once.
 
         Raises:
+            UsageError: The run is not on record, is completed, or is already being worked on.
             UsageError: The run is not on record, is completed, or somebody works on it already.
         """
         check("Agent.resume", "run", run, str | RunResult)
@@ -238,15 +245,15 @@ class Agent:
         return await self._resumer.resume_waiting(run, extra, on_event)
 
     def run_sync(self, task: str | UserMessage, **options: Unpack[AgentRunOptions]) -> RunResult:
-        """Run `run` from synchronous code, on an event loop in a thread of the agent's own. Call `close_sync` at the end.
+        """Call `run` from synchronous code, on an event loop in a thread of the agent's own. Call `close_sync` at the end.
 
         Raises:
-            UsageError: Inside a running event loop.
+            UsageError: The current thread has a running event loop.
         """
         return self._sync.run(self._active.check_open, lambda: self.run(task, **options))
 
     async def stream(self, task: str | UserMessage, **options: Unpack[AgentStreamOptions]) -> AsyncIterator[AgentEvent]:
-        """Run `run` and yield its events; the last is `RunEnded`. Leaving the `async for` early kills the run."""
+        """Call `run` and yield its events; the last is `RunEnded`. Leaving the `async for` early kills the run."""
         if "on_event" in options:
             raise UsageError("Agent.stream(on_event=...) is not taken: the events are what it yields. Leave it out, or take Agent.run.")
         events = EventQueue()
@@ -262,7 +269,7 @@ class Agent:
                 await asyncio.gather(running, return_exceptions=True)
 
     def episodes(self, run: str) -> list[Episode]:
-        """Return one short line per call of a run, read from the engine's journal, as a memory for later steps."""
+        """Return one short line per call of a run, read from the engine's journal, for use as a memory in later steps."""
         from callgate.agent.run_summary import episodes
 
         return episodes(self.engine.journal.read(run=run))
@@ -270,10 +277,10 @@ class Agent:
     # Control
 
     def stop(self, conversation: str, reason: str = "stopped by the user") -> bool:
-        """Let the running turn end soon: a pass of the model ends now, a call that runs is the last.
+        """Stop the running turn soon: the model's current answer ends now; calls that are already running finish first.
 
         Returns:
-            Whether anything of the conversation was under way. If not, nothing is stopped, now or later: the next turn begins clean.
+            Whether a turn of the conversation, or a call in it, was running. If not, nothing is stopped, now or later.
         """
         under_way = self.engine.runs.under_way(conversation)
         if under_way:
@@ -281,22 +288,23 @@ class Agent:
         return under_way
 
     def kill(self, conversation: str, reason: str = "killed by the user") -> bool:
-        """End the running turn now, its tools and its connection with it, and every turn that waits.
+        """End the running turn now, including its tools and its connection, and remove every waiting turn.
 
         Returns:
-            Whether anything of the conversation was under way, as `stop` does.
+            Whether a turn of the conversation, or a call in it, was running. If not, nothing is killed, now or later.
         """
         under_way = self.engine.runs.under_way(conversation)
         if under_way:
             self.engine.control.kill(conversation, reason)
         return under_way
 
-    # Life
+    # Closing
 
     async def close(self) -> None:
-        """End the runs that are under way, and close what the agent made: its engine, and models left behind.
+        """End all runs of this agent, and close its own parts: the engine if the agent made it, and model streams that did not stop.
 
-        Whoever awaits one of these runs gets a result with status `stopped`. No call and no pass starts after this has returned.
+        Code that awaits one of these runs gets a result with status `stopped`. No call and no request to the model starts after `close` has
+        returned.
         """
         self._active.close()
         await self._active.end(self.engine.control)

@@ -1,7 +1,7 @@
-"""Turn the options of an agent into an `AgentConfig`, and refuse values that cannot work.
+"""Turn the options of an agent into an `AgentConfig`, and refuse invalid values.
 
-Checked when the agent is made: found later, a wrong value would be an error about something else, or a limit that limits nothing. Each
-error names the option and says what it must be. Knows nothing of runs.
+The values are checked when the agent is made. Found later, a wrong value would cause an error about something else, or a limit without an
+effect. Each error names the option and says what it must be. Knows nothing of runs.
 """
 
 from __future__ import annotations
@@ -45,31 +45,31 @@ __all__ = [
 
 
 class AgentConfig(Struct, frozen=True, kw_only=True, eq=False):
-    """What one agent is made of; the same for all of its runs."""
+    """The configuration of one agent, shared by all of its runs."""
 
     model: Model
     engine: Engine
     """Runs the calls."""
     settings: Settings
     instructions: str | Callable[[int | None], str]
-    """The host's system prompt, or what makes it from the iterations that are left."""
+    """The host's system prompt, or a function that makes it from the number of iterations that are left."""
     system_text: bool
-    """Whether the loop writes a system text of its own before the instructions."""
+    """Whether the loop puts a system text of its own before the instructions."""
     exits: Mapping[str, ToolSpec]
     """The exit tools, by name."""
     stream_limits: StreamLimits
-    """On a stream's silence."""
+    """How long a stream may be silent."""
     stuck: StuckLimits | None
-    """When a model that repeats itself is told, refused and stopped; None: never."""
+    """After how many repetitions a model is warned, its calls are refused and its run is stopped; None: never."""
     output: OutputType | None
     """How the answer is read; None: as text."""
     deliberation: Deliberation | None
-    """None: nothing of the agent needs deliberate mode's planner; a run may."""
+    """None: no tool or option of the agent needs deliberate mode's planner. A run may still need it."""
     compaction: Compaction | None
     request: ModelRequest
-    """What every request has."""
+    """The request that every request to the model is made from."""
     guards: HostAwaits
-    """Keep models that would not stop."""
+    """Runs code of the host that may not stop when it is cancelled, such as models."""
 
 
 def model_of(model: Model | str) -> Model:
@@ -97,7 +97,7 @@ def reading_text(model: Model, mode: TextCallMode, dialect: str | None) -> Model
 
 
 def engine_of(given: Engine | None, settings: Settings, options: EngineOptions) -> Engine:
-    """Return the engine that was given, or make one of these options."""
+    """Return the given engine, or make one with these options."""
     if given is None:
         check_list("Agent", "tools", options.get("tools", ()), "a list of tools, also for one: tools=[...]")
         check_list("Agent", "policies", options.get("policies", ()), "a list of policies, also for one: policies=[...]")
@@ -150,10 +150,10 @@ def exits_of(given: Iterable[ToolSpec | Mapping[str, object]], engine: Engine) -
 
 
 def check_exits(exits: Iterable[str], engine: Engine) -> None:
-    """Check that no exit tool has the name of a tool. Done for each turn, because tools may be registered at any time.
+    """Check that no exit tool has the name of a tool. Called for each turn, because tools may be registered at any time.
 
     Raises:
-        UsageError: One does.
+        UsageError: An exit tool has the name of a tool.
     """
     for name in exits:
         if name in engine.tools:
@@ -161,7 +161,7 @@ def check_exits(exits: Iterable[str], engine: Engine) -> None:
 
 
 def _exit_from_openai(entry: Mapping[str, object]) -> ToolSpec:
-    """Read a tool definition of OpenAI's Chat Completions, or of its Responses API, which has no inner `function`."""
+    """Read a tool definition of OpenAI's Chat Completions, or of its Responses API, whose definitions have no inner `function`."""
     function = entry.get("function", entry)
     if entry.get("type", "function") != "function" or not isinstance(function, Mapping):
         raise UsageError(
@@ -175,7 +175,7 @@ def _exit_from_openai(entry: Mapping[str, object]) -> ToolSpec:
 
 
 def _check_exit(tool: ToolSpec, others: Collection[str]) -> None:
-    """Raise `UsageError` if the exit tool has no name, a name that is taken, or no schema."""
+    """Raise `UsageError` if the exit tool has no name, a name that is already used, or no schema."""
     if not isinstance(tool.name, str) or not tool.name.strip():
         raise UsageError(f"An exit tool has no name: {shown(tool)}. Give it one, as in ToolSpec(name='report').")
     if tool.name in others:
@@ -185,7 +185,7 @@ def _check_exit(tool: ToolSpec, others: Collection[str]) -> None:
 
 
 def output_of(kind: Any) -> OutputType | None:
-    """Return the type that answers are read as; None: text."""
+    """Return the type as which answers are read; None: text."""
     if kind is None or kind is str:
         return None
     from callgate.agent.output import OutputType
@@ -194,7 +194,7 @@ def output_of(kind: Any) -> OutputType | None:
 
 
 def deliberation_of(given: object, engine: Engine) -> Deliberation | None:
-    """Return deliberate mode's planner; None if the mode is not asked for and no tool has a trigger."""
+    """Return deliberate mode's planner; None if the mode is not configured and no tool has a trigger."""
     if given is None and not any(bound.tool.triggers for bound in engine.tools):
         return None
     from callgate.agent.deliberate import Deliberate, Deliberation
@@ -215,7 +215,7 @@ def compaction_of(given: object) -> Compaction | None:
 
 
 def request_of(model: Model, output: OutputType | None, settings: ModelSettings | None) -> ModelRequest:
-    """Return the request that every pass starts from."""
+    """Return the request that every request to the model is made from."""
     settings = settings or ModelSettings()
     return ModelRequest(
         model=model.name,

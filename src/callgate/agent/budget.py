@@ -1,7 +1,7 @@
-"""What a run may still use: counted, reserved before anything starts, and ended when its wall time is over.
+"""Count and limit the resources that a run uses, and end its work when its wall time is used up.
 
-`BudgetTracker` counts and refuses. `enforce_wall_time` ends what has started: it waits by the engine's clock and reaches what runs through
-the engine's control, as a kill does. Must not decide how the run ends.
+`BudgetTracker` counts, and reserves calls before they start. `enforce_wall_time` ends work that has already started: it waits by the
+engine's clock and aborts through the engine's control, as a kill does. Must not decide how the run ends.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["BudgetTracker", "enforce_wall_time"]
 
 
 class BudgetTracker:
-    """Counts what one run has used, and refuses what its budget does not allow."""
+    """Counts the resources that one run has used, and refuses calls that its budget does not allow."""
 
     __slots__ = (
         "_began",
@@ -57,7 +57,7 @@ class BudgetTracker:
         self.cost = before.cost
 
     def use(self, usage: Usage | None) -> None:
-        """Count one pass of the model. Negative numbers of tokens count as 0."""
+        """Count one request to the model. Negative numbers of tokens count as 0."""
         self.passes += 1
         if usage is None:
             return
@@ -68,7 +68,7 @@ class BudgetTracker:
             self.cost += max(0.0, self._prices.of(usage))
 
     def is_blind(self, usage: Usage | None) -> bool:
-        """Whether tokens or cost are limited and the provider reported no tokens for this pass, so that the limit has no effect."""
+        """Return whether tokens or cost are limited but the provider reported no tokens, so that the limit has no effect."""
         limited = not (self._budget.input_tokens is self._budget.output_tokens is self._budget.cost is None)
         return limited and (usage is None or usage.input_tokens + usage.output_tokens <= 0)
 
@@ -89,7 +89,7 @@ class BudgetTracker:
         )
 
     def over(self) -> str | None:
-        """Return what is used up, as a sentence, so that no further pass may begin; None if nothing is."""
+        """Return a sentence that names the used-up resource, which prevents further requests to the model; None if nothing is used up."""
         budget = self._budget
         if self.boundless:
             return None
@@ -105,7 +105,7 @@ class BudgetTracker:
 
     @property
     def seconds_left(self) -> float | None:
-        """Seconds of wall time that are left; None: no limit."""
+        """Seconds of wall time that are left; None: no limit. Negative if the time is exceeded."""
         return None if self._budget.wall_s is None else self._budget.wall_s - (self._clock.monotonic() - self._began)
 
     def out_of_time(self) -> str | None:
@@ -115,7 +115,11 @@ class BudgetTracker:
         return f"the run has used up its wall time: {self._clock.monotonic() - self._began:.6g} of {self._budget.wall_s:.6g} s"
 
     def reserve(self, place: int) -> CallDenied | None:
-        """Reserve one call, at position `place` of its message. Return the refusal if the budget does not allow it."""
+        """Reserve one call. Return the error that refuses it if the budget does not allow it.
+
+        Args:
+            place: The index of the call in its message.
+        """
         most = self._budget.calls_per_message
         if most is not None and place >= most:
             instead = "Send it in your next message, if it is still needed." if most else "Answer with what you know."
@@ -126,7 +130,7 @@ class BudgetTracker:
         return None
 
     def give_back(self, calls: int) -> None:
-        """Give back calls that were reserved and then dropped with their message."""
+        """Release the reservations of calls that were discarded with their message."""
         self.calls -= calls
 
 
@@ -136,7 +140,7 @@ def _refusal(why: str) -> CallDenied:
 
 @asynccontextmanager
 async def enforce_wall_time(budget: BudgetTracker, clock: Clock, control: Control, conversation: str) -> AsyncIterator[None]:
-    """End what runs in the conversation when the wall time is used up; watches for as long as the block lasts."""
+    """Abort all work in the conversation if the wall time is used up before the block ends."""
     left_s = budget.seconds_left
     if left_s is None:
         yield

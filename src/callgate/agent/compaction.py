@@ -1,8 +1,8 @@
-"""Long histories made shorter before they no longer fit: when, and two ready ways how.
+"""Make long histories shorter before they exceed the model's context window; with two ready-made methods.
 
-Asked before each pass, and does nothing until an estimate passes its threshold; the estimate grows with the history, which is never walked
-for it. What a hook gives back is taken only if it is a valid conversation, a shorter one, with something of the user in it. Knows no model:
-a summary is written by whatever the host gives.
+A `Compactor` is called before each request to the model. It does nothing until the estimated number of tokens exceeds a threshold; each
+message is estimated only once. The returned messages are used only if they are a valid conversation, shorter, and contain a message of the
+user. Does not know models: a function of the host writes the summaries.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ __all__ = ["Compact", "Compaction", "Compactor", "estimate_tokens", "keep_last",
 log = logging.getLogger("callgate")
 
 Compact = Callable[[Sequence[Message]], Sequence[Message] | Awaitable[Sequence[Message]]]
-"""Takes a conversation and returns a shorter one, in which each call still has exactly one result after it, and the user
-still says something. Plain or async."""
+"""Takes a conversation and returns a shorter one. In the result, each call must still be followed by exactly one result, and at least one
+message of the user must remain. Plain or async."""
 
 _CHARS_PER_TOKEN = 4
 _MESSAGE_TOKENS = 4
@@ -35,7 +35,7 @@ _GRACE_S = 0.3
 
 
 def estimate_tokens(message: Message) -> int:
-    """About how many tokens a message takes: a token for four characters, 1,000 for a picture or a sound, a few for the message."""
+    """Return roughly how many tokens a message takes: one per four characters, 1,000 per picture or sound, and 4 for the message itself."""
     chars = media = 0
     for part in _parts(message):
         if isinstance(part, (Text, Reasoning)):
@@ -55,13 +55,13 @@ class Compaction(Options, frozen=True, kw_only=True):
     """When a conversation is made shorter, and how."""
 
     compact: Compact
-    """`keep_last(n)`, `summarise(write, keep=n)`, or your own."""
+    """The hook: `keep_last(n)`, `summarise(write, keep=n)`, or your own."""
     at_tokens: Count
-    """From this estimate on, before a pass. Of the history alone: leave room for instructions, tools and the answer."""
+    """The estimate of the history alone from which it is compacted. Leave room for instructions, tools and the answer."""
     estimate: Callable[[Message], int] = estimate_tokens
-    """Tokens of one message; asked once for each."""
+    """Returns the tokens of one message; called once per message."""
     timeout_s: Seconds = 60.0
-    """What an async hook may take; after it the history stays as it is."""
+    """The maximum time an async hook may take. After it the history stays unchanged."""
 
 
 class Compactor:
@@ -74,10 +74,13 @@ class Compactor:
         self._at = settings.at_tokens
 
     async def before_pass(self, history: History, signal: AbortSignal) -> tuple[int, int] | None:
-        """Make the history shorter where it is time to, unless `signal` fires. Returns the estimate before and after where it was.
+        """Compact the history if its estimate has reached the threshold, unless `signal` fires.
 
-        A hook that fails, takes too long or gives back what is no valid conversation, or no shorter one, changes nothing, and is asked
-        again when the history has grown further.
+        A hook that fails, takes too long or returns an invalid conversation or one that is not shorter has no effect. It is called again
+        when the history has grown further.
+
+        Returns:
+            The estimate before and after; None if nothing was changed.
         """
         before = history.tokens(self._settings.estimate)
         if before < self._at:
@@ -113,13 +116,13 @@ class Compactor:
 
 
 def keep_last(count: int) -> Compact:
-    """A hook that keeps the last messages, and what they need to be understood.
+    """Return a hook that keeps the last `count` messages and their context.
 
-    The system messages at the beginning stay. So does the user's message that the first kept one belongs to, so that a long turn keeps its
-    task. Where the cut would part a call from its result, both are kept.
+    The system messages at the beginning are kept, too, and the message of the user that the first kept message belongs to, so that a long
+    turn keeps its task. If the cut would separate a call from its result, both are kept.
 
     Raises:
-        UsageError: `count` is no whole number from 1.
+        UsageError: `count` is not a whole number of at least 1.
     """
     check("keep_last", "count", count, Count)
 
@@ -131,14 +134,14 @@ def keep_last(count: int) -> Compact:
 
 
 def summarise(write: Callable[[Sequence[Message]], str | Awaitable[str]], *, keep: int = 20) -> Compact:
-    """A hook that puts a summary in the place of what `keep_last(keep)` would leave out.
+    """Return a hook that replaces the messages that `keep_last(keep)` would remove with a summary.
 
     Args:
-        write: Gets the messages that go, oldest first, an earlier summary among them; returns the text that stays. Plain or async.
-        keep: How many messages stay as they are.
+        write: Called with the messages to be removed, oldest first, including an earlier summary; returns the summary. Plain or async.
+        keep: How many messages stay unchanged.
 
     Raises:
-        UsageError: `write` is no function, or `keep` no whole number from 1.
+        UsageError: `write` is not a function, or `keep` is not a whole number of at least 1.
     """
     check("summarise", "write", write, Callable[..., object])
     check("summarise", "keep", keep, Count)
@@ -155,7 +158,7 @@ def summarise(write: Callable[[Sequence[Message]], str | Awaitable[str]], *, kee
 
 
 def _split(messages: Sequence[Message], count: int) -> tuple[Sequence[Message], Sequence[Message], Sequence[Message]]:
-    """The system head, what may go, and what stays."""
+    """Return the system messages at the beginning, the messages that may be removed, and the messages that stay."""
     first = next((index for index, message in enumerate(messages) if not isinstance(message, SystemMessage)), len(messages))
     start = max(first, len(messages) - count)
     while start > first and isinstance(messages[start], ToolMessage):
@@ -169,7 +172,7 @@ def _split(messages: Sequence[Message], count: int) -> tuple[Sequence[Message], 
 
 
 def _problem(messages: Sequence[object]) -> str:
-    """What is wrong with a conversation; empty if nothing is. Each call has one result, right after its message."""
+    """Return why the conversation is invalid; empty if it is valid. Each call must have one result, directly after its message."""
     waiting: list[str] = []
     for message in messages:
         if isinstance(message, ToolMessage):

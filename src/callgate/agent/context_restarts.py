@@ -1,8 +1,8 @@
 """Add results of type `context_restart_...` to the context of the running turn instead of the history.
 
-`ContextRestarts` is the handler that an engine takes as `restart`. It decides by the result's data whether the call is a restart, and finds
-the turn by a context variable. The model sees the item from the next pass on. Large items wait in a bounded stash, so that none is part of
-a result. Knows no model and no tool.
+An engine takes a `ContextRestarts` as its handler `restart`. The handler decides by the result's data whether the call is a restart, and
+finds the turn by a context variable. The model sees the added item in all further requests of the turn. Large items are kept in a bounded
+stash, so that results need only contain a key. Knows no model and no tool.
 """
 
 from __future__ import annotations
@@ -35,41 +35,44 @@ PREFIX = "context_restart_"
 
 
 class AddedContext(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the calls of one message have added to the context, as it is recorded."""
+    """The context that the calls of one message have added, in its recorded form."""
 
     parts: tuple[Part, ...] = ()
-    """For the turn; what the conversation keeps is a message of its own."""
+    """The parts that are shown during the turn. Parts that are added to the conversation are recorded as a message of their own."""
     kinds: tuple[str, ...] = ()
-    """Which may not add anything again in this turn."""
+    """The types of context that may not be added again in this turn."""
 
 
 class Enrichment:
-    """What the calls of one turn have added to what the model sees. A context manager: calls made inside it belong to this turn.
+    """The context that the calls of one turn have added. A context manager: calls made inside it belong to this turn.
 
     Args:
-        owner: Whose restarts it takes; None: it takes none.
-        parts: What was added before, where a turn goes on.
-        disabled: What may not be added again.
+        owner: The handler whose restarts are accepted; None: none are accepted.
+        parts: Context that was added before the turn was resumed.
+        disabled: Types of context that may not be added again.
     """
 
     def __init__(self, owner: ContextRestarts | None = None, parts: tuple[Part, ...] = (), disabled: frozenset[str] = frozenset()) -> None:
         self.owner = owner
         self.in_use = owner is not None or bool(parts)
-        """Whether the turn has something to add, or may have."""
+        """Whether the turn has added context, or can add some."""
         self.parts = parts
         self.disabled = disabled
-        """Suffixes of the types that have restarted this turn: each may do so once."""
+        """Suffixes of the types that have been added in this turn. Each may be added once."""
         self._settled = (parts, disabled)
         self._tokens: list[Token[Enrichment | None]] = []
 
     def tail(self) -> tuple[UserMessage, ...]:
-        """Return the messages to append to the history in the next request. Drops what a failed message has added."""
+        """Return the messages to append to the history in the next request. Drops context that a failed message has added."""
         self.parts, self.disabled = self._settled
         return (UserMessage(self.parts),) if self.parts else ()
 
     def settle(self, history: History) -> tuple[Part, ...]:
-        """Keep what the calls of a message have added: for the turn, or, if the owner has `keep` set, in the history. Return the parts that
-        were added to the history."""
+        """Keep the context that the calls of a committed message have added: for the turn, or in the history if the owner has `keep` set.
+
+        Returns:
+            The parts that were added to the history.
+        """
         kept: tuple[Part, ...] = ()
         if self.owner is not None and self.owner.keep and self.parts:
             history.add(UserMessage(self.parts))
@@ -79,7 +82,7 @@ class Enrichment:
 
     @property
     def news(self) -> AddedContext | None:
-        """What the calls of the current message have added; None if nothing."""
+        """The context that the calls of the current message have added; None if there is none."""
         parts, disabled = self._settled
         if self.disabled == disabled:
             return None
@@ -104,24 +107,24 @@ _TURN: ContextVar[Enrichment | None] = ContextVar("callgate_enrichment", default
 
 
 class ContextRestarts:
-    """Takes results of type `context_restart_SUFFIX` out of the history and into the context.
+    """Moves results of type `context_restart_SUFFIX` out of the history and into the context.
 
-    Give it to the engine: `Engine(tools, restart=ContextRestarts())`. The agent on that engine finds it there. A tool that succeeds
-    returns its item inline, `{"type": "context_restart_image", "enhanced_context_item": item}`, or puts it into the stash and returns
-    the key, `{"type": "context_restart_image", "pending_context_key": restarts.stash(item)}`; where it returns both, the key counts.
-    An item is a text, a content part, a list of them, or any JSON.
+    Pass it to the engine: `Engine(tools, restart=ContextRestarts())`. An agent that uses the engine finds it there. A tool returns its item
+    inline, `{"type": "context_restart_image", "enhanced_context_item": item}`, or puts it into the stash and returns the key, `{"type":
+    "context_restart_image", "pending_context_key": restarts.stash(item)}`. If a result has both, the key is used. An item is a text, a
+    content part, a list of these, or any JSON value.
 
-    The item stands after the history, as the user's, in every further request of the turn. It is no part of the history that is kept,
-    unless `keep` is set. Each suffix restarts a turn once; the next result of that kind is an ordinary one.
+    In every further request of the turn, the item follows the history as a message of the user. It is not kept in the history unless `keep`
+    is set. Each suffix is accepted once per turn; further results of that type are ordinary results.
 
     Args:
-        ttl_s: How long a stashed item waits, in seconds.
-        entries: How many items wait at most; the oldest goes first.
+        ttl_s: How long a stashed item is kept, in seconds.
+        entries: The maximum number of stashed items; the oldest is dropped first.
         keep: Commit the item to the history, so that later turns see it too.
-        clock: Counts the time.
+        clock: Measures `ttl_s`.
 
     Raises:
-        UsageError: A limit that would keep nothing.
+        UsageError: An option has an invalid value.
     """
 
     @by_name
@@ -136,7 +139,7 @@ class ContextRestarts:
         self._lock = threading.Lock()
 
     def stash(self, item: object) -> str:
-        """Keep an item until its call has ended, and return its key. It can be taken once; any thread may do this.
+        """Keep an item for a result that names it, and return its key. An item can be taken once. Thread-safe.
 
         Raises:
             UsageError: The item is neither text, nor a content part, nor JSON.
@@ -157,13 +160,13 @@ class ContextRestarts:
         return key
 
     def __len__(self) -> int:
-        """How many items wait."""
+        """Return the number of stashed items."""
         with self._lock:
             self._drop_old()
             return len(self._stash)
 
     async def __call__(self, data: object) -> bool:
-        """Add the result's data to the context of the running turn, if it is a restart. Return whether it was added."""
+        """Add the result's data to the context of the running turn if it is a restart. Return whether it was added."""
         turn = _TURN.get()
         if turn is None or turn.owner is not self or not isinstance(data, Mapping):
             return False

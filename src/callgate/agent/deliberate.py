@@ -1,8 +1,8 @@
 """Deliberate mode: a turn offers only the tools that its message asks for.
 
-The planner is pure: words in, an allowlist out. What the allowlist does to a call is decided where every call is resolved; this only says
-what is on it, tells the thought log why, and keeps a tool that was of use exposed for a few turns (`Retention`). Phrases are read by
-`trigger_phrases`. Knows no model and runs no tool.
+`plan` is a pure function: it takes the text of a message and returns an allowlist of tools. The `resolve` stage of the engine applies the
+allowlist to each call; this module only makes it, writes the reasons to the thought log, and keeps a tool that was used with success
+exposed for a few turns (`Retention`). `trigger_phrases` compares phrases with the text. Knows no model and runs no tool.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _MOST_TOOLS = 256
 
 
 class Retention:
-    """Keeps the tools that were of use exposed for a few more turns of their conversation. Safe to use from several threads.
+    """Keeps tools that were used with success exposed for a few more turns of their conversation. Thread-safe.
 
     Args:
         turns: How many turns after the one of its success a tool stays exposed; clamped to 0 to 10.
-        conversations: How many are remembered; the one that was used longest ago goes first.
+        conversations: The maximum number of remembered conversations; the least recently used one is dropped first.
     """
 
     def __init__(self, turns: int = 4, *, conversations: int = 1_000) -> None:
@@ -46,7 +46,7 @@ class Retention:
         self._lock = threading.Lock()
 
     def names(self, conversation: str) -> frozenset[str]:
-        """Return the tools that are still exposed, without using up a turn of theirs."""
+        """Return the tools that are still exposed, without using up one of their turns."""
         with self._lock:
             return frozenset(self._kept.get(conversation, ()))
 
@@ -65,7 +65,7 @@ class Retention:
             return frozenset(kept)
 
     def extend(self, conversation: str, tool: str) -> None:
-        """Keep a tool that was of use in the current turn exposed for the full number of turns again."""
+        """Keep a tool that was used with success in the current turn exposed for the full number of turns again."""
         if self.turns == 0:
             return
         with self._lock:
@@ -79,7 +79,7 @@ class Retention:
                 self._kept.popitem(last=False)
 
     def forget(self, conversation: str) -> None:
-        """Forget a conversation that is over."""
+        """Forget a conversation that has ended."""
         with self._lock:
             self._kept.pop(conversation, None)
 
@@ -93,26 +93,26 @@ AGAIN: tuple[str, ...] = (
     r"/\A\W*(again|another( one)?|repeat|redo|retry|encore|the same)\b/",
     r"/\b(repeat|redo|retry) (it|that|this|them|the last)\b/",
 )
-"""Words that ask for what was done before; English. Give your own for other languages."""
+"""English phrases that ask for something that was done before. Give your own for other languages."""
 _LOOK_BACK = 8
 _MOST_LOOKED_AT = 256
 
 
 class Deliberate(Options, frozen=True, kw_only=True):
-    """How deliberate mode works in one agent. All of it is the operator's; tools only declare their triggers."""
+    """The operator's settings of deliberate mode for one agent. Tools only declare their triggers."""
 
     active: bool = True
-    """Whether it is on where a run does not say."""
+    """Whether the mode is on if a run does not say."""
     turns: Whole = 4
-    """How many further turns a tool stays exposed after a success; 0 to 10."""
+    """For how many further turns a tool stays exposed after a success; 0 to 10."""
     always: frozenset[str] = frozenset()
-    """Tools that every turn offers."""
+    """Tools that are offered in every turn."""
     triggers: Mapping[str, tuple[str, ...]] = {}
-    """More phrases, by the tool's name, in the form that `Tool.triggers` has."""
+    """Additional phrases by tool name, in the format of `Tool.triggers`."""
     again: tuple[str, ...] = AGAIN
     """Phrases by which a message asks for the tools that were used shortly before."""
     thought_log: Callable[[str, Notice], None] | None = None
-    """Gets the conversation and each hidden notice. Must not show it to users; what it raises is logged."""
+    """Called with the conversation and each hidden notice. Must not show it to users. Exceptions from it are logged."""
 
 
 def plan(
@@ -125,16 +125,16 @@ def plan(
     recent: Iterable[str] = (),
     again: Sequence[Trigger] = (),
 ) -> Exposed:
-    """Return the tools that a turn offers, and the phrase of its message that each was chosen by.
+    """Return the tools that a turn offers, and for each the phrase that its message matched.
 
     Args:
-        text: What the user says.
-        triggers: Each tool's own; a name that is not in here is never offered.
-        more: The operator's.
-        forced: Offered whatever the text says.
-        retained: Offered since they were of use in a turn before.
-        recent: Offered if the text asks for what was done before.
-        again: The phrases by which it asks so.
+        text: The user's message.
+        triggers: The triggers that each tool declares. A tool that is missing here is never offered.
+        more: The operator's triggers.
+        forced: Tools to offer whatever the text says.
+        retained: Tools to offer because they were used with success in an earlier turn.
+        recent: Tools to offer if the text asks for something that was done before.
+        again: The phrases that ask for something that was done before.
     """
     wording = Wording.of(text)
     repeated = first_match(again, wording)
@@ -152,7 +152,7 @@ def plan(
 
 
 class Exposure:
-    """The tools that one turn offers; notes when one of them is used."""
+    """The tools that one turn offers, and what is to be noted when one of them is used."""
 
     def __init__(self, exposed: Exposed, owner: Deliberation, *, leaves_trace: bool = True) -> None:
         self.exposed = exposed
@@ -160,11 +160,11 @@ class Exposure:
         self._leaves_trace = leaves_trace
 
     def scope(self, scope: Scope) -> Scope:
-        """The scope with this turn's allowlist."""
+        """Return the scope with this turn's allowlist."""
         return replace(scope, deliberate=True, allowed_tools=self.exposed.allowed)
 
     def used(self, conversation: str, result: ToolResult) -> None:
-        """Note a call's result: keep its tool exposed if it succeeded, and tell the thought log why the tool was offered."""
+        """Record a call's result: keep its tool exposed if it succeeded, and tell the thought log why the tool was offered."""
         name = self._owner.name_of(result.name)
         if name not in self.exposed.allowed:
             return
@@ -175,7 +175,7 @@ class Exposure:
             self._owner.note_thought(conversation, _notice(match))
 
     def notices(self, calls: Sequence[ToolCall], outcomes: Sequence[Outcome | None]) -> Iterator[Notice]:
-        """Why the tools of these calls were offered, for the listener of the run."""
+        """Yield why the tools of these calls were offered, for the listener of the run."""
         for call, outcome in zip(calls, outcomes, strict=True):
             if isinstance(outcome, (Answered, Restarted)):
                 name = self._owner.name_of(outcome.result.name if isinstance(outcome, Answered) else call.name)
@@ -184,7 +184,7 @@ class Exposure:
 
 
 class Deliberation:
-    """Deliberate mode of one agent: the compiled phrases, and what it keeps between turns.
+    """Deliberate mode of one agent: the compiled phrases, and the retained tools of each conversation.
 
     Raises:
         UsageError: A trigger cannot be used.
@@ -211,15 +211,15 @@ class Deliberation:
         expose: Iterable[str] = (),
         leaves_trace: bool = True,
     ) -> Exposure | None:
-        """Plan a turn; None where the mode is off, or where the host has planned it already (the scope has an allowlist).
+        """Plan a turn. Return None if the mode is off, or if the scope already has an allowlist from the host.
 
         Args:
-            message: What the user says.
+            message: The user's message.
             history: The conversation before it.
-            scope: Of the turn.
-            active: On or off for this turn; None: as the settings say.
+            scope: The scope of the turn.
+            active: On or off for this turn; None: as configured.
             expose: Tools that this turn offers whatever the message says.
-            leaves_trace: Whether the turn counts for what stays exposed.
+            leaves_trace: Whether the turn counts for `Retention`.
 
         Raises:
             UsageError: A trigger cannot be used, or no tool has a name in `expose`.
@@ -260,7 +260,7 @@ class Deliberation:
         return self._again
 
     def _triggers(self) -> dict[str, tuple[Trigger, ...]]:
-        """Every tool's triggers; compiled once, again where a tool was replaced."""
+        """Return every tool's compiled triggers; each is compiled once, and again if the tool was replaced."""
         known: dict[str, tuple[object, tuple[Trigger, ...]]] = {}
         for bound in self._tools:
             declared = bound.tool.triggers
@@ -272,7 +272,7 @@ class Deliberation:
         return {name: compiled for name, (_, compiled) in known.items()}
 
     def _named(self, names: Iterable[str], where: str) -> frozenset[str]:
-        """The registered names of these tools."""
+        """Return the registered names of these tools. Raise `UsageError` if there is no such tool."""
         found: set[str] = set()
         for name in names:
             tool = self._tools.get(name)
@@ -282,7 +282,7 @@ class Deliberation:
         return frozenset(found)
 
     def name_of(self, written: str) -> str:
-        """The registered name of the tool that a model meant; empty if there is none."""
+        """Return the registered name of the tool that a model meant; empty if there is none."""
         tool = self._tools.get(written) or self._tools.get(almost(written, self._tools.names()) or "")
         return tool.name if tool is not None else ""
 
@@ -294,7 +294,7 @@ def _text(message: UserMessage) -> str:
 
 
 def _recent(history: Sequence[Message]) -> frozenset[str]:
-    """The tools that were used with success in the last few messages, results not counted."""
+    """Return the tools that were used with success in the last few messages; results do not count as messages."""
     names: set[str] = set()
     seen = 0
     for index in range(len(history) - 1, max(-1, len(history) - 1 - _MOST_LOOKED_AT), -1):

@@ -1,7 +1,7 @@
 """A queue of events between a run and a consumer that may be slower.
 
-Nothing is lost and nothing blocks: while the consumer lags, neighbouring pieces of text are put together, so that what waits is never much
-more than the text itself.
+Nothing is lost and nothing blocks. While the consumer lags, adjacent text deltas are joined, so that the queue never holds much more than
+the text itself.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _JOINED_CHARS = 2_048
 
 
 class EventQueue:
-    """One producer, one consumer, one event loop."""
+    """A queue for one producer and one consumer on one event loop."""
 
     def __init__(self) -> None:
         self._waiting: deque[AgentEvent] = deque()
@@ -51,7 +51,7 @@ class EventQueue:
 
 
 def _joined(last: AgentEvent | None, event: AgentEvent) -> AgentEvent | None:
-    """Two neighbouring pieces as one, where they are of one kind and the first is short: each join copies it."""
+    """Return two adjacent deltas as one if they are of the same kind and the first is short, because each join copies it; else None."""
     if not isinstance(last, (TextDelta, ReasoningDelta, ArgumentsDelta)) or len(last.text) > _JOINED_CHARS:
         return None
     if isinstance(event, TextDelta) and isinstance(last, TextDelta):

@@ -1,4 +1,4 @@
-"""The events of a run: the model's own, and these."""
+"""The events of a run: the model's own events, and the ones defined here."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__ = ["AgentEvent", "CallEnded", "CallStarted", "MessageBegan", "MessageEnd
 
 
 class MessageBegan(Struct, frozen=True, gc=False):
-    """A pass of the model begins."""
+    """A pass (one request to the model and its streamed answer) begins."""
 
     iteration: int
 
 
 class MessageEnded(Struct, frozen=True):
-    """A pass of the model is over."""
+    """A pass (one request to the model and its streamed answer) has ended."""
 
     iteration: int
     status: PassStatus
@@ -30,17 +30,17 @@ class MessageEnded(Struct, frozen=True):
 
 
 class CallStarted(Struct, frozen=True, gc=False):
-    """A tool's code is about to run; perhaps while the message still streams."""
+    """A tool's code is about to run. The message may still be streaming."""
 
     uid: str
     name: str
 
 
 class CallEnded(Struct, frozen=True):
-    """A call has its outcome."""
+    """A call has an outcome."""
 
     position: int
-    """Among the message's calls."""
+    """The index of the call in the message."""
     outcome: Outcome
 
     @property
@@ -49,9 +49,9 @@ class CallEnded(Struct, frozen=True):
 
 
 class Notice(Struct, frozen=True, gc=False):
-    """Something that the host may show to its user, or must not.
+    """A notice for the host, which may show it to its user unless it is `hidden`.
 
-    `hidden` notices are for a thought log only.
+    `hidden` notices are only for a thought log.
     """
 
     kind: Literal["long_turn", "stuck", "trigger", "repaired", "retry", "budget", "compacted"]
@@ -60,7 +60,7 @@ class Notice(Struct, frozen=True, gc=False):
 
 
 class RunEnded(Struct, frozen=True):
-    """The run is over. Always last."""
+    """The run has ended. Always the last event."""
 
     result: RunResult
 

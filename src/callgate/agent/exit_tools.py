@@ -1,7 +1,7 @@
-"""Recognise calls of exit tools, and turn them into signals.
+"""Recognise calls of exit tools, and convert them to signals.
 
-A call of an exit tool never reaches the engine: it is recorded and runs nothing. Its name is matched as any tool's is: a name that is
-almost right counts if only one tool or exit tool can be meant. Must not know schemas.
+An exit tool reports the outcome of a task. A call of it (an exit call) never reaches the engine: it is recorded and nothing is run. Its
+name is matched like the name of any tool: an almost correct name counts if only one tool or exit tool can be meant. Must not know schemas.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class ExitTools:
     """The exit tools of one turn.
 
     Args:
-        names: Of the exit tools.
-        others: Names of the tools that there are beside them, which a name may mean as well.
+        names: The names of the exit tools.
+        others: The names of all other tools, which an inexact name may mean as well.
     """
 
     __slots__ = ("_names", "_others")
@@ -38,11 +38,11 @@ class ExitTools:
         return bool(self._names)
 
     def has(self, name: str) -> bool:
-        """Whether an exit tool has exactly this name."""
+        """Return whether an exit tool has exactly this name."""
         return name in self._names
 
     def meant(self, name: str) -> str | None:
-        """Return the name of the exit tool that a call of this name is for; None if it is for none."""
+        """Return the name of the exit tool that a call with this name is meant for; None if it is meant for none."""
         if name in self._names:
             return name
         if not self._names or name in self._others:
@@ -52,12 +52,12 @@ class ExitTools:
 
 
 def as_signal(call: ToolCall, iteration: int, name: str = "") -> Signal:
-    """Return the signal that an exit call stands for.
+    """Return the signal for an exit call.
 
     Args:
-        call: As the model wrote it.
-        iteration: Of its message.
-        name: The exit tool that is meant; empty: the one that is called.
+        call: The call as the model wrote it.
+        iteration: The iteration of its message.
+        name: The exit tool that is meant; empty: the name in the call.
     """
     try:
         value = decode(call.arguments) if call.arguments.strip() else {}
@@ -69,7 +69,7 @@ def as_signal(call: ToolCall, iteration: int, name: str = "") -> Signal:
 
 
 def ask_for_more(names: Iterable[str]) -> str:
-    """Return the message that asks the model for more after a message of exit calls alone."""
+    """Return the message that asks the model whether it has more to say after a message with exit calls only."""
     recorded = ", ".join(dict.fromkeys(names))
     return (
         f"Recorded: {recorded}. This ends nothing. If work is left, go on with it. If not, write your answer now, in full: your answer is"
@@ -78,10 +78,10 @@ def ask_for_more(names: Iterable[str]) -> str:
 
 
 class ModelAfterReport:
-    """The model in a pass after its report: an exception becomes a `Fault`, because the run is complete without this pass.
+    """Wraps the model for a pass after its report: an exception becomes a `Fault`, because the run is complete without this pass.
 
     Args:
-        model: The model itself.
+        model: The wrapped model.
     """
 
     def __init__(self, model: Model) -> None:
@@ -90,7 +90,7 @@ class ModelAfterReport:
         self.name = model.name
         self.native_tools = model.native_tools
         self.said_more = False
-        """Whether it has begun to say something."""
+        """Whether the model has begun to write text or a call."""
 
     async def stream(self, request: ModelRequest, context: StreamingContext) -> AsyncIterator[ModelEvent]:
         events: AsyncIterator[ModelEvent] | None = None

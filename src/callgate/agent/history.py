@@ -1,8 +1,8 @@
-"""Keep the conversation as the next request carries it: valid for every provider at any time.
+"""Keep the conversation in a form that is valid for every provider at any time.
 
-A message with calls is committed once, together with the results of its calls, in order, and only with those calls that have one. A call
-that waits for a human has a result that says so, which the call's own result replaces later. So each call in a history has exactly one
-result, right behind its message, whatever ended the turn.
+A message with calls is committed once, together with the results of its calls, in order; calls without a result are left out. A call that
+waits for a human has a placeholder as its result, which the call's own result replaces later. Each call in a history therefore has exactly
+one result, directly after its message, however the turn ended.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _MESSAGES = (UserMessage, AssistantMessage, ToolMessage, SystemMessage)
 
 
 class History:
-    """A growing list of messages. What was committed is changed by two things only: the result of a call that waited, and a compaction.
+    """A growing list of messages. Only the result of a waiting call and a compaction change messages that were committed.
 
     Args:
-        messages: A conversation so far; repair one from elsewhere with `callgate.agent.history_repair` first.
+        messages: The conversation so far. Repair one from elsewhere with `callgate.agent.history_repair` first.
 
     Raises:
-        UsageError: One of them is in a provider's form, or no message at all.
+        UsageError: An item is in a provider's format, or is not a message.
     """
 
     __slots__ = ("_counted", "_ids", "_numbers", "_prompt_hash", "_tokens", "messages", "recorded", "turns")
@@ -47,14 +47,14 @@ class History:
                 )
         self._ids = _ids_of(self.messages)
         self._numbers: dict[str, int] = {}
-        """Where to look for a free number for an id that came before."""
+        """The number to try first to make a repeated id unique, by id."""
         self._counted = 0
         self._tokens = 0
         self._prompt_hash = PromptHash(None, ())
         self.recorded = 0
-        """The position of the event up to which the record has this conversation; 0: it does not have it."""
+        """The position of the event up to which the record contains this conversation; 0: the record does not contain it."""
         self.turns = sum(isinstance(message, UserMessage) for message in self.messages)
-        """The number of its latest turn; of a conversation from elsewhere, how often its user spoke."""
+        """The number of the conversation's latest turn. For a conversation from elsewhere, the number of the user's messages."""
 
     def fork(self) -> History:
         """Return a copy; what is committed to the copy does not change this history."""
@@ -73,7 +73,7 @@ class History:
         self.messages.append(message)
 
     def answer(self, message: AssistantMessage) -> None:
-        """Commit a message without calls; an empty one is left out."""
+        """Commit a message without its calls; an empty message is left out."""
         if any(not isinstance(part, ToolCall) for part in message.parts):
             self.messages.append(replace(message, parts=tuple(part for part in message.parts if not isinstance(part, ToolCall))))
 
@@ -81,8 +81,8 @@ class History:
         """Commit a message with the results of its calls.
 
         Args:
-            message: As the model wrote it.
-            ends: One for each of its calls, in order; None for a call that is to leave no trace.
+            message: The message as the model wrote it.
+            ends: The end of each of its calls, in order; None for a call that is not to be kept.
         """
         kept: list[Text | Reasoning | ToolCall | Native] = []
         answers: list[ToolMessage] = []
@@ -118,11 +118,11 @@ class History:
     def complete(self, before: CommittedMessage, ends: Sequence[ToolResult | Suspended | None]) -> CommittedMessage:
         """Replace the placeholders of calls that waited with their results.
 
-        If a compaction has dropped them, the whole message is committed again.
+        If a compaction has removed the placeholders, the whole message is committed again.
 
         Args:
             before: The message as it was committed.
-            ends: One for each of the calls that waited, in order; None for a call that is to leave no trace.
+            ends: The end of each call that waited, in order; None for a call that is not to be kept.
         """
         fresh = dict(zip(before.waiting, ends, strict=True))
         if not self._fill({before.ids[place]: end for place, end in fresh.items()}):
@@ -136,27 +136,27 @@ class History:
         return CommittedMessage(message=before.message, results=tuple(results), ids=tuple(ids), waiting=waiting)
 
     def tokens(self, estimate: Callable[[Message], int]) -> int:
-        """Return about how many tokens the conversation takes; `estimate` is called once per message."""
+        """Return roughly how many tokens the conversation takes; `estimate` is called once per message."""
         for index in range(self._counted, len(self.messages)):
             self._tokens += estimate(self.messages[index])
         self._counted = len(self.messages)
         return self._tokens
 
     def prompt_hash(self) -> PromptHash:
-        """Return the hash of the conversation as it is now."""
+        """Return the hash of the conversation in its current state."""
         shown = self._prompt_hash
         if shown.count < len(self.messages):
             shown = self._prompt_hash = PromptHash(shown, self.messages[shown.count :])
         return shown
 
     def restart_from(self, messages: Iterable[Message]) -> None:
-        """Replace the conversation with another one; only call ids of the new one count as taken."""
+        """Replace the conversation with another one; only the call ids of the new one count as used."""
         self.messages[:] = messages
         self._ids, self._numbers = _ids_of(self.messages), {}
         self._recount()
 
     def rewrite(self, messages: Iterable[Message]) -> None:
-        """Replace the conversation with a shorter one; call ids of both count as taken."""
+        """Replace the conversation with a shorter one; the call ids of both count as used."""
         self.messages[:] = messages
         self._ids |= _ids_of(self.messages)
         self._recount()
@@ -175,7 +175,7 @@ class History:
         return True
 
     def _leave_out(self, ids: set[str]) -> None:
-        """Remove calls and their results, and messages that have nothing else."""
+        """Remove these calls and their results, and messages that then contain nothing else."""
         if not ids:
             return
         kept: list[Message] = []
@@ -195,7 +195,7 @@ class History:
         self._prompt_hash = PromptHash(None, ())
 
     def _renamed(self, call: ToolCall) -> ToolCall:
-        """Return the call with an id that no other call of the conversation has."""
+        """Return the call with an id that is unique in the conversation."""
         name = call.id or "call"
         number = self._numbers.get(name, 2)
         while f"{name}-{number}" in self._ids:
@@ -207,10 +207,10 @@ class History:
 
 
 class HistoryCache:
-    """Remembers the conversations that were used last.
+    """Remembers the most recently used conversations.
 
     Args:
-        most: How many.
+        most: The maximum number of conversations.
     """
 
     def __init__(self, most: int = 1_000) -> None:
@@ -239,13 +239,13 @@ def committed(
     """Commit the calls of a message, and append their results to those of the run, in order.
 
     Args:
-        before: The message as it was committed, where these are the calls of it that waited.
-        message: With these calls.
-        ends: One for each of them.
-        results: Of the run; changed.
+        before: The message as it was committed, if the calls are those of its calls that waited; else None.
+        message: The message with these calls.
+        ends: The end of each call.
+        results: The results of the run. Modified.
     """
     whole = history.commit(message, ends) if before is None else history.complete(before, ends)
-    if before is not None:  # a run that waits ends with the message that waits
+    if before is not None:  # the waiting message is the last one of its run, so its results are the last ones
         del results[len(results) - len(before.answered) :]
     results += whole.answered
     return whole

@@ -1,7 +1,7 @@
 """Repair a conversation from elsewhere: give each call one result, right after its message, and drop results without a call.
 
-A program that crashed, another framework or a person with an editor leaves calls without results, results without calls, results in the
-wrong place or twice. Every change is reported; what is valid is not changed.
+A program that crashed, another framework or manual editing can leave calls without results, results without calls, and misplaced or
+duplicate results. Every change is reported; valid parts are not changed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LOST = "No result of this call was recorded. Whether it took effect is not know
 
 
 def repair_history(messages: Iterable[Message]) -> tuple[list[Message], list[str]]:
-    """Return a valid conversation, and one sentence for each change."""
+    """Return a valid conversation, and one sentence per change."""
     work = list(messages)
     notes: list[str] = []
     results = _first_results(work, notes)
@@ -44,7 +44,7 @@ def repair_history(messages: Iterable[Message]) -> tuple[list[Message], list[str
 
 
 def _first_results(messages: list[Message], notes: list[str]) -> dict[str, deque[ToolMessage]]:
-    """Return the results by call id, in order; a second one is kept only if as many calls have that id."""
+    """Return the results by call id, in order. Further results of an id are kept only if as many calls have the same id."""
     wanted: dict[str, int] = {}
     for message in messages:
         for call in message.calls if isinstance(message, AssistantMessage) else ():
@@ -88,7 +88,7 @@ class _CallIds:
     def __init__(self) -> None:
         self._taken: set[str] = set()
         self._numbers: dict[str, int] = {}
-        """The number that an id which came before is tried with next."""
+        """The number to try first to make a repeated id unique, by id."""
 
     def unique(self, call: ToolCall, notes: list[str]) -> ToolCall:
         name = call_id = call.id or "call"

@@ -1,7 +1,7 @@
-"""Run the calls of one message, from the moment each is complete in the stream to their outcomes.
+"""Run the calls of one message, from the time when each is complete in the stream to their outcomes.
 
-Exit calls become signals and are left out; the rest go to one emission of the engine, which orders and holds them, as early as they are
-final. If the message fails, the calls that it started are discarded. Knows no history.
+Exit calls (calls of tools that only report) become signals and are not run. All other calls are handed to one `Emission` of the engine,
+which orders them, as early as their arguments are final. If the message fails, the calls that it started are discarded. Knows no history.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ __all__ = ["BROKEN_OFF", "CallContext", "MessageCalls", "UncommittedCall", "raw_
 
 
 BROKEN_OFF: Final = "broken_off"
-"""The code of a result that stands for a call which was broken off with its engine."""
+"""The code of a result that stands for a call which was aborted because its engine ended."""
 _TOGETHER: Final = 64
-"""Calls that are handed on before the event loop comes round."""
+"""The number of calls to hand in before other tasks of the event loop may run."""
 
 
 def raw_call(call: ToolCall, closed: Closed, origin: str) -> RawCall:
-    """Return a message's call as the engine takes it; free text becomes the one argument `input`."""
+    """Convert a message's call to the engine's `RawCall`; free text becomes the single argument `input`."""
     arguments: object = {"input": call.arguments} if call.custom else call.arguments
     raw = RawCall(id=call.id, name=call.name, arguments=arguments, origin=origin, closed=closed)  # type: ignore[arg-type]
     if not (call.reasoning or call.lifted):
@@ -49,23 +49,23 @@ class UncommittedCall(Struct, frozen=True, kw_only=True):
 
     uid: str = ""
     position: int = 0
-    """Of its end."""
+    """The position of the event that ended the call."""
     outcome: Outcome | None = None
     unfinished: Unfinished | None = None
     refusal: CallFailed | None = None
-    """Why it is not started (again)."""
+    """The error that prevents the call from being started (again)."""
     final: bytes = b""
-    """Its final arguments, where it has ended."""
+    """The final arguments of a call that has ended."""
 
     @property
     def counts(self) -> bool:
-        """Whether the call counts as one of the run's without being reserved again. Calls that the loop refused do not count."""
+        """Whether the call counts against the budget without being reserved again. Calls that the loop refused do not count."""
         result = self.outcome.result if type(self.outcome) is Answered else None
         return (bool(self.uid) or self.refusal is not None) and (result is None or result.code not in REFUSED_BY_LOOP)
 
     @property
     def over(self) -> bool:
-        """Whether it has ended; with or without an outcome."""
+        """Whether the call has ended, with or without an outcome."""
         return bool(self.uid) and self.unfinished is None
 
 
@@ -73,20 +73,20 @@ _NEW: Final = UncommittedCall()
 
 
 class CallContext(Struct, frozen=True, kw_only=True, eq=False):
-    """What the calls of all messages of one turn have in common."""
+    """The values that the calls of all messages of one turn share."""
 
     engine: Engine
-    """Runs them."""
+    """Runs the calls."""
     exits: ExitTools | None
-    """None where there are none."""
+    """None if the agent has no exit tools."""
     may_run: Callable[[ToolCall, int], CallFailed | None]
-    """Asked once per call, in order, with its place among the message's calls; an error refuses the call."""
+    """Called once per call, in order, with the call's index in its message; a returned error refuses the call."""
     give_back: Callable[[int], None]
-    """Told how many of the calls that were let run were dropped with their message."""
+    """Called with the number of accepted calls that were discarded with their message."""
     origin: str
-    """The provider API, for the record."""
+    """The provider API, which is recorded."""
     on_result: Callable[[ToolResult], None] | None = None
-    """Told the result of each call before the restart handler is offered it."""
+    """Called with the result of each call, before the restart handler gets it."""
 
 
 class MessageCalls(Struct, eq=False):
@@ -94,19 +94,19 @@ class MessageCalls(Struct, eq=False):
 
     context: CallContext
     scope: Scope
-    """Of this message; `iteration` is its number."""
+    """The scope of this message; `iteration` is the message's number."""
     early: bool
     """Whether calls may start before the message is complete."""
     cause: int = 0
-    """The position of the event that causes the calls which are handed in next."""
+    """The position of the event that causes the calls to be handed in next."""
     _emission: Emission | None = None
     _sealed: dict[int, ToolCall] = {}
-    """The calls that are sealed so far, by position; each as it was first."""
+    """The calls that are sealed (known to be complete) so far, by position, each in its first version."""
     _spoiled: bool = False
-    """Whether a call went on after it was handed in."""
+    """Whether a call was continued by the model after it had been handed in."""
 
     def see(self, event: CallSealed | CallReopened) -> None:
-        """Take an event of the stream, and hand in calls as soon as they are complete."""
+        """Process an event of the stream, and hand in calls as soon as they are complete."""
         if isinstance(event, CallReopened):
             self._sealed.pop(event.position, None)
             if self._emission is not None and self._emission.reopen(event.position):
@@ -133,10 +133,12 @@ class MessageCalls(Struct, eq=False):
     async def take_up(
         self, calls: tuple[ToolCall, ...], closed: tuple[Closed, ...], left: Mapping[int, UncommittedCall]
     ) -> list[EndedCall]:
-        """Run the calls of a message that another engine began: those that ended keep their results, the others are handed in.
+        """Run the calls of a message that an interrupted run left open: calls that ended keep their results, the others are handed in.
 
         Args:
-            left: What the record says, by the call's place; a call that it says nothing of is handed in like a new one.
+            calls: The calls of the message.
+            closed: For each call, how its arguments were proved complete.
+            left: The recorded state of calls, by position. A call without one is handed in like a new call.
         """
         self.early = False
         emission = self._opened()
@@ -158,18 +160,18 @@ class MessageCalls(Struct, eq=False):
         return tuple(call for _, call in sorted(self._sealed.items()) if self._exit_of(call) is not None)
 
     def signals_of(self, calls: Iterable[ToolCall]) -> list[Signal]:
-        """Return the signals of the exit calls among these."""
+        """Return the signals of the exit calls among `calls`."""
         return [as_signal(call, self.scope.iteration, name) for call in calls if (name := self._exit_of(call)) is not None]
 
     async def drop(self, reason: str) -> None:
-        """Discard the message, which failed: end the calls that it started."""
+        """Discard the failed message: end the calls that it started."""
         emission = self._emission
         if emission is not None and not emission.over:
             self.context.give_back(emission.accepted)
             await emission.discard(reason)
 
     def _as_handed_in(self, calls: tuple[ToolCall, ...], emission: Emission) -> bool:
-        """Whether the complete message has the calls that were handed in while it streamed, unchanged."""
+        """Return whether the complete message contains the calls that were handed in while it streamed, unchanged."""
         for position, before in self._sealed.items():
             if position >= len(calls) or not (before == calls[position] or _same(before, calls[position])):
                 self._spoiled = emission.reopen(position) or self._spoiled
@@ -195,5 +197,5 @@ class MessageCalls(Struct, eq=False):
 
 
 def _same(before: ToolCall, now: ToolCall) -> bool:
-    """Whether two versions of a call have the same name, arguments and id."""
+    """Return whether two versions of a call have the same name, arguments and id."""
     return (before.name, before.arguments, before.id, before.custom) == (now.name, now.arguments, now.id, now.custom)

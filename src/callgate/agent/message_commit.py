@@ -1,9 +1,9 @@
-"""Commit the calls of one message that have ended, and decide whether the turn goes on.
+"""Commit the calls of one message that have ended, and decide whether the turn continues.
 
-    outcomes → hints → record → history → context → decide            in this order: what the model will see is on record first
+    outcomes → hints → record → history → context → decide            in this order: results are recorded before the model sees them
 
-`message_calls` runs the calls and knows no history; the rules of `callgate.decide` decide and know no calls. Only here does a message
-become part of the conversation.
+`message_calls` runs the calls and knows no history; the rules of `callgate.decide` decide and know no calls. Messages with calls become
+part of the conversation only here.
 """
 
 from __future__ import annotations
@@ -41,23 +41,23 @@ class ExecutedMessage(Struct, frozen=True, kw_only=True, eq=False):
 
     message: AssistantMessage
     calls: tuple[ToolCall, ...]
-    """The message's."""
+    """The calls of the message."""
     closed: Sequence[str]
-    """What proved the arguments of each call complete."""
+    """For each call, how its arguments were proved complete."""
     ends: list[EndedCall]
-    """How each of them ended."""
+    """How each call ended."""
     whole: CommittedMessage | None = None
-    """The message in the conversation, where these are those of its calls that have waited for a human."""
+    """The whole message as it was committed, if `calls` are those of its calls that waited for a human; else None."""
     broken_off: bool = False
-    """Whether some of the results may stand for calls that have none on record."""
+    """Whether some results may be replacements for calls without a recorded result."""
 
 
 class MessageCommitter:
-    """Commits the messages of one turn, each with its calls.
+    """Commits the messages of one turn, each together with its calls.
 
     Args:
-        parts: What the turn works with.
-        state: How far it has come.
+        parts: The parts of the turn.
+        state: The turn's state. Modified.
     """
 
     def __init__(self, parts: TurnParts, state: TurnState) -> None:
@@ -103,14 +103,14 @@ class MessageCommitter:
     # Inside
 
     def _take_up_again(self) -> None:
-        """Tell the model that waiting calls were answered, if the conversation went on meanwhile: roles have to alternate."""
+        """Tell the model that waiting calls were answered, if the conversation continued meanwhile: roles have to alternate."""
         messages = self._parts.history.messages
         if messages and isinstance(messages[-1], AssistantMessage):
             self._parts.record.said(_ANSWERED)
             self._parts.history.user(_ANSWERED)
 
     def _told(self, calls: ExecutedMessage) -> list[ToolResult | Suspended | None]:
-        """Record how the calls ended and the hints that are due. Return each result with its hint."""
+        """Record how the calls ended, and the hints for the model. Return each result with its hint."""
         parts, ends = self._parts, calls.ends
         uids: list[str] = []
         positions: list[int] = []
@@ -187,16 +187,16 @@ class MessageCommitter:
         ending = check_loop_continuation(ends, rules, errors_in_a_row=errors, text_before=text_before)
         if parts.budget.boundless or (ending is not None and ending.status == "completed"):
             return ending
-        over = parts.budget.out_of_time()  # then the calls that it ended did not fail by themselves
+        over = parts.budget.out_of_time()  # if so, calls that the time limit aborted are not failures of their own
         return ending if over is None else Ending("budget_exhausted", over)
 
 
 def _refusal(guard: StuckGuard | None, budget: BudgetTracker, call: ToolCall, place: int) -> CallFailed | None:
-    """Return why a call may not run, or None; a call that may run is taken from the budget."""
+    """Return why a call may not run. If it may run, reserve it in the budget and return None."""
     refusal = guard.refusal(call, place) if guard is not None else None
     return refusal or budget.reserve(place)
 
 
 def _hinted(result: ToolResult | None, hint: str | None) -> ToolResult | None:
-    """Return the result with the hint, as the model sees it."""
+    """Return the result with the hint appended, as the model sees it."""
     return result if result is None or hint is None else replace(result, content=(*result.content, Text(text=hint)))

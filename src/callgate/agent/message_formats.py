@@ -1,7 +1,8 @@
-"""A conversation in the forms that hosts keep: OpenAI's messages, calls as JSON in text, and back.
+"""Convert a conversation between this package's messages and other formats: OpenAI's messages, and text with calls as JSON.
 
-`native` is for models with tool calls, `fallback` for those that only write text; `from_native` reads what other programs have stored.
-Where a picture or a file is left out, the text says so. Pure. Requests are not made here: `callgate.models.wire` writes those.
+`native` is for models with tool calls, `fallback` for models that only write text, and `from_native` reads conversations that other
+programs have stored. If a picture or a file is left out, the text says so. Pure. `callgate.models.wire` writes requests; this module does
+not.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ __all__ = ["fallback", "from_native", "native"]
 
 
 def native(messages: Iterable[Message]) -> list[dict[str, object]]:
-    """The conversation as OpenAI chat messages, tool names as they are."""
+    """Return the conversation as OpenAI chat messages, with unchanged tool names."""
     return encode_messages(list(messages), _Untouched(), {})
 
 
 def fallback(messages: Iterable[Message]) -> list[Message]:
-    """The conversation for a model that only writes text: each call a JSON object, each result a marked message of the user.
+    """Return the conversation for a model that only writes text: each call as a JSON object, each result as a marked message of the user.
 
-    A message with several calls becomes as many exchanges, so that roles go on taking turns. Of a picture in a result it is said that there
-    is one: such a model may take none. Sound and files in a result are named in their place as well.
+    A message with several calls becomes several exchanges, so that roles alternate. Pictures, sound and files in a result are replaced by a
+    text that names them, because such a model may not accept them.
     """
     told: list[Message] = []
     waiting: dict[str, ToolCall] = {}
@@ -49,7 +50,7 @@ def fallback(messages: Iterable[Message]) -> list[Message]:
 
 
 def from_native(items: Iterable[Mapping[str, object]]) -> list[Message]:
-    """OpenAI chat messages as a conversation. What has no known role is left out; repair the rest with `repair_history`."""
+    """Convert OpenAI chat messages to a conversation. Items without a known role are left out; repair the rest with `repair_history`."""
     messages: list[Message] = []
     made: dict[str, ToolCall] = {}
     for item in items:
@@ -72,17 +73,17 @@ def from_native(items: Iterable[Mapping[str, object]]) -> list[Message]:
 
 
 def _reason(call: ToolCall, said: str) -> str:
-    """Why a call is made: what was said before it, and what it says itself."""
+    """Return why the call is made: the text before it, and its own reasoning."""
     return "\n".join(text for text in (said, call.reasoning or "") if text)
 
 
 def _left_out(message: ToolMessage) -> list[str]:
-    """What is said in the place of pictures, which a result as text cannot hold."""
+    """Return the texts that replace pictures, which a text result cannot contain."""
     return [f"[{part_text(part).strip('[]')}: a picture, which is not shown here]" for part in images([message])]
 
 
 class _Untouched(WireNames):
-    """Names for readers that are no provider."""
+    """Leaves tool names unchanged, because the messages are not for a provider."""
 
     def to_wire(self, name: str) -> str:
         return name
@@ -96,7 +97,7 @@ def _content(content: object) -> str:
 
 
 def _said(part: Mapping[str, object]) -> str:
-    """A stored part's text; of one that is something else, that it was there."""
+    """Return a stored part's text, or a note that names a part without text."""
     text, kind = part.get("text", part.get("refusal")), str(part.get("type") or "text")
     return text if isinstance(text, str) else "" if kind in ("text", "refusal") else f"[{kind[:40]}, which is not taken over]"
 

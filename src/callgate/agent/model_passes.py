@@ -1,7 +1,7 @@
-"""Run the passes of one turn, each of which lets the model answer once.
+"""Run the passes of one turn. A pass is one request to the model and its streamed answer.
 
-Decides whether a further pass may begin, makes its request, streams it, and decides what a message without calls means for the turn. The
-calls of a message are run by `message_calls` and committed by `message_commit`; here they are only handed in while they stream.
+Decides whether a further pass may begin, makes its request, streams the answer, and decides what follows a message without calls.
+`message_calls` runs the calls of a message and `message_commit` commits them; this module only hands them in while they stream.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class ModelPasses:
     """Runs the passes of one turn.
 
     Args:
-        parts: What the turn works with.
-        state: How far it has come.
+        parts: The parts of the turn.
+        state: The turn's state. Modified.
     """
 
     def __init__(self, parts: TurnParts, state: TurnState) -> None:
@@ -51,16 +51,16 @@ class ModelPasses:
         self._request = replace(parts.request, messages=self._view)
         exits = tuple(tool for tool in self._request.tools if parts.exits.has(tool.name))
         self._last = replace(self._request, tools=exits, tool_choice="auto" if exits else "none")
-        """The request of a pass in which only exit tools can be called."""
+        """The request of the last pass, in which only exit tools can be called."""
         self._system = ""
-        """The system text of the present pass."""
+        """The system text of the current pass."""
         self._empty = 0
         self._pauses = 0
         self._warned = False
         self._blind = False
 
     def ready(self) -> Ending | None:
-        """Return why no further pass may begin, or None. A pending stop or follow-up is not looked at: it ends the pass itself."""
+        """Return why no further pass may begin, or None. Ignores a pending stop or follow-up, which ends the pass itself."""
         budget = self._parts.budget
         over = None if budget.boundless else budget.over()
         if over is not None:
@@ -83,11 +83,11 @@ class ModelPasses:
         return None if over is None else Ending("budget_exhausted", over)
 
     async def stream(self, message_calls: MessageCalls, left: int | None) -> StreamResult:
-        """Let the model answer once; calls that are complete are handed in at once.
+        """Let the model answer once. Calls are handed in as soon as they are complete.
 
         Args:
-            message_calls: Takes the calls.
-            left: Iterations; None: no limit.
+            message_calls: Runs the calls.
+            left: The number of iterations that are left; None: no limit.
         """
         parts, iteration = self._parts, self._state.iteration
         if parts.head is not None:
@@ -131,16 +131,16 @@ class ModelPasses:
         return result
 
     def broke_off(self, message_calls: MessageCalls) -> None:
-        """Keep the signals of a message whose stream failed."""
+        """Keep the signals of a message whose stream failed with an exception."""
         exits = message_calls.sealed_exits
         self._state.signals += message_calls.signals_of(exits)
         if exits:
             result = StreamResult(status="error", reason="the model's stream failed")
-            with suppress(RecordFailed):  # what broke the stream is told, and not that the record is gone as well
+            with suppress(RecordFailed):  # the error of the stream is reported, not the later one of the record
                 self._parts.record.answered(result, AssistantMessage(parts=exits), self._state.iteration, executes=False)
 
     async def answered(self, result: StreamResult, message_calls: MessageCalls) -> Ending | None:
-        """Commit a message whose calls do not run. Return how the turn ends, or None if the model is asked again."""
+        """Commit a message whose calls are not run. Return how the turn ends, or None if the model is called again."""
         exits = message_calls.sealed_exits if result.status != "completed" else ()
         self._state.signals += message_calls.signals_of(exits)
         message = _kept(result, exits)
@@ -169,7 +169,7 @@ class ModelPasses:
     # Inside
 
     async def _wait_and_retry(self) -> None:
-        """Wait before an empty answer is asked for again, unless the turn is stopped meanwhile."""
+        """Wait before the model is called again after an empty answer, unless the turn is stopped meanwhile."""
         self._notice(Notice("retry", "The model's answer was empty; it is asked again."))
         wait_s = self._parts.settings.empty_retry_s
         pause = asyncio.ensure_future(self._parts.engine.clock.sleep(wait_s))
@@ -181,7 +181,7 @@ class ModelPasses:
 
     @contextmanager
     def _interruptible(self) -> Iterator[AbortSignal]:
-        """Yield a signal that fires if the turn is stopped or interrupted between two passes; the next pass then ends with that."""
+        """Yield a signal that fires if the turn is stopped or interrupted between two passes. The next pass then ends for that reason."""
         control, conversation = self._parts.engine.control, self._parts.scope.conversation
         abort = AbortController()
         waiting = control.pending(conversation) or control.pending_follow_up(conversation)
@@ -199,7 +199,7 @@ class ModelPasses:
 
 
 def _kept(result: StreamResult, exits: tuple[ToolCall, ...]) -> AssistantMessage | None:
-    """Return what the conversation keeps of a pass whose calls do not run: its text, and the exit calls that were complete."""
+    """Return the part of an answer to keep if its calls are not run: its text, and the exit calls that were complete."""
     if result.status == "completed":
         return result.message
     said = result.status in ("stopped_by_user", "budget_exhausted") and result.text

@@ -1,7 +1,7 @@
-"""The keyword options of an agent and of its runs: their names and types, and the check of each value's type.
+"""The keyword options of an agent and of its runs: names, types, and the check of each value's type.
 
 `EngineOptions` and `AgentRunOptions` are TypedDicts, so that type checkers and editors know the keywords of functions that pass them on.
-Checks that need more than a value's type are in `agent_config`.
+`agent_config` checks more than the type.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = ["AgentRunOptions", "AgentStreamOptions", "EngineOptions", "TextCallMo
 
 
 class EngineOptions(TypedDict, total=False):
-    """The options of the engine that an agent makes; each means what it means for `Engine`."""
+    """The options of the engine that an agent makes; each has the same meaning as in `Engine`."""
 
     tools: Iterable[Tool | type[Tool]]
     policies: Iterable[Policy | CallJudge]
@@ -66,7 +66,7 @@ class EngineOptions(TypedDict, total=False):
 
 
 class AgentStreamOptions(TypedDict, total=False):
-    """The options of `Agent.stream`; each means what it means for `Agent.run`."""
+    """The options of `Agent.stream`; each has the same meaning as in `Agent.run`."""
 
     conversation: str
     history: Iterable[Message] | None
@@ -79,7 +79,7 @@ class AgentStreamOptions(TypedDict, total=False):
 
 
 class AgentRunOptions(AgentStreamOptions, total=False):
-    """The options of `Agent.run_sync`; each means what it means for `Agent.run`."""
+    """The options of `Agent.run_sync`; each has the same meaning as in `Agent.run`."""
 
     on_event: Callable[[AgentEvent], None] | None
 
@@ -102,7 +102,7 @@ def check_made(**options: object) -> None:
     """Check the types of an agent's options.
 
     Raises:
-        UsageError: One has a wrong type.
+        UsageError: An option has the wrong type.
     """
     for name, value in options.items():
         check("Agent", name, value, _KINDS[name])
@@ -124,10 +124,10 @@ def check_asked(
     """Check the types of a run's options.
 
     Args:
-        door: Which method was asked, as in `Agent.run`.
+        door: The name of the called method, such as `Agent.run`.
 
     Raises:
-        UsageError: One of them is not of its kind.
+        UsageError: An option has the wrong type.
     """
     check(door, "conversation", conversation, str)
     check(door, "scope", scope, Scope | None)

@@ -1,7 +1,7 @@
 """Describe the type of an answer as a JSON Schema, and read the model's answer as a value of that type.
 
-Strict: an answer that does not fit is refused, with the places where it is wrong, and never converted. Types that use pydantic anywhere are
-read by pydantic, all others by msgspec.
+Strict: an answer that does not match the type is refused, with a list of its errors, and never converted. Types that contain pydantic
+models are read by pydantic, all others by msgspec.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _MOST_PLACES = 10
 
 
 class OutputInvalid(ValueError):
-    """The model's answer is not of the type; the message says why not."""
+    """The model's answer is not of the type; the message says why."""
 
 
 class OutputType:
     """The type of an agent's answers.
 
     Args:
-        kind: A standard type, a dataclass, a TypedDict, a Struct or a pydantic model, or what is made of them: `list[Model]`,
-            `Model | None`, a dataclass with such a field. Structs and pydantic models do not go into one type.
+        kind: A standard type, a dataclass, a TypedDict, a Struct, a pydantic model, or a type made from them: `list[Model]`, `Model |
+            None`, a dataclass with such a field. Structs and pydantic models cannot be combined in one type.
 
     Raises:
         UsageError: The type has no JSON Schema.
@@ -54,10 +54,11 @@ class OutputType:
 
         Args:
             text: The model's answer.
-            cut: Why it is not whole; the beginning of a number is a number too.
+            cut: Why the answer is incomplete; empty if it is complete. An incomplete answer is refused, because it may still be valid (as
+                the first digits of a number are).
 
         Raises:
-            OutputInvalid: It is none of this type.
+            OutputInvalid: The answer is incomplete or not of this type.
         """
         try:
             if cut:
@@ -89,13 +90,13 @@ def _by_msgspec(kind: Any) -> tuple[dict[str, Any], _Read]:
 
 
 def _places(error: pydantic.ValidationError) -> str:
-    """Return where the answer is wrong and how, without the values and without links."""
+    """Return where the answer is wrong and why, without its values and without links."""
     found = error.errors(include_url=False, include_context=False, include_input=False)
     return "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}".removeprefix(": ") for one in found[:_MOST_PLACES])
 
 
 def _cause(error: Exception) -> str:
-    """Return the line of a library's error that names the type: pydantic's first, msgspec's last."""
+    """Return the line of a library's error that names the type: the first line from pydantic, the last one from msgspec."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     return lines[0 if type(error).__module__.startswith("pydantic") else -1].partition(". ")[0][:200].rstrip(".")
 

@@ -1,7 +1,7 @@
-"""Hash the messages that a pass of the model was shown, so that a replay can verify a reconstructed conversation.
+"""Hash the messages that the model was shown, so that a replay can verify a reconstructed conversation.
 
-A running SHA-256 over the messages, each as canonical JSON behind its length. Computed when it is read, and each message once, however many
-passes see it.
+A running SHA-256 over the messages, each as canonical JSON after its length. The hash is computed when it is read; each message is hashed
+only once, however many requests contain it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ __all__ = ["PromptHash", "as_json"]
 
 
 class PromptHash:
-    """The hash of a conversation up to some message.
+    """The hash of a conversation up to a certain message.
 
     Args:
-        before: The conversation that it goes on from; None: it begins here.
-        messages: What came since.
+        before: The hash of the earlier messages; None: there are none.
+        messages: The messages after those.
     """
 
     __slots__ = ("_before", "_messages", "_running", "count")
@@ -35,13 +35,13 @@ class PromptHash:
         self._messages = tuple(messages)
         self._running: Any = None
         self.count: int = len(self._messages) + (before.count if before is not None else 0)
-        """How many messages it has."""
+        """The number of messages."""
 
     def digest(self, clean: Callable[[bytes], bytes] | None = None) -> str:
-        """The hash, as 64 hex digits.
+        """Return the hash as 64 hex digits.
 
         Args:
-            clean: Takes secrets out of each message first, as they are taken out of the record; the same for all of a conversation.
+            clean: Redacts each message before it is hashed, like the record. Must be the same function for a whole conversation.
         """
         waiting: list[PromptHash] = []
         at: PromptHash | None = self
@@ -63,7 +63,7 @@ class PromptHash:
 
 
 def as_json(value: Struct) -> bytes:
-    """Canonical JSON; text that UTF-8 cannot hold is escaped."""
+    """Return canonical JSON; text that UTF-8 cannot encode is escaped."""
     try:
         return canonical(value)
     except UnicodeEncodeError:
@@ -71,7 +71,7 @@ def as_json(value: Struct) -> bytes:
 
 
 def _valid(value: Any) -> Any:
-    """The same data in text that UTF-8 can hold."""
+    """Return the same data with text that UTF-8 can encode."""
     if isinstance(value, str):
         return valid_text(value)
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""The result of a run, and the values in it: what it used, signalled, repeated and waits for."""
+"""The result of a run, and its parts: used resources, signals, repetitions, and pending calls."""
 
 from __future__ import annotations
 
@@ -15,34 +15,35 @@ __all__ = ["CommittedMessage", "Exposed", "Match", "PendingCalls", "Repeat", "Ru
 
 
 class Match(Struct, frozen=True, kw_only=True):
-    """Why a tool is offered."""
+    """The reason why a tool is offered."""
 
     tool: str
     phrase: str
-    """The trigger, as it was declared."""
+    """The trigger as it was declared."""
     source: Literal["tool", "operator", "follow_up", "always"]
-    """Whose trigger matched: the tool's own, the operator's, the words that ask for a repeat; or it is `^`, which every message matches."""
+    """The origin of the trigger: the tool, the operator, or the phrases that ask for a repeat (`follow_up`). `always`: the trigger is `^`,
+    which every message matches."""
 
 
 class Exposed(Struct, frozen=True, kw_only=True):
-    """The allowlist of one turn, and the reasons that are phrases."""
+    """The tools that one turn offers, and the phrases that the message matched."""
 
     allowed: frozenset[str]
-    """Empty: the model is shown no tool, and every call is blocked."""
+    """The allowlist. If it is empty, the model is shown no tool and every call is blocked."""
     matches: Mapping[str, Match]
-    """By tool; a tool that is forced or retained has none."""
+    """By tool. A tool that is offered for another reason has none."""
 
 
 class Signal(Struct, frozen=True, kw_only=True):
-    """A call of an exit tool: recorded, never executed."""
+    """A call of an exit tool (a tool that only reports): recorded, never executed."""
 
     name: str
     arguments: Mapping[str, object] | None
-    """None where the model wrote no JSON object; `raw` has what it wrote."""
+    """None if the model did not write a JSON object; `raw` has the text."""
     raw: str = ""
     iteration: int = 0
     said: str = ""
-    """The name as the model wrote it, where that was only almost right."""
+    """The name as the model wrote it, if it was only almost correct; else empty."""
 
     @property
     def malformed(self) -> bool:
@@ -50,7 +51,7 @@ class Signal(Struct, frozen=True, kw_only=True):
 
 
 class Spent(Struct, frozen=True, kw_only=True):
-    """What one run has used."""
+    """The resources that one run has used."""
 
     iterations: int = 0
     calls: int = 0
@@ -63,29 +64,29 @@ class Spent(Struct, frozen=True, kw_only=True):
 
 
 class Repeat(Struct, frozen=True, kw_only=True):
-    """A call with its final arguments, and how often in a row it gave the same result."""
+    """A call with its final arguments, and how many times in a row it returned the same result."""
 
     tool: str
     arguments: bytes
-    """Canonical JSON; as the model wrote them where they were not valid."""
+    """Canonical JSON; the model's text if the arguments were invalid."""
     said: tuple[str, str | None, str] | None
     """The result as the model saw it: status, code, text."""
     times: int
     is_data: bool = False
-    """Whether the result is what the tool had to say, and no failure of the call."""
+    """Whether the result is data from the tool, and not a failure of the call."""
 
 
 class CommittedMessage(Struct, frozen=True, kw_only=True):
-    """A message with calls as the conversation has it. The turn goes on when none of its calls waits any more."""
+    """A message with calls as it is in the conversation. The turn continues when none of its calls waits any longer."""
 
     message: AssistantMessage
-    """As the model wrote it."""
+    """The message as the model wrote it."""
     results: tuple[ToolResult | None, ...]
-    """One for each of its calls, in order; None for a call that waits or leaves no trace."""
+    """The result of each call, in order; None for a call that waits or is not kept."""
     ids: tuple[str, ...]
-    """The id of each call in the conversation; empty for a call that it does not have."""
+    """The id of each call in the conversation; empty for a call that is not kept."""
     waiting: tuple[int, ...] = ()
-    """The places of the calls that wait."""
+    """The indexes of the calls that wait."""
 
     @property
     def answered(self) -> list[ToolResult]:
@@ -94,30 +95,30 @@ class CommittedMessage(Struct, frozen=True, kw_only=True):
 
 
 class PendingCalls(Struct, frozen=True, kw_only=True):
-    """A message whose calls wait for a human."""
+    """The calls of a message that wait for a human."""
 
     message: AssistantMessage
-    """The waiting calls only."""
+    """The message with the waiting calls only."""
     closed: tuple[str, ...]
     iteration: int
     approvals: tuple[Suspended, ...]
-    """One for each of the calls, in order."""
+    """The approval that each call waits for, in order."""
     scope: Scope = Scope()
-    """Of the turn: an approval is for the same principal, actor and workspace only."""
+    """The scope of the turn: an approval is valid only for the same principal, actor and workspace."""
     lost: tuple[int, ...] = ()
-    """Which of the calls, by place, cannot be handed in again, because a secret was taken out of what the record has of them."""
+    """The indexes of calls that cannot be handed in again, because a secret was removed from their recorded arguments."""
     exposed: Exposed | None = None
-    """What deliberate mode offers in the turn; None where it is off."""
+    """The tools that deliberate mode offers in the turn; None if the mode is off."""
     added: tuple[Part, ...] = ()
-    """What calls of the turn have added to what the model sees."""
+    """The context that calls of the turn have added."""
     restarted: frozenset[str] = frozenset()
-    """Which kinds of context have been added, so that none is added again."""
+    """The types of context that were added and may not be added again."""
     whole: CommittedMessage
-    """The message that the calls are part of."""
+    """The message that the calls are part of, as it was committed."""
     texts: tuple[str, ...] = ()
-    """The visible text of each of the run's messages so far, where it is not on record."""
+    """The visible text of each message of the run so far, if it is not on record."""
     repeats: tuple[Repeat, ...] = ()
-    """Which calls the run has repeated, and how often."""
+    """The calls that the run has repeated, and how often."""
     errors: int = 0
     """Failed calls since the last success."""
 
@@ -127,25 +128,25 @@ class RunResult(Struct, frozen=True, kw_only=True):
 
     status: RunStatus
     turn_status: TurnStatus
-    """The same, finely."""
+    """The status in more detail."""
     reason: str = ""
-    """Why it is not `completed`, or what completed it where the model did not."""
+    """Why the status is not `completed`, or why it is `completed` although the model did not finish."""
     text: str = ""
-    """The visible text of the last answer; where the run did not complete, all visible text so far."""
+    """The visible text of the last answer; if the run did not complete, all visible text so far."""
     output: Any = None
-    """The answer as the type that was asked for."""
+    """The answer as a value of the requested type."""
     signals: tuple[Signal, ...] = ()
     results: tuple[ToolResult, ...] = ()
-    """Every call's result, in order."""
+    """The result of every call, in order."""
     messages: tuple[Message, ...] = ()
-    """The conversation after the run; hand it to the next one."""
+    """The conversation after the run; pass it to the next run."""
     spent: Spent = Spent()
     run: str = ""
     conversation: str = ""
     pending: PendingCalls | None = None
-    """What waits for a human, where the status is `waiting`."""
+    """The calls that wait for a human, if the status is `waiting`."""
     recorded: int = 0
-    """The position of the run's latest event in its engine's journal; 0: the record does not have its end, and `reason` says why."""
+    """The position of the run's last event in the engine's journal. 0: the end of the run is not on record, and `reason` says why."""
 
     @property
     def completed(self) -> bool:

@@ -1,7 +1,7 @@
-"""Decide what a resumed run does with each call that it finds on record.
+"""Decide how a resumed run continues with each call in its record.
 
-Pure: takes a loaded run, and says which results stay, which calls are handed in, and which are refused and why. Whether a started call may
-start again is decided by the engine, which asks the tool.
+Pure: takes a loaded run, and returns which results stay, which calls are handed in, and which are refused and why. The engine decides
+whether a started call may be started again, because only it can ask the tool.
 """
 
 from __future__ import annotations
@@ -31,39 +31,39 @@ _NO = "{tool} was denied: {who} said no. Do not try it again; go on without it, 
 
 
 class ResumePlan(Struct, frozen=True, kw_only=True):
-    """Where and with what a run is resumed."""
+    """The state from which a run is resumed."""
 
     spent: Spent
     signals: tuple[Signal, ...]
     results: tuple[ToolResult, ...]
     texts: tuple[str, ...]
     pending: PendingCalls | None
-    """What waited for a human."""
+    """The calls that waited for a human."""
     errors: int
     """Failed calls since the last success."""
     added: tuple[Part, ...]
-    """What calls have added to the context."""
+    """The context that calls have added."""
     restarted: frozenset[str]
-    """Which kinds of it may not be added again."""
+    """The types of context that may not be added again."""
     iteration: int = 0
     last: int = 0
-    """The position of the run's latest event; 0: not known here."""
+    """The position of the run's last event; 0: unknown, because the plan was not made from the record."""
     open: UncommittedMessage | None = None
-    """The message whose calls were under way when the run was cut off."""
+    """The message whose calls were running when the run was interrupted."""
     left: Mapping[int, UncommittedCall] = {}
-    """What the record says of its calls, by place."""
+    """The recorded state of that message's calls, by position."""
     rounds: tuple[Round, ...] = ()
-    """The calls it has made, with their results and final arguments, as the record has them."""
+    """The recorded calls of the run, with their results and final arguments."""
     repeats: tuple[Repeat, ...] = ()
-    """The same, where it is not read from the record."""
+    """The calls that the run has repeated, if the plan was not made from the record."""
 
     def state(self) -> TurnState:
-        """Return the state that the turn is resumed with."""
+        """Return the state with which the turn is resumed."""
         return TurnState(iteration=self.iteration, signals=list(self.signals), results=list(self.results), texts=list(self.texts))
 
     @classmethod
     def of(cls, run: RunResult, pending: PendingCalls) -> ResumePlan:
-        """Plan from the result that a waiting run had in this process."""
+        """Make a plan from the result that a waiting run had in this process."""
         return cls(
             spent=run.spent,
             signals=run.signals,
@@ -78,7 +78,7 @@ class ResumePlan(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def recorded(cls, run: LoadedRun, exits: ExitTools, prices: Prices | None) -> ResumePlan:
-        """Plan from the run's record."""
+        """Make a plan from the run's record."""
         return cls(
             spent=run.spent(prices),
             signals=tuple(run.signals),
@@ -97,7 +97,7 @@ class ResumePlan(Struct, frozen=True, kw_only=True):
 
 
 def _left_open(run: LoadedRun, exits: ExitTools) -> dict[int, UncommittedCall]:
-    """Return the recorded state of each call of the open message, by position; calls that were never handed in have none."""
+    """Return the recorded state of each call of the open message, by position. Calls that were never handed in are left out."""
     if run.open is None:
         return {}
     left: dict[int, UncommittedCall] = {}
@@ -117,13 +117,13 @@ def _left_open(run: LoadedRun, exits: ExitTools) -> dict[int, UncommittedCall]:
 
 
 def orphaned_calls(run: LoadedRun) -> list[Unfinished]:
-    """Return unfinished calls that do not belong to the open message: of a message that never ended, or nested calls."""
+    """Return unfinished calls that do not belong to the open message: nested calls, and calls of a message that never ended."""
     taken = set(run.open.calls) if run.open is not None else set()
     return [call for uid, call in run.unfinished.items() if uid not in taken]
 
 
 def refused_approvals(pending: PendingCalls, answer_to: Callable[[str], Approval | None]) -> dict[int, UncommittedCall]:
-    """Return the waiting calls that are refused, by position: a human said no, or their arguments are not on record."""
+    """Return the waiting calls that are refused, by position: a human denied them, or their arguments are not on record."""
     left: dict[int, UncommittedCall] = {}
     for place, (call, approval) in enumerate(zip(pending.message.calls, pending.approvals, strict=True)):
         question = answer_to(approval.approval_id)

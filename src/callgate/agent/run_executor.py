@@ -1,6 +1,6 @@
-"""Execute one run, from its first recorded event to its last: begin, run the turn, read the answer as its type, end.
+"""Execute one run, from its first recorded event to its last: begin, run the turn, convert the answer to its type, end.
 
-Only here does an exception of a model become a status. `runs` says when the run may begin.
+Only this module converts an exception of a model to a status. `runs` decides when the run may begin.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class RunExecutor:
     """Executes the runs of one agent.
 
     Args:
-        config: What the agent is made of.
+        config: The agent's configuration.
         turns: Makes the parts of each turn.
     """
 
@@ -53,7 +53,7 @@ class RunExecutor:
         self._log = RedactedLog(config.engine.redactor)
 
     async def run(self, start: TurnStart) -> RunResult:
-        """Execute the run. A turn that was removed from its queue by a kill never begins."""
+        """Execute the run. A turn that a kill removed from its queue never begins."""
         if start.place.drained:
             return unbegun(start.history.messages, start.scope, Ending("stopped_by_user", start.place.drained))
         if start.plan is not None:
@@ -65,7 +65,7 @@ class RunExecutor:
         try:
             result = await self._result(start, record)
         finally:
-            if record.last:  # also where the run is cancelled: the next one goes on from here
+            if record.last:  # also if the run is cancelled: the next run continues from here
                 start.history.recorded = record.last
             if deaf is not None:
                 deaf()
@@ -80,7 +80,7 @@ class RunExecutor:
         return result
 
     async def _result(self, start: TurnStart, record: RunRecord) -> RunResult:
-        """Run the turn and return its result. An exception becomes the end of the turn."""
+        """Run the turn and return its result. An exception ends the turn with an error status."""
         parts, plan = self._turns.parts(start, record), start.plan
         turn = Turn(parts, plan.state() if plan is not None else None)
         try:
@@ -98,7 +98,7 @@ class RunExecutor:
             return turn.result(Ending("error", "the model cancelled itself; nobody had asked it to stop"))
 
     async def _begin(self, record: RunRecord, start: TurnStart) -> None:
-        """Record that the run begins or is resumed, and add its task to the conversation."""
+        """Record that the run begins or is resumed, and append its task to the conversation."""
         history, scope, plan, exposure = start.history, start.scope, start.plan, start.exposure
         if history.recorded:
             history.recorded = await self._engine.runs.placed(history.recorded)
@@ -123,7 +123,7 @@ class RunExecutor:
             history.add(start.task)
 
     async def _on_record(self, history: History, run: str, plan: ResumePlan) -> tuple[int, bool]:
-        """Return the position up to which the run's record has the conversation, and whether it has the run's beginning."""
+        """Return the position up to which the run's record contains the conversation, and whether it contains the run's beginning."""
 
         def looked_up() -> tuple[int, bool]:
             return self._recorded(history, run), bool(plan.last) or self._has_begun(run)
@@ -134,7 +134,7 @@ class RunExecutor:
         return any(event.kind == "run.began" for event in self._engine.journal.read(run=run))
 
     def _recorded(self, history: History, run: str) -> int:
-        """Return the position up to which this run's record has the conversation; 0 if it does not."""
+        """Return the position up to which this run's record contains the conversation; 0 if it does not."""
         at = history.recorded
         found = next(iter(self._engine.journal.read(after=at - 1, limit=1)), None) if at else None
         return at if found is not None and found.position == at and found.run == run else 0
@@ -157,7 +157,7 @@ class RunExecutor:
         return replace(result, recorded=history.recorded)
 
     async def _typed(self, turn: Turn, ending: Ending) -> RunResult:
-        """Read the answer as its type. An answer that does not fit goes back to the model, at most `output_retries` times."""
+        """Read the answer as its type. An invalid answer is sent back to the model, at most `output_retries` times."""
         from callgate.agent.output import OutputInvalid
 
         assert self._config.output is not None
@@ -176,7 +176,7 @@ class RunExecutor:
         raise AssertionError("unreachable")
 
     def _listen(self, scope: Scope, tell: Callable[[AgentEvent], None]) -> Callable[[], None]:
-        """Tell `tell` of calls that start and of their progress. Return a function that ends this."""
+        """Call `tell` when a call of the run starts or reports progress. Return a function that ends the subscription."""
         prefix = f"{scope.run}/"
 
         def hear(topic: str, item: object) -> None:
@@ -189,7 +189,7 @@ class RunExecutor:
 
 
 def _with_unrecorded_end(reason: str, error: RecordFailed) -> str:
-    """Return the reason with a note that the end is not on record. A cause that the reason names already is not repeated."""
+    """Return the reason with a note that the end is not on record. The note names the cause unless the reason already does."""
     cause = str(error.__cause__ or error).rstrip(".")
     why = "the end of this run is not on record" if cause in reason else f"the end of this run is not on record: {error}"
     return f"{reason} ({why})" if reason else why
@@ -205,7 +205,7 @@ def _said(error: Exception, redactor: Redactor | None) -> str:
 
 
 def unbegun(messages: Iterable[Message], scope: Scope, ending: Ending) -> RunResult:
-    """Return the result of a run that did not begin or was not resumed. Calls that waited for a human still wait on record."""
+    """Return the result of a run that was not started or resumed. Calls that waited for a human still wait, according to the record."""
     return RunResult(
         status=RUN_STATUS[ending.status],
         turn_status=ending.status,

@@ -1,8 +1,9 @@
-"""Record a run of an agent: how it began, each phase with its message and its calls, and how it ended.
+"""Record a run of an agent: its beginning, each phase with its message and its calls, and its end.
 
-From these events and those of its calls alone, `load_run` makes the conversation again. A message is on record before the first of its
-calls with an effect starts, and on disk no later than that call's intent, which comes after it. Bodies are encoded when somebody reads them
-or when they go to disk; what is large is kept by its hash. Decides nothing, and a run that cannot be recorded ends.
+A phase is one request to the model with the calls of its answer. `load_run` can restore the conversation from these events and those of its
+calls alone. A message is recorded before the first of its calls with an effect starts, and is on disk no later than that call's intent,
+which is recorded after it. Bodies are encoded when they are read or written to disk; large ones are stored by their hash. Decides nothing.
+A run that cannot be recorded is ended.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class BlobReader(Protocol):
 
 
 class StoredBody(Struct, frozen=True, kw_only=True):
-    """Stands for a body that is too large to be kept in its event."""
+    """Replaces a body that is too large for its event."""
 
     blob: str
     """SHA-256 of the body in the blob store."""
@@ -71,15 +72,15 @@ class RunBeganBody(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The identity of each tool that could be called, by name."""
     settings: Settings = Settings()
     scope: Scope = Scope()
-    """Without the host's own context."""
+    """The scope without the host's own context."""
     phase: Phase = "deliberate"
     exposed: Exposed | None = None
     exits: tuple[ToolSpec, ...] = ()
     """Tools whose calls are signals and never run."""
     after: int = 0
-    """The position of the event at which the conversation before this run is complete; 0: there is none on record."""
+    """The position of the event at which the conversation before this run is complete; 0: it is not on record."""
     history: tuple[Message, ...] = ()
-    """The conversation before this run, where the record does not have it."""
+    """The conversation before this run, if it is not on record."""
 
 
 class PhaseBeganBody(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -88,17 +89,17 @@ class PhaseBeganBody(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     phase: Phase
     iteration: int = 0
     messages: int = 0
-    """How many messages of the conversation the model was shown, without the system text."""
+    """The number of messages that the model was shown, without the system text."""
     shown: str = ""
-    """Their `PromptHash.digest`, without what is secret; empty in records of before there was one."""
+    """The `PromptHash.digest` of the messages, redacted; empty in records from versions without it."""
     system: str | None = None
-    """The system text; None where it is that of the pass before, or where there is none yet."""
+    """The system text; None if it did not change since the previous pass, or if there is none yet."""
     added: str = ""
-    """The digest of what was shown behind the conversation and is kept nowhere: context that tools brought for this turn."""
+    """The digest of the messages that followed the conversation and are not kept in it: context that tools added for this turn."""
 
 
 class LazyPhaseBegan(Struct, frozen=True, gc=False):
-    """A `PhaseBeganBody` that is computed when it is encoded."""
+    """A `PhaseBeganBody` that is made when it is encoded."""
 
     encoder: BodyEncoder
     phase: Phase
@@ -124,30 +125,30 @@ class PhaseAnsweredBody(Struct, frozen=True, kw_only=True, omit_defaults=True, g
     """The body of `phase.answered`."""
 
     status: str
-    """How the pass ended; `waiting` where calls that waited for a human are handed in again."""
+    """How the pass ended; `waiting` if calls that waited for a human are handed in again."""
     iteration: int = 0
     message: AssistantMessage | None = None
-    """As the conversation keeps it; None where it keeps nothing of it."""
+    """The message as the conversation keeps it; None if nothing of it is kept."""
     closed: tuple[str, ...] = ()
-    """What proved the arguments of each of its calls complete."""
+    """For each call, how its arguments were proved complete."""
     executes: bool = False
-    """Whether its calls are handed to the engine."""
+    """Whether the calls are handed to the engine."""
     finish: str = ""
     usage: Usage | None = None
     reason: str = ""
     lost: tuple[int, ...] = ()
-    """Which of its calls, by place, are not here as the model wrote them, because a secret was taken out."""
+    """The indexes of calls whose recorded arguments differ from the model's, because a secret was removed."""
 
 
 class PhaseExecutedBody(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """The body of `phase.executed`."""
 
     calls: tuple[str, ...]
-    """The uid of each of the message's calls, in its order; empty for exit calls, which are never run."""
+    """The uid of each of the message's calls, in order; empty for exit calls, which are never run."""
     hints: Mapping[str, str] = {}
-    """What the loop added to the result of a call, by the call's place."""
+    """The text that the loop appended to a call's result, by the call's index."""
     added: AddedContext | None = None
-    """What the calls have added to the context, instead of results."""
+    """The context that the calls have added instead of returning results."""
 
 
 class RunMessageBody(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -155,7 +156,7 @@ class RunMessageBody(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     text: str = ""
     content: tuple[Part, ...] = ()
-    """In the place of a text: context that a tool brought, and that the conversation keeps."""
+    """Used instead of `text` for context that a tool added and that the conversation keeps."""
 
 
 class RunCompactedBody(Struct, frozen=True, kw_only=True):
@@ -171,7 +172,7 @@ class RunEndedBody(Struct, frozen=True, kw_only=True, omit_defaults=True):
     turn_status: str
     reason: str = ""
     text: str = ""
-    """The beginning of what the run said last."""
+    """The beginning of the run's last text."""
 
 
 class BodyEncoder(Struct, frozen=True):
@@ -180,7 +181,7 @@ class BodyEncoder(Struct, frozen=True):
     redactor: Redactor | None
     blobs: BlobStore
     most_bytes: int
-    """A larger body is kept by its hash."""
+    """The maximum size of a body in its event; a larger one is stored by its hash."""
 
     def encoded(self, body: Struct) -> bytes:
         raw = as_json(body)
@@ -213,9 +214,9 @@ class RunRecord:
     """Writes the events of one run.
 
     Args:
-        engine: Whose journal it goes to.
+        engine: The engine whose journal the events are written to.
         run: The run's id.
-        phase: What its passes are called.
+        phase: The kind of the run's phases.
     """
 
     __slots__ = ("_encoder", "_phase", "_run", "_system", "_write", "last")
@@ -226,7 +227,7 @@ class RunRecord:
         self._run = run
         self._phase: Phase = phase
         self._system = ""
-        """The system text that is on record."""
+        """The system text that was recorded last."""
         self.last = 0
         """The position of the latest event."""
 
@@ -240,9 +241,10 @@ class RunRecord:
         """Record that a pass begins.
 
         Args:
-            shown: The conversation that it gets.
+            iteration: The iteration of the pass.
+            shown: The hash of the conversation that the model is shown.
             system: The system text before it.
-            added: What stands behind it.
+            added: The messages after it.
         """
         said = None if system == self._system else system
         self._system = system
@@ -295,7 +297,7 @@ class RunRecord:
 
 
 def read_body(event_body: bytes, blobs: BlobReader) -> bytes:
-    """Return the bytes of a body, from the event or from the blob store; empty if the blob is gone."""
+    """Return the bytes of a body, from the event or from the blob store; empty if the blob no longer exists."""
     if not event_body.startswith(b'{"blob":'):
         return event_body
     return blobs.get(str(decode(event_body)["blob"])) or b""

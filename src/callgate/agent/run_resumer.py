@@ -1,7 +1,7 @@
 """Resume runs of an agent: one that waited for a human, one whose process ended, or one that ended before its task was done.
 
-The run's lease is acquired first, so that no other engine can resume it, then its conversation; only then is its record read. `resume_plan`
-says where the run goes on, `run_executor` executes it.
+The run's lease is acquired first, so that no other engine can resume the run; then its turn of the conversation; only then is its record
+read. `resume_plan` decides how the run continues, `run_executor` executes it.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ if TYPE_CHECKING:  # loaded when first used: most agents need none of these
 __all__ = ["RunResumer"]
 
 _OVER = frozenset({"completed", "follow_up_interrupt"})
-"""Ends of a turn after which there is nothing to go on with: the task is done, or another one took its place."""
+"""Statuses of a turn that cannot be resumed: the task is done, or another one replaced it."""
 
 
 class RunResumer:
     """Resumes runs of one agent.
 
     Args:
-        config: What the agent is made of.
-        turns: Makes what a turn offers.
-        runs: Says whose turn it is.
-        executor: Has the turn.
-        histories: The conversations as the agent remembers them.
+        config: The agent's configuration.
+        turns: Plans the tools that a turn offers.
+        runs: Waits for the conversation's turn.
+        executor: Executes the run.
+        histories: The conversations that the agent remembers.
     """
 
     def __init__(self, config: AgentConfig, turns: TurnFactory, runs: AgentRuns, executor: RunExecutor, histories: HistoryCache) -> None:
@@ -53,7 +53,7 @@ class RunResumer:
         self._histories = histories
 
     async def resume_recorded(self, run: str, extra: object, on_event: Callable[[AgentEvent], None] | None) -> RunResult:
-        """Resume a run by its id, from its record."""
+        """Resume a run from its record, by its id."""
         with self._engine.runs.at_work(run, alone=True):
             await self._engine.runs.open(Scope(run=run))
             loaded = await self._load(run)
@@ -69,7 +69,7 @@ class RunResumer:
         with self._engine.runs.at_work(run.run, run.conversation, alone=True):
             async with self._runs.turn(run.conversation) as place:
                 await self._engine.runs.open(Scope(run=run.run))
-                if self._has_gone_on(run):  # what it waited for may have been done by now
+                if self._has_gone_on(run):  # then the waiting calls may have been run already
                     return await self._go_on(await self._load(run.run), place, extra, on_event)
                 return await self._hand_in_again(run, pending, place, extra, on_event)
 
@@ -92,7 +92,7 @@ class RunResumer:
         )
 
     def _has_gone_on(self, run: RunResult) -> bool:
-        """Whether the run was resumed after it had this result."""
+        """Return whether the run was resumed after this result."""
         events = self._engine.journal.read(run=run.run, after=run.recorded) if run.recorded else ()
         return any(event.kind == "run.resumed" for event in events)
 
@@ -106,7 +106,7 @@ class RunResumer:
         return loaded
 
     async def _go_on(self, run: LoadedRun, place: QueuedTurn, extra: object, on_event: Callable[[AgentEvent], None] | None) -> RunResult:
-        """Resume the run from the state that its record has."""
+        """Resume the run from its recorded state."""
         from callgate.agent.resume_plan import ResumePlan, orphaned_calls
 
         began = run.began
@@ -132,7 +132,7 @@ class RunResumer:
             return await self._executor.run(start)
 
     def _later(self, conversation: str, loaded: LoadedRun) -> History:
-        """Return the conversation that this agent remembers, if it continues the recorded one; else the recorded one."""
+        """Return the conversation that this agent remembers if it continues the recorded one; else the recorded one."""
         remembered, own = self._histories.get(conversation), loaded.history
         if remembered is not None and remembered.recorded > loaded.last and remembered.messages[: len(own.messages)] == own.messages:
             return remembered

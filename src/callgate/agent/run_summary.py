@@ -1,6 +1,6 @@
-"""Summarise the calls of a run, one short line each, from the record alone.
+"""Summarise the calls of a run from its record, in one short line each.
 
-For the memory of later steps and runs: which tool was called, with which arguments, and what it returned. Nested calls are left out. Pure.
+As a memory for later steps and runs: each line has the tool, the arguments and the result of a call. Nested calls are left out. Pure.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ _MOST_RESULT = 160
 
 
 class Episode(Struct, frozen=True, kw_only=True):
-    """One call, condensed."""
+    """A short summary of one call."""
 
     uid: str
     at_ns: int
-    """When it came, UTC nanoseconds."""
+    """When the call was received, in UTC nanoseconds."""
     tool: str
     status: str
     """`ok`, `error`, `unknown`, `asked`, `aborted`, `restarted`, or `open`."""
     line: str
-    """`tool(arguments): status, result`, at most some 350 characters, without line breaks."""
+    """`tool(arguments): status, result`, at most about 350 characters, without line breaks."""
 
 
 def episodes(events: Iterable[Event]) -> list[Episode]:
-    """The calls of these events, each as one line, in the order in which they came."""
+    """Return a summary of each call in these events, in the order in which the calls were received."""
     return [
         Episode(uid=call.uid, at_ns=call.at_ns, tool=call.tool, status=call.status, line=_line(call))
         for call in summarise(events)

@@ -1,6 +1,6 @@
 """Start runs of an agent: wait for the conversation's turn, load its history, and remember it afterwards.
 
-Between `Agent`, which takes the task, and `run_executor`, which executes the turn.
+`Agent` passes the task to this module, which passes the turn to `run_executor`.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ class TurnRequest(Struct, frozen=True, kw_only=True, eq=False):
     """The options of one run."""
 
     conversation: str = ""
-    """Empty: one of its own."""
+    """Empty: a new conversation, for this run only."""
     history: Iterable[Message] | None = None
     trigger: str | None = None
     scene: bool = False
     reflect: bool = False
     on_event: Callable[[AgentEvent], None] | None = None
     deliberate: bool | None = None
-    """Deliberate mode on or off; None: as the agent was made."""
+    """Deliberate mode on or off; None: as configured for the agent."""
     expose: tuple[str, ...] = ()
     first: bool = False
-    """Whether it goes before the turns that wait."""
+    """Whether the turn is put before the turns that already wait."""
 
 
 class ActiveRuns:
-    """The runs of one agent that are under way or wait for their turn, until the agent is closed."""
+    """The runs of one agent that are running or wait for their turn, until the agent is closed."""
 
     def __init__(self) -> None:
         self._runs: dict[object, tuple[asyncio.Task[object], str]] = {}
-        """Of each: the task that waits for it, and its conversation."""
+        """For each run, the task that awaits it, and its conversation."""
         self._closed = False
 
     @contextmanager
@@ -78,11 +78,11 @@ class ActiveRuns:
             raise UsageError("This agent is closed. Make a new one.")
 
     def close(self) -> None:
-        """Let no further run begin."""
+        """Prevent further runs from starting."""
         self._closed = True
 
     async def end(self, control: Control) -> None:
-        """Kill the runs and wait until they have ended, at most `_CLOSING_S` seconds. A run that does not end starts nothing more."""
+        """Kill the runs and wait until they have ended, at most `_CLOSING_S` seconds. A run that is still not ended starts nothing more."""
         waiting = {task for task, _ in self._runs.values()} - {asyncio.current_task()}
         for conversation in {conversation for _, conversation in self._runs.values()}:
             control.kill(conversation, "the agent was closed")
@@ -94,9 +94,9 @@ class AgentRuns:
     """Starts the runs of one agent.
 
     Args:
-        config: What the agent is made of.
-        turns: Plans what a turn offers.
-        executor: Executes the turn.
+        config: The agent's configuration.
+        turns: Plans the tools that a turn offers.
+        executor: Executes the run.
         active: Tracks the runs until they end.
         histories: The conversations that the agent remembers.
     """
@@ -110,7 +110,7 @@ class AgentRuns:
         self._histories = histories
 
     async def run(self, task: str | UserMessage, request: TurnRequest, scope: Scope) -> RunResult:
-        """Run `task` as a new run when it is its conversation's turn."""
+        """Start `task` as a new run when it is its conversation's turn."""
         engine, given = self._engine, bool(scope.run)
         run = scope.run or f"run-{engine.clock.new_id()}"
         scope = replace(scope, run=run, conversation=request.conversation or run, provider=self._model.provider)
@@ -131,7 +131,7 @@ class AgentRuns:
 
     @asynccontextmanager
     async def turn(self, conversation: str, request: TurnRequest | None = None) -> AsyncIterator[QueuedTurn]:
-        """Wait for the conversation's turn and hold it for the block. Drops stops that came before the turn was asked for."""
+        """Wait for the conversation's turn and hold it until the block ends. Drops stops that came before the turn was requested."""
         request, control = request or TurnRequest(), self._engine.control
         waits = self._engine.conversations.turn(conversation, trigger=request.trigger, scene=request.scene, first=request.first)
         with self._active.noted(conversation):
@@ -146,7 +146,7 @@ class AgentRuns:
 
     async def _in_conversation(self, message: UserMessage, request: TurnRequest, scope: Scope, place: QueuedTurn) -> RunResult:
         named = bool(request.conversation)
-        reflects = request.reflect and named  # a conversation that nobody named is forgotten anyway
+        reflects = request.reflect and named  # a conversation without a name is not kept anyway
         leaves_trace = named and not reflects
         history = self._history(request)
         exposure = None
@@ -168,13 +168,13 @@ class AgentRuns:
         )
 
     def _history(self, request: TurnRequest) -> History:
-        """Return the conversation before the run: the host's, or the remembered one."""
+        """Return the conversation before the run: the one given by the host, or the remembered one."""
         if request.history is not None:
             return History(request.history)
         return self._histories.get(request.conversation) or History()
 
 
 def _next_turn(history: History, scope: Scope) -> Scope:
-    """Return the scope with the turn's number: the host's, or the one after the conversation's latest."""
+    """Return the scope with the turn's number: the host's, or one more than the conversation's latest."""
     history.turns = scope.turn or history.turns + 1
     return replace(scope, turn=history.turns)

@@ -1,4 +1,4 @@
-"""Every bound and rule of a loop in one value, what the model is asked for in another, and the presets.
+"""The limits and rules of a loop (`Settings`), the parameters of requests to the model (`ModelSettings`), and the presets.
 
 A preset is a starting point: `structs.replace(PRESETS["chat"], empty_retries=5)`.
 """
@@ -20,22 +20,22 @@ PresetName = Literal["chat", "tick", "agent", "worker"]
 
 
 class Budget(Options, frozen=True, kw_only=True):
-    """What one run may use. None: no limit. What a message's calls need is reserved before the first of them starts."""
+    """The maximum resources of one run; None: no limit. The calls of a message are reserved before they start."""
 
     iterations: Whole | None = 100
-    """Messages with calls, however many calls each has."""
+    """The number of messages with calls, however many calls each has."""
     calls: Whole | None = None
     calls_per_message: Whole | None = None
     input_tokens: Whole | None = None
     output_tokens: Whole | None = None
     cost: Amount | None = None
-    """In the unit of the prices."""
+    """The maximum cost, in the unit of the prices."""
     wall_s: Pause | None = None
-    """From the run's beginning; waiting for a human does not count. What runs when it is over ends then."""
+    """Seconds since the run began, without the time in which it waits for a human. Work that is running at the end is aborted."""
 
 
 class Prices(Options, frozen=True, kw_only=True):
-    """What a million tokens cost, in one unit of the host's."""
+    """The prices of one million tokens, in any unit that the host chooses."""
 
     input: Amount = 0.0
     output: Amount = 0.0
@@ -47,14 +47,14 @@ class Prices(Options, frozen=True, kw_only=True):
 
 
 class ModelSettings(Options, frozen=True, kw_only=True):
-    """What every request to the model has beside the conversation and the tools. None: the provider's default."""
+    """The parameters of every request to the model, besides the conversation and the tools. None: the provider's default."""
 
     max_tokens: Count | None = None
-    """Of one answer."""
+    """The limit of one answer."""
     temperature: Annotated[float, Meta(ge=-MOST, le=MOST)] | None = None
-    """As the provider takes it."""
+    """Passed to the provider unchanged."""
     extra: dict[str, object] | None = None
-    """More of the request's body: by the provider's own names."""
+    """Further fields of the request's body, by the provider's names."""
 
     def __post_init__(self) -> None:
         extra: object = self.extra
@@ -64,31 +64,32 @@ class ModelSettings(Options, frozen=True, kw_only=True):
 
 
 class Settings(Options, frozen=True, kw_only=True):
-    """How a loop behaves."""
+    """The settings of a loop."""
 
     budget: Budget = Budget()
     rules: LoopRules = LoopRules()
     prices: Prices | None = None
     when_spent: Literal["end", "answer"] = "end"
-    """Where no iteration is left: end as `budget_exhausted`, or let the model answer once more without tools."""
+    """If no iteration is left: end as `budget_exhausted`, or let the model answer once more without tools."""
     after_exit_calls: Literal["ask", "end"] = "ask"
-    """After a message of exit calls alone: ask the model once whether there is more, or end the run with that message."""
+    """After a message with exit calls only: ask the model once whether it has more to say, or end the run with that message."""
     soft_warn: Whole | None = None
-    """At this iteration one notice says that the turn takes long, and from it on tools are told to show how to kill the turn. For engines
-    that the agent makes itself: it becomes `Limits.soft_warn_iteration`, which counts always. None: 20, or as the given engine says."""
+    """At this iteration, one notice says that the turn takes long; from then on, tools are told to show the user how to kill the turn. Only
+    for engines that the agent makes itself: it sets `Limits.soft_warn_iteration`, which is what counts. None: 20, or the given engine's
+    limit."""
     early_start: bool = True
-    """Whether calls without effect may start while the message still streams."""
+    """Whether calls without an effect may start while the message is still streaming."""
     empty_retries: Whole = 0
-    """How often an empty answer is asked for again."""
+    """How many times the model is called again after an empty answer."""
     empty_retry_s: Pause = 1.0
     output_retries: Whole = 2
-    """How often an answer that is not of the wanted type is sent back."""
+    """How many times an answer that is not of the requested type is sent back to the model."""
     dangerous_per_tick: Whole | None = None
-    """For engines that the agent makes itself."""
+    """The maximum number of dangerous calls per tick (`Scope.tick`). Only for engines that the agent makes itself."""
     pauses: Whole = 8
-    """How often a provider may ask to be sent its own message to go on."""
+    """How many times a provider may pause an answer and ask to be called again with it."""
     system_text: bool = field(default=False, name="bios")
-    """Whether the loop writes a system text of its own before the instructions; `Agent(system_text=...)` wins. Recorded as `bios`."""
+    """Whether the loop puts a system text of its own before the instructions. `Agent(system_text=...)` overrides it. Recorded as `bios`."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -104,4 +105,5 @@ PRESETS: Final[dict[str, Settings]] = {
     "tick": Settings(budget=Budget(iterations=20, calls=5, calls_per_message=5), dangerous_per_tick=1),
     "worker": Settings(budget=Budget(iterations=8), rules=LoopRules(failures="strict", errors_in_a_row=None), system_text=True),
 }
-"""`agent` for a task, `chat` for a conversation with people, `tick` for an actor in a world, `worker` for a job that succeeds or fails."""
+"""`agent` for a task, `chat` for a conversation with people, `tick` for an actor in a simulated world that acts once per time step,
+`worker` for a job that succeeds or fails."""

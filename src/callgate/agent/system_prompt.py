@@ -1,7 +1,7 @@
-"""Write the loop's own system text for each pass: version, model, time, rounds that are left, and how tools are used.
+"""Write the loop's own system text for each request to the model: version, model, time, remaining rounds, and rules for tools.
 
-Small, without secrets, and the same shape every time, so that a model can rely on it. The host's own instructions follow it.
-`text_call_prompt` is for models without calls of their own.
+Small, without secrets, and always in the same format, so that a model can rely on it. The host's instructions follow it. `text_call_prompt`
+is for models without native calls.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ It may stand beside other calls. A message that has nothing but such calls is yo
 def system_text(
     *, at_ns: int, left: int | None, name: str = "", exits: Sequence[ToolSpec] = (), has_tools: bool = True, asks: bool = True
 ) -> str:
-    """The loop's own system text for one pass.
+    """Return the loop's own system text for one request.
 
     Args:
         at_ns: UTC time in nanoseconds.
-        left: Messages with tool calls that are left; None: no limit.
-        name: What the model is called here.
-        exits: Exit tools, if any.
-        has_tools: Whether tools are offered in this pass.
-        asks: Whether the model is asked again after a message of exit calls alone.
+        left: The number of messages with tool calls that are left; None: no limit.
+        name: The model's name in the text.
+        exits: The exit tools.
+        has_tools: Whether the request offers tools.
+        asks: Whether the model is called again after a message with exit calls only.
     """
     now = datetime.fromtimestamp(at_ns / 1e9, UTC)
     lines = [f"callgate {__version__}{f' · {name}' if name else ''} · {now:%Y-%m-%d %H:%M} UTC"]
@@ -73,11 +73,11 @@ If you cannot call a tool in the way that you were given, write the call as one 
 {_FORM}
 
 {_STRICT}"""
-"""For models with calls of their own, which are read from text only where a message has none."""
+"""For models with native calls, whose text is read for calls only if a message has no native call."""
 
 
 def text_call_prompt(tools: Sequence[ToolSpec]) -> str:
-    """Return the instructions by which a model without native tool calls writes calls: one strict JSON object per call."""
+    """Return the instructions that teach a model without native calls to write calls: one strict JSON object per call."""
     listed = "\n".join(json_text({"tool": tool.name, "description": tool.description, "parameters": tool.schema}) for tool in tools)
     return f"""\
 You can call tools. To call one, write one JSON object and nothing after it:

@@ -1,9 +1,9 @@
 """A model whose calls are read from its text.
 
-For models without calls of their own, everything is text: the tools are taught in the system prompt, past calls and results are written
-as text, and calls are found in the answer. For models that have calls but sometimes write them as text, only the last of these is done, and
-only where the message has no call of its own. Either way the loop sees an ordinary model. Tool results are never read for calls,
-also where the model writes one itself: a call behind `[TOOL RESULT`, or inside `<tool_response>`, is text.
+For models without native calls, everything is text: the prompt describes the tools, earlier calls and results are written as text, and the
+answer is read for calls. For models with native calls that sometimes write calls as text, only the answer is read, and only if the message
+has no native call. In both cases the loop sees an ordinary model. Tool results are never read for calls, even if the model writes one
+itself: a call after `[TOOL RESULT` or inside `<tool_response>` is text.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ __all__ = ["TextCalls"]
 
 _TO_THE_END = "\0"
 _RESULTS = {"[tool result": _TO_THE_END, "<tool_response>": "</tool_response>"}
-"""Lines that begin so begin a result, and where it ends."""
+"""The beginning of a line that begins a tool result, in lower case, and the text that ends the result."""
 _BEHIND = "-"
-"""Stands for the beginning of a line in which a result has ended."""
+"""Replaces the beginning of a line in which a result has ended."""
 _LINE_CHARS = 64
 _LARGE_CHARS = 65_536
-"""Of what may become a call. From here on it is read in a thread: one of a megabyte takes up to a second."""
+"""The length of a possible call from which it is read in a thread: one of a megabyte takes up to a second."""
 _GATHERED_CHARS = 32_768
 
 
 class TextCalls:
-    """`model`, with calls read from its text.
+    """Wraps `model`, and reads calls from its text.
 
     Args:
-        model: The model itself.
-        teach: Whether to teach the tools in the prompt and send none; else the prompt only says how a call is written as text.
-        dialect: How this model's family writes calls; None: found out.
+        model: The wrapped model.
+        teach: Whether to describe the tools in the prompt and not send them; otherwise the prompt only says how to write a call as text.
+        dialect: How this model's family writes calls; None: detected from the text.
     """
 
     native_tools = True
@@ -89,7 +89,7 @@ class TextCalls:
 
 
 async def _steps(reading: _MessageReader, event: ModelEvent) -> AsyncIterator[list[ModelEvent]]:
-    """What an event comes to, without holding the event loop: steps that may be long are taken in a thread."""
+    """Yield the results of processing an event without blocking the event loop: steps that may take long are run in a thread."""
     steps = reading.take(event)
     while True:
         step = await in_thread(partial(next, steps, None)) if reading.is_large else next(steps, None)
@@ -101,38 +101,38 @@ async def _steps(reading: _MessageReader, event: ModelEvent) -> AsyncIterator[li
 
 
 class _MessageReader:
-    """One answer while it is read for calls."""
+    """Reads one answer for calls."""
 
     def __init__(self, reader: TextReader, out: MessageAssembly, *, hold: bool) -> None:
         self._reader = reader
         self._out = out
         self.is_busy = False
-        """Whether a step was ended although there is more to read: the event loop should have the turn."""
+        """Whether a step ended although there is more to read, so that other tasks of the event loop can run."""
         self.over = False
         """Whether the message was ended here, before the model ended it."""
         self._hold = hold
         self._found: list[FoundCall] = []
-        """Calls in the text that wait for the end of the message: one with calls of its own has no others."""
+        """Calls in the text, held until the end of the message, because a message with native calls has no calls in its text."""
         self._native = False
         self._heard = False
-        """Whether text has come before the end of the message."""
+        """Whether text was received before the end of the message."""
         self._line = ""
-        """The visible line that is being written, as far as it counts."""
+        """The current visible line, as far as it is needed to detect tool results."""
         self._gathered: list[str] = []
-        """Text of a large candidate that is not read yet."""
+        """Text of a large possible call that has not been read yet."""
         self._gathered_chars = 0
         self._quoting = ""
-        """What ends the result that the model repeats, or makes up; empty while it does not."""
+        """The text that ends the tool result that the model repeats or invents; empty outside of one."""
 
     @property
     def is_large(self) -> bool:
-        """Whether so much may become a call that a step can be long."""
+        """Whether a possible call is so large that a step can take long."""
         return self._reader.candidate_chars > _LARGE_CHARS
 
     def due(self, event: ModelEvent) -> list[ModelEvent]:
-        """What is to be taken now: what is gathered, and `event`, unless that is gathered as well.
+        """Return the events to process now: gathered text and `event`, or none if `event` is gathered as well.
 
-        Text of a large candidate is gathered, because a thread for each of its letters would take longer than reading it.
+        Text of a large possible call is gathered, because a thread for each small piece would take longer than reading it.
         """
         if self._native:
             return [event]
@@ -146,7 +146,7 @@ class _MessageReader:
         return [TextDelta(gathered + event.text)] if isinstance(event, TextDelta) else [TextDelta(gathered), event]
 
     def take(self, event: ModelEvent) -> Iterator[list[ModelEvent]]:
-        """What an event comes to, in steps of bounded work."""
+        """Yield the results of processing an event, in steps of bounded work."""
         if self._native:
             yield [event]
             return
@@ -186,7 +186,7 @@ class _MessageReader:
         self.is_busy = False
 
     def _give_way(self, event: CallOpened | Finished) -> Iterator[list[ModelEvent]]:
-        """The message has calls of its own: what was held as text is text."""
+        """Treat held calls as text, because the message has native calls."""
         self._native = True
         yield from self._steps(self._reader.close_in_steps(cut=True))
         for found in self._found:
@@ -229,12 +229,12 @@ class _MessageReader:
                 self._call(piece)
 
     def _look(self, text: str) -> None:
-        """Notice where a line begins the repetition of a result, and where that ends."""
+        """Track where a line begins a repeated tool result, and where the result ends."""
         for line in (self._line + text).split("\n"):
             self._line = self._looked(line.lower())
 
     def _looked(self, line: str) -> str:
-        """What has to be known of a line when more of it comes."""
+        """Return the part of a line that is needed when more of it arrives."""
         if not self._quoting:
             begin = line.lstrip()
             opener = next((opener for opener in _RESULTS if begin.startswith(opener)), None)
@@ -258,7 +258,7 @@ class _MessageReader:
 
 
 def _as_read(read: AssistantMessage, written: AssistantMessage) -> AssistantMessage:
-    """The message as it was read, with what its provider wants back as it was."""
+    """Return the message as it was read, with the parts that the provider needs back unchanged."""
     own = [part for part in written.parts if isinstance(part, Native) or (isinstance(part, Reasoning) and part.opaque)]
     if not own:
         return replace(read, api=written.api)
@@ -268,18 +268,18 @@ def _as_read(read: AssistantMessage, written: AssistantMessage) -> AssistantMess
 
 
 def _taught(request: ModelRequest) -> ModelRequest:
-    """The request for a model that only writes text."""
+    """Return the request for a model that only writes text."""
     messages = _with_lesson(fallback(request.messages), text_call_prompt(request.tools) if request.tools else "")
     return replace(request, messages=messages, tools=(), tool_choice="auto")
 
 
 def _guided(request: ModelRequest) -> ModelRequest:
-    """The request for a model that has calls, and may write them as text."""
+    """Return the request for a model that has native calls but may write calls as text."""
     return replace(request, messages=_with_lesson(list(request.messages), TEXT_CALL_GUIDANCE)) if request.tools else request
 
 
 def _with_lesson(messages: list[Message], lesson: str) -> list[Message]:
-    """The messages, with a lesson at the end of the system text."""
+    """Return the messages with `lesson` at the end of the system text."""
     first = messages[0] if messages else None
     if not lesson:
         return messages

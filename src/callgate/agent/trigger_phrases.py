@@ -1,7 +1,7 @@
-"""Trigger phrases: whether a message asks for a tool.
+"""Trigger phrases: decide whether a message asks for a tool.
 
-A tool declares them, a planner (`deliberate`) reads them. Text and phrases are compared in one form, so that case, width and white space
-do not matter; expressions run on an engine whose time is linear in the text. Pure: knows no tools beyond their names in error messages.
+A tool declares phrases, and the planner in `deliberate` compares them with a message. Text and phrases are normalised, so that case, width
+and white space do not matter. Regular expressions run on an engine whose time is linear in the text. Pure: uses tool names only in errors.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from callgate.errors import UsageError
 __all__ = ["MOST_CHARS", "MOST_TEXT", "MOST_TRIGGERS", "Trigger", "Wording", "compile_triggers", "first_match"]
 
 MOST_TRIGGERS = 32
-"""Of one tool."""
+"""The maximum number of triggers of one tool."""
 MOST_CHARS = 200
-"""Of one trigger."""
+"""The maximum length of one trigger, in characters."""
 MOST_TEXT = 20_000
-"""Characters of a message that are looked at: half of them from its beginning, half from its end."""
+"""The maximum number of characters of a message that are searched: half from its beginning, half from its end."""
 _MOST_COST = 400
 _SIZE_LIMIT = 2_000_000
 _REGEX = re.compile(r"/(.*)/i?", re.DOTALL)
@@ -31,16 +31,16 @@ _WITHOUT_SPACES = re.compile(
     r"[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u312f\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
     r"\ua9e0-\ua9ff\uaa60-\uaa7f\uf900-\ufaff\U0001b000-\U0001b16f\U00020000-\U0003ffff]"
 )
-"""Thai, Lao, Tibetan, Myanmar, Khmer, Kana, Bopomofo, Han: words stand in a row, so a phrase may begin and end anywhere."""
+"""Thai, Lao, Tibetan, Myanmar, Khmer, Kana, Bopomofo, Han: scripts without spaces between words, so a phrase may begin and end anywhere."""
 
 
 class Wording(Struct, frozen=True):
-    """A message as triggers see it."""
+    """A message, normalised for the comparison with triggers."""
 
     plain: str
-    """For expressions: as written, in one Unicode form."""
+    """For regular expressions: the text in one Unicode normalisation form."""
     folded: str
-    """For phrases: without case, with one space where white space was."""
+    """For phrases: case-folded, with single spaces instead of white space."""
 
     @classmethod
     def of(cls, text: str) -> Wording:
@@ -51,17 +51,17 @@ class Wording(Struct, frozen=True):
 
 
 class Trigger(Struct, frozen=True, kw_only=True):
-    """One phrase, ready to be looked for."""
+    """One compiled trigger phrase."""
 
     text: str
-    """As it was declared."""
+    """The phrase as it was declared."""
     kind: Literal["literal", "stem", "regex", "always"]
     phrase: str = ""
     """The folded words of a literal or a stem."""
     regex: Any = None
 
     def matches(self, wording: Wording) -> bool:
-        """Whether the message asks by this phrase."""
+        """Return whether the message matches this phrase."""
         match self.kind:
             case "always":
                 return True
@@ -74,14 +74,14 @@ class Trigger(Struct, frozen=True, kw_only=True):
 
 
 def compile_triggers(triggers: object, owner: str) -> tuple[Trigger, ...]:
-    """Make a tool's declared phrases ready.
+    """Compile a tool's declared phrases.
 
     Args:
         triggers: `literal`, `stem*`, `/regex/` or `^`; see `Tool.triggers`.
-        owner: Whose they are, for messages: "tool 'search' (crm.py:12)".
+        owner: Their owner, for error messages, such as "tool 'search' (crm.py:12)".
 
     Raises:
-        UsageError: They are no tuple of texts, too many, or one of them can never match, would always match or takes too much work.
+        UsageError: They are not a tuple of texts, too many, or one can never match, would always match, or would take too much work.
     """
     if not isinstance(triggers, (tuple, list)) or not all(isinstance(one, str) for one in triggers):
         raise UsageError(f"{owner} has triggers={triggers!r}; it must be a tuple of texts.")
@@ -91,7 +91,7 @@ def compile_triggers(triggers: object, owner: str) -> tuple[Trigger, ...]:
 
 
 def first_match(triggers: Sequence[Trigger], wording: Wording) -> Trigger | None:
-    """The first of a tool's triggers that the message matches."""
+    """Return the first of a tool's triggers that the message matches."""
     return next((trigger for trigger in triggers if trigger.matches(wording)), None)
 
 
@@ -129,7 +129,7 @@ def _expression(pattern: str, text: str, owner: str) -> Any:
 
 
 def _found(phrase: str, text: str, *, open_end: bool) -> bool:
-    """Whether the phrase stands in the text as words of its own; with an open end, as the beginning of words."""
+    """Return whether the text contains the phrase as whole words; with `open_end`, as the beginning of words."""
     start = text.find(phrase)
     while start >= 0:
         end = start + len(phrase)
@@ -140,12 +140,13 @@ def _found(phrase: str, text: str, *, open_end: bool) -> bool:
 
 
 def _joined(text: str, place: int) -> bool:
-    """Whether the characters before and after this place are of one word."""
+    """Return whether the characters before and after this place belong to the same word."""
     return 0 < place < len(text) and _binds(text[place - 1]) and _binds(text[place])
 
 
 def _binds(char: str) -> bool:
-    """A letter, a digit, a mark that belongs to one, `_` or `-`; of a script that writes words apart."""
+    """Return whether the character is part of a word: a letter, digit, combining mark, `_` or `-`, of a script with spaces between
+    words."""
     return (unicodedata.category(char)[0] in "LNM" or char in "_-") and _WITHOUT_SPACES.match(char) is None
 
 

@@ -1,10 +1,9 @@
-"""The loop: stream the model once, run the calls of its message, commit, decide; until the turn ends.
+"""The loop: let the model answer once, run the calls of its message, commit them, decide; until the turn ends.
 
     ready? → stream → calls? → run → commit → go on?          each arrow may end the turn with one `Ending`
 
-Every pass of the model and every call has its place in the record and the history by the time the next begins. A pass is in `model_passes`,
-the calls of one message run in `message_calls` and are committed and decided upon in `message_commit`; here is only the order of these
-steps.
+Before the next step begins, every pass (one request to the model) and every call is in the record and in the history. `model_passes` runs a
+pass, `message_calls` runs the calls of a message, and `message_commit` commits them and decides; this module only orders these steps.
 """
 
 from __future__ import annotations
@@ -28,15 +27,15 @@ if TYPE_CHECKING:
 __all__ = ["Turn"]
 
 _NOTHING_SAID = frozenset({"empty_response", "error", "timeout", "budget_exhausted"})
-"""How a turn may end that has nothing to add to its report."""
+"""Statuses of a turn in which the model added nothing after its report."""
 
 
 class Turn:
     """One turn of one conversation.
 
     Args:
-        parts: What it works with.
-        state: How far it has come, where it goes on; None: it begins.
+        parts: The parts of the turn.
+        state: The state of a turn that is resumed; None: the turn begins.
     """
 
     def __init__(self, parts: TurnParts, state: TurnState | None = None) -> None:
@@ -64,7 +63,7 @@ class Turn:
         return await self._handed_in_again(pending) or await self.run()
 
     async def go_on(self, opened: UncommittedMessage, left: Mapping[int, UncommittedCall]) -> Ending:
-        """Complete a message whose calls were cut off, then continue the loop."""
+        """Complete a message whose calls were interrupted, then continue the loop."""
         message, closed = opened.message, opened.body.closed
         self._state.iteration = opened.body.iteration
         with self._parts.enrichment:
@@ -109,7 +108,7 @@ class Turn:
     # Inside
 
     async def _once(self) -> Ending | None:
-        """Run one pass and the calls of its message. Return how the turn ends, or None if it goes on."""
+        """Run one pass and the calls of its message. Return how the turn ends, or None if it continues."""
         left, doing = self._parts.budget.iterations_left, "the model's stream"
         message_calls = self._committer.next_message(early=left != 0)
         try:
@@ -145,7 +144,7 @@ class Turn:
         return None if ending is None else await self._ending(ending)
 
     def _reported(self, message: AssistantMessage) -> Ending | None:
-        """A message of exit calls alone: the model is asked once whether there is more, since such a call ends nothing."""
+        """Commit a message with exit calls only. The model is asked once whether it has more to say, because an exit call ends nothing."""
         parts, state = self._parts, self._state
         parts.history.answer(message)
         if state.reported or parts.settings.after_exit_calls == "end" or parts.budget.over() is not None:
@@ -155,13 +154,13 @@ class Turn:
         return None
 
     def _complete(self, ending: Ending) -> Ending:
-        """A run that has reported is complete where the model then says nothing, or cannot."""
+        """Return `ending`, or `completed` if the model reported and then wrote nothing more or could not answer."""
         if not self._state.reported or ending.status not in _NOTHING_SAID:
             return ending
         return Ending("completed", f"The model reported, and then said nothing more: {ending.reason}")
 
     async def _ending(self, ending: Ending) -> Ending | None:
-        """Return `ending`, unless a human answered a waiting call while others ran: then run that call at once."""
+        """Return `ending`, unless a human answered a waiting call while other calls ran: then run that call at once."""
         pending = self._state.pending
         if pending is None or not self._was_answered(pending):
             return ending
@@ -173,7 +172,7 @@ class Turn:
         parts, message = self._parts, pending.message
         self._state.iteration, self._state.pending = pending.iteration, None
         left = refused_approvals(pending, parts.engine.approval)
-        parts.budget.give_back(len(message.calls) - len(left))  # those that are not refused: reserved when they asked, and again now
+        parts.budget.give_back(len(message.calls) - len(left))  # calls that are not refused are reserved once more when they are handed in
         with parts.enrichment:
             message_calls = self._committer.next_message()
             message_calls.cause = parts.record.handed_in_again(message, pending.closed, pending.iteration)

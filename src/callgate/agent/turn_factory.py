@@ -1,7 +1,7 @@
 """Make the parts of a turn from the agent's configuration.
 
-The parts are new for each turn: the tools that are offered, the system text, the budget, the detection of loops, compaction, deliberate
-mode. A part that the agent does not use is None. Runs nothing.
+The parts are new for each turn: the offered tools, the system text, the budget, the detection of repetitions, compaction, deliberate mode.
+A part that the agent does not use is None. Runs nothing.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ __all__ = ["TurnFactory", "TurnStart"]
 
 
 class TurnStart(Struct, frozen=True, kw_only=True, eq=False):
-    """What is known of a turn before it begins or is resumed."""
+    """The values of a turn that are known before it begins or is resumed."""
 
     place: QueuedTurn
     history: History
     scope: Scope
     on_event: Callable[[AgentEvent], None] | None
     exposure: Exposure | None
-    """What deliberate mode offers in it; None where it is off."""
+    """The tools that deliberate mode offers in the turn; None if the mode is off."""
     task: UserMessage | None = None
-    """What the user says; None where it goes on."""
+    """The user's message; None if the turn is resumed."""
     phase: Phase = "deliberate"
     plan: ResumePlan | None = None
-    """From where; None: it begins."""
+    """How the turn is resumed; None: it begins."""
 
     @property
     def turn_scope(self) -> Scope:
@@ -64,7 +64,7 @@ class TurnFactory:
     """Makes the parts of one agent's turns.
 
     Args:
-        config: What the agent is made of.
+        config: The agent's configuration.
     """
 
     def __init__(self, config: AgentConfig) -> None:
@@ -100,7 +100,7 @@ class TurnFactory:
         )
 
     def _head(self, offers_tools: bool, left: int | None) -> str:
-        """Return the system text of the next pass."""
+        """Return the system text of the next request to the model."""
         config, given = self._config, self._config.instructions
         own = given(left) if callable(given) else given
         if not isinstance(own, str):
@@ -121,17 +121,17 @@ class TurnFactory:
     def exposure(
         self, message: UserMessage, history: History, scope: Scope, active: bool | None, expose: tuple[str, ...], *, leaves_trace: bool
     ) -> Exposure | None:
-        """Plan what deliberate mode offers in a turn; None if it is off."""
+        """Plan the tools that deliberate mode offers in a turn. Return None if the mode is off."""
         if self._deliberation is None and not active and not expose:
             return None
         return self._planner().begin(message, history.messages, scope, active=active, expose=expose, leaves_trace=leaves_trace)
 
     def exposure_again(self, exposed: Exposed | None, *, leaves_trace: bool) -> Exposure | None:
-        """Return what a turn that is resumed offered when it began."""
+        """Return the tools that deliberate mode offered when the resumed turn began; None if the mode was off."""
         return self._planner().resumed(exposed, leaves_trace=leaves_trace) if exposed is not None else None
 
     def _planner(self) -> Deliberation:
-        """Return deliberate mode's planner; made on first use."""
+        """Return deliberate mode's planner, which is made on first use."""
         if self._deliberation is None:
             from callgate.agent.deliberate import Deliberate, Deliberation
 
@@ -172,7 +172,7 @@ class TurnFactory:
         return (*tools, *self._config.exits.values())
 
     def exit_calls(self) -> ExitTools:
-        """Return the exit tools, to be told from the tools that are registered now."""
+        """Return the exit tools, with the names of the currently registered tools, so that a call can be told apart."""
         if not self._config.exits:
             return ExitTools()
         check_exits(self._config.exits, self._config.engine)

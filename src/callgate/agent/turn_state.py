@@ -1,6 +1,6 @@
 """The two values that the steps of a turn share: its parts and its state.
 
-`TurnParts` is made once, by `turn_factory`; `TurnState` is what the turn changes. Decides nothing.
+`TurnParts` is made once, by `turn_factory`; `TurnState` is changed by the turn. Decides nothing.
 """
 
 from __future__ import annotations
@@ -35,52 +35,52 @@ __all__ = ["RequestMessages", "TurnParts", "TurnState"]
 
 
 class TurnParts(Struct, frozen=True, kw_only=True, eq=False):
-    """What one turn of one conversation works with."""
+    """The parts of one turn of one conversation."""
 
     model: Model
     engine: Engine
     """Runs the calls."""
     request: ModelRequest
-    """What every pass asks for; its messages are put in by the turn."""
+    """The request that every pass is made from; the turn adds the messages."""
     history: History
-    """The conversation; grows."""
+    """The conversation. The turn appends to it."""
     scope: Scope
     context: StreamingContext
-    """What the model streams in; tools may see it."""
+    """The context of the model's stream, which tools may see."""
     settings: Settings
     limits: StreamLimits
-    """On a stream's silence."""
+    """How long a stream may be silent."""
     guards: HostAwaits
-    """Keep models that would not stop."""
+    """Runs code of the host that may not stop when it is cancelled, such as models."""
     budget: BudgetTracker
     record: RunRecord
     exits: ExitTools
     head: Callable[[int | None], str] | None = None
-    """Makes the system text of the next pass, from the iterations that are left."""
+    """Makes the system text of the next pass from the number of iterations that are left."""
     tell: Callable[[AgentEvent], None] | None = None
-    """Told everything that happens."""
+    """Called with every event."""
     guard: StuckGuard | None = None
     exposure: Exposure | None = None
-    """What deliberate mode offers in this turn; None where it is off."""
+    """The tools that deliberate mode offers in this turn; None if the mode is off."""
     enrichment: Enrichment
-    """Takes what calls add to the context instead of the history."""
+    """Receives the context that calls add instead of a result in the history."""
     compactor: Compactor | None = None
-    """Makes a long history shorter."""
+    """Makes a long history shorter; None: never."""
 
 
 class TurnState(Struct, kw_only=True, eq=False):
-    """How far a turn has come."""
+    """The state of a turn."""
 
     iteration: int
-    """Of the next message."""
+    """The number of the next message."""
     signals: list[Signal] = field(default_factory=list)
     results: list[ToolResult] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     pending: PendingCalls | None = None
     cut: str = ""
-    """Why the last answer is not whole; empty where it is."""
+    """Why the last answer is incomplete; empty if it is complete."""
     reported: bool = False
-    """Whether the latest message was of exit calls alone, and the model has said nothing since."""
+    """Whether the latest message had exit calls only, and the model has written nothing since."""
 
 
 class RequestMessages(Sequence[Message]):
