@@ -1,27 +1,27 @@
-"""The route of a tool call, and what belongs to it. In reading order:
+"""The route of a tool call: its stages, and the modules that they use. In reading order:
 
 The route
-    `call_route` names the stages in their order. `admission` lets runs and calls in before it. `tool_plan` works out once for each tool
-    what the stages do with its calls. `call_state` is one call on the route.
+    `call_route` calls the stages in order. `admission` admits runs and calls before that. `tool_plan` computes once per tool how the stages
+    handle its calls. `call_state` is the state of one call on the route.
 
 The stages
-    `parse` makes one JSON object of the arguments. `resolve` finds the tool. `validate` checks the arguments against it. `gate` decides
-    whether the call may run, and asks policies, `judges` and `approvals`. `cache` answers from a result that is still good. `execute` runs
-    the tool, with its attempts and timeouts. `result_check` judges what it gave. `hooks` runs the host's code before and after. `normalise`
-    gives
-    every result one shape. `outcomes` turns errors and results into the outcome, and records it.
+    `parse` makes one JSON object from the arguments. `resolve` finds the tool. `validate` checks the arguments against its schema. `gate`
+    decides whether the call may run; it asks policies, `judges` and `approvals`. `cache` answers from a stored result that is still valid.
+    `execute` runs the tool, with its attempts and timeouts. `result_check` checks the result. `hooks` runs the host's code before and
+    after. `normalise` gives every result the same format. `outcomes` turns errors and results into outcomes, and records them.
 
-What is known of calls
-    `idempotency` recognises a call that was handed in before. `unknown_outcomes` settles whether a call took effect. `recovery` reads both
-    from a run's record. `run_leases` holds leases, the state of each run, and what other processes want of it.
+The state of calls
+    `idempotency` recognises a call that was handed in before. `unknown_outcomes` settles whether a call took effect. `recovery` restores
+    the state of both from a run's record. `run_leases` holds leases, the state of each run, and messages of other processes for it.
 
 The record
-    `event_bodies` is what events say. `recorder` writes them to the journal.
+    `event_bodies` defines the contents of events. `recorder` writes them to the journal.
 
-Around the calls
-    `concurrency` says how many calls run at once, in which order, and in which tasks. `undo_capture` keeps what a call changes in files.
+Concurrency and undo
+    `concurrency` controls how many calls run at the same time, in which order, and in which tasks. `undo_capture` stores the file contents
+    that a call changes.
 
 The engine
-    `options` checks what the host gives. `engine_parts` makes the parts of an engine of it. `lifecycle` binds them to an event loop and
+    `options` checks the host's options. `engine_parts` makes the parts of an engine from them. `lifecycle` binds them to an event loop and
     closes them.
 """

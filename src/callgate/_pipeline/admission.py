@@ -1,7 +1,7 @@
-"""Let runs and calls in: acquire the lease of a run, and give each call its place in its run.
+"""Admit runs and calls: acquire the lease of a run, and create the state of each call in its run.
 
-Before `parse`. Checks scopes, and what a call must be to be recorded at all. `EngineRuns` is the same for whoever works on whole runs, as
-the agent loop does. Knows no tool.
+Runs before `parse`. Checks scopes, and the properties that a call needs to be recorded at all. `EngineRuns` is the interface for code that
+works on whole runs, such as the agent loop. Knows no tool.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ __all__ = ["Admission", "EngineRuns"]
 _NAMES = ("run", "conversation", "tick", "phase", "principal", "actor", "workspace", "locale", "provider")
 _WORDS = attrgetter(*_NAMES)
 _KINDS = ({str}, int, int)
-"""Of a scope's words, and of its two numbers."""
+"""The types of a scope's text values, and of its two numbers."""
 
 
 class Admission:
-    """Lets runs and calls in, for one engine. A scope is one value per turn, so what is made of it is kept for all its calls.
+    """Admits the runs and calls of one engine. A scope is usually shared by all calls of a turn, so the latest one is checked only once.
 
     Args:
         run: The engine's own run, for scopes that name none.
-        is_new: Whether nobody else can know that run.
-        host_fields: What the host declares of every scope's `extra`; None: nothing.
+        is_new: Whether the id of that run was made for this engine, so that no other engine can know it.
+        host_fields: The host's declaration of `Scope.extra`; None: not declared.
     """
 
     def __init__(
@@ -65,19 +65,19 @@ class Admission:
         self._is_new = is_new
         self._host_fields = host_fields
         self.last_scope = Scope()
-        """The scope that came last; at first, one that nobody has."""
+        """The scope that was checked last; initially one that no caller has."""
         self._placed = Scope()
         self._facts = ScopeFacts(self._placed, context.redactor)
 
     async def open(self, scope: Scope, *, new: bool = False) -> None:
-        """Acquire the lease of a scope's run and load its state, without blocking the event loop. Starts nothing.
+        """Acquire the lease of a scope's run and load its state, without blocking the event loop. Runs no call.
 
         Args:
-            scope: Whose run.
-            new: The run's id was made just now, so that nobody can know it.
+            scope: The scope that names the run.
+            new: Whether the run's id has just been made, so that no other engine can know it.
 
         Raises:
-            RunHeld: Another engine works on it.
+            RunHeld: Another engine works on the run.
             RecordFailed: The record cannot be read.
         """
         self._lifecycle.check_open()
@@ -104,12 +104,12 @@ class Admission:
         cause: int = 0,
         unfinished: Unfinished | None = None,
     ) -> CallState:
-        """Give a call its place in its run, or the one it had before its run was cut off.
+        """Create the state of a call in its run. A call of a resumed run gets the state that it had before the run was interrupted.
 
         Args:
-            nest: Takes calls of other tools that this one's tool makes.
+            nest: Runs calls of other tools that this call's tool makes.
             cause: The position of the event that causes the call.
-            unfinished: What another engine left of it, where its run is resumed.
+            unfinished: The recorded state of the call, if another engine started it and its run is resumed.
         """
         if self._lifecycle.closed or self._lifecycle.loop is not get_running_loop():
             self._lifecycle.check_open()
@@ -147,10 +147,10 @@ class Admission:
         )
 
     def admit_nested(self, raw: RawCall, parent: CallState, occurrence: int) -> CallState:
-        """Give a call that a tool's call makes its place: same run, scope, deadline and kill, caused by its parent.
+        """Create the state of a call that a tool makes. It shares the run, scope, deadline and kill signal of its parent, which causes it.
 
         Args:
-            occurrence: How many calls like it the parent has made before.
+            occurrence: How many identical calls the parent has made before.
         """
         raw = with_id(raw, self._clock)
         state = self._known.state(parent.scope.run)
@@ -171,10 +171,10 @@ class Admission:
         )
 
     def check(self, scope: Scope) -> None:
-        """Raise `UsageError` if this is no valid scope; keep a valid one for the calls that come with it.
+        """Raise `UsageError` if the scope is invalid. A valid one is kept for the calls that use it.
 
         Raises:
-            UsageError: It is none, one of its words is of another kind, or its `extra` is not as declared.
+            UsageError: The value is not a scope, one of its fields has the wrong type, or its `extra` is not as declared.
         """
         if scope is not self.last_scope:
             placed = self._place(scope)
@@ -183,16 +183,16 @@ class Admission:
             self._take(scope, placed)
 
     def check_extra(self, scope: Scope) -> None:
-        """Raise `UsageError` if the scope's `extra` is not as the host has declared it.
+        """Check that the scope's `extra` is as the host has declared it.
 
         Raises:
-            UsageError: It is not.
+            UsageError: It is not as declared.
         """
         if self._host_fields is not None:
             self._host_fields.check(scope.extra)
 
     def _take(self, scope: Scope, placed: Scope) -> None:
-        """Keep what is made of a scope, for the calls that come with it."""
+        """Keep the values computed from a scope, for the calls that use it."""
         self.last_scope, self._placed = scope, placed
         self._facts = ScopeFacts(placed, self._recorder.redactor)
 
@@ -227,10 +227,10 @@ def _text_of(scope: Scope) -> Iterator[tuple[str, type, object]]:
 
 
 def _recordable(scope: Scope) -> Scope:
-    """Return the scope, if its text can be recorded.
+    """Return the scope if its text can be recorded.
 
     Raises:
-        UsageError: One of them is no valid Unicode.
+        UsageError: A field is not valid Unicode.
     """
     if "".join(_WORDS(scope)).isascii():
         return scope
@@ -241,9 +241,9 @@ def _recordable(scope: Scope) -> Scope:
 
 
 class EngineRuns:
-    """The runs of one engine, for whoever works on whole runs, as the agent loop does.
+    """The runs of one engine, for code that works on whole runs, such as the agent loop.
 
-    Calls are its business only where a run was cut off and one of its calls is abandoned.
+    Deals with single calls only to abandon one that an interrupted run left open.
     """
 
     def __init__(
@@ -265,47 +265,50 @@ class EngineRuns:
         self._conversations = context.conversations
 
     async def open(self, scope: Scope, *, new: bool = False) -> None:
-        """Acquire the lease of a scope's run and load its state. Starts nothing.
+        """Acquire the lease of a scope's run and load its state. Runs no call.
 
         Args:
-            scope: Whose run.
-            new: The run's id was made just now, so that nobody can know it.
+            scope: The scope that names the run.
+            new: Whether the run's id has just been made, so that no other engine can know it.
 
         Raises:
-            RunHeld: Another engine works on it.
+            RunHeld: Another engine works on the run.
             RecordFailed: The record cannot be read.
         """
         await self._admission.open(scope, new=new)
 
     def check_extra(self, scope: Scope) -> None:
-        """Raise `UsageError` if the scope's `extra` is not as declared: before a run begins, not at its first call.
+        """Check before a run begins, instead of at its first call, that the scope's `extra` is as declared.
 
         Raises:
-            UsageError: It is not.
+            UsageError: It is not as declared.
         """
         self._admission.check_extra(scope)
 
     def at_work(self, run: str, conversation: str | None = None, *, alone: bool = False) -> AbstractContextManager[asyncio.Event]:
-        """Keep the run's lease for as long as the block lasts; another engine may acquire it after that.
+        """Keep the run's lease until the block ends. Another engine may acquire it after that.
 
-        The event it yields is set when another process wants the run stopped or killed before it begins.
+        The yielded event is set when another process requests that the run is stopped or killed before it begins.
+
+        Args:
+            alone: Whether no other code of this engine may work on the run at the same time.
 
         Raises:
-            UsageError: Somebody does already, and two at once may not be; or the engine is closed, or belongs to another event loop.
+            UsageError: `alone` is set and the run is already being worked on; or the engine is closed, or belongs to another event loop.
         """
         self._lifecycle.check_open()
         return self._leases.at_work(run, conversation, alone=alone)
 
     def showing(self, run: str, messages: Sequence[Message]) -> AbstractContextManager[None]:
-        """Show a run's conversation to the judges of its calls for as long as the block lasts."""
+        """Show a run's conversation to the judges of its calls until the block ends."""
         return self._judges.showing(run, messages)
 
     def begin(self, run: str) -> None:
-        """Deliver what other processes want of a run that begins its turn: a stop that came before ends it now."""
+        """Deliver messages of other processes to a run that begins its turn. A stop that was sent earlier ends the run now."""
         self._leases.begin(run)
 
     def under_way(self, conversation: str) -> bool:
-        """Whether a turn of the conversation, or a call in it, is under way."""
+        """Return whether a turn of the conversation, or a call in it, is running."""
         return self._conversations.busy(conversation) or self._lifecycle.conversing(conversation)
 
     def why_lost(self, run: str) -> str:
@@ -316,20 +319,20 @@ class EngineRuns:
         """Record an event that belongs to no call, and return its position.
 
         Raises:
-            RecordFailed: The journal did not take it.
+            RecordFailed: The event could not be written.
         """
         return self._recorder.write(Draft(kind=kind, run=run, body=body, parents=parents))
 
     async def durable(self, position: int) -> None:
-        """Wait until an event survives what the journal promises.
+        """Wait until an event is as durable as the journal guarantees.
 
         Raises:
-            RecordFailed: It will not.
+            RecordFailed: The event could not be made durable.
         """
         await self._recorder.durable(position)
 
     async def placed(self, position: int) -> int:
-        """Return the final position of an event, by the position that `write` returned; 0 if it was not kept."""
+        """Return the final position of an event from the position that `write` returned; 0 if the event was not kept."""
         try:
             await self._recorder.durable(position)
         except RecordFailed:
@@ -337,7 +340,7 @@ class EngineRuns:
         return self._journal.place(position)
 
     def abandon(self, unfinished: Unfinished, scope: Scope, why: str) -> None:
-        """Record the end of a call that a run left open and that will not be resumed. Runs nothing."""
+        """Record the end of a call that a run left open and that will not be resumed. Does not run the call."""
         state = self._admission.admit(RawCall(name=unfinished.name), scope, AbortSignal(), _no_nested_call, unfinished=unfinished)
         state.started = unfinished.claimed
         self._outcomes.cancelled(state, why)

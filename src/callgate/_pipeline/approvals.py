@@ -1,7 +1,8 @@
-"""Questions to a human and their answers: held here, and read again from a run's record where another process asked.
+"""Questions to a human and their answers. They are held in memory; those that another process asked are loaded from the run's record.
 
-An approval is for this tool as it is now, these final arguments, this run and this principal; it is spent by the call that uses it and
-expires. Its id is the uid of the call that was suspended for it, so that the record finds it. Nothing here waits, and nothing writes.
+An approval is valid for one version of a tool, certain final arguments, one run and one principal. It is used up by the call that uses it,
+and it expires. Its id is the uid of the call that was suspended for it, so that it can be found in the record. This module neither waits
+nor writes.
 """
 
 from __future__ import annotations
@@ -19,29 +20,31 @@ __all__ = ["Approvals", "Question", "binding"]
 
 
 class Question(Struct, kw_only=True):
-    """What a human was asked about one call, and what they said."""
+    """A question to a human about one call, and the answer."""
 
     approval_id: str
-    """The uid of the call that was suspended for it."""
+    """The uid of the call that was suspended for the question."""
     run: str
     binding: str
     expires_at: int
     """UTC nanoseconds."""
     allowed: bool | None = None
-    """None while nobody has answered."""
+    """None until it is answered."""
     by: str = ""
     answered_at: int = 0
-    """The position of the answer, where it was given in this process."""
+    """The position of the answer's event, if the answer was given in this process."""
 
     def waits(self, now_ns: int) -> bool:
-        """Whether somebody has to answer."""
+        """Return whether the question still has to be answered."""
         return self.allowed is None and now_ns < self.expires_at
 
     def refuse_closed(self, *, allow: bool, now_ns: int) -> None:
-        """Let nobody say what makes no difference any more: one yes, and a no that takes it back as long as no call has used it.
+        """Check that the answer would still have an effect.
+
+        A question can be answered once; a yes can be withdrawn until a call has used it.
 
         Raises:
-            UsageError: It was answered, or has expired.
+            UsageError: The question was answered or has expired.
         """
         if self.allowed is not None and (allow or not self.allowed):
             said = "yes" if self.allowed else "no"
@@ -51,7 +54,7 @@ class Question(Struct, kw_only=True):
 
 
 def binding(call: ValidatedCall, encoded: bytes) -> str:
-    """What an approval of this call is bound to, as one hash."""
+    """Return one hash of everything that an approval of this call is bound to."""
     scope = call.scope
     parts = (call.tool.identity, scope.run, scope.principal, scope.actor, scope.workspace)
     digest = hashlib.sha256("\x00".join(parts).encode())
@@ -60,7 +63,7 @@ def binding(call: ValidatedCall, encoded: bytes) -> str:
 
 
 class Approvals:
-    """Questions by id."""
+    """The questions of one engine, by id."""
 
     def __init__(self, clock: Clock, life_s: float, *, most: int = 10_000) -> None:
         self._clock = clock
@@ -69,7 +72,7 @@ class Approvals:
         self._questions: dict[str, Question] = {}
 
     def ask(self, approval_id: str, run: str, bound_to: str) -> Question:
-        """Open a question, or give the one that is open for the very same call."""
+        """Open a question, or return the open one for the same call."""
         self._forget_expired()
         now = self._clock.wall_ns()
         for question in self._questions.values():
@@ -81,29 +84,29 @@ class Approvals:
         return question
 
     def withdraw(self, approval_id: str) -> None:
-        """Forget a question that is not on record: nobody was asked."""
+        """Forget a question that could not be recorded, and so was never asked."""
         self._questions.pop(approval_id, None)
 
     def restore(self, questions: Iterable[Question]) -> None:
-        """Take over what the record of a run says was asked."""
+        """Add the questions from a run's record."""
         for question in questions:
             self._questions.setdefault(question.approval_id, question)
 
     def forget(self, run: str) -> None:
-        """Another engine may have gone on with the run: only its record knows what was answered and used."""
+        """Forget the run's questions, because another engine may have resumed the run: only the record has their current state."""
         for approval_id in [key for key, question in self._questions.items() if question.run == run]:
             del self._questions[approval_id]
 
     def find(self, approval_id: str) -> Question | None:
-        """The question of this id that is neither used up nor expired."""
+        """Return the question with this id, unless it is used up or has expired."""
         self._forget_expired()
         return self._questions.get(approval_id)
 
     def to_answer(self, approval_id: str, *, allow: bool) -> Question:
-        """The question of this id, if this can be said to it.
+        """Return the question with this id if it can be answered.
 
         Raises:
-            UsageError: No such question is open: it never was, has expired, was used up, or was answered.
+            UsageError: No such question is open: it never existed, has expired, was used up, or was answered.
         """
         question = self.find(approval_id)
         if question is None:
@@ -115,7 +118,7 @@ class Approvals:
         return question
 
     def spend(self, bound_to: str) -> Question | None:
-        """Use up an approval of exactly this, and return it."""
+        """Use up an approval that is bound to this hash, and return it; None if there is none."""
         if not self._questions:
             return None
         self._forget_expired()

@@ -1,9 +1,9 @@
-"""How calls run at once: which calls of one message may run side by side, how many may run, and in how few tasks.
+"""Control concurrency: which calls of one message may run at the same time, how many may run, and in how few tasks.
 
-`CallOrder` is pure. Two calls may run side by side if neither has an effect, or if both declare what they touch and a write of neither
-meets the other. A call that has an effect and does not declare what it touches is a barrier: it waits for everything before it, and
-everything after it waits for it. `Slots` is a counter with a fair queue. `TaskQueue` runs many calls in few tasks. None of them knows what
-a call is.
+`CallOrder` is pure. Two calls may run at the same time if neither has an effect, or if both declare the resources that they touch and no
+write of one conflicts with the other. A call with an effect that does not declare its resources is a barrier: it waits for all calls before
+it, and all calls after it wait for it. `Slots` is a counter with a fair queue. `TaskQueue` runs many calls in few tasks. None of them knows
+what a call does.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from callgate.tools.resources import KeyIndex, TouchedKeys, conflict
 __all__ = ["CallOrder", "Footprint", "QueueStarter", "Slots", "TaskQueue", "may_run_beside"]
 
 _MOST_NAMED = 32
-"""From so many calls that one has to wait for, that one stands for them: what meets them waits for it instead. So a message of any size
-is planned in about the time that it takes to read it; a small one runs exactly as freely as the rule allows."""
+"""If a call has to wait for more calls than this, it stands for them: calls that conflict with them wait for it instead. The time to plan a
+message is therefore about proportional to its size, and small messages still run as concurrently as the rule allows."""
 
 
 class Footprint(Struct, frozen=True):
-    """What is known of a call before it runs."""
+    """The known effects of a call before it runs."""
 
     reads_only: bool
     touched: TouchedKeys | None
-    """None: not declared."""
+    """The declared resources; None: not declared."""
 
 
 def may_run_beside(one: Footprint, other: Footprint) -> bool:
@@ -40,10 +40,10 @@ def may_run_beside(one: Footprint, other: Footprint) -> bool:
 
 
 class CallOrder:
-    """Takes calls in emission order and says which earlier ones each has to wait for.
+    """Takes calls in the order of their message and returns which earlier calls each has to wait for.
 
-    Calls are found by the keys they touch. Waiting is transitive, so a call that waits for all that was found at some place can take
-    their place there. A call that ends without having waited must not be added: it would end before those whose place it took.
+    Calls are found by the keys of the resources they touch. Waiting is transitive: a call that waits for all calls found under a key can
+    replace them there. Calls that end without having waited must not be added, because they would end before the calls that they replaced.
     """
 
     def __init__(self) -> None:
@@ -54,15 +54,15 @@ class CallOrder:
         self._since: list[int] = []
         self._effects: list[int] = []
         self._free: list[int] = []
-        """Reads that do not say what they read: they meet every effect."""
+        """Reads that do not declare what they read; they conflict with every effect."""
         self._reads = KeyIndex()
         self._writes = KeyIndex()
 
     def add(self, index: int, call: Footprint) -> tuple[int, ...]:
-        """The indexes of the calls that must have ended before this one starts.
+        """Return the indexes of the calls that must have ended before this one starts.
 
         Args:
-            index: In the message; above those of the calls that were added before.
+            index: The index of the call in the message; greater than those of the calls added before.
         """
         if not call.reads_only and call.touched is None:
             waits = tuple(self._since) or self._barrier
@@ -84,7 +84,7 @@ class CallOrder:
         return (*self._barrier, *sorted(found))
 
     def _meeting(self, touched: TouchedKeys, index: int) -> set[int]:
-        """The calls with which this one's keys conflict; takes its place among them."""
+        """Return the calls whose keys conflict with this call's, and add this call to the indexes."""
         found = set[int]()
         for key in touched.writes:
             found.update(self._reads.take_below(key), self._writes.take_below(key))
@@ -106,7 +106,7 @@ class CallOrder:
 
 
 def _waits_for(earlier: list[int], index: int) -> set[int]:
-    """What `earlier` holds; where that is much, `index` takes its place."""
+    """Return the calls in `earlier`; if they are many, replace them with `index` there."""
     found = set(earlier)
     if len(earlier) > _MOST_NAMED:
         earlier[:] = [index]
@@ -114,10 +114,11 @@ def _waits_for(earlier: list[int], index: int) -> set[int]:
 
 
 class Slots:
-    """At most `most` at once; who came first goes first, behind those that somebody with a place may wait for.
+    """Limits how many calls run at the same time. First come, first served, except for calls that a running call waits for: they go first.
 
     Args:
-        outer: Where a slot is needed, too, for each that is taken here: taken after it and given back with it.
+        most: The maximum number.
+        outer: Further slots: for each slot taken here, one is taken there afterwards, and both are given back together.
     """
 
     __slots__ = ("_most", "_outer", "_taken", "_waiting")
@@ -129,17 +130,17 @@ class Slots:
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     def take_nowait(self) -> bool:
-        """Take a slot if one is free and nobody waits for it."""
+        """Take a slot if one is free and no call is waiting for one. Return whether it was taken."""
         if self._taken >= self._most or self._waiting or not (self._outer is None or self._outer.take_nowait()):
             return False
         self._taken += 1
         return True
 
     async def take(self, kill: AbortSignal, timeout_s: float, *, first: bool = False) -> bool:
-        """Take a slot, waiting for one in turn; False where the kill or the end of the time came first.
+        """Wait for a slot and take it. Return False if the kill signal fires or the time runs out first.
 
         Args:
-            first: A call that is under way waits for this one, which goes before those that nobody waits for.
+            first: Whether a running call waits for this call, which then goes to the front of the queue.
         """
         if self.take_nowait():
             return True
@@ -171,14 +172,14 @@ class Slots:
         return taken
 
     def _leave(self, turn: asyncio.Future[None]) -> None:
-        """Give up a place in the queue; a slot that came at that very moment goes on to the next."""
+        """Leave the queue. If a slot was assigned at the same moment, it is passed to the next in the queue."""
         if turn.done():
             self._pass_on()
         else:
             self._waiting.remove(turn)
 
     def give(self) -> None:
-        """Give a slot back, and the outer one with it; it passes to whoever has waited longest."""
+        """Give a slot back, and the outer one with it; it is assigned to the call that is first in the queue."""
         if self._outer is not None:
             self._outer.give()
         if self._waiting:
@@ -198,16 +199,16 @@ class Slots:
 Work = Callable[[], Awaitable[None]]
 
 _TOGETHER = 64
-"""Calls that one task runs, where none of them waits, before the event loop comes round: some milliseconds."""
+"""Work that one task runs without waiting before other tasks of the event loop may run: some milliseconds."""
 _MOST_TASKS = 1_024
-"""Tasks of one queue at once, unless more calls may run at once."""
+"""The maximum number of tasks of one queue, unless more calls may run at the same time."""
 
 
 class QueueStarter:
-    """Begins queues as soon as the event loop comes round. Belongs to that loop.
+    """Begins task queues in the next iteration of the event loop. Belongs to that loop.
 
-    Most queues are taken back before, because somebody waits for their single call and runs it. So the loop is asked once for all of them,
-    and what it was asked for stays asked for: a loop that never comes round keeps one request, and not one for every message.
+    Most queues are taken back earlier, because the caller awaits their single call and runs it itself. One request to the event loop
+    therefore serves all queues and is never withdrawn: a loop that is blocked holds one request instead of one per message.
     """
 
     __slots__ = ("_asked", "_queues")
@@ -233,17 +234,17 @@ class QueueStarter:
 
 
 class TaskQueue:
-    """Runs whatever is added, in order, side by side. Belongs to one event loop. Holds nothing of what has ended.
+    """Runs all added work concurrently, starting it in order. Belongs to one event loop. Keeps no reference to work that has ended.
 
-    A task for every call would cost more than most calls do. One task runs call after call for as long as none of them waits; the moment
-    one does, the event loop comes to the spare task, which goes on with the next. So calls start in order, none waits for another, and a
-    call that waits has its task to itself. After some calls a task leaves the rest to the spare one all the same, so that other tasks get
-    their turn, and the sooner the more work the calls are. The number of tasks is bounded, because each garbage collection looks at all of
-    them; calls above it begin as others end. A single call that nothing has begun yet needs no task at all: whoever waits for it runs it.
+    A task for every call would cost more than most calls do. One task runs call after call as long as none of them waits. When one waits,
+    the event loop switches to the spare task, which continues with the next call. Calls therefore start in order, none waits for another,
+    and a call that waits has a task to itself. After a number of calls, a task leaves the rest to the spare task anyway, so that other
+    tasks can run; the larger the calls, the sooner. The number of tasks is bounded, because each garbage collection visits all of them;
+    further calls begin as others end. A single call that has not begun needs no task: the caller that waits for it runs it.
 
     Args:
-        starter: Begins it.
-        parallel: How many calls may run at once.
+        starter: Begins the queue.
+        parallel: How many calls may run at the same time.
     """
 
     __slots__ = ("_context", "_failed", "_most", "_put_off", "_spare", "_starter", "_tasks", "_waiting")
@@ -256,12 +257,12 @@ class TaskQueue:
         self._tasks: set[asyncio.Task[None]] = set()
         self._context: Context = copy_context()
         self._spare = False
-        """Whether a task has been made that has not begun."""
+        """Whether a task was created that has not begun."""
         self._put_off = False
-        """Whether the first task is made as soon as the event loop comes round."""
+        """Whether the first task will be created in the next iteration of the event loop."""
 
     def add(self, work: Work, weight: int = 1) -> None:
-        """Run `work`, which is as much as `weight` small calls, as soon as the event loop comes round."""
+        """Run `work` as soon as the event loop can. `weight` is its amount of work, in small calls."""
         self._waiting.append((work, weight))
         if self._spare or self._put_off:
             return
@@ -272,12 +273,12 @@ class TaskQueue:
             self._starter.begin(self)
 
     def begin(self) -> None:
-        """Make the first task."""
+        """Create the first task."""
         self._put_off = False
         self._make_spare()
 
     def _make_spare(self) -> None:
-        """Make the next task, if there may be one more; else the next one that ends makes it."""
+        """Create the next task if another one is allowed; otherwise it is created when a task ends."""
         if len(self._tasks) >= self._most:
             return
         self._spare = True
@@ -296,7 +297,7 @@ class TaskQueue:
     async def _work(self) -> None:
         self._spare = False
         task = asyncio.current_task()
-        # A tool that cancelled the task it ran in must not end the next call too.
+        # A tool that cancelled its own task must not end the next call too.
         left = _TOGETHER
         while self._waiting and left > 0 and task is not None and not task.cancelling():
             work, weight = self._waiting.popleft()
@@ -306,7 +307,8 @@ class TaskQueue:
             await work()
 
     async def ended(self) -> None:
-        """Wait for all that was added. Raises what a run raised: a bug of ours must not hide in a task."""
+        """Wait until all added work has ended. Raise the first exception of the work, which is a bug of the engine and must not be
+        hidden."""
         if self._put_off:
             self._starter.take_back(self)
             self._put_off = False

@@ -1,7 +1,7 @@
-"""The parts of one engine, each made of those before it.
+"""The parts of one engine. Each part is made from those before it.
 
-Nothing is assigned to a part after it was made, and no part holds one that was made later. Decides nothing: what the host gave was checked
-by `options`.
+Nothing is assigned to a part after it was made, and no part holds one that was made later. Decides nothing: `options` has checked what the
+host provided.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _MEMORY_END_S = 5.0
 
 
 class GivenParts(Struct, frozen=True, kw_only=True, eq=False):
-    """What the host gave, beside what is in the context; see `Engine`."""
+    """The host's options that are not in the context; see `Engine`."""
 
     tools: Sequence[Tool] = ()
     policies: Sequence[Policy | CallJudge] = ()
@@ -58,7 +58,7 @@ class GivenParts(Struct, frozen=True, kw_only=True, eq=False):
 
 
 class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
-    """What an engine is made of."""
+    """All parts of an engine."""
 
     context: EngineContext
     run: str
@@ -82,7 +82,7 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
         """Make the parts.
 
         Raises:
-            UsageError: A tool or a policy cannot be used, or a runner has a name of ours.
+            UsageError: A tool or a policy cannot be used, or a runner has a name that is reserved for the engine's own runners.
         """
         recorder, control, limits, approvals = context.recorder, context.control, context.limits, context.approvals
         run = given.run or f"engine-{context.clock.new_id()}"
@@ -157,7 +157,7 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
 
 
 class _Resources:
-    """What an engine closes last: all that it holds."""
+    """The resources that an engine closes last."""
 
     def __init__(self, context: EngineContext, runners: Runners, cache: Cache, memory: Follower | None) -> None:
         self._context = context
@@ -181,12 +181,12 @@ class _Resources:
 
 
 def _persistent_store(context: EngineContext, given: GivenParts) -> CacheStore | None:
-    """Where results that outlive the process are kept: what the host gave, or a file beside the journal's."""
+    """Return the store for results that outlive the process: the host's, or a file beside the journal's; None if there is neither."""
     if given.persistent_cache is None and isinstance(context.journal, HasCachePath):
         return JournalCache(context.journal.cache_path)
     return given.persistent_cache
 
 
 def _files(*parts: object) -> tuple[str, ...]:
-    """The files that parts of an engine write."""
+    """Return the files that parts of an engine write."""
     return tuple(path for part in parts if isinstance(part, OnDisk) for path in part.files)

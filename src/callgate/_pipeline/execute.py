@@ -1,14 +1,15 @@
-"""Run an approved call: give it a slot, start the tool, and judge what comes back. What the cache stage skips on a hit.
+"""Run an approved call: take a slot, start the tool, and check its result. Skipped if the `cache` stage has an answer.
 
-Takes only an `ApprovedCall`. Between approval and start stand the last things that can keep a call with an effect from starting: the
-emission's order, an earlier call like it whose outcome nobody knows, the slots, the tick's limit; and the hooks that only observe, which
-see what is about to start. Then come the attempts: per-attempt timeout, the call's deadline, the kill, and the waits in between.
+Takes only an `ApprovedCall`. Between approval and start, the last checks may still prevent a call with an effect: the order of the
+message's calls, an identical earlier call with an unknown outcome, the slots, and the limit of dangerous calls per tick (`Scope.tick`, a
+time step of the host). Hooks that only observe see the call directly before it starts. Then follow the attempts, limited by the timeout of
+each attempt, the call's deadline and the kill signal, with waits in between.
 
-The intent of an attempt is recorded before the tool's code is entered, and on disk before that where the call has effects; where a worker
-process has to take it on first, that is a record of its own, the claim, and it is what waits for the disk. A `once` call is never started
-again after it may have started. What a tool gave is read here, within the attempt's time: reading may run code of the tool's author. Only a
-returned failure that says of itself that it passes is looked at here: it is tried again like an exception. Knows nothing of how policies
-decide, of other hooks or of how results look.
+The intent of an attempt is recorded before the tool's code is entered; for a call with effects, it is on disk by then. If a worker process
+has to accept the attempt first, its acceptance (the claim) is a record of its own, and the claim is on disk by then instead. A `once` call
+is never started again after it may have started. The tool's result is read here, within the attempt's time, because reading may run code of
+the tool's author. A returned failure is examined here only if it says that it is temporary: it is retried like an exception. Knows nothing
+of how policies decide, of other hooks, or of the format of results.
 """
 
 from __future__ import annotations
@@ -49,11 +50,11 @@ class Executor:
     """Runs the approved calls of one engine.
 
     Args:
-        unknown: Settles doubts about earlier calls.
-        policies: Asked again about what a running call meets.
-        undo: Keeps what calls write; None: nothing is kept.
-        own_files: The engine's own, which no tool may use.
-        timeout_s: Of a whole call, retries and waits included.
+        unknown: Settles unknown outcomes of earlier calls.
+        policies: Evaluated again for resources that a running call meets.
+        undo: Captures what calls write; None: nothing is captured.
+        own_files: The engine's own files, which no tool may use.
+        timeout_s: The timeout of a whole call, including retries and waits.
     """
 
     def __init__(
@@ -85,10 +86,10 @@ class Executor:
         self._redactor = context.redactor
         self._offload = context.offload
         self._advised: set[str] = set()
-        """The tools whose authors were told how to say more about failures, by identity."""
+        """The identities of tools whose authors were advised how to report failures more precisely."""
 
     async def execute(self, state: CallState, plan: ToolPlan, approved: ApprovedCall) -> Checked:
-        """Return what the call's own run came to; slots, last checks, attempts, check."""
+        """Take a slot, run the last checks and the attempts, and return the checked result."""
         if state.before_start is not None and (turn := state.before_start(approved)) is not None:
             await turn
         began = self._clock.monotonic()
@@ -121,9 +122,10 @@ class Executor:
         return checked if checked.status != "unknown" else await self._in_doubt(state, approved, ran, checked)
 
     async def _last_checks(self, state: CallState, plan: ToolPlan, approved: ApprovedCall) -> Checked | None:
-        """None where the call may start now, after its observers have seen it; what an earlier call like it gave, where that answers it.
+        """Return None if the call may start now, after its observers have seen it; else the result of an identical earlier call.
 
-        Doubts are looked at last, because another call may leave one while this one waits for its slot or its observers.
+        Unknown outcomes are checked after the other waits, because another call may leave one while this one waits for a slot or for
+        observers.
         """
         if plan.hooks.observers:
             earlier = await self._unknown.rule_out_repeat(state, approved)
@@ -134,7 +136,7 @@ class Executor:
         return await self._unknown.rule_out_repeat(state, approved)
 
     async def _writing(self, state: CallState, plan: ToolPlan, approved: ApprovedCall) -> Ran:
-        """The attempts of a call with an effect: what it writes is not kept by the cache meanwhile, and captured for undo."""
+        """Run a call with an effect. Meanwhile, the cache does not store what the call may change, and its writes are captured for undo."""
         touched = approved.call.tool.touched(approved.call.arguments, state.scope) if plan.declares else None
         writes = self._cache.begin_writing(touched)
         try:
@@ -152,7 +154,7 @@ class Executor:
         """Run the call to its end: its attempts and the waits between them."""
         tool, kill, clock = plan.tool, state.kill, self._clock
         now = clock.monotonic()
-        deadline = state.deadline = min(state.deadline, now + self._timeout_s)  # never beyond its parent's
+        deadline = state.deadline = min(state.deadline, now + self._timeout_s)  # never later than the parent's
         context = self._context(state, approved)
         start, claims = plan.start or self._runners.start(tool.runner), plan.claims
         attempt, lost, ends = 1, False, inf
@@ -172,9 +174,9 @@ class Executor:
                     return Ran(_not_started(kill), attempt - 1, lost)
                 timeout_s = min(timeout_s, deadline - now)
             if attempt == 1 and tool.timeout_s is not None:
-                ends = now + tool.timeout_s  # from the tool's first start: what the record took before that is not its own
+                ends = now + tool.timeout_s  # counted from the tool's first start, without the time that recording took before
             state.started = not claims
-            if attempt > 1:  # an object of its own: what an earlier attempt left behind still has that one's
+            if attempt > 1:  # a new object, because code left over from an earlier attempt still holds the old one
                 context = replace(context, attempt=attempt)
             context.deadline = now + timeout_s
             claim = partial(state.claimed, attempt) if claims else None
@@ -209,7 +211,7 @@ class Executor:
             now = clock.monotonic()
 
     def _context(self, state: CallState, approved: ApprovedCall) -> ToolContext:
-        """The running call, as its tool sees it."""
+        """Return the context of the running call for its tool."""
         scope, soft_warn, policies = state.scope, self._soft_warn_iteration, self._policies
         return ToolContext(
             scope=scope,
@@ -226,13 +228,13 @@ class Executor:
         )
 
     async def _intend(self, position: int, within_s: float, told: str) -> None:
-        """Have an attempt on record before its code is entered.
+        """Wait until an attempt is on disk, before its code is entered.
 
         Args:
-            told: Put before why it is not.
+            told: Put before the error message.
 
         Raises:
-            RecordFailed: It is not, or not in time.
+            RecordFailed: The attempt could not be recorded, or not in time.
         """
         try:
             await self._recorder.durable(position, within_s)
@@ -240,13 +242,13 @@ class Executor:
             raise RecordFailed(f"{told}{error}", code=error.code) from error
 
     async def _read_large(self, execution: Execution, request: RunRequest) -> Execution:
-        """Read what takes time or code of the tool's, within what is left of the attempt."""
+        """Read a result that is large or whose reading runs the tool's code, within the rest of the attempt's time."""
         rest = replace(request, timeout_s=max(0.0, request.context.deadline - self._clock.monotonic()))
         read = await self._reader.read(execution, rest)
         return replace(read, tasks_left=execution.tasks_left) if execution.tasks_left else read
 
     async def _comes_again(self, state: CallState, attempt: int, execution: Execution, wait_s: float) -> bool:
-        """Wait for the next attempt; False where the call is stopped or killed before that. Only one that is to come is recorded."""
+        """Record the failure and wait for the next attempt. Return False if the call is stopped or killed before the next attempt."""
         stop = self._control.stopping(state.scope.conversation)
         if state.kill.aborted or stop.aborted:
             return False
@@ -254,7 +256,7 @@ class Executor:
         return await _wait(wait_s, self._clock, state.kill, stop)
 
     async def _in_doubt(self, state: CallState, approved: ApprovedCall, ran: Ran, checked: Checked) -> Checked:
-        """Ask the tool what became of a call whose code is gone; where it cannot tell, let none like it start."""
+        """Ask the tool's `verify` about a call with an unknown outcome. If it does not know, prevent identical calls from starting."""
         execution, runner = ran.execution, approved.call.tool.runner
         gone = execution.status == "raised" or (runner in OWN_RUNNERS and not (runner == "process" and execution.abandoned))
         if execution.status == "raised":
@@ -278,9 +280,9 @@ class Executor:
 
 
 def _passing_failure(tool: BoundTool, value: object) -> str | None:
-    """What a tool that may be repeated returned as a failure that passes; None where it returned anything else.
+    """Return the error if a tool that may be repeated returned a temporary failure; else None.
 
-    What is no valid result is for `check` to refuse, and not tried again.
+    Invalid results are refused by `check` and are not retried.
     """
     if tool.effect == "once" or not isinstance(value, dict) or value.get("success") is True:
         return None
@@ -291,9 +293,9 @@ def _passing_failure(tool: BoundTool, value: object) -> str | None:
 
 
 def _wait_before_retry(tool: BoundTool, execution: Execution, attempt: int, left_s: float, chance: float) -> float | None:
-    """Seconds to wait before the next attempt, or None where there must not be one.
+    """Return the seconds to wait before the next attempt, or None if there must not be one.
 
-    A failure that passes is retried where the effect makes a repeat safe; a failure that proves nothing started, always.
+    A temporary failure is retried if the tool's effect makes a repetition safe; a failure that proves that nothing started, always.
     """
     if execution.status == "killed" or attempt >= tool.retry.attempts:
         return None
@@ -311,7 +313,7 @@ def _lost_a_reply(execution: Execution) -> bool:
 
 
 def _killed_between(kill: AbortSignal, execution: Execution) -> Execution:
-    """What a call came to that was killed while it waited for its next attempt."""
+    """Return the result of a call that was killed while it waited for its next attempt."""
     return Execution(status="killed", error=kill.reason or "", not_started=proves_nothing_happened(execution))
 
 
@@ -326,7 +328,7 @@ def _cancel(future: asyncio.Future[None]) -> None:
 
 
 async def _wait(seconds: float, clock: Clock, *ends: AbortSignal) -> bool:
-    """Wait, unless one of the signals fires; tells whether the wait came to its end."""
+    """Wait unless one of the signals fires. Return whether the full time has passed."""
     sleeping = asyncio.ensure_future(clock.sleep(seconds))
     removes = [signal.on_abort(partial(_cancel, sleeping)) for signal in ends]
     try:

@@ -1,10 +1,10 @@
-"""Recognise a call that was handed in before, so that nothing with an effect starts twice.
+"""Recognise a call that was handed in before, so that no call with an effect is started twice.
 
-One `RunState` per run: its counter, the calls with a key and what became of them, and the facts nobody knows. `recovery` builds it from the
-run's events, so that a new engine on an old journal knows what the last one did; the route keeps it true while calls run, and
-`unknown_outcomes` settles what nobody knows. A call is known by the caller's own key (scoped to principal and tool) or, where it has
-effects, by the model's id within its iteration together with its tool and arguments; the same read may always run again. A call that is
-handed in again gets what the first one gave.
+There is one `RunState` per run: its call counter, its calls with a key and their results, and its calls with an unknown outcome. `recovery`
+restores it from the run's events, so that a new engine on an old journal knows the calls of the previous engine; the route updates it while
+calls run, and `unknown_outcomes` settles unknown outcomes. A call is recognised by the caller's own key (scoped to principal and tool) or,
+if it has effects, by the model's id within its iteration together with its tool and arguments. The same read may always run again. A call
+that is handed in again gets the result of the first one.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ __all__ = ["Doubt", "Known", "Origin", "RunState", "Uncertain", "call_key", "ear
 
 
 def call_key(call: ValidatedCall, asked_hash: str, occurrence: int = 0) -> str:
-    """The key by which a call that must not run twice is known again, and which the tool gets as its idempotency key.
+    """Return the key that identifies a call that must not run twice. The tool gets it as its idempotency key.
 
-    A caller's key counts within its principal and tool. Without one, the call is known by run, iteration, whom it is for, its id, tool and
-    arguments; an id of ours is one that no other call has.
+    A caller's key is scoped to its principal and tool. Without one, the key is made from the run, the turn, the iteration, the call's
+    principal, actor, conversation and workspace, its id, its tool and its arguments. An id made by the engine is unique to its call.
 
     Args:
-        asked_hash: Of the arguments as they were handed in, as `arguments_hash` gives it.
-        occurrence: Of a call that a tool makes: how many like it the tool has made before.
+        asked_hash: The hash of the arguments as they were handed in, from `arguments_hash`.
+        occurrence: For a call that a tool makes: how many identical calls the tool has made before.
     """
     raw, scope = call.raw, call.scope
     if raw.idempotency_key is not None:
@@ -50,66 +50,66 @@ def call_key(call: ValidatedCall, asked_hash: str, occurrence: int = 0) -> str:
 
 
 class Known(Struct, kw_only=True):
-    """What became of a call with a key."""
+    """A call with a key, and its state."""
 
     tool: str
     arguments: str
-    """Hash of the arguments it was first handed in with."""
+    """The hash of the arguments with which it was first handed in."""
     uid: str
     result: ToolResult | None = None
     running: bool = False
     """Whether the call runs in this engine."""
     ended: asyncio.Future[None] | None = None
-    """Made by the first who waits for its end."""
+    """Resolved when the call ends. Created by the first caller that waits for the end."""
     entered: bool = True
     """Whether the tool's code may have been entered."""
     kept: bool = False
-    """Whether a result is in the journal that is no longer held here."""
+    """Whether the result is only in the journal, and no longer in memory."""
 
 
 class Origin(Struct, frozen=True, kw_only=True):
-    """Where the record says that a call ran."""
+    """The engine and the worker that ran a call, according to the record."""
 
     writer: str
-    """The engine that started it, as its journal names it; see `callgate.protocols.NamesWriters`."""
+    """The engine that started it, by its name in the journal; see `callgate.protocols.NamesWriters`."""
     runner: str
     worker: str = ""
-    """The process that took it on, where the runner says which."""
+    """The worker process that accepted it, if the runner names one."""
 
 
 class Uncertain(Struct, frozen=True, kw_only=True):
-    """A call whose outcome nobody knows."""
+    """A call with an unknown outcome."""
 
     uid: str
     key: str
     origin: Origin | None = None
-    """Where it ran, as the record says; None: in this engine."""
+    """The recorded origin of the call; None: it ran in this engine."""
     gone: bool = True
-    """Of a call of this engine: whether its code had ended, as far as its runner knows."""
+    """For a call of this engine: whether its code had ended, as far as its runner knows."""
 
 
 Doubt = tuple[tuple[str, str], Uncertain]
-"""A tool with the hash of final arguments, and the call of it whose outcome nobody knows."""
+"""A tool with a hash of final arguments, and the call of it with an unknown outcome."""
 
 
 class RunState:
-    """What one engine knows of one run."""
+    """The state of one run, as one engine knows it."""
 
     def __init__(self, run: str, *, remember: int) -> None:
         self.run = run
         self.counter = 0
         self.dangerous: dict[str, int] = {}
-        """Dangerous calls started, by tick."""
+        """The number of dangerous calls started, by tick (`Scope.tick`)."""
         self.uncertain: dict[tuple[str, str], Uncertain] = {}
-        """By (tool, hash of the final arguments): calls with an effect whose outcome nobody knows."""
+        """Calls with an effect and an unknown outcome, by (tool, hash of the final arguments)."""
         self.known: dict[str, Known] = {}
-        """The calls with a key, by it."""
+        """The calls with a key, by key."""
         self._held: deque[Known] = deque()
         self._remember = remember
         self.under_way = 0
-        """How many of its calls are on the second half of the route in this engine."""
+        """The number of the run's calls that are in the second half of the route in this engine."""
         self.position = 0
-        """Of the run's last event that was there when this state was made: what the first call is caused by."""
+        """The position of the run's last event when this state was made. It is the cause of the run's first call in this engine."""
 
     def next_uid(self, iteration: int) -> str:
         uid = f"{self.run}/{iteration}/{self.counter}"
@@ -117,11 +117,11 @@ class RunState:
         return uid
 
     def find(self, call: ValidatedCall, key: str, asked_hash: str) -> Known | None:
-        """The call handed in before under this key, or None.
+        """Return the call that was handed in before with this key, or None.
 
         Raises:
-            IdempotencyConflict: The key stands for another tool or other arguments.
-            OutcomeUnknown: That call was started by an engine that did not live to record its result.
+            IdempotencyConflict: The key belongs to another tool or other arguments.
+            OutcomeUnknown: An engine that ended before it could record a result started that call.
         """
         known = self.known.get(key)
         if known is None:
@@ -139,13 +139,13 @@ class RunState:
         return known
 
     def take_on(self, call: ValidatedCall, key: str, asked_hash: str) -> Known:
-        """Remember a call that is under way."""
+        """Remember a call that is being run."""
         known = Known(tool=call.tool.name, arguments=asked_hash, uid=call.uid, running=True)
         self.known[key] = known
         return known
 
     def over(self, known: Known, key: str, *, started: bool) -> None:
-        """Remember what came of it; one that never started may be handed in again."""
+        """Remember the end of a call. A call that never started may be handed in again."""
         known.running = False
         told = known.result is not None and known.result.status == "ok"
         known.entered = started or told
@@ -159,31 +159,32 @@ class RunState:
                 self._let_go()
 
     def _let_go(self) -> None:
-        """Hold only the latest results. That a call was made is never forgotten; what it gave is in the journal."""
+        """Keep only the latest results in memory. The calls themselves are never forgotten; older results are read from the journal."""
         while len(self._held) > self._remember:
             oldest = self._held.popleft()
             oldest.kept, oldest.result = True, None
 
     @property
     def idle(self) -> bool:
-        """Whether nothing runs and nothing is in doubt."""
+        """Whether no call runs and no outcome is unknown."""
         return not self.under_way and not self.uncertain
 
     def doubt(self, approved: ApprovedCall) -> Uncertain | None:
-        """The earlier call of the same tool with the same arguments whose outcome nobody knows, or None."""
+        """Return the earlier call of the same tool with the same arguments and an unknown outcome, or None."""
         return self.uncertain.get((approved.call.tool.name, arguments_hash(approved.encoded))) if self.uncertain else None
 
     def now_uncertain(self, call: ValidatedCall, encoded: bytes, key: str, *, gone: bool) -> None:
-        """Nobody knows what came of this call, whose final arguments were `encoded`; one without effect leaves no doubt.
+        """Remember that this call's outcome is unknown. Ignored for a call without an effect.
 
         Args:
+            encoded: The call's final arguments.
             gone: Whether its code has ended, as far as its runner knows.
         """
         if call.tool.effect != "none":
             self.uncertain[call.tool.name, arguments_hash(encoded)] = Uncertain(uid=call.uid, key=key, gone=gone)
 
     def reopen(self, uid: str) -> Doubt | None:
-        """Let a call that was left open start again; returns the doubt there was."""
+        """Allow a call without a recorded end to start again. Return its unknown outcome, or None if there was none."""
         for fact, doubt in self.uncertain.items():
             if doubt.uid == uid:
                 del self.uncertain[fact]
@@ -195,7 +196,7 @@ class RunState:
         return any(doubt.uid == uid for doubt in self.uncertain.values())
 
     def settle(self, uid: str, *, happened: bool) -> None:
-        """Forget that a call's outcome is unknown. One that did not happen may be handed in again."""
+        """Forget that a call's outcome was unknown. A call that did not take effect may be handed in again."""
         for fact, doubt in self.uncertain.items():
             if doubt.uid == uid:
                 del self.uncertain[fact]
@@ -221,15 +222,15 @@ class RepeatedCall(Protocol):
     uid: str
     kill: AbortSignal
     duplicate: bool
-    """Whether its message has the same call before it."""
+    """Whether the same message contains the same call before it."""
 
 
 async def earlier_result(known: Known, call: RepeatedCall, journal: Journal, timeout_s: float) -> tuple[ToolResult, str]:
-    """The result of a call that is handed in again, and whether it was stored (`replayed`) or still running (`joined`).
+    """Return the result of a call that is handed in again, and whether it was stored (`replayed`) or still awaited (`joined`).
 
     Raises:
-        CallNotStarted: It was refused before it started.
-        OutcomeUnknown: It ran and left no result, or did not end in time.
+        CallNotStarted: The first call was refused before it started.
+        OutcomeUnknown: The first call ran without a result, or did not end in time.
     """
     joined = known.running
     if known.running:
@@ -246,7 +247,7 @@ async def earlier_result(known: Known, call: RepeatedCall, journal: Journal, tim
         )
     notes = (*result.metadata.notes, _TWICE) if call.duplicate else result.metadata.notes
     metadata = replace(result.metadata, replayed=not joined, joined=joined, notes=notes)
-    own = decode_result(canonical(result))  # nobody shares what somebody may change
+    own = decode_result(canonical(result))  # a copy, because callers may change it
     return replace(own, id=call.raw.id, uid=call.uid, metadata=metadata), "joined" if joined else "replayed"
 
 

@@ -1,7 +1,7 @@
-"""Ask judges about calls that rules alone do not settle: after all policies, in the judge's own time, and never for the better.
+"""Ask judges about calls that rules alone cannot decide. They are asked after all policies, within their own time limit.
 
-A judge that fails, is silent, or gives anything but a judgment has denied the call, and the judgment on record says which of these it was.
-Knows no model.
+A judge can only restrict: it cannot allow a call that a policy denied. A judge that fails, times out or returns no valid judgment denies
+the call, and the recorded judgment says which of these happened. Knows no model.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Judges:
     """The judges of one engine.
 
     Args:
-        judges: In the order in which they are asked; the first deny ends it.
-        host: Waits for them.
+        judges: In the order in which they are asked. The first denial ends the sequence.
+        host: Runs the judges with a time limit.
     """
 
     def __init__(self, judges: Sequence[CallJudge], host: HookHost) -> None:
@@ -44,12 +44,12 @@ class Judges:
         self._redactor: Redactor = host.redactor or NothingSecret()
         self._cut = host.cut
         self.present = bool(self._judges)
-        """Whether there is one."""
+        """Whether the engine has a judge."""
         self._messages: dict[str, Sequence[Message]] = {}
 
     @contextmanager
     def showing(self, run: str, messages: Sequence[Message]) -> Iterator[None]:
-        """Show a run's conversation to the judges of its calls, as it is when they are asked, for as long as the block lasts."""
+        """Show a run's conversation, as it is whenever a judge is asked, to the judges of the run's calls until the block ends."""
         self._messages[run] = messages
         try:
             yield
@@ -57,15 +57,15 @@ class Judges:
             self._messages.pop(run, None)
 
     def concern(self, call: ValidatedCall, required_by: str | None) -> bool:
-        """Whether the call has to be judged.
+        """Return whether the call has to be judged.
 
         Args:
-            required_by: The rule that says so; None: none does.
+            required_by: The rule that requires it; None: none does.
         """
         return required_by is not None or any(_wants(judge, call) is not False for judge in self._judges)
 
     async def judgments(self, call: ValidatedCall, required_by: str | None) -> tuple[Judgment, ...]:
-        """What the judges say, one after the other; empty where a rule wants a judgment and there is no judge."""
+        """Ask the judges one after the other and return their judgments. Empty if a rule requires one but the engine has no judge."""
         found: list[Judgment] = []
         for judge in self._judges:
             wants = required_by is not None or _wants(judge, call)
@@ -86,12 +86,12 @@ class Judges:
 
 
 def _named(found: Judgment, judge: CallJudge, cut: Cut) -> Judgment:
-    """A judgment as it is recorded and told."""
+    """Return a judgment as it is recorded and reported, with the judge's name and a shortened reason."""
     return replace(found, judge=found.judge or judge.title, reason=cut(printable(found.reason), 1_000))
 
 
 def _wants(judge: CallJudge, call: ValidatedCall) -> bool | Judgment:
-    """What a judge says to whether it judges this call; where that is neither yes nor no, the deny that follows from it."""
+    """Return whether the judge wants to judge this call. If its answer is not a bool, return a denial instead."""
     try:
         wants: object = judge.wants(call)
     except BaseException as error:

@@ -1,8 +1,8 @@
-"""The lifecycle of one engine: which event loop it belongs to, what is under way in it, and how all of that ends in bounded time.
+"""The lifecycle of one engine: the event loop it belongs to, its running calls, and how they are ended in bounded time.
 
-Here, and not in the engine, because it is a state machine of its own. Knows calls only as something that is under way and can be killed.
-`SyncRunner` is an event loop in a thread, for callers that have none; `Activity` counts the calls that have succeeded since the host last
-said that it woke, so that a host that lets an agent sleep can ask whether anything has happened.
+Separate from the engine because it is a state machine of its own. Knows only that calls run and can be killed. `SyncRunner` runs an event
+loop in a thread, for callers without one. `Activity` counts successful calls since the host last reported a wake-up, so that a host that
+lets an agent sleep can ask whether any call has succeeded since.
 """
 
 from __future__ import annotations
@@ -41,27 +41,27 @@ class OpenMessage(Protocol):
 
 
 class Closes(Protocol):
-    """What an engine closes last: all that it holds."""
+    """The resources that an engine closes last."""
 
     async def close(self) -> None: ...
 
 
 class EndsCalls(Protocol):
-    """Records the end of a call that nobody waits for."""
+    """Records the end of a call that no caller waits for."""
 
     def cancelled(self, state: CallState, why: str) -> None: ...
 
 
 class Lifecycle:
-    """Open, then closing, then closed, and never back.
+    """The states of an engine: open, then closing, then closed. They never go back.
 
     Args:
-        journal: Watched for the engine from when its event loop is known.
-        watcher: Hears what other processes want of the engine's runs.
-        running: The calls that are under way, by uid.
-        outcomes: Records the end of a call that nobody waits for.
-        resources: Closed when nothing is under way any more.
-        grace_s: How long a call that is killed may take to end, beside a second.
+        journal: Watched for messages from other processes once the engine's event loop is known.
+        watcher: Called with messages of other processes about the engine's runs.
+        running: The running calls, by uid.
+        outcomes: Records the end of a call that no caller waits for.
+        resources: Closed when no call runs any longer.
+        grace_s: How long a killed call may take to end, in addition to a fixed time of one second.
     """
 
     def __init__(
@@ -76,9 +76,9 @@ class Lifecycle:
         self.running = running
         self.messages: WeakSet[OpenMessage] = WeakSet()
         self.closed = False
-        """Whether nothing new may come."""
+        """Whether new calls and runs are refused."""
         self.ending = False
-        """Whether what is under way is being ended, so that nothing of it may begin."""
+        """Whether running calls are being ended, so that nothing further of them may begin."""
         self.loop: asyncio.AbstractEventLoop | None = None
         self._journal = journal
         self._watcher = watcher
@@ -93,7 +93,7 @@ class Lifecycle:
         """Bind to the running event loop on first use.
 
         Raises:
-            UsageError: The engine belongs to another one, or is closed.
+            UsageError: The engine belongs to another event loop, or is closed.
         """
         loop = get_running_loop()
         if self.loop is not loop:
@@ -104,7 +104,7 @@ class Lifecycle:
         self.check_unclosed()
 
     def shut(self) -> None:
-        """Refuse everything new."""
+        """Refuse all new calls and runs."""
         self.closed = True
 
     def check_unclosed(self) -> None:
@@ -112,21 +112,21 @@ class Lifecycle:
             raise UsageError("This engine is closed. Make a new one.")
 
     def conversing(self, conversation: str) -> bool:
-        """Whether a call of the conversation is under way."""
+        """Return whether a call of the conversation is running."""
         return any(state.scope.conversation == conversation for state in self.running.values())
 
     def ended(self, state: CallState) -> None:
-        """A call is no longer under way."""
+        """Remove a call that has ended."""
         del self.running[state.uid]
         state.run_state.under_way -= 1
         if self.closed and not self.running:
             self._idle.set()
 
     async def close(self) -> None:
-        """End what runs and close all resources. Idempotent; continues if whoever waits for it is cancelled.
+        """End all calls and close all resources. Idempotent; continues if the caller that waits for it is cancelled.
 
         Raises:
-            UsageError: The engine's event loop is another one, and still runs.
+            UsageError: The engine belongs to another event loop that still runs.
         """
         loop = get_running_loop()
         if self.loop is not None and self.loop is not loop and self.loop.is_running():
@@ -134,20 +134,20 @@ class Lifecycle:
         self.closed = True
         if self._closing is None or self._was_cut_off(self._closing):
             self.ending = True
-            self._closing = loop.create_task(self._close(alone=self.loop not in (None, loop)), context=Context())  # no tool's task
+            self._closing = loop.create_task(self._close(alone=self.loop not in (None, loop)), context=Context())  # in no tool's context
         if not self._closing.done():
             await asyncio.shield(self._closing)
 
     @staticmethod
     def _was_cut_off(closing: asyncio.Future[None]) -> bool:
-        """Whether a close ended with its event loop, before its own end."""
+        """Return whether a close was interrupted because its event loop ended."""
         return closing.cancelled() or not (closing.done() or closing.get_loop().is_running())
 
     async def _close(self, *, alone: bool) -> None:
-        """End what is under way, and close all resources.
+        """End all calls, and close all resources.
 
         Args:
-            alone: The engine's event loop is gone: what was under way there can never end by itself.
+            alone: Whether the engine's event loop no longer exists. Calls in it can never end by themselves.
         """
         for message in list(self.messages):
             message.end(_WHY)
@@ -157,13 +157,13 @@ class Lifecycle:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_PATIENCE_S + self._grace_s):
                     await self._idle.wait()
-        for state in self.running.values():  # still in somebody's slow policy or hook: nothing of it has run, and nothing will
+        for state in self.running.values():  # still in a slow policy or hook of the host: its tool has not run and will not run
             self._outcomes.cancelled(state, _WHY)
         await self._resources.close()
 
 
 def refuse_inside_loop() -> None:
-    """Raises `UsageError` where the calling thread has a running event loop, which waiting would hold up."""
+    """Raise `UsageError` if the calling thread has a running event loop, which waiting would block."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -195,7 +195,7 @@ class LoopThread:
         """Run `work` on the loop and wait for it.
 
         Raises:
-            UsageError: The loop is closed, or its thread is in another process: a fork copies no threads.
+            UsageError: The loop is closed, or its thread is in another process, because a fork does not copy threads.
         """
         if self._process != os.getpid():
             work.close()
@@ -212,18 +212,18 @@ class LoopThread:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the thread has ended in this very process."""
+        """Whether the thread has ended in this process. False in a forked child."""
         return self._process == os.getpid() and not self._thread.is_alive()
 
     def _run_loop(self) -> None:
         while not (self._closed or self._loop.is_closed()):
             try:
                 self._loop.run_forever()
-            except BaseException as error:  # a tool's or a host's sys.exit, which its caller is told: no end for all the others
+            except BaseException as error:  # a sys.exit of a tool or host, which its caller gets; the loop must continue for the others
                 log.error("The event loop of call_sync was left by %s: %s; it goes on", type(error).__name__, error)
 
     def close(self) -> None:
-        """Wait for what was begun, then stop the loop."""
+        """Wait for work that has begun, then stop the loop."""
         if self._process != os.getpid():
             return
         with self._lock:
@@ -237,7 +237,7 @@ class LoopThread:
 
 
 class SyncRunner:
-    """Runs coroutines for plain code, on an event loop in a thread that is made when it is first used."""
+    """Runs coroutines for synchronous code, on an event loop in a thread that is started on first use."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
@@ -252,7 +252,7 @@ class SyncRunner:
         return thread.run(work())
 
     def close(self, shut: Callable[[], None], work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run `work` last, and end the thread. `shut` is called before, if anything was ever run: nothing new comes in."""
+        """Run `work` as the last coroutine, and end the thread. If any was run before, `shut` is called first, to refuse new work."""
         refuse_inside_loop()
         with self._guard:
             if self._thread is not None:
@@ -286,13 +286,13 @@ async def _others_ended() -> None:
 
 
 class Activity:
-    """The counts of one engine."""
+    """The numbers of successful calls of one engine."""
 
     def __init__(self) -> None:
         self.total = 0
-        """Of all calls, those outside a conversation included."""
+        """The number for all calls, including those outside of a conversation."""
         self._of: dict[str, int] = {}
-        """By conversation, the one that was active last at the end."""
+        """The number by conversation, in the order of their latest success."""
 
     def count(self, conversation: str) -> None:
         """Count a success."""
@@ -306,7 +306,7 @@ class Activity:
         return self._of.get(conversation, 0)
 
     def wake(self, conversation: str | None = None) -> None:
-        """Count anew: for this conversation, or for all and the engine."""
+        """Reset the count of this conversation, or of all conversations and the engine."""
         if conversation is None:
             self.total = 0
             self._of.clear()

@@ -1,7 +1,7 @@
-"""Give every result one shape, whatever tool, failure or family it comes from.
+"""Give every result the same format, whatever tool or failure it comes from.
 
-The model gets text within a budget that says what to do next; the whole is kept by hash. No stack trace, no object, no secret that a
-redactor knows leaves here. Decides nothing about the call.
+The model gets text within a size budget that says how to continue; the whole result is stored by hash. No stack trace, no object, and no
+secret that the redactor knows leaves this module. Decides nothing about the call.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _decode_checked = msgspec.json.Decoder(Checked).decode
 _decode_result = msgspec.json.Decoder(ToolResult).decode
 
 _SHOWN = frozenset({"modified", "warning"})
-"""Notes that the model reads beside the result; the others are in the metadata."""
+"""The kinds of notes that the model reads beside the result; the others are only in the metadata."""
 _COMMAND_END_BYTES = 64
 _MIME_BYTES = 200
 _NOT_KEPT = (
@@ -42,7 +42,7 @@ _NOT_KEPT = (
 
 
 class Normaliser:
-    """The last stage, for the results of one engine."""
+    """The last stage of the route: makes the results of one engine."""
 
     def __init__(self, limits: Limits, blobs: BlobStore, redactor: Redactor | None) -> None:
         self._limits = limits
@@ -52,10 +52,10 @@ class Normaliser:
         self._log = RedactedLog(redactor)
 
     def result(self, call: ValidatedCall, rule: str, checked: Checked, *, redacted: bool = False) -> ToolResult:
-        """The call's result, as everybody will see it.
+        """Return the call's final result.
 
         Args:
-            redacted: Whether secrets have been taken out of `checked`.
+            redacted: Whether secrets have already been removed from `checked`.
         """
         if self._redactor is not None and not redacted:
             return self._redacted(call.raw, call.uid, checked, lambda clean: self.result(call, rule, clean, redacted=True))
@@ -104,22 +104,22 @@ class Normaliser:
         )
 
     def refusal(self, raw: RawCall, uid: str, name: str, error: CallFailed, notes: tuple[Note, ...] = (), rule: str = "") -> ToolResult:
-        """The result of a call that was refused on its way, or whose result was withheld."""
+        """Return the result of a call that was refused, or whose result was withheld."""
         checked = Checked(
             status=error.status, error=str(error), failure_class=error.failure_class, code=error.code, details=error.details, attempts=0
         )
-        shown = clean(name, self._redactor, MOST_NAME)  # no tool may have it
+        shown = clean(name, self._redactor, MOST_NAME)  # the name may not be that of a tool
         return self._redacted(raw, uid, checked, lambda redacted: self._failure(raw, uid, shown, redacted, rule, notes))
 
     def recorded(self, result: ToolResult) -> bytes:
-        """The result as it is recorded: whole up to a size, by reference above it."""
+        """Return the result as it is recorded: whole up to a size limit, by reference above it."""
         body = canonical(result)
         if len(body) <= self._recorded_bytes:
             return body
         return canonical(replace(result, structured=None))
 
     def _beside(self, checked: Checked) -> Checked:
-        """What a tool says beside its data, within bounds: none of it has a place where the whole is kept."""
+        """Limit the size of the data that a tool returns beside its result, because it is not kept with the whole result."""
         message, picture, notes = checked.message, checked.image_metadata, checked.notes
         if message is not None:
             message = _bounded(message, self._limits.error_bytes)
@@ -129,7 +129,7 @@ class Normaliser:
         return replace(checked, message=message, image_metadata=picture, notes=notes)
 
     def _kept(self, whole: bytes, uid: str) -> tuple[str | None, str]:
-        """The hash of the whole, and how the model reads the rest; a store that fails costs the rest, and not what the call came to."""
+        """Store the whole. Return its hash and a hint how to read it. If the store fails, only the rest is lost, not the result."""
         try:
             blob = self._blobs.put(whole)
         except BaseException as error:
@@ -177,7 +177,7 @@ class Normaliser:
         )
 
     def _told(self, told: dict[str, object], output: object, uid: str) -> tuple[tuple[Part, ...], int, bool, str | None]:
-        """What the model sees of a failure, the size of the whole, whether it sees less of what the tool gave, and its hash."""
+        """Return the model's view of a failure, the size of the whole, whether the tool's output was shortened, and the whole's hash."""
         raw, most = plain_bytes(told), self._limits.error_bytes
         if len(raw) <= most:
             return (Text(text=raw.decode()),), len(raw), False, None
@@ -188,10 +188,10 @@ class Normaliser:
         return (Text(text=excerpt(raw, told, most - len(how) - 1)), Text(text=how)), len(whole), True, blob
 
     def _redacted(self, raw: RawCall, uid: str, checked: Checked, build: Callable[[Checked], ToolResult]) -> ToolResult:
-        """What `build` makes of `checked`, without secrets.
+        """Return the result of `build` without secrets.
 
-        Redacted twice: what goes in, so that no secret is cut in two or kept with the whole, and all that comes out, so that no field is
-        forgotten. Only the two ids stay as they are: by them the result finds its call.
+        The data is redacted twice: the input, so that no secret is cut in two or stored with the whole, and the output, so that no field is
+        missed. Only the two ids are restored, because they connect the result with its call.
         """
         if self._redactor is None:
             return build(checked)
@@ -211,14 +211,14 @@ class Normaliser:
 
 
 class _Content(Struct, frozen=True):
-    """What of a value is its content, and what is known about it."""
+    """The content of a value, and its properties."""
 
     value: object
     raw: bytes
     mime: str
     key: str = ""
     size: int | None = None
-    """Of the whole, as the tool says."""
+    """The size of the whole, as reported by the tool."""
     partial: bool = False
     note: str = ""
 
@@ -241,14 +241,14 @@ def _content_of(value: object, key: str | None) -> _Content:
 
 
 def _in_unicode(checked: Checked) -> Checked:
-    """What a tool raises may hold halves of surrogate pairs."""
+    """Escape lone surrogates, which the text of a tool's exception may contain."""
     if checked.error is None or checked.error.isascii():
         return checked
     return replace(checked, error=checked.error.encode("utf-8", "backslashreplace").decode())
 
 
 def _withheld(raw: RawCall, uid: str, checked: Checked, error: BaseException) -> ToolResult:
-    """Where the redactor fails, nothing is shown that a secret could be in, nor is what the failure says."""
+    """Return a result without any text of the call or of the failure, because the redactor failed and they may contain secrets."""
     log.error("The redactor failed on the result of %s (%s); it is withheld", uid, type(error).__name__)
     ran = checked.attempts > 0 or checked.status == "ok"
     told = "The call ran, but its result" if ran else "The call did not run, and the reason"
@@ -283,7 +283,7 @@ def _how_to_read(size: int, blob: str) -> str:
 
 
 def _command_end(value: dict[str, object]) -> str:
-    """How a command ended, from the value of a tool that ran it; empty for exit code 0. Such a tool succeeds whatever its command does."""
+    """Return how a command ended, from the value of the tool that ran it; empty for exit code 0. The call succeeds in any case."""
     code, signal, limit_s = (value.get(name) for name in ("exit_code", "signal", "timeout_s"))
     if value.get("timed_out") is True:
         return f"timed out after {limit_s:g} s" if isinstance(limit_s, (int, float)) else "timed out"

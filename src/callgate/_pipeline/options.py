@@ -1,8 +1,8 @@
-"""What a host gives an engine: checked when the engine is made, completed by defaults, and handed on to the stages.
+"""Check the options of an engine when it is made, complete them with defaults, and pass them to the stages.
 
-A setting of another kind, a part that lacks a method or a class in the place of a part is refused here, because it would otherwise show in
-the middle of a call. `HostFields` checks `Scope.extra` against what the host declares of it; `EngineContext` is what all stages share.
-Decides nothing about calls.
+Invalid settings, and objects that lack a method or are classes instead of instances, are refused here, because they would otherwise fail
+during a call. `HostFields` checks `Scope.extra` against the host's declaration; `EngineContext` is shared by all stages. Decides nothing
+about calls.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
     "restart": ("__call__",),
     "clock": ("monotonic", "wall_ns", "sleep", "jitter", "new_id"),
 }
-"""By the name of the option, what a part must be able to do."""
+"""The protocol that an object must implement, by the name of the option."""
 
 
 def check_settings(process_limits: object, **settings: object) -> None:
-    """Refuse settings that mean nothing, and words in the place of yes and no, because each of them would count as yes.
+    """Refuse invalid settings, including text instead of a bool, because any text would count as true.
 
     Raises:
-        UsageError: One of them is not of its kind.
+        UsageError: A setting has the wrong type.
     """
     if process_limits is not None:
         from callgate._runners.process import ProcessLimits
@@ -77,10 +77,10 @@ def check_settings(process_limits: object, **settings: object) -> None:
 
 
 def check_parts(**parts: object) -> None:
-    """Refuse parts that cannot do what is asked of them. None is left out.
+    """Refuse objects that do not implement their protocol. Options that are None are skipped.
 
     Raises:
-        UsageError: One lacks a method, or is a class.
+        UsageError: An object lacks a method, or is a class.
     """
     for name, part in parts.items():
         if part is not None:
@@ -88,19 +88,19 @@ def check_parts(**parts: object) -> None:
 
 
 def tools_of(tools: Iterable[Tool | type[Tool]]) -> tuple[Tool | type[Tool], ...]:
-    """The tools, in order.
+    """Return the tools in order.
 
     Raises:
-        UsageError: They are no list.
+        UsageError: `tools` is not an iterable of tools.
     """
     return _listed("tools", tools)
 
 
 def policies_of(policies: Iterable[Policy | CallJudge]) -> tuple[Policy | CallJudge, ...]:
-    """The policies, in order.
+    """Return the policies in order.
 
     Raises:
-        UsageError: They are no list, one of them is no policy, or one wants calls judged and none is a judge.
+        UsageError: `policies` is not an iterable of policies, or one requires judgments but none is a judge.
     """
     found = _listed("policies", policies)
     for policy in found:
@@ -115,10 +115,10 @@ def policies_of(policies: Iterable[Policy | CallJudge]) -> tuple[Policy | CallJu
 
 
 def check_policies(policies: Sequence[Policy | CallJudge], tools: Sequence[BoundTool]) -> None:
-    """Refuse policies that name what these tools do not have.
+    """Refuse policies that refer to something that these tools do not have.
 
     Raises:
-        UsageError: One of them could never mean what it says.
+        UsageError: A policy could never have the effect that it describes.
     """
     for policy in policies:
         if isinstance(policy, WithTools):
@@ -126,10 +126,10 @@ def check_policies(policies: Sequence[Policy | CallJudge], tools: Sequence[Bound
 
 
 def hooks_of(hooks: Iterable[Hook]) -> tuple[Hook, ...]:
-    """The hooks, in order.
+    """Return the hooks in order.
 
     Raises:
-        UsageError: They are no list, or one of them is no hook.
+        UsageError: `hooks` is not an iterable of hooks.
     """
     found = _listed("hooks", hooks)
     for hook in found:
@@ -139,10 +139,10 @@ def hooks_of(hooks: Iterable[Hook]) -> tuple[Hook, ...]:
 
 
 def runners_of(runners: Mapping[str, Runner] | None) -> dict[str, Runner]:
-    """The host's own runners, by name.
+    """Return the host's own runners by name.
 
     Raises:
-        UsageError: They are no mapping, or one of them is no runner.
+        UsageError: `runners` is not a mapping, or a value is not a runner.
     """
     if runners is not None and not isinstance(runners, Mapping):
         raise UsageError(f"Engine(runners=...) was given a {_kind(runners)}; it must be a dict of them by the names that tools give.")
@@ -179,10 +179,11 @@ class HostFields:
     """The fields that every `Scope.extra` of one engine has.
 
     Args:
-        declared: A class with annotated fields (a dataclass, a `msgspec.Struct`, any other), a `TypedDict`, or one of them or None.
+        declared: A class with annotated fields (such as a dataclass or `msgspec.Struct`), a `TypedDict`, or a union of one of them with
+            None.
 
     Raises:
-        UsageError: It is neither.
+        UsageError: `declared` is none of these.
     """
 
     def __init__(self, declared: object) -> None:
@@ -199,10 +200,10 @@ class HostFields:
         self._required = getattr(self._kind, "__required_keys__", frozenset(self._fields))
 
     def check(self, extra: object) -> None:
-        """Refuse what is not as declared.
+        """Check that `extra` is as declared.
 
         Raises:
-            UsageError: It is of another class, lacks a field, or has one of another type.
+            UsageError: It is of another class, lacks a field, or a field has another type.
         """
         if extra is None and self._may_lack:
             return
@@ -213,7 +214,7 @@ class HostFields:
             )
 
     def _problem(self, extra: object) -> str:
-        """What is wrong with it; empty where nothing is."""
+        """Return why `extra` is not as declared; empty if it is."""
         read: Callable[[str], object]
         if is_typeddict(self._kind):
             if not isinstance(extra, Mapping):
@@ -234,16 +235,16 @@ class HostFields:
 
 
 def _fields_of(kind: type[Any]) -> dict[str, object]:
-    """The annotated fields of a class by name; those that cannot be read may have any value."""
+    """Return the annotated fields of a class by name. Fields whose annotations cannot be evaluated accept any value."""
     try:
         hints: dict[str, object] = get_type_hints(kind)
-    except (NameError, TypeError, AttributeError):  # annotations that name what does not exist when the program runs
+    except (NameError, TypeError, AttributeError):  # annotations with names that do not exist at runtime
         hints = {name: object for one in reversed(kind.__mro__) for name in getattr(one, "__annotations__", {})}
     return {name: hint for name, hint in hints.items() if get_origin(hint) is not ClassVar and not name.startswith("_")}
 
 
 def _is(value: object, kind: object) -> bool:
-    """Whether a value is of an annotated type, as far as a look at the value alone can tell: not into what it contains."""
+    """Return whether a value is of an annotated type. Only the value itself is checked, not the items that it contains."""
     origin = get_origin(kind)
     if origin in (Union, types.UnionType):
         return any(_is(value, one) for one in get_args(kind))
@@ -256,7 +257,7 @@ def _is(value: object, kind: object) -> bool:
         wanted = (float, int)
     try:
         return isinstance(value, wanted)  # type: ignore[arg-type]
-    except TypeError:  # Any, a type variable, a protocol: nothing that a value could be held against
+    except TypeError:  # Any, a type variable, a protocol: no class to check against
         return True
 
 
@@ -268,9 +269,9 @@ _BLOB_BYTES: Final = 268_435_456
 
 
 class EngineContext(Struct, frozen=True, kw_only=True, eq=False):
-    """What all stages of one engine share: its record, its clock, its bounds, how it is stopped, and how its results look.
+    """The parts that all stages of one engine share, such as its recorder, clock, limits and control.
 
-    Made once, of what the host gave; what was not given lives as long as the process. Holds nothing of a single call.
+    Made once from the host's options. If the host gives no journal, the record is kept in memory only. Holds no state of a single call.
     """
 
     journal: Journal

@@ -1,7 +1,7 @@
 """Turn what the stages raise and return into outcomes, and record the end of each call exactly once.
 
-The one place where typed errors become data. Decides nothing: what the error says is what happens. `UnstartedCalls` ends the calls of a
-message that never take the route, or leave it untaken.
+This is the only place where typed errors become data. Decides nothing: the error determines the outcome. `UnstartedCalls` ends the calls of
+a message that never take the route or do not complete it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ __all__ = ["Outcomes", "UnstartedCalls"]
 
 
 class Outcomes:
-    """How the calls of one engine end."""
+    """Ends the calls of one engine."""
 
     def __init__(self, context: EngineContext, restart: RestartHandler | None, timeout_s: float) -> None:
         self._journal = context.journal
@@ -86,14 +86,14 @@ class Outcomes:
         self._recorder.log.info("Function call completed: %s (%dms)", name, (self._clock.monotonic() - state.began) * 1000)
 
     async def durable(self, ends: Sequence[tuple[CallState, Outcome]]) -> list[Outcome]:
-        """Return these outcomes once they are on disk, if the record survives; one that cannot be kept says so."""
+        """Return these outcomes once they are on disk, if the journal keeps a record there. One that could not be recorded says so."""
         outcomes = [outcome for _, outcome in ends]
         if self._survives and ends:
             within_s = max(self._left_s(state) for state, _ in ends)
             until = self._clock.monotonic() + within_s
             try:
                 await self._recorder.durable(max(state.last for state, _ in ends), within_s)
-            except RecordFailed:  # of some of them, at least
+            except RecordFailed:  # for at least one of them
                 outcomes = [await self._told(state, outcome, until) for state, outcome in ends]
         return outcomes
 
@@ -137,7 +137,7 @@ class Outcomes:
                 assert_never(unknown)
 
     def latest(self, conversation: str) -> CurrentToolCall | None:
-        """Return the conversation's latest successful call."""
+        """Return the conversation's latest successful call, or None."""
         for event in self._journal.read(run=conversation_run(conversation), limit=1, newest_first=True):
             return decode_current(event.body)
         return None
@@ -146,7 +146,7 @@ class Outcomes:
         """Return the outcome of a call that a stage refused, or in which the engine itself failed.
 
         Args:
-            harmless: The call has no effect, so that nothing is in doubt whatever became of it.
+            harmless: Whether the call has no effect, so that its outcome is never unknown.
         """
         if state.doubtful and isinstance(error, (ApprovalNeeded, CallFailed)):
             error = told_as_unknown(state, error if isinstance(error, CallFailed) else CallFailed(f"a human has to decide first: {error}"))
@@ -161,14 +161,14 @@ class Outcomes:
                 return self._fault(state, error, name, harmless=harmless)
 
     def unrecorded(self, raw: RawCall, error: RunHeld | RecordFailed) -> Answered:
-        """Return the outcome of a call whose run cannot be written to: it is not on record, and nothing happened."""
+        """Return the outcome of a call whose run cannot be written to. The call is not on record, and nothing happened."""
         self._recorder.log.error("The call %s was not run: %s", self._recorder.cut(raw.name), error)
         raw = with_id(raw, self._clock)
         told = RecordFailed(f"It was not run: {error}", code=error.code)
         return Answered(_marked(self._normaliser.refusal(raw, "", self._recorder.cut(raw.name or ""), told)))
 
     def unrouted(self, raw: RawCall, scope: Scope, error: CallFailed) -> Answered:
-        """Return the outcome of a call that gets no place in its run; whoever refuses it records that."""
+        """Return the outcome of a call that is refused before it has a state in its run; the caller records the refusal."""
         self._control.count(scope.conversation, success=False)
         raw = with_id(replace(raw, id=self._recorder.cut(raw.id)), self._clock)
         result = self._normaliser.refusal(raw, "", self._recorder.cut(raw.name or "", MOST_NAME), error)
@@ -177,24 +177,24 @@ class Outcomes:
         return Answered(result)
 
     def cancelled(self, state: CallState, why: str) -> None:
-        """Record the end of a call whose outcome nobody waits for."""
+        """Record the end of a call that no caller waits for."""
         status = "unknown" if state.started else "not_started"
         with suppress(RecordFailed):
             state.end("call.aborted", Reason(reason=why, status=status))
 
     def left(self, state: CallState, error: BaseException) -> None:
-        """Record the end of a call that was ended together with its caller: a cancel, an interrupt, an event loop that is closed."""
+        """Record the end of a call that ended together with its caller: by a cancellation, an interrupt, or a closed event loop."""
         is_cancel = isinstance(error, asyncio.CancelledError)
         self.cancelled(state, "the caller was cancelled" if is_cancel else f"the caller was ended by {type(error).__name__}")
 
     def result_of(self, state: CallState, error: CallFailed, name: str, approved: ApprovedCall | None) -> ToolResult:
-        """Return the result that says why the call has no result of its own."""
+        """Return a result that says why the call has no result of its own."""
         error = told_as_unknown(state, error)
         notes = approved.call.notes if approved else ()
         return self._normaliser.refusal(state.raw, state.uid, name, error, notes, approved.rule if approved else "")
 
     def _fault(self, state: CallState, error: BaseException, name: str, *, harmless: bool) -> Answered:
-        """End a call in which the engine failed; the result of one that ran says that it ran."""
+        """End a call in which the engine failed. If the call ran, its result says so."""
         self._recorder.log.error("The call %s of %s ran into a fault", state.uid, name, error=error)
         code = error.code if isinstance(error, CallgateError) else "internal_error"
         if not state.started:
@@ -214,7 +214,7 @@ class Outcomes:
         """End a call without a result of its own.
 
         Args:
-            recorded: False where the record has failed already, and `error` says so.
+            recorded: False if recording has failed already and `error` says so.
         """
         result = self.result_of(state, error, name, None)
         result = result if recorded else _marked(result)
@@ -226,7 +226,7 @@ class Outcomes:
                     "deny", name, rule=str(by.get("rule", "")), reason=str(error), hook=str(by.get("hook", "")), judgments=error.judgments
                 )
             state.end("call.completed", self._normaliser.recorded(result))
-        except RecordFailed as unwritable:  # the caller must hear of it all the same
+        except RecordFailed as unwritable:  # the caller must still be told
             self._recorder.log.error("%s", unwritable)
             if not state.started:
                 result = _marked(self.result_of(state, unwritable, name, None))
@@ -243,7 +243,7 @@ class Outcomes:
         asked = self._approvals.ask(state.uid, state.scope.run, question.binding)
         try:
             self._asked(state, asked, question, name)
-        except RecordFailed as unwritable:  # a question that is not on record does not outlive this engine
+        except RecordFailed as unwritable:  # without a record, the question would end with this engine
             return self._refused(state, unwritable, name)
         return Suspended(asked.approval_id, asked.expires_at, self._recorder.redacted(question.question), state.uid)
 
@@ -260,13 +260,13 @@ class Outcomes:
         self._recorder.log.warning("Tool call aborted: %s", reason)
         try:
             state.end("call.aborted", Reason(reason=reason, status=end.status, details=end.details))
-        except RecordFailed as unwritable:  # the message ends all the same
+        except RecordFailed as unwritable:  # the message ends nevertheless
             self._recorder.log.error("%s", unwritable)
             return Aborted(end.status, self._recorder.redacted(_with(reason, unwritable)), recorded=False)
         return Aborted(end.status, self._recorder.redacted(reason))
 
     async def _restarts(self, result: ToolResult) -> bool:
-        """Return whether the host's restart handler consumed the result. If it fails or times out, the result goes to the model."""
+        """Return whether the host's restart handler used the result. If it fails or times out, the result goes to the model."""
         data = result.data
         kind = data.get("type") if isinstance(data, Mapping) else None
         if not isinstance(kind, str) or not kind.startswith("context_restart_") or self._restart is None:
@@ -296,11 +296,11 @@ def _with(reason: str, error: RecordFailed) -> str:
 
 
 _TOGETHER = 64
-"""Calls that are refused before the event loop comes round."""
+"""The number of calls to refuse before other tasks of the event loop may run."""
 
 
 class UnstartedCalls:
-    """Ends calls of one engine that do not take the route."""
+    """Ends calls of one engine that are not run."""
 
     def __init__(self, recorder: Recorder, outcomes: Outcomes, lifecycle: Lifecycle) -> None:
         self._recorder = recorder
@@ -308,15 +308,15 @@ class UnstartedCalls:
         self._lifecycle = lifecycle
 
     def not_started(self, state: CallState, why: str) -> Outcome:
-        """End a call of a message that was ended before the call started."""
+        """End a call that had not started when its message was ended."""
         if not state.on_record:
-            with suppress(RecordFailed):  # the end meets the same fault, and says so
+            with suppress(RecordFailed):  # recording the end fails in the same way and reports it
                 state.received()
         error = CallNotStarted(f"It was not started: {why}. Nothing happened; it may be sent again.")
         return self._outcomes.ended(state, error, state.raw.name)
 
     async def above_limit(self, raws: list[RawCall], scope: Scope, most: int) -> list[Outcome]:
-        """Refuse a message's calls above the limit one by one, and record that once for all of them."""
+        """Refuse the calls of a message above the limit, and record that with one event for all of them."""
         why = f"Its message has {most + len(raws)} calls; {most} is the limit"
         error = CallNotStarted(
             f"It was not started: {why}, and it is one of those above. Nothing happened; send it again in a later message.",
@@ -332,25 +332,25 @@ class UnstartedCalls:
         return outcomes
 
     def forgotten(self, states: list[CallState], why: str) -> None:
-        """End the calls of a message that nobody has any more, as soon as the event loop comes round. From any thread."""
+        """End the calls of a message that is no longer referenced, in the next iteration of the event loop. Thread-safe."""
         if self._lifecycle.loop is not None:
-            with suppress(RuntimeError):  # the loop is closed, and nothing can be written any more
+            with suppress(RuntimeError):  # the loop is closed, so nothing can be written
                 self._lifecycle.loop.call_soon_threadsafe(self._forget, states, why)
 
     def _forget(self, states: list[CallState], why: str) -> None:
         left = [state for state in states if not state.ended]
-        if self._lifecycle.closed and not left:  # closing has ended them
+        if self._lifecycle.closed and not left:  # they were ended when the engine was closed
             return
         for state in left:
             self.not_started(state, why)
         self.note("emission.discarded", [state.uid for state in states], why)
 
     def note(self, kind: str, uids: list[str], reason: str) -> None:
-        """Record what happened to a message as a whole."""
+        """Record an event that concerns a message as a whole."""
         self._note(uids[0].rsplit("/", 2)[0], kind, Reason(reason=reason, details={"calls": uids}))
 
     def _note(self, run: str, kind: str, body: Reason) -> None:
         try:
             self._recorder.write(Draft(kind=kind, run=run, body=body))
-        except RecordFailed as error:  # each call meets the same fault on its own way, and says so
+        except RecordFailed as error:  # each call fails in the same way and reports it
             self._recorder.log.error("%s", error)

@@ -1,8 +1,9 @@
-"""Make one JSON object of what the model sent as arguments.
+"""Parse the arguments that the model sent into one JSON object.
 
-First, so that no later stage meets text. What was cut off is refused here, whatever it looks like: a call that is repaired into
-something executable does what nobody asked for. Malformed but complete text is repaired only where the host asked for that, and the
-repair is recorded. Large arguments are parsed off the event loop, by whoever calls `parse`. Must not know which tool is meant.
+The first stage, so that all later stages work on an object instead of text. Truncated arguments are refused even if they could be
+completed, because a repaired call may do something that the model did not request. Malformed but complete text is repaired only if the host
+enabled that, and the repair is recorded. The caller of `parse` decides whether to call it in a thread, for large arguments. Must not know
+which tool is meant.
 """
 
 from __future__ import annotations
@@ -26,17 +27,18 @@ _LIFTED = Note(kind="lifted", text="The arguments were empty; what stood beside 
 
 
 def check_name(raw: RawCall) -> None:
-    """Refuse a call without a name; the check that comes before all others.
+    """Refuse a call without a name. This check precedes all others.
 
     Raises:
-        CallAborted: The call has no name, so it is none.
+        CallAborted: The call has no name, so it does not count as a call.
     """
     if not isinstance(raw.name, str) or not raw.name.strip():
         raise CallAborted("error", "The model's call has no name, so it is no call. Nothing was run.")
 
 
 def has_large_arguments(raw: RawCall) -> bool:
-    """Whether parsing takes so long that it should not hold the event loop; a mapping that is no dict has an unknown size."""
+    """Return whether parsing takes so long that it would block the event loop. True for mappings other than dicts: their size is
+    unknown."""
     arguments = raw.arguments
     if isinstance(arguments, (str, bytes)):
         return len(arguments) > LARGE_BYTES
@@ -44,18 +46,18 @@ def has_large_arguments(raw: RawCall) -> bool:
 
 
 def parse(raw: RawCall, uid: str, limits: Limits, *, repair: bool) -> ParsedCall:
-    """Read `raw`.
+    """Parse the call `raw`.
 
     Args:
-        raw: The call as it came; nothing in it is trusted.
-        uid: Ours.
-        limits: Of the arguments' size, depth and keys, and of what is repaired at all.
-        repair: Whether complete but malformed JSON is put right.
+        raw: The call as it was received. Untrusted.
+        uid: The call's id in the engine.
+        limits: The limits of the arguments' size, depth and keys, of the call id, and of the text to repair.
+        repair: Whether to repair complete but malformed JSON.
 
     Raises:
-        CallAborted: The call has no name, so it is none.
-        ArgumentsTruncated: The call was cut off.
-        ArgumentsMalformed: The arguments are no JSON object; `code` says why.
+        CallAborted: The call has no name, so it does not count as a call.
+        ArgumentsTruncated: The call was truncated.
+        ArgumentsMalformed: The arguments are not a JSON object; `code` says why.
     """
     if not (type(raw.name) is str and raw.name and not raw.name.isspace()):
         check_name(raw)
@@ -79,7 +81,7 @@ def parse(raw: RawCall, uid: str, limits: Limits, *, repair: bool) -> ParsedCall
 
 
 def parsed_or_error(raw: RawCall, uid: str, limits: Limits, *, repair: bool) -> ParsedCall | BaseException:
-    """What `parse` returns or raises; for a thread, whose errors belong to the call."""
+    """Return what `parse` returns or raises. For use in a thread, because an error belongs to its call."""
     try:
         return parse(raw, uid, limits, repair=repair)
     except FAILURES as error:
@@ -87,12 +89,12 @@ def parsed_or_error(raw: RawCall, uid: str, limits: Limits, *, repair: bool) -> 
 
 
 def _told_apart(error: ArgumentsMalformed | ArgumentsTruncated) -> ArgumentsMalformed | ArgumentsTruncated:
-    """Text that ends too early in a message that did not: cut off all the same, but by whoever wrote it."""
+    """Return the error with another code if the text is truncated although the message is complete: then the model wrote it so."""
     return ArgumentsTruncated(str(error), code="invalid_json") if isinstance(error, ArgumentsTruncated) else error
 
 
 def _repaired(raw: RawCall, limits: Limits, error: ArgumentsMalformed | ArgumentsTruncated) -> tuple[dict[str, object], Note]:
-    """The object that malformed text means. Text that ends too early for the strict reader may still be whole: a quote too many."""
+    """Return the object that malformed text means. Text that seems truncated may be complete, for example with an additional quote."""
     text = raw.arguments if isinstance(raw.arguments, str) else ""
     if error.code not in ("invalid_json", "truncated"):
         raise error
@@ -103,7 +105,7 @@ def _repaired(raw: RawCall, limits: Limits, error: ArgumentsMalformed | Argument
 
 
 def _fact(error: Exception) -> str:
-    """What was wrong, without the advice that follows it."""
+    """Return the error's fact, without the advice that follows it."""
     return str(error).partition(". ")[0][:300].rstrip(".")
 
 

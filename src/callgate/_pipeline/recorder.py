@@ -1,7 +1,7 @@
 """Write the events of one engine to its journal, and read them without blocking the event loop.
 
-Brackets the whole route. Redaction sits before the journal. Decides nothing; a journal that cannot be written to stops the call before it
-runs. What the events say is in `event_bodies`.
+Used along the whole route. Redacts events before they reach the journal. Decides nothing. An event that cannot be written prevents its call
+from running. `event_bodies` defines the contents of events.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Recorder:
         """Append one event and return its position.
 
         Raises:
-            RecordFailed: The journal did not take it, or secrets could not be taken out of it.
+            RecordFailed: The journal could not write the event, or secrets could not be removed from it.
         """
         if self.redactor is not None:
             draft = replace(draft, body=_redacted(draft.body, self.redactor))
@@ -65,32 +65,33 @@ class Recorder:
 
     @property
     def crowded(self) -> bool:
-        """Whether so many events wait to be written that a new call has to wait as well."""
+        """Whether the queue of events to be written is so full that a new call has to wait."""
         return self._queue is not None and self._queue.crowded
 
     async def wait_for_capacity(self) -> None:
-        """Wait until that is no longer so."""
+        """Wait until the queue of events to be written is no longer too full for a new call."""
         if self._queue is not None:
-            with suppress(Exception):  # whoever writes next meets the same fault, and says so
+            with suppress(Exception):  # the next write fails in the same way and reports it
                 await self._queue.wait_for_capacity()
 
     def redacted(self, text: str) -> str:
-        """The text as it may be shown: without what is secret."""
+        """Return the text without secrets."""
         return redacted_text(text, self.redactor)
 
     def cut(self, text: object, chars: int = MOST_CHARS) -> str:
-        """The first characters of a text, in valid UTF-8: redacted before it is cut, if it has to be."""
+        """Return the first characters of a text as valid UTF-8. It is redacted before it is cut."""
         return clean(text, self.redactor, chars)
 
     def bounded(self, execution: Execution) -> Execution:
-        """An attempt whose texts a runner has bounded only coarsely, as the engine shows them."""
+        """Return an attempt with its texts cut to the engine's limits; runners limit them only coarsely."""
         error, partial = cut_middle(execution.error, _ERROR_CHARS, self.redactor), execution.partial
         if len(partial) > SECRET_CHARS:
             partial = shown_tail(partial, self.redactor)
         return replace(execution, error=error, partial=partial)
 
     def late(self, uid: str, execution: Execution) -> None:
-        """Record an answer that came after its call had ended; it is never used. Called where nothing can catch an error: it is logged."""
+        """Record a result that arrived after its call had ended. It is never used. Errors are logged, because no caller could catch
+        them."""
         self.log.warning("A late answer of %s was discarded", uid)
         body = Reason(reason="the call had ended before its tool answered", status=execution.status)
         try:
@@ -99,13 +100,13 @@ class Recorder:
             self.log.warning("The late answer of %s was not recorded: %s", uid, error)
 
     async def durable(self, position: int, within_s: float | None = None) -> None:
-        """Wait until the event survives what the journal promises.
+        """Wait until the event is as durable as the journal guarantees.
 
         Args:
-            within_s: How long at most; None: until it does, or cannot any more.
+            within_s: The maximum time to wait in seconds; None: no limit.
 
         Raises:
-            RecordFailed: It will not, or not in time.
+            RecordFailed: The event could not be made durable, or not in time.
         """
         waiting = asyncio.timeout(None if within_s is None or within_s == inf else max(within_s, 0.0))
         try:
@@ -122,7 +123,7 @@ class Recorder:
 
 
 def _cause(error: Exception) -> str:
-    """Return the text of a journal's own error, which says what to do; of another one with its type."""
+    """Return the text of an error. The type is added unless it is a journal's own error, which says what to do."""
     return str(error).rstrip(".") if isinstance(error, CallgateError) else f"{type(error).__name__}: {error}"
 
 
@@ -134,15 +135,15 @@ def too_late() -> RecordFailed:
 
 
 async def off_loop(journal: Journal, read: Callable[[], T]) -> T:
-    """What reading a journal gives; in a thread where it waits for a server, so that nothing else does."""
+    """Return the result of reading a journal. Read in a thread if the journal may wait for a server, which would block the event loop."""
     return await in_thread(read) if journal.remote else read()
 
 
 def _redacted(body: Body, redactor: Redactor) -> bytes:
-    """The body without what is secret; one that lost something says so, so that nobody takes it for the whole.
+    """Return the body without secrets. A body that was changed is marked, so that it is not mistaken for the original.
 
     Raises:
-        RecordFailed: The redactor failed; without its own words, as a secret may be in them.
+        RecordFailed: The redactor failed. The error does not contain the redactor's message, which may contain a secret.
     """
     given = encoded(body)
     try:

@@ -1,8 +1,8 @@
 """Find the tool that a call names.
 
-After `parse`, before anything is checked against a tool. Exposure comes first: in deliberate mode a tool that this turn does not offer
-is blocked without being looked up. A name that is almost right is taken where exactly one tool can be meant, and that is recorded.
-Letters are never folded beyond case: a name in look-alike letters is another name. Must not run or change anything.
+After `parse`, before any check against a tool. Exposure is checked first: in deliberate mode, a tool that this turn does not offer is
+blocked without being looked up. An almost correct name is accepted if exactly one tool can be meant, and that is recorded. Letters are only
+compared without case: a name with look-alike letters is a different name. Must not run or change anything.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from callgate.tools.registry import BoundTool, ToolRegistry
 __all__ = ["almost", "resolve"]
 
 _MAX_NAME = 200
-"""Longer than any tool's name with its prefix and quotes; a name beyond that is not looked at."""
+"""More than the length of any tool's name with a prefix and quotes; a longer name is not looked up."""
 _NAMES_BYTES = 2_500
 _QUOTES = "\"'`"
 _WHITE = " \t\r\n"
@@ -27,11 +27,11 @@ _PREFIX = "functions."
 
 
 def resolve(parsed: ParsedCall, registry: ToolRegistry, scope: Scope) -> ResolvedCall:
-    """The call with its tool.
+    """Return the call with its tool.
 
     Raises:
         ToolBlocked: Deliberate mode does not offer this tool in this turn.
-        UnknownTool: No tool has this name; the message lists close names and those available now.
+        UnknownTool: No tool has this name; the message lists similar names and the available ones.
     """
     name = parsed.raw.name
     tool = registry.visible.get(name) or registry.get(name)
@@ -60,8 +60,11 @@ def _meant(name: str, registry: ToolRegistry) -> BoundTool | None:
 
 
 def almost(name: str, names: Iterable[str]) -> str | None:
-    """The one of `names` that `name` means: without quotes, white space and a `functions.` prefix, or, if only one is left, also
-    without the difference between cases and between `-` and `_`. None if it is none or several."""
+    """Return the one of `names` that `name` means, or None if it means none or several.
+
+    Ignores quotes, white space and a `functions.` prefix, and, if that leaves only one, also the case and the difference between `-` and
+    `_`.
+    """
     if len(name) > _MAX_NAME:
         return None
     known = list(names)
@@ -112,7 +115,7 @@ def _closest(name: str, names: list[str]) -> list[str]:
 
 
 def _listed(names: list[str]) -> str:
-    """The names as a list for a sentence, within a budget of bytes; the rest as a number."""
+    """Return the names as a list for a sentence, limited in bytes; the number of the others is added."""
     shown: list[str] = []
     size = 0
     for name in names:

@@ -1,6 +1,6 @@
-"""Judge what a runner gave back: is it a result, is it what the tool declares?
+"""Check what a runner returned: whether it is a valid result, and whether it is what the tool declares.
 
-Pure; the value has been read by now, so that it is plain JSON data. "Found nothing" is a success; only the shape is looked at, never the
+Pure; the value is plain JSON data at this point. An empty search result is a success: only the form of a result is checked, never its
 content. A call that raised, timed out, was killed or crashed and may have taken effect is `unknown`, never "failed, try again".
 """
 
@@ -27,22 +27,23 @@ __all__ = ["Ran", "check", "proves_nothing_happened", "recheck"]
 
 
 class Ran(Struct, frozen=True):
-    """The last attempt, and how many there were."""
+    """The last attempt of a call, and the number of its attempts."""
 
     execution: Execution
     attempts: int
     lost: bool = False
-    """Whether an attempt before the last may have taken effect, because its reply was lost."""
+    """Whether an earlier attempt may have taken effect, because its reply was lost."""
 
     @property
     def may_have_happened(self) -> bool:
-        """Whether the tool's effect may have happened, for all that the attempts prove."""
+        """Whether the tool's effect may have happened, because the attempts do not prove the opposite."""
         if self.attempts == 0 or self.execution.evidence == "not_done":
             return False
         return self.lost or not proves_nothing_happened(self.execution)
 
     def in_doubt(self, effect: Effect) -> bool:
-        """Whether nobody knows if the tool's effect happened. What an idempotent tool raises is an answer, unless a reply was lost."""
+        """Return whether it is unknown if the tool's effect happened. An exception of an idempotent tool counts as an answer, unless a
+        reply was lost."""
         ended, happened = self.execution, effect != "none" and self.may_have_happened
         if ended.status != "raised" or ended.error_type == "ResultNotSerializable":
             return happened and ended.status != "raised"
@@ -50,12 +51,12 @@ class Ran(Struct, frozen=True):
 
 
 def proves_nothing_happened(execution: Execution) -> bool:
-    """Whether an attempt proves that its tool had no effect."""
+    """Return whether an attempt proves that its tool had no effect."""
     return execution.not_started or execution.status == "not_started" or execution.evidence in ("not_done", "not_sent")
 
 
 def check(tool: BoundTool, ran: Ran, took_s: float, redactor: Redactor | None) -> Checked:
-    """Return what the call came to; failures are values here, too."""
+    """Return the checked result of a call. A failure is returned, too, instead of being raised."""
     duration_ms = int(took_s * 1e6) / 1000
     if ran.execution.status != "returned":
         return _ended(tool, ran, duration_ms)
@@ -75,9 +76,9 @@ def check(tool: BoundTool, ran: Ran, took_s: float, redactor: Redactor | None) -
 
 
 def recheck(tool: BoundTool, given: Execution, before: Checked, redactor: Redactor | None) -> Checked:
-    """Check what a hook put in a result's place; what the hook did not touch stays."""
+    """Check a result that a hook has replaced; the parts that the hook did not change are kept."""
     fresh = _value(tool, given, before.attempts, before.duration_ms, redactor)
-    if before.failure_class == "tool_declared":  # its words are made from the value
+    if before.failure_class == "tool_declared":  # its text is derived from the value
         error = fresh.error or "the tool reported a failure"
         fresh = replace(fresh, status=before.status, error=error, failure_class=before.failure_class, code=before.code)
     elif before.status != "ok":
@@ -117,7 +118,7 @@ def _in_words(problem: ValidationProblem) -> str:
 
 
 def _shaped(value: dict[str, object], notes: tuple[Note, ...], attempts: int, duration_ms: float) -> Checked:
-    """A result as a dictionary with `success`, `data`, `error`, `message`, `end_turn`, `image_metadata`, and its own keys."""
+    """Check a result in the form of a dict with `success`, `data`, `error`, `message`, `end_turn`, `image_metadata`, and its own keys."""
     failure, message = declared_failure(value), value.get("message")
     failed = failure is not None
     return Checked(
@@ -137,7 +138,7 @@ def _shaped(value: dict[str, object], notes: tuple[Note, ...], attempts: int, du
 
 
 def _ended(tool: BoundTool, ran: Ran, duration_ms: float) -> Checked:
-    """A call that gave nothing back."""
+    """Return the result of a call whose tool returned nothing."""
     execution, in_doubt = ran.execution, ran.in_doubt(tool.effect)
     failure_class, code, fact = _FACTS[execution.status]
     details = dict(execution.details) if execution.details else {}

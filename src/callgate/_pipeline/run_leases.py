@@ -1,7 +1,7 @@
-"""The runs of one engine: what is known of each, who works on it, and what other processes want of it.
+"""The runs of one engine: their state, their leases, and the messages of other processes for them.
 
-`KnownRuns` holds the state of runs, `RunLeases` who of this engine is at work on them and what happens when another engine takes one over,
-`InboxDelivery` carries out messages of other processes. Knows no route, no tool and no agent loop.
+`KnownRuns` holds the state of runs. `RunLeases` keeps the leases of the runs that this engine works on, and ends a run whose lease another
+engine has taken. `InboxDelivery` carries out messages of other processes. Knows no route, no tool and no agent loop.
 """
 
 from __future__ import annotations
@@ -34,28 +34,28 @@ _ENDS = {"stop": "stopped", "kill": "killed"}
 _MOST_LOST = 1_000
 _MOST_RUNS = 1_000
 _LOOKED_AT = 8
-"""Runs that are looked at when there are more: some of them may be needed."""
+"""The number of runs to examine when there are too many, because some of them may be in use."""
 _PIECE = 1_000
-"""Events of a record that are read at once: some milliseconds."""
+"""The number of events of a record to read at a time: some milliseconds."""
 
 
 class Work(Struct):
-    """Who is at work on one run."""
+    """The work of this engine on one run."""
 
     count: int = 0
     conversations: set[str] = field(default_factory=set)
     begun: bool = False
-    """Whether it has its conversation to itself by now."""
+    """Whether the run has its turn of the conversation."""
     end_wanted: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set while a stop or kill waits for the run to begin."""
+    """Set while a stop or kill is pending until the run begins."""
 
 
 class KnownRuns:
-    """What one engine knows of each run: read from the journal the first time, forgotten when the run is idle.
+    """The state of each run, as one engine knows it. Read from the journal on first use, dropped when the run is idle.
 
     Args:
         own: The engine's own run.
-        work: Who is at work on runs.
+        work: The engine's current work, by run.
     """
 
     def __init__(self, context: EngineContext, own: str, work: Mapping[str, Work]) -> None:
@@ -63,15 +63,15 @@ class KnownRuns:
         self._approvals = context.approvals
         self._remember = context.limits.remembered_calls
         self.by_run: OrderedDict[str, RunState] = OrderedDict()
-        """The runs that are known."""
+        """The states, by run."""
         self._opening = asyncio.Lock()
         self._own = own
         self._work = work
         self._counts: dict[str, dict[str, int]] = {}
-        """Dangerous calls started by tick, of runs that are read again."""
+        """The numbers of dangerous calls started by tick (`Scope.tick`), for runs whose state has to be read again."""
 
     def is_busy(self, run: str) -> bool:
-        """Whether the run is being worked on."""
+        """Return whether the run is being worked on."""
         if run == self._own or run in self._work:
             return True
         state = self.by_run.get(run)
@@ -90,10 +90,10 @@ class KnownRuns:
         """Acquire the run's lease and load its state, in pieces, because reading a long record must not block the event loop.
 
         Args:
-            new: Nobody else can know the run, and it has no record.
+            new: Whether no other engine can know the run, and it has no record.
 
         Raises:
-            RunHeld: Another engine works on it.
+            RunHeld: Another engine works on the run.
         """
         if new:
             self.by_run.setdefault(run, RunState(run, remember=self._remember))
@@ -114,7 +114,7 @@ class KnownRuns:
                 await asyncio.sleep(0)
 
     def _set_aside(self, run: str) -> None:
-        """Others may have written since this engine knew the run: all but its own counts is read again."""
+        """Drop the run's state except for this engine's own counts, because other engines may have written to its record since."""
         state = self.by_run.pop(run, None)
         if state is not None and state.dangerous:
             self._counts[run] = state.dangerous
@@ -123,7 +123,7 @@ class KnownRuns:
         return run in self.by_run
 
     def lost(self, run: str) -> None:
-        """Forget the run: another engine has its lease, so what is known of it here is no longer true."""
+        """Forget the run, because another engine has its lease and may change its state."""
         self._set_aside(run)
         self._approvals.forget(run)
 
@@ -135,9 +135,10 @@ class KnownRuns:
         return state
 
     def _forget_idle_runs(self) -> None:
-        """Drop the oldest idle runs above a bound; they can be read from the journal again.
+        """Drop the oldest idle runs above a limit; they can be read from the journal again.
 
-        Looks at a few runs each time, and puts off those that are needed: so a new run costs the same however many there are.
+        Examines only a few runs each time, and moves those in use to the end, so that the cost of a new run does not depend on their
+        number.
         """
         for run in list(islice(self.by_run, _LOOKED_AT)) if len(self.by_run) > _MOST_RUNS else ():
             if not self.by_run[run].idle or self.is_busy(run):
@@ -149,7 +150,7 @@ class KnownRuns:
                 return
 
     def settle(self, uid: str, *, happened: bool, why: str, details: Mapping[str, object] | None = None) -> int | None:
-        """Record that a call in doubt was settled, and return the event's position; None if the call was not in doubt."""
+        """Record whether a call with an unknown outcome took effect. Return the event's position; None if its outcome was not unknown."""
         state = self.by_run.get(str(uid).rsplit("/", 2)[0])
         if state is None or not state.is_in_doubt(uid):
             return None
@@ -160,16 +161,16 @@ class KnownRuns:
 
 
 class InboxDelivery:
-    """Delivers what other processes want of runs: an answer to a question, a stop, a kill.
+    """Delivers messages of other processes to runs: an answer to a question, a stop, a kill.
 
-    Each message is recorded once; one that makes no sense is recorded with the reason why it was refused. One that came while nobody worked
-    on its run is delivered when somebody begins.
+    Each message is recorded once; an invalid one is recorded with the reason for its refusal. A message that arrives while its run is not
+    being worked on is delivered when work on the run begins.
 
     Args:
-        work: Who is at work on runs.
-        running: The calls that are under way.
-        known: What is known of runs.
-        approvals: What was asked in them.
+        work: The engine's current work, by run.
+        running: The running calls, by uid.
+        known: The states of runs.
+        approvals: The questions asked in the runs.
     """
 
     def __init__(
@@ -188,18 +189,18 @@ class InboxDelivery:
         self._known = known
         self._approvals = approvals
         self._letters: dict[str, list[InboxMessage]] = {}
-        """What waits until a run is known, or begins."""
+        """Messages that wait until their run is known, or begins."""
 
     def came(self, letter: InboxMessage) -> None:
         self._letters.setdefault(letter.run, []).append(letter)
         self.deliver(letter.run)
 
     def forget(self, run: str) -> None:
-        """Drop what waits for a run; the next engine that acquires its lease receives it again."""
+        """Drop the waiting messages of a run; the next engine that acquires its lease receives them again."""
         self._letters.pop(run, None)
 
     def deliver(self, run: str) -> None:
-        """Carry out what waits for a run, as far as that is possible now."""
+        """Carry out the waiting messages of a run, as far as that is possible now."""
         if run not in self._letters or not self._known.knows(run):
             return
         work = self._work.get(run)
@@ -246,7 +247,7 @@ class InboxDelivery:
         """Return the conversations that only this run uses, and its calls in other conversations.
 
         Raises:
-            UsageError: There is nothing, or it is not known what is wanted.
+            UsageError: The run has no work to end, or the kind of the message is unknown.
         """
         if letter.kind not in _ENDS:
             raise UsageError(f"It is not known what '{letter.kind[:40]}' asks for. Known are: {', '.join((*_ANSWERS, *_ENDS))}.")
@@ -267,15 +268,15 @@ class InboxDelivery:
 
 
 class RunLeases:
-    """Which runs this engine works on, and what happens when another engine takes one over.
+    """Keeps the leases of the runs that this engine works on, and ends a run whose lease another engine has taken.
 
-    A run that is lost ends here at once: its calls are killed, its conversation too, and nothing more of it can be recorded, because the
-    journal refuses.
+    A run that is lost is ended at once: its calls and its conversation are killed. Nothing further of it can be recorded, because the
+    journal refuses writes without the lease.
 
     Args:
-        work: Who is at work on runs; this adds and removes them.
-        running: The calls that are under way.
-        known: What is known of runs.
+        work: The engine's current work, by run. Modified.
+        running: The running calls, by uid.
+        known: The states of runs.
         inbox: Delivers messages of other processes.
     """
 
@@ -299,13 +300,16 @@ class RunLeases:
 
     @contextmanager
     def at_work(self, run: str, conversation: str | None, *, alone: bool) -> Iterator[asyncio.Event]:
-        """Keep the run's lease for as long as the block lasts; another engine may acquire it after that.
+        """Keep the run's lease until the block ends. Another engine may acquire it after that.
+
+        Args:
+            alone: Whether no other code of this engine may work on the run at the same time.
 
         Yields:
-            An event that is set when another process wants the run stopped or killed before it begins.
+            An event that is set when another process requests that the run is stopped or killed before it begins.
 
         Raises:
-            UsageError: Somebody does already, and two at once may not be.
+            UsageError: `alone` is set and the run is already being worked on.
         """
         if alone and run in self._work:
             raise UsageError(f"Run '{run[:80]}' is being worked on already. Wait until that has ended, or kill its conversation.")
@@ -329,7 +333,7 @@ class RunLeases:
         return self._lost.get(run, "")
 
     def lost(self, run: str, why: str) -> None:
-        """End what runs of a run whose lease another engine has taken."""
+        """End the calls and the conversation of a run whose lease another engine has taken."""
         self._log.error("%s", why)
         self._lost[run] = why
         while len(self._lost) > _MOST_LOST:
@@ -346,21 +350,21 @@ class RunLeases:
         self._inbox.came(letter)
 
     def begin(self, run: str) -> None:
-        """Deliver what waited for a run of an agent, which has its conversation to itself from now on."""
+        """Deliver the waiting messages of an agent's run, which now has its turn of the conversation."""
         if run in self._work:
             self._work[run].begun = True
         self.deliver(run)
 
     def deliver(self, run: str) -> None:
-        """Carry out what waits for a run, as far as that is possible now."""
+        """Carry out the waiting messages of a run, as far as that is possible now."""
         self._inbox.deliver(run)
 
 
 async def answer_approval(approval_id: str, known: KnownRuns, approvals: Approvals, recorder: Recorder, *, allow: bool, by: str) -> int:
-    """Answer a question, and record that; one that another process asked is found in its run's record.
+    """Answer a question, and record the answer. A question that another process asked is loaded from its run's record.
 
     Returns:
-        The position of the event; where the same was said before, of that one.
+        The position of the event; if the same answer was given before, the position of that event.
 
     Raises:
         UsageError: No such question is open.
@@ -377,7 +381,7 @@ async def answer_approval(approval_id: str, known: KnownRuns, approvals: Approva
 
 
 def record_answer(recorder: Recorder, question: Question, *, allow: bool, by: str, cause: int = 0) -> int:
-    """Allow the call once, or close the question; record that, and return the event's position."""
+    """Allow the call once, or close the question. Record the answer, and return the event's position."""
     body = Reason(reason=recorder.cut(by), status="allowed" if allow else "refused", details={"approval": question.approval_id})
     parents = (cause,) if cause else ()
     draft = Draft(kind="approval.answered", run=question.run, body=body, call=question.approval_id, parents=parents)

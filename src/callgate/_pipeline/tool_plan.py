@@ -1,8 +1,8 @@
-"""What the route does with the calls of one tool, worked out once, when the tool is registered.
+"""Compute how the route handles the calls of one tool, once, when the tool is registered.
 
-So a stage that a tool does not use costs its calls nothing: no hook that could match is looked for, no resource is computed for a tool that
-declares none, nothing is captured for undo where nobody undoes. What the tool itself declares stands in its `BoundTool`; a plan adds what
-the engine makes of it. Knows no call.
+A feature that a tool does not use therefore costs its calls nothing: no search for matching hooks, no resources of a tool that declares
+none, and no capture for undo if undo is not used. `BoundTool` holds the tool's own declarations; a plan adds the engine's decisions about
+them. Knows no call.
 """
 
 from __future__ import annotations
@@ -32,32 +32,32 @@ class ToolPlan(Struct, frozen=True, kw_only=True, eq=False):
 
     tool: BoundTool
     hooks: HookChain
-    """The hooks that match it."""
+    """The hooks that match the tool."""
     slots: Slots
-    """Where its calls take a slot to run in."""
+    """The slots that limit how many of its calls run at the same time."""
     reads_only: bool
-    """Whether it has no effect, so that its calls are neither remembered nor counted as writes."""
+    """Whether the tool has no effect, so that its calls are neither remembered nor treated as writes."""
     start: Start | None
-    """Starts an attempt; None where its runner is made when it is first needed."""
+    """Starts an attempt; None if the tool's runner is made on first use."""
     claims: bool
-    """Whether its runner claims each attempt before it enters the tool's code."""
+    """Whether the tool's runner claims each attempt (records that a worker has accepted it) before the tool's code is entered."""
     counted: bool
-    """Whether its calls count against a limit of dangerous calls."""
+    """Whether the tool's calls count towards the limit of dangerous calls."""
     declares: bool
-    """Whether it declares the resources that it touches."""
+    """Whether the tool declares the resources that it touches."""
     captures: bool
-    """Whether what its calls write is kept, so that it can be undone."""
+    """Whether the writes of its calls are captured, so that they can be undone."""
 
 
 class ToolPlans:
     """The plans of one engine.
 
     Args:
-        hooks: The host's.
-        policies: The host's; each may refuse a tool.
+        hooks: The host's hooks.
+        policies: The host's policies; each may refuse a tool.
         runners: Run the tools.
-        limits: Of these, how many calls run at once, and how many dangerous ones a tick may have.
-        log: Warned about results that cannot be kept.
+        limits: Uses the limits of concurrent calls and of dangerous calls per tick (`Scope.tick`).
+        log: Receives warnings about results that cannot be cached persistently.
         persists: Whether there is a persistent cache.
         captures: Whether calls can be undone.
     """
@@ -82,7 +82,7 @@ class ToolPlans:
         self._captures = captures
         self._all_slots = Slots(limits.parallel_calls)
         self._warned: set[str] = set()
-        """Tools of which was said that their results cannot be kept."""
+        """The tools for which the warning about results that cannot be cached persistently was logged."""
         self.by_identity: dict[str, ToolPlan] = {}
         """The plans by `BoundTool.identity`."""
 
@@ -90,19 +90,19 @@ class ToolPlans:
         """Refuse a tool that its runner could not run.
 
         Raises:
-            UsageError: It could not.
+            UsageError: The runner cannot run the tool.
         """
         if tool.runner is not None:
             self._runners.check(tool.runner, tool)
 
     def register(self, tools: Sequence[BoundTool]) -> None:
-        """Make the plans of tools that are registered.
+        """Make the plans of registered tools.
 
         Args:
-            tools: All that are; those that have a plan keep it.
+            tools: All registered tools. Those with a plan keep it.
 
         Raises:
-            UsageError: A policy names what these tools do not have.
+            UsageError: A policy refers to something that these tools do not have.
         """
         check_policies(self._policies, tools)
         for tool in tools:

@@ -1,7 +1,8 @@
-"""Keep the content of files before and after a call that may write to a workspace, so that what it writes can be undone.
+"""Capture the content of files before and after a call that may write to a workspace, so that its writes can be undone.
 
-Innermost, between the last check and the start: the old content is kept before the tool's code may be entered, and what became of it
-once that code has ended, however it ended. Keeping that fails never fails the call: it is on record, and undo refuses what was not kept.
+Runs between the last check and the start of the tool: the old content is stored before the tool's code may be entered, and the new content
+after that code has ended, however it ended. If the capture fails, the call does not fail: the failure is recorded, and undo refuses files
+that were not captured.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ T = TypeVar("T")
 
 @asynccontextmanager
 async def captured(writes: WriteLog, state: CallState, approved: ApprovedCall, touched: TouchedKeys | None) -> AsyncIterator[None]:
-    """Keep what the call changes in its workspace while the block runs."""
+    """Capture the changes of the call in its workspace while the block runs."""
     keys = _keys(touched)
     if keys == ():
         yield
@@ -64,7 +65,7 @@ async def _tried(state: CallState, tool: str, when: str, act: Callable[[], T]) -
 
 
 def _keys(touched: TouchedKeys | None) -> tuple[str, ...] | None:
-    """Paths that the call may write; None: any, because it does not say."""
+    """Return the paths that the call may write; None if it may write any, because its tool does not declare them."""
     if touched is None:
         return None
     return tuple(sorted(key.removeprefix(_SCHEME) for key in touched.writes if key.startswith(_SCHEME)))

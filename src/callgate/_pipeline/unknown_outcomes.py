@@ -1,13 +1,13 @@
-"""Settle whether a call whose outcome nobody knows took effect, before it or another like it may start.
+"""Settle whether a call with an unknown outcome took effect, before it or an identical call may start.
 
-`idempotency` keeps the doubts; here the tool is asked. Only its own `verify` and a human end a doubt; silence, an error and nonsense leave
-it. "Did not happen" counts only where the earlier attempt can act no more, which `Fence` decides: a tool's `verify` sees the world as it is
-now, and an engine that only stands still (stopped, swapped out, cut off from the store) may go on after that, as may its worker or a thread
-that could not be stopped.
+`idempotency` keeps the unknown outcomes; this module asks the tool. Only the tool's own `verify` and a human can settle one; a timeout, an
+error or an invalid answer leaves it unknown. "It did not happen" is accepted only if the earlier attempt can no longer act, which `Fence`
+decides: `verify` sees only the current state of the world, and an engine that is merely paused (stopped, swapped out, disconnected from the
+store) may continue afterwards, as may its worker or a thread that could not be stopped.
 
-Of the calls that an earlier engine left without an end, a read runs again, an idempotent call again under the same key and with the same
-final arguments, and a `once` call whose intent is on record only if `verify` says that it did not happen. What may have taken effect ends
-as `ok` or `unknown`, whatever refuses it now. Must not start a tool.
+If an earlier engine left a call without an end, a read is run again, an idempotent call is run again with the same key and the same final
+arguments, and a `once` call whose intent is on record is run again only if `verify` says that it did not happen. A call that may have taken
+effect ends as `ok` or `unknown`, even if it would now be refused. Must not start a tool.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _OR_HAPPEN = ", but it may still happen, because the engine or worker that began
 
 
 class UnknownOutcomes:
-    """Settles doubts about the calls of one engine."""
+    """Settles unknown outcomes of the calls of one engine."""
 
     def __init__(self, host: HostCode, known: KnownRuns, fence: Fence) -> None:
         self._host = host
@@ -47,14 +47,14 @@ class UnknownOutcomes:
         self._fence = fence
 
     async def rule_out_repeat(self, state: CallState, approved: ApprovedCall) -> Checked | None:
-        """Let no call with an effect start while an earlier one like it may have happened.
+        """Prevent a call with an effect from starting while an identical earlier call may have happened.
 
         Returns:
-            None where it may start; the earlier call's result where the tool's `verify` found that it did happen. That is the answer to
-            this call too, so that whoever hands it in again under its key gets it again, and starts nothing.
+            None if the call may start. If the tool's `verify` found that the earlier call did happen, the result of that call. It is the
+            result of this call, too: if this call is handed in again with its key, it gets the same result and starts nothing.
 
         Raises:
-            OutcomeUnknown: Nobody knows yet.
+            OutcomeUnknown: It is not known whether the earlier call happened.
         """
         doubt = state.run_state.doubt(approved)
         if doubt is None or approved.allowed_by:
@@ -64,7 +64,7 @@ class UnknownOutcomes:
         found, may_still_act = await ask(), False
         if found.happened is False:
             may_still_act = not await self._fence.has_ended(doubt)
-            found = found if may_still_act else await ask()  # again: it may have acted before it ended
+            found = found if may_still_act else await ask()  # once more, because the call may have acted before it ended
         if found.happened is None or may_still_act:
             raise OutcomeUnknown(
                 f"{tool.name} was not run: {doubt.uid} had the same arguments and its outcome is not known: it may have"
@@ -79,13 +79,13 @@ class UnknownOutcomes:
         return checked
 
     async def rule_out_second_start(self, state: CallState, call: ValidatedCall) -> Checked | None:
-        """Decide about a call that may have taken effect already.
+        """Decide whether a call that may have taken effect already may start again.
 
         Returns:
-            None where it may start (again); what it gave where the tool's `verify` says that it did happen.
+            None if the call may start (again); its result if the tool's `verify` says that it did happen.
 
         Raises:
-            OutcomeUnknown: Nobody knows whether it happened.
+            OutcomeUnknown: It is not known whether the call happened.
         """
         unfinished, tool = state.unfinished, call.tool
         assert unfinished is not None
@@ -101,7 +101,7 @@ class UnknownOutcomes:
         if found.happened is False:
             if unfinished.origin is None or not await self._fence.origin_has_ended(unfinished.origin):
                 raise why_unknown(unfinished, f"The tool says that it has not happened{_OR_HAPPEN}.")
-            found = await ask()  # again: it may have acted before it ended
+            found = await ask()  # once more, because the call may have acted before it ended
         if found.happened is True:
             checked = await self._as_verified(tool, found)
             if checked.status == "ok":
@@ -116,10 +116,10 @@ class UnknownOutcomes:
     async def settle_by_verify(
         self, state: CallState, approved: ApprovedCall, doubtful: Checked, timeout_s: float, *, gone: bool
     ) -> Checked:
-        """Ask the tool's `verify` about a call that has just failed in doubt, and return what it came to.
+        """Ask the tool's `verify` about a call that has just failed with an unknown outcome, and return the call's result.
 
         Args:
-            doubtful: What it comes to where `verify` cannot tell.
+            doubtful: The result to return if `verify` does not know.
             gone: Whether the call's code has certainly ended.
         """
         tool = approved.call.tool
@@ -136,20 +136,20 @@ class UnknownOutcomes:
         return doubtful
 
     async def _as_verified(self, tool: BoundTool, found: Verified) -> Checked:
-        """What the tool's `verify` says the call gave."""
+        """Return the call's result according to the tool's `verify`."""
         return check(tool, Ran(await self._host.read(found.result), 0), 0.0, self._host.redactor)
 
 
 def _answering(state: CallState, approved: ApprovedCall) -> dict[str, object]:
-    """By what a call is known again that never starts, because a settled fact is its answer."""
+    """Return the properties that identify a call that is never started because a settled outcome answers it."""
     return {"answers": {"call": state.uid, "key": approved.key, "tool": approved.call.tool.name, "arguments": state.asked_hash}}
 
 
 def refuse_other_arguments(state: CallState, approved: ApprovedCall) -> None:
-    """Let a call that may have taken effect start again under its key only with the arguments that it had.
+    """Check that a call that may have taken effect is started again with its key only with the same arguments.
 
     Raises:
-        OutcomeUnknown: They are others now.
+        OutcomeUnknown: The arguments have changed.
     """
     unfinished = state.unfinished
     if not state.doubtful or unfinished is None or unfinished.started is None:
@@ -159,7 +159,7 @@ def refuse_other_arguments(state: CallState, approved: ApprovedCall) -> None:
 
 
 def told_as_unknown(state: CallState, error: CallFailed) -> CallFailed:
-    """What to say of a call that something refuses now: where it may have taken effect, that nobody knows."""
+    """Return the error for a call that is refused now: `OutcomeUnknown` if the call may have taken effect, else `error`."""
     if not state.doubtful or state.unfinished is None:
         return error
     if state.doubt is not None:
@@ -170,7 +170,7 @@ def told_as_unknown(state: CallState, error: CallFailed) -> CallFailed:
 
 
 async def _verified(tool: BoundTool, encoded: bytes, key: str, timeout_s: float, kill: AbortSignal) -> Verified:
-    """What the tool says of a call with these final arguments and this key; its error, its silence, nonsense and a kill say nothing."""
+    """Ask the tool about a call with these final arguments and this key. An error, a timeout, an invalid answer or a kill means unknown."""
     asking = asyncio.ensure_future(_answer(tool, encoded, key))
     try:
         answered = await settled(asking, kill, timeout_s)
@@ -193,11 +193,11 @@ _IN_PROCESS = frozenset({"inline", "thread"})
 
 
 class Fence:
-    """The fence of one engine.
+    """Decides whether the code of an earlier call can still act.
 
     Args:
         journal: Knows which of its writers have ended.
-        behind: The uids of this engine's calls whose code still runs although they have ended.
+        behind: The uids of this engine's calls that have ended while their code is still running.
     """
 
     def __init__(self, journal: Journal, behind: AbandonedCalls) -> None:
@@ -205,13 +205,16 @@ class Fence:
         self._behind = behind
 
     async def has_ended(self, doubt: Uncertain) -> bool:
-        """Whether no code of this call can act any more."""
+        """Return whether no code of this call can act any longer."""
         if doubt.origin is None:
             return doubt.gone and doubt.uid not in self._behind
         return await self.origin_has_ended(doubt.origin)
 
     async def origin_has_ended(self, origin: Origin) -> bool:
-        """The same for a call that another engine started. Ends the worker of an engine that is gone, within some seconds."""
+        """Return whether no code of a call that another engine started can act any longer.
+
+        If that engine has ended but its worker has not, end the worker, which takes some seconds.
+        """
         journal = self._journal
         if not isinstance(journal, NamesWriters) or not journal.has_ended(origin.writer):
             return False
