@@ -89,7 +89,7 @@ class LoopRules(Options, frozen=True, kw_only=True):
 
 
 class Ending(Struct, frozen=True):
-    """The turn ends."""
+    """The end of a turn: its status, and the reason."""
 
     status: TurnStatus
     reason: str = ""
@@ -101,8 +101,8 @@ def check_loop_continuation(ends: Sequence[CallEnd], rules: LoopRules, *, errors
     Args:
         ends: The calls of one message, in order.
         rules: The rules of the loop.
-        errors_in_a_row: Failed calls since the last success, these included.
-        text_before: The visible text of the message that asked for the calls.
+        errors_in_a_row: The number of failed calls since the last success, including these.
+        text_before: The visible text of the message with the calls.
     """
     if rules.failures == "strict":
         for end in ends:

@@ -1,13 +1,13 @@
-"""Run all calls of one assistant message: decide which run side by side and which wait, and return results in order.
+"""Run all calls of one assistant message: decide which run concurrently and which wait, and return results in order.
 
-A call runs beside an earlier one of its message only if both have no effect, or both declare their resources and these do not meet;
-anything else waits for the earlier one. Every call is parsed before the first effect starts, so that a call without a name ends the message
-before anything happened. A failing call does not cancel others. While the message still streams, calls without effect that may run beside
-everything before them start early; they are adopted when the message is sealed and dropped when it is discarded. Of a message with more
-calls than the limit, those above it are refused when it is sealed: none of them is taken along the route.
+A call runs concurrently with an earlier one of its message only if both have no effect, or if both declare their resources and these do not
+conflict; otherwise it waits for the earlier one. Every call is parsed before the first effect starts, so that a call without a name ends
+the message before anything happened. A failing call does not cancel others. While the message is still streaming, calls without effect that
+may run concurrently with all calls before them start early. Their results are used when the message is sealed (complete), and dropped when
+it is discarded. If a message has more calls than the limit, the calls above it are refused when it is sealed and never take the route.
 
-Calls are ordered, held and indexed here and nowhere else: a call that arrives before its turn is held until those before it have arrived,
-and a call that does not take the route, such as one that another engine has ended, keeps its position.
+Only this module orders, holds and indexes calls: a call that arrives too early is held until those before it have arrived, and a call that
+does not take the route, such as one that another engine has ended, keeps its position.
 """
 
 from __future__ import annotations
@@ -35,23 +35,24 @@ from callgate.route import ApprovedCall, ValidatedCall
 __all__ = ["Emission", "EndedCall", "Refusal"]
 
 Refusal = CallFailed | Callable[[int], CallFailed | None]
-"""Why a call may not run; or what is asked for that when its turn comes, with the number of the message's calls that came before."""
+"""The error that refuses a call, or a function that returns it. The function is called in order, with the number of earlier calls."""
 
 _FOREVER_S = 1e9
 _FORGOTTEN = "what had not run will not, and nobody has the results. Seal it, or discard it where its stream fails."
 _TOGETHER = 64
-"""Calls that are prepared before the event loop comes round: some milliseconds."""
+"""The number of calls to prepare before other tasks of the event loop may run: some milliseconds."""
 _BEGUN_TOGETHER = 1_024
-"""Calls that are begun before the event loop comes round."""
+"""The number of calls to begin before other tasks of the event loop may run."""
 _TOGETHER_BYTES = 262_144
-"""Bytes of arguments that are prepared before the event loop comes round; after as many, a message is prepared when it is sealed."""
+"""The bytes of arguments to prepare before other tasks of the event loop may run. Beyond that, calls are prepared when the message is
+sealed."""
 _MAPPING_BYTES = 16_384
-"""What arguments that are no text count as, without looking into them."""
+"""The assumed size of arguments that are not text; their real size is not computed."""
 _FREE = Footprint(reads_only=True, touched=None)
 
 
 class Route(Protocol):
-    """What an emission needs from the engine: admission to the run, and the two halves of the route."""
+    """The engine's interface for an emission: admission to the run, and the two halves of the route."""
 
     def admit(self, raw: RawCall, scope: Scope, signal: AbortSignal, *, cause: int, unfinished: Unfinished | None) -> CallState: ...
     async def parse_large(self, state: CallState) -> None: ...
@@ -60,25 +61,25 @@ class Route(Protocol):
 
     @property
     def crowded(self) -> bool:
-        """Whether so much waits to be recorded that a call has to wait as well."""
+        """Whether the recorder's queue of events is so full that a new call has to wait."""
         ...
 
     async def wait_for_capacity(self) -> None:
-        """Wait until that is no longer so."""
+        """Wait until the recorder's queue of events is no longer full."""
         ...
 
 
 class EndedCall(Struct, frozen=True, kw_only=True, gc=False):
-    """How one call of a message ended."""
+    """The end of one call of a message."""
 
     outcome: Outcome | None = None
-    """None where the call leaves no trace."""
+    """None if the call has no outcome, for example because it was left out or discarded."""
     uid: str = ""
-    """Empty for a call that was not taken along the route."""
+    """Empty for a call that did not take the route."""
     position: int = 0
-    """Of its latest event."""
+    """The position of the call's latest event."""
     arguments: bytes = b""
-    """Its final arguments as canonical JSON: approved, or at least valid; empty where they are neither."""
+    """The final arguments as canonical JSON: approved, or at least valid; empty if the arguments were not valid."""
 
 
 _LEFT_OUT = EndedCall()
@@ -90,11 +91,11 @@ class _Slot(Struct, eq=False):
     state: CallState
     index: int
     refusal: CallFailed | None = None
-    """Why the loop does not let the call run, where it does not."""
+    """The error with which the loop refuses the call, or None."""
     size_bytes: int = 0
-    """About how large its arguments are."""
+    """The approximate size of the call's arguments."""
     footprint: Footprint = _FREE
-    """What the call touches: as it was asked for, and once it is approved, as it will run."""
+    """The resources that the call touches: as requested and, once it is approved, as it will run."""
     running: bool = False
     """Whether its tool may have started."""
     call: ValidatedCall | None = None
@@ -103,9 +104,9 @@ class _Slot(Struct, eq=False):
     early: bool = False
     started: bool = False
     entered: bool = False
-    """Whether it is on the second half of the route, which gives it its end."""
+    """Whether the call is in the second half of the route, which records its end."""
     ended: asyncio.Future[None] | None = None
-    """Made by the first who waits for this call."""
+    """Resolved when the call ends. Created by the first task that waits for it."""
 
     @property
     def is_new(self) -> bool:
@@ -121,7 +122,7 @@ class _Slot(Struct, eq=False):
     def tell(self) -> None:
         """Wake the tasks that wait for the end."""
         if self.ended is not None and not self.ended.done():
-            with suppress(RuntimeError):  # the event loop of whoever waits is closed
+            with suppress(RuntimeError):  # the event loop of the waiting task is closed
                 self.ended.set_result(None)
 
 
@@ -149,16 +150,16 @@ class Emission:
     """The calls of one message. Add them, then `seal` once, or `discard`.
 
     Args:
-        route: The engine.
-        unstarted: Ends the calls that do not take it.
-        outcomes: Waits for the record of the ends of those that do.
-        scope: Of the turn; `iteration` is this message's number.
+        route: The engine's route.
+        unstarted: Ends the calls that do not take the route.
+        outcomes: Waits until the ends of the other calls are recorded.
+        scope: The scope of the turn; `iteration` is this message's number.
         signal: Ends every call when it fires.
-        starter: Begins what can start before the message is complete.
+        starter: Begins calls that can start before the message is complete.
         early: Whether calls without effect may start before the message is complete.
-        on_result: Told the result of each call, refused ones included, before the restart handler is offered it. Must not raise.
-        most: How many calls are taken along the route.
-        parallel: How many calls may run at once.
+        on_result: Called with the result of each call, including refused ones, before the restart handler gets it. Must not raise.
+        most: The maximum number of calls that take the route.
+        parallel: How many calls may run at the same time.
     """
 
     def __init__(
@@ -176,7 +177,7 @@ class Emission:
         parallel: int,
     ) -> None:
         self.cause = 0
-        """The position of the event that causes the calls which are added next; 0: none of this run's own."""
+        """The position of the event that causes the calls that are added next; 0: no event of this run."""
         self._route = route
         self._unstarted = unstarted
         self._outcomes = outcomes
@@ -185,35 +186,35 @@ class Emission:
         self._on_result = on_result
         self._most = most
         self._places: list[_Slot | EndedCall | RawCall] = []
-        """The message's calls by position, as far as their turn has come: on the route, without one, and above the limit."""
+        """The calls taken so far, by position: those on the route, those without one, and those above the limit."""
         self._held: dict[int, Callable[[], None]] = {}
-        """Takes the call at a position whose turn has not come."""
+        """Functions that take the calls which arrived too early, by position."""
         self._surplus: list[RawCall] = []
         """The calls above the limit."""
         self.accepted = 0
-        """How many of the calls that were taken have no refusal."""
+        """How many of the taken calls have not been refused."""
         self._kill = AbortSignal(signal)
         self._slots: list[_Slot] = []
         self._first: _Slot | None = None
-        """The first call that may run: it waits for none."""
+        """The first call that may run; it waits for no other call."""
         self._order: CallOrder | None = None
-        """Made for the second call that may run."""
+        """Created for the second call that may run."""
         self._ids: dict[str, _SameId] = {}
-        """The calls of each of the model's ids."""
+        """The calls by their id from the model."""
         self._queue = TaskQueue(starter, parallel)
         self._prepared_bytes = 0
-        """Of arguments, before the message was sealed."""
+        """The bytes of arguments that were prepared before the message was sealed."""
         self._unprepared = False
-        """Whether calls wait to be prepared until the message is sealed."""
+        """Whether some calls will be prepared only when the message is sealed."""
         self._changed: list[_Slot] = []
-        """Calls that will run with other arguments than those the plan was made for."""
+        """Calls that will run with other arguments than those for which they were ordered."""
         self._over = False
         self._stopped = False
-        """A call ended the message; those that have not started will not."""
+        """Whether a call ended the message, so that calls which have not started will not start."""
 
     @property
     def taken(self) -> int:
-        """How many positions of the message have been taken; the next one is the position whose turn it is."""
+        """How many positions of the message have been taken; this is also the next position."""
         return len(self._places)
 
     @property
@@ -224,14 +225,14 @@ class Emission:
     def add(
         self, raw: RawCall, *, position: int | None = None, refusal: Refusal | None = None, unfinished: Unfinished | None = None
     ) -> int:
-        """Take the next call of the message; may start it. Returns its position.
+        """Take the next call of the message, and start it if it may start early. Return its position.
 
         Args:
-            raw: As the model emitted it.
-            position: Its position, where calls come in another order than the message's: one that is too early is held. One that was taken
-                already is not taken again.
-            refusal: Why the loop does not let the call run: it ends with this error, recorded like any other.
-            unfinished: What the record has of this call, where its run is resumed.
+            raw: The call as the model emitted it.
+            position: Its position, if calls may arrive out of order: a call that arrives too early is held, and a position that was already
+                taken is ignored.
+            refusal: The error with which the loop refuses the call. It is recorded like any other error.
+            unfinished: The recorded state of the call, if its run is resumed.
         """
         if self._over:
             raise self._is_over()
@@ -246,7 +247,7 @@ class Emission:
         return position
 
     def leave_out(self, position: int | None = None, ended: EndedCall = _LEFT_OUT) -> int:
-        """Skip the next call of the message: it does not take the route, and ended as `ended` says. Return its position."""
+        """Skip the next call of the message, which does not take the route; `ended` is its end. Return its position."""
         if self._over:
             raise self._is_over()
         now = len(self._places)
@@ -260,7 +261,8 @@ class Emission:
         return position
 
     def reopen(self, position: int) -> bool:
-        """The call at this position is not complete after all. Return whether it was taken, so that the message has to be discarded."""
+        """Withdraw the call at this position because it was not complete. Return whether it was taken, so that the message must be
+        discarded."""
         self._held.pop(position, None)
         return position < len(self._places)
 
@@ -297,11 +299,11 @@ class Emission:
                 self._start(slot)
 
     async def seal(self) -> list[Outcome]:
-        """Run what has not run and return every call's outcome, in emission order."""
+        """Run all remaining calls and return every call's outcome, in the order of the message."""
         return [one.outcome for one in await self.ended() if one.outcome is not None]
 
     async def ended(self) -> list[EndedCall]:
-        """Seal the message; return how each of its calls ended, by position."""
+        """Seal the message. Return how each of its calls ended, by position."""
         if self._over:
             raise self._is_over()
         self._over = True
@@ -320,7 +322,7 @@ class Emission:
 
     @property
     def ends(self) -> list[EndedCall]:
-        """How each call ended, by position, as far as it has."""
+        """The ends of the calls by position, as far as they have ended."""
         ends: list[EndedCall] = []
         for place in self._places:
             if type(place) is _Slot:
@@ -337,14 +339,14 @@ class Emission:
             number, size_bytes = number + 1, size_bytes + slot.size_bytes
             if slot.is_new and has_large_arguments(slot.state.raw):
                 await self._route.parse_large(slot.state)
-            if slot.is_new:  # the message may have been ended meanwhile
+            if slot.is_new:  # the message may have ended meanwhile
                 self._prepare(slot)
             if number >= _TOGETHER or size_bytes >= _TOGETHER_BYTES:
                 number, size_bytes = 0, 0
                 await (self._route.wait_for_capacity() if self._route.crowded else asyncio.sleep(0))
 
     async def _run_rest(self) -> None:
-        """Run every call that is taken along the route to its outcome, and wait until all of these are on disk."""
+        """Run every call on the route to its outcome, and wait until all outcomes are on disk."""
         for slot in self._slots:
             if type(slot.outcome) is Aborted:
                 await self._end_all(f"its message was ended by another call ({slot.outcome.reason})")
@@ -361,12 +363,12 @@ class Emission:
             slot.outcome = outcome
 
     async def _refuse_surplus(self) -> None:
-        """Give the calls above the limit their outcomes."""
+        """Refuse the calls above the limit."""
         outcomes = iter(await self._unstarted.above_limit(self._surplus, self._slots[0].state.scope, self._most))
         self._places = [EndedCall(outcome=next(outcomes)) if isinstance(place, RawCall) else place for place in self._places]
 
     async def discard(self, reason: str) -> None:
-        """Discard the message, which failed or was killed: end the calls that started early and drop their results."""
+        """Discard the message, which failed or was killed. Calls that started early are ended, and their results are dropped."""
         if self._over:
             return
         self._over = True
@@ -377,7 +379,7 @@ class Emission:
                 self._unstarted.note("emission.discarded", [slot.state.uid for slot in self._slots], reason)
 
     def end(self, reason: str) -> None:
-        """End every call, now: what has not begun will not, what runs is killed. The outcomes can still be had from `seal`."""
+        """End every call now: calls that have not begun will not begin, running ones are killed. `seal` still returns their outcomes."""
         self._kill.fire(reason)
         self._end_rest(reason, [slot for slot in self._slots if not slot.entered])
 
@@ -406,7 +408,7 @@ class Emission:
             slot.waits = self._planned(self._first, slot)
 
     def _planned(self, first: _Slot, slot: _Slot) -> tuple[int, ...]:
-        """The indexes of the calls that must have ended before this one starts."""
+        """Return the indexes of the calls that must have ended before this one starts."""
         if self._order is None:
             self._order = CallOrder()
             self._order.add(first.index, first.footprint)
@@ -432,7 +434,7 @@ class Emission:
                 slot.outcome = self._unstarted.not_started(slot.state, "the message was stopped before this call")
             self._stopped = self._stopped or isinstance(slot.outcome, Aborted)
         finally:
-            slot.state.before_start = None  # or slot and state would keep each other until the garbage is collected
+            slot.state.before_start = None  # breaks the reference cycle between slot and state
             if slot.ended is not None:
                 slot.tell()
 
@@ -447,7 +449,7 @@ class Emission:
             slot.state.first = first.outcome.result if isinstance(first.outcome, Answered) else None
 
     def _clear_to_start(self, slot: _Slot, approved: ApprovedCall) -> Awaitable[None] | None:
-        """Where a hook or policy changed what a call touches, let it and what it now meets run one after the other."""
+        """If a hook or policy changed the resources that a call touches, wait for calls that now conflict. Return the wait, or None."""
         if self._changed or approved.call is not slot.call:
             return self._in_turn(slot, approved)
         slot.running = True
@@ -463,7 +465,7 @@ class Emission:
         slot.running = True
 
     def _in_the_way(self, slot: _Slot) -> _Slot | None:
-        """A call that runs, or comes before a changed one, and that this one may not run beside."""
+        """Return a call that this one must wait for: one that runs, or one that precedes a changed call, and that it conflicts with."""
         changed = slot in self._changed
         for other in self._slots if changed else self._changed:
             if other is slot or other.outcome is not None or may_run_beside(slot.footprint, other.footprint):
@@ -481,16 +483,16 @@ class Emission:
         await self._queue.ended()
         for slot in self._slots:
             if slot.outcome is None:
-                raise asyncio.CancelledError  # somebody cancelled the tasks of the message
+                raise asyncio.CancelledError  # the tasks of the message were cancelled from outside
 
     def _end_rest(self, why: str, slots: list[_Slot]) -> None:
-        """End those of these calls that have no outcome as not started."""
+        """End the calls among these that have no outcome, as not started."""
         for slot in slots:
             if slot.outcome is None and not slot.state.ended:
                 slot.outcome = self._unstarted.not_started(slot.state, why)
 
     async def _end_all(self, reason: str) -> None:
-        """End every call, and wait for those that run; whoever is cancelled meanwhile leaves them to end by themselves."""
+        """End every call, and wait for the running ones. If the waiting task is cancelled, they end by themselves."""
         self.end(reason)
         await asyncio.shield(self._queue.ended())
         self._end_rest(reason, self._slots)

@@ -28,10 +28,10 @@ Kind = Literal["observe", "transform", "reject"]
 class Hook(Struct, frozen=True, kw_only=True):
     """One hook. `run` may be a plain or an async function.
 
-    Before a call, `run(call)` gets the `ValidatedCall`; a transformer returns new arguments or None, a rejecter the reason or None.
-    After it, `run(call, result)` gets the `Checked` result as well; a transformer returns the new value, or None for no
-    change, or the result with another `value`, or for a failure another `error` and `details` (`msgspec.structs.replace`); a rejecter
-    the reason why the model must not see it, or None.
+    Before a call, `run(call)` gets the `ValidatedCall`. A transformer returns new arguments or None, a rejecter the reason or None. After a
+    call, `run(call, result)` gets the `Checked` result as well. A transformer returns the new value, None for no change, the result with
+    another `value`, or, for a failure, the result with another `error` and `details` (`msgspec.structs.replace`). A rejecter returns the
+    reason why the model must not see the result, or None.
     """
 
     run: Callable[..., Any]
@@ -43,7 +43,7 @@ class Hook(Struct, frozen=True, kw_only=True):
     categories: tuple[Category, ...] = ("safe_chain", "terminal", "dangerous", "async_required")
     priority: int = 100
     timeout_s: float | None = None
-    """Seconds; None for the engine's limit. A plain function cannot be interrupted; keep it short."""
+    """Seconds; None for the engine's limit. A plain function cannot be interrupted, so it should be short."""
     name: str = ""
 
     def __post_init__(self) -> None:

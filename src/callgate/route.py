@@ -1,6 +1,7 @@
-"""The stages of a call as types: one per thing that a later stage must not skip.
+"""The stages of a call as types, so that a stage cannot be skipped.
 
-`resolve` takes what `parse` returns, `run` accepts only what `gate` returns. Nothing here decides or does anything.
+Each type is the result of one stage and the input of the next: `resolve` takes the result of `parse`, and only the result of `gate` can be
+run. This module contains only data.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ class ParsedCall(Struct, frozen=True, kw_only=True):
     arguments: dict[str, object]
     notes: tuple[Note, ...] = ()
     whole_floats: bool = True
-    """Whether a float without a fraction may stand in the arguments, for which an integer may be meant."""
+    """Whether the arguments may contain a float without a fraction, which may stand for an integer."""
 
 
 class ResolvedCall(Struct, frozen=True, kw_only=True):
-    """A call of a tool that exists and that this turn exposes."""
+    """A call of a tool that exists and that the current turn exposes."""
 
     parsed: ParsedCall
     tool: BoundTool
@@ -35,7 +36,7 @@ class ResolvedCall(Struct, frozen=True, kw_only=True):
 
 
 class ValidatedCall(Struct, frozen=True, kw_only=True):
-    """A call whose arguments the tool accepts: what policies and hooks see."""
+    """A call whose arguments match the tool's schema. Policies and hooks get this type."""
 
     uid: str
     raw: RawCall
@@ -50,25 +51,25 @@ class ValidatedCall(Struct, frozen=True, kw_only=True):
 
 
 class ApprovedCall(Struct, frozen=True, kw_only=True):
-    """A call that may run, with these very arguments. Built by the gate alone."""
+    """A call that may run, with exactly these arguments. Only the gate makes it."""
 
     call: ValidatedCall
     rule: str
-    """Which rule let it through, as `id (file:line)`."""
+    """The rule that allowed it, as `id (file:line)`."""
     encoded: bytes
-    """The final arguments as canonical JSON: what is recorded, hashed and cached by."""
+    """The final arguments as canonical JSON, for recording, hashing and caching."""
     key: str
     """The idempotency key of the call."""
     approval: str = ""
-    """The approval that this call uses up; empty where none was needed."""
+    """The approval that this call uses up; empty if it needed none."""
     allowed_by: str = ""
-    """The human who allowed exactly this call; empty where none was asked."""
+    """The human who allowed exactly this call; empty if none was asked."""
     judgments: tuple[object, ...] = ()
-    """What judges said of it, for the record."""
+    """The judgments about the call, for the record."""
 
 
 class Checked(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a call that ran came to, in plain JSON data: what the cache keeps and what hooks see."""
+    """The checked result of a call that ran, as plain JSON data. The cache keeps it, and hooks get it."""
 
     status: Literal["ok", "error", "unknown"] = "ok"
     value: object = None
@@ -79,16 +80,16 @@ class Checked(Struct, frozen=True, kw_only=True, omit_defaults=True):
     end_turn: bool = False
     image_metadata: object = None
     details: dict[str, object] | None = None
-    """Facts that the model gets beside the error."""
+    """Facts for the model in addition to the error."""
     notes: tuple[Note, ...] = ()
     attempts: int = 1
     duration_ms: float = 0.0
     cached: str | None = None
     joined: bool = False
     changed: bool = False
-    """Whether hooks had changed it before it was kept."""
+    """Whether hooks had changed the result before it was cached."""
 
     @property
     def facts(self) -> dict[str, object]:
-        """What to record of a result that nobody will see."""
+        """Return the facts to record about a result that is not shown to the model."""
         return {"status": self.status, "attempts": self.attempts, "error": self.error}

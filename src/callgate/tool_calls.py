@@ -1,7 +1,7 @@
 """Find tool calls in a journal: final arguments, result, cause and phase, with one query.
 
-Derived from the calls' events, also for calls that were denied, invalid or never started. Only reads, and accepts incomplete events as
-`_call_summary` does. Must not know where events are stored.
+The entries are computed from the calls' events, also for calls that were denied, invalid or never started. Only reads. Accepts incomplete
+events like `_call_summary` does. Must not know where events are stored.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class ToolCallEntry(Struct, frozen=True, kw_only=True):
     """The arguments as received, up to the journal's limit."""
     verdicts: tuple[CallVerdict, ...] = ()
     status: str = "open"
-    """`ok`, `error`, `unknown`, `asked`, `aborted`, `restarted`, or `open` while no end is recorded."""
+    """`ok`, `error`, `unknown`, `asked`, `aborted`, `restarted`, or `open` if no end is recorded."""
     result: ToolResult | None = None
     """The result without redacted or withheld parts; None if the call has none."""
     reason: str = ""
