@@ -1,9 +1,10 @@
-"""Repair JSON that is complete but malformed, where there is only one thing it can mean.
+"""Repair JSON that is complete but malformed, if it has only one possible meaning.
 
-The text is read into tokens, and the tokens are written again as JSON: other quotes, words without quotes, Python's constants, comments,
-fences, commas too many or too few. What that leaves is read as strictly as any text, so a key twice, a missing value or two objects are
-refused as ever. Takes time in proportion to the text. Repair libraries were measured and not used: they complete what was cut off, merge
-objects, take prose for values, and 16 KB of quotes held one for five seconds. Pure. Off unless the host asks for it.
+The text is split into tokens, and the tokens are written as JSON. This repairs other quotes, words without quotes, Python's constants,
+comments, code fences, and missing or additional commas. The result is parsed by the strict parser, which refuses duplicate keys, missing
+values and several objects as usual. The time is proportional to the size of the text. Repair libraries were measured and are not used: they
+complete truncated text, merge objects, treat prose as values, and one needed five seconds for 16 KB of quotes. Pure. Off unless the host
+enables it.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ Token = tuple[str, str]
 
 
 def repair_text(text: str, limits: Limits) -> tuple[bool, object]:
-    """Whether `text` has one meaning as JSON, and that meaning. Valid JSON means itself; what was cut off, and nothing, mean nothing."""
+    """Return whether `text` has exactly one meaning as JSON, and that value. Truncated and empty text have no meaning."""
     try:
         value = strict_value(text, limits)
         return value not in (None, "") or text.strip() == "null", value
@@ -55,7 +56,7 @@ def repair_text(text: str, limits: Limits) -> tuple[bool, object]:
 
 
 def _tokens(text: str) -> list[Token] | None:
-    """The words and marks of `text`, without what says nothing; None where it holds something else."""
+    """Return the words and punctuation of `text`, without white space, comments and fences; None if it contains anything else."""
     found: list[Token] = []
     for match in _TOKEN.finditer(text):
         kind = match.lastgroup or ""
@@ -75,12 +76,12 @@ class _Writer:
         self.open: list[str] = []
         self.roots = 0
         self.before = ""
-        """The kind of the value that stands directly before, or nothing."""
+        """The kind of the value directly before the current token; empty if there is none."""
         self.comma = False
         self.gap = False
 
     def write(self, tokens: list[Token]) -> str | None:
-        """The text; None where a token has no place. What is no JSON all the same is found by reading it."""
+        """Return the text; None if a token is in the wrong place. The strict parser finds other errors."""
         for (kind, text), (following, _) in zip(tokens, [*tokens[1:], ("", "")], strict=True):
             if not self._take(kind, text, following):
                 return None
@@ -133,7 +134,7 @@ class _Writer:
 
 
 def _word(kind: str, text: str, *, is_key: bool) -> str | None:
-    """One word as JSON; None where it means no value."""
+    """Return one word as JSON; None if it has no value."""
     if kind == "key":
         return json.dumps(text[:-1])
     if kind != "bare":
@@ -146,7 +147,7 @@ def _word(kind: str, text: str, *, is_key: bool) -> str | None:
 
 
 def _quoted(body: str) -> str | None:
-    """A string's inside as JSON; an escape that JSON does not know stands for its letter."""
+    """Return the content of a string as JSON. An escape that JSON does not have stands for its letter."""
     escaped = _ESCAPE.sub(lambda match: match[1] or (r"\"" if match[2] else match[0]), body)
     try:
         return json.dumps(json.loads(f'"{escaped}"', strict=False))
@@ -155,7 +156,7 @@ def _quoted(body: str) -> str | None:
 
 
 def _number(text: str) -> str | None:
-    """A number as JSON writes it: with a digit before the point, and one after."""
+    """Return a number in JSON's notation: with a digit before and after the point."""
     found = _NUMBER.fullmatch(text)
     if found is None or not (found["whole"] or found["part"]):
         return None

@@ -1,9 +1,9 @@
-"""Show a large result in a small space: its head and its tail, cut where its structure allows, and how much lies between.
+"""Shorten a large result: show its head and its tail, cut where its structure allows, and how much was left out between them.
 
-Pure. Nothing is lost: the whole is in the blob store, and the excerpt says how much was left out. A list keeps whole items of both ends,
-an object keeps every member it can and shortens the large ones, key and value alike; text is cut at line ends. The budget is kept
-whatever the value is made of, and of a large value no more is looked at than can be shown: each part is measured up to its budget, and
-only a text that is cut is encoded whole, once.
+Pure. Nothing is lost: the whole is in the blob store, and the excerpt says how much was left out. A list keeps whole items of both ends. An
+object keeps as many members as possible; large ones are shortened, keys and values alike. Text is cut at line ends. The budget is kept for
+any value. The work is bounded by the budget, not by the value: each part is measured only up to its budget, and only text that is cut is
+encoded as a whole, once.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ __all__ = ["excerpt"]
 
 _HEAD_SHARE = 0.7
 _LEVELS = 4
-"""How deep the structure is followed; below, JSON is cut as text."""
+"""The depth to which the structure is followed; deeper JSON is cut as text."""
 _LEAST = 60
-"""Bytes within which it can always be said how much was left out."""
+"""A number of bytes that always suffices to say how much was left out."""
 _LEAST_MEMBER = 2 * _LEAST + 2
-"""The same for a member of an object: its key, a colon, its value."""
+"""A number of bytes that always suffices for a member of an object: its key, a colon, and its value."""
 
 _Show = Callable[..., bytes | None]
-"""Of a part and a number of bytes: the part whole, or cut where that is allowed, or None where it does not fit."""
+"""Takes a part and a number of bytes. Returns the whole part, or the part cut if that is allowed, or None if it does not fit."""
 
 
 def excerpt(raw: bytes, value: object, budget: int) -> str:
-    """What can be shown of `raw` in at most `budget` bytes of UTF-8, or in `_LEAST` where that is more.
+    """Return an excerpt of `raw` in at most `budget` bytes of UTF-8, or in `_LEAST` bytes if that is more.
 
     Args:
         raw: The whole, in UTF-8.
-        value: The same as JSON data where it is a list or an object; anything else is cut as text.
+        value: The whole as JSON data if it is a list or an object. Any other value is cut as text.
     """
     if len(raw) <= budget:
         return raw.decode()
@@ -51,7 +51,8 @@ def _structure(value: list[object] | dict[str, object], budget: int, levels: int
 
 
 def _shares(value: dict[str, object], budget: int) -> list[int] | None:
-    """How many bytes each member gets: small ones all they need, large ones an equal share; None where that is too little to see them."""
+    """Return the bytes for each member: small ones get all they need, large ones an equal share. None if that is too little to show
+    them."""
     if len(value) * _LEAST > budget:
         return None
     whole = (_member(member, budget) for member in value.items())
@@ -70,7 +71,7 @@ def _shares(value: dict[str, object], budget: int) -> list[int] | None:
 def _ends(
     forwards: Iterable[object], backwards: Iterable[object], count: int, show: _Show, frame: tuple[bytes, bytes, bytes], budget: int
 ) -> bytes:
-    """Whole parts of both ends; where not even one fits, the first and the last in part."""
+    """Return whole parts of both ends; if not even one fits, the first and the last part, shortened."""
     room = budget - _LEAST
     head, used = _take(forwards, room if count == 1 else int(room * _HEAD_SHARE), show)
     tail, _ = _take(islice(backwards, count - len(head)), room - used, show)
@@ -126,7 +127,7 @@ def _member(member: tuple[str, object], budget: int) -> bytes | None:
 
 
 def _whole(value: object, budget: int) -> bytes | None:
-    """`value` as JSON, if it fits."""
+    """Return `value` as JSON if it fits, else None."""
     if exceeds(value, budget):
         return None
     raw = plain_bytes(value)
@@ -147,7 +148,7 @@ def _gap(left_out: int, size: int) -> bytes:
 
 
 def _cut(piece: bytes, *, from_start: bool) -> bytes:
-    """`piece` without a torn character, and without a torn line where a whole one is near."""
+    """Return `piece` without a character that was cut, and without a cut line if the line's other end is near."""
     piece = piece.decode("utf-8", "ignore").encode()
     if from_start:
         end = piece.rfind(b"\n")

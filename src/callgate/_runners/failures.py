@@ -50,7 +50,7 @@ def clean(text: str) -> str:
 
 
 def describe(error: BaseException) -> tuple[str, str]:
-    """Return the type name and the text of an exception, whatever its class and its `__str__` do."""
+    """Return the type name and the text of an exception, even if its class or its `__str__` raises."""
     kind = clean(type_name(error))
     try:
         if isinstance(error, SystemExit):
@@ -102,13 +102,14 @@ def failed(error: BaseException, not_done: tuple[type[BaseException], ...] = ())
 
 
 def not_begun(error: BaseException) -> Execution:
-    """Return the execution of a tool that could not be imported or given its arguments: its code did not run, a retry would not help."""
+    """Return the execution of a tool that could not be imported or given its arguments. Its code did not run, and a retry would not
+    help."""
     kind, text = describe(error)
     return Execution(status="raised", error_type=kind, error=text, evidence="not_done")
 
 
 def raised(error: BaseException, not_done: tuple[type[BaseException], ...] = ()) -> Execution:
-    """Return the same on an event loop: the text of an exception with its own `__str__` is read later, in a thread."""
+    """Return the execution of a tool that raised on an event loop. Text from an exception's own `__str__` is read later, in a thread."""
     if _has_builtin_text(error):
         return failed(error, not_done)
     return Execution(status="raised", value=error, evidence=evidence_of(error, not_done))
@@ -131,7 +132,7 @@ def not_started(why: str) -> Execution:
 
 
 def overdue(request: TimeBound, killed: bool, **facts: bool | str) -> Execution:
-    """Return the execution of a call that its deadline or a kill ended."""
+    """Return the execution of a call that its deadline or a kill has ended."""
     if killed:
         return Execution(status="killed", error=request.kill.reason or "cancelled", **facts)  # type: ignore[arg-type]
     return Execution(status="timed_out", error=f"it did not end within {request.timeout_s:.3g} s", **facts)  # type: ignore[arg-type]

@@ -1,7 +1,7 @@
-"""Run plain functions in threads, where they would hold up the event loop: large work of the engine's own, and code of others.
+"""Run plain functions in threads if they would block the event loop: large work of the engine itself, and code of others.
 
-Apart from the thread runner, because no tool runs here and nothing waits for its turn behind one. A thread cannot be stopped: a function
-that does not end in its time is left behind and counted. Must not know what the functions do.
+Separate from the thread runner, because no tool runs here and no tool waits for one of these functions. A thread cannot be stopped: a
+function that does not end in time is abandoned and counted. Must not know what the functions do.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ __all__ = ["LARGE_BYTES", "LeftBehind", "Offload"]
 
 T = TypeVar("T")
 LARGE_BYTES: Final = 65_536
-"""From this size on, work that grows with a value's size is done in a thread."""
+"""The size from which work that grows with a value's size is done in a thread."""
 _FOREVER_S: Final = 1e9
 
 
 class LeftBehind(Exception):
-    """A function did not end before its deadline or its kill, and still runs."""
+    """A function did not end before its deadline or its kill, and is still running."""
 
 
 class _Unbounded(Struct, frozen=True):
-    """No deadline and no kill."""
+    """A time bound without a deadline. The kill signal never fires."""
 
     kill: AbortSignal
     timeout_s: float = _FOREVER_S
 
 
 class _Answer(Struct, frozen=True):
-    """What a function returned or raised."""
+    """The return value of a function, or its exception."""
 
     value: Any = None
     error: BaseException | None = None
 
 
 class _OffloadedWork:
-    """One function, on its way through a thread."""
+    """One function that is run in a thread."""
 
     def __init__(self, work: Callable[[], Any], time: TimeBound, alarms: Deadlines) -> None:
         self.work = work
@@ -61,12 +61,12 @@ class _OffloadedWork:
     def run(self) -> _Answer:
         try:
             return _Answer(self.context.run(self.work))
-        except BaseException as error:  # whoever waits for it gets it
+        except BaseException as error:  # raised again where the result is awaited
             return _Answer(error=error)
 
 
 class Offload:
-    """The threads of one engine that run no tools. Belongs to one event loop, but for the functions."""
+    """The threads of one engine that run no tools. All methods belong to one event loop; the functions run in the threads."""
 
     def __init__(self, limits: Limits) -> None:
         self._most = limits.parallel_threads
@@ -74,22 +74,22 @@ class Offload:
         self._alarms = Deadlines()
         self._waiting: deque[_OffloadedWork] = deque()
         self._busy = 0
-        """Threads with a function that somebody waits for."""
+        """The number of threads with a function whose result is awaited."""
         self.abandoned = 0
-        """Functions that nobody waits for any more and that have not ended."""
+        """The number of functions that are still running although their result is no longer awaited."""
 
     @property
     def refusal(self) -> str:
-        """Why code of others is not run any more; empty where it is."""
+        """Why code of others is not run; empty if it is. Too many threads are held by code that did not return."""
         if self.abandoned < self._most_abandoned:
             return ""
         return f"{self.abandoned} threads are held by code that never returned; {self._most_abandoned} is the limit. Restart this program."
 
     async def run(self, work: Callable[[], T], time: TimeBound | None = None) -> T:
-        """What `work` returns; raises what it raises.
+        """Run `work` in a thread and return its result. An exception of `work` is raised.
 
         Raises:
-            LeftBehind: The deadline or the kill of `time` came first.
+            LeftBehind: The deadline or the kill of `time` came before the end of `work`.
         """
         answer = await self._answer(_OffloadedWork(work, time or _Unbounded(AbortSignal()), self._alarms))
         if answer is None:
@@ -114,11 +114,11 @@ class Offload:
         loop = asyncio.get_running_loop()
         try:
             threading.Thread(target=_work, args=(job, loop, self._ended), name="callgate work", daemon=True).start()
-        except RuntimeError:  # no thread can be started: better late than lost
+        except RuntimeError:  # no thread can be started: blocking the event loop is better than losing the work
             self._ended(job, job.run())
 
     def _leave(self, job: _OffloadedWork) -> None:
-        """Go on without the job."""
+        """Abandon a job, or remove it from the queue."""
         if job.ended:
             return
         if job in self._waiting:
@@ -137,17 +137,17 @@ class Offload:
         self._next()
 
     def _next(self) -> None:
-        """A thread is free."""
+        """Start the next job, because a thread is free."""
         self._busy -= 1
         if self._waiting:
             self._start(self._waiting.popleft())
 
     def close(self) -> None:
-        """Let go of the event loop; functions that still run end with the program."""
+        """Stop the timers on the event loop. Functions that are still running end with the program."""
         self._alarms.close()
 
 
 def _work(job: _OffloadedWork, loop: asyncio.AbstractEventLoop, ended: Callable[[_OffloadedWork, _Answer], None]) -> None:
     answer = job.run()
-    with suppress(RuntimeError):  # the event loop is closed: nobody waits any more
+    with suppress(RuntimeError):  # the event loop is closed, so the result is no longer awaited
         loop.call_soon_threadsafe(ended, job, answer)

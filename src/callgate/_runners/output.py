@@ -26,8 +26,10 @@ def left_out_lines(piece: str) -> int | None:
 
 
 def shown_tail(text: str, redactor: Redactor | None) -> str:
-    """The last 64 KiB of what a `OutputTail` of `PARTIAL_CHARS` has kept: redacted before it is cut, also where output was left out
-    before."""
+    """Return the end of the text that an `OutputTail` of `PARTIAL_CHARS` has kept, at most 64 KiB.
+
+    The text is redacted before it is cut. Text before a gap that may be the beginning of a secret is removed.
+    """
     size = len(text.encode("utf-8", "backslashreplace"))
     if size <= TAIL_CHARS and not _GAP.search(text):
         return text
@@ -56,9 +58,9 @@ class OutputTail:
         self._pieces: list[str] = []
         self._size = 0
         self.dropped = 0
-        """Number of characters that were dropped."""
+        """The number of characters that were dropped."""
         self.dropped_lines = 0
-        """Number of line ends among the dropped characters."""
+        """The number of line ends among the dropped characters."""
 
     def add(self, text: str) -> None:
         self._pieces.append(text)

@@ -1,8 +1,7 @@
 """Convert integral floats (`5.0`, `1e3`) to integers where the tool's schema asks for integers.
 
-JSON Schema accepts these as integers, but Python code such as `range` does not. Separate from `coercion`, because here the value is valid
-and no error names the place. Lossless: if a float does not determine the integer that was written, the JSON text does, or the model is
-asked again. Pure.
+JSON Schema accepts these as integers, but Python code such as `range` does not. Separate from `coercion`, because the value is valid here
+and no error names the place. Lossless: if several integers have the same float, the JSON text decides, or the model is asked again. Pure.
 """
 
 from __future__ import annotations
@@ -39,16 +38,17 @@ _Place = tuple[str | int, ...]
 def whole_numbers(
     value: dict[str, object], schema: CompiledSchema, source: object = None
 ) -> tuple[dict[str, object], tuple[Note, ...], list[ValidationProblem]]:
-    """A valid `value` with integers for the integral floats that stand where the schema asks for integers.
+    """Return a valid `value` with integers instead of integral floats at the places where the schema asks for integers.
 
-    Where that is, the schema itself says: each such float is made fractional in a copy, and what is wrong with that names the places.
-    Beyond 2^53 a float does not tell which integer was meant; there, what was written counts.
+    The schema itself identifies these places: each integral float is made fractional in a copy, and the errors of the copy name the places.
+    From 2^53 on, a float stands for several integers; there, the original text is used.
 
     Args:
-        source: What `value` was read from. Text: large numbers are read from it again. Anything else: a float is what it is.
+        source: The source that `value` was read from. If it is text, large numbers are read from it again; otherwise the float's own value
+            is used.
 
     Returns:
-        The value, a note for each change, and what is wrong where no integer of 64 bits is what was written.
+        The value, a note for each change, and an error for each number whose exact value is not a 64-bit integer.
     """
     places = _asked_for(value, schema)
     if not places:
@@ -66,7 +66,7 @@ def whole_numbers(
 
 
 def exact_integer(number: Decimal | float) -> int | None:
-    """The integer that this very number is, if 64 bits hold it."""
+    """Return the integer with exactly this value if it fits in 64 bits, else None."""
     return int(number) if -(2**63) <= number < 2**64 and number == int(number) else None
 
 
@@ -77,7 +77,7 @@ def _put_large(changed: dict[str, object], places: list[_Place], source: object)
         number = _get(changed, place)
         try:
             whole = exact_integer(_get(written, place))
-        except (TypeError, LookupError):  # it was read from text within that text, which is read once only
+        except (TypeError, LookupError):  # the number was in a text within the text, which is parsed only once
             whole = None
         _put(changed, place, whole)
         if whole is None:
@@ -86,7 +86,7 @@ def _put_large(changed: dict[str, object], places: list[_Place], source: object)
 
 
 def _read_exactly(source: str | bytes) -> object:
-    """What the text says, with decimals for floats; None where it is no JSON as it stands."""
+    """Return the value of the text, with decimals instead of floats; None if it is not valid JSON."""
     from decimal import Decimal
 
     try:
@@ -117,7 +117,7 @@ def _put(root: Any, place: _Place, new: object) -> None:
 
 
 def _asked_for(value: dict[str, object], schema: CompiledSchema) -> list[_Place]:
-    """The places of integral floats where the schema asks for integers."""
+    """Return the places of integral floats where the schema asks for integers."""
     probe = decode(plain_bytes(value))
     floats = list(_make_fractional(probe, ()))
     if not floats or schema.is_valid(probe):
@@ -130,9 +130,9 @@ def _asked_for(value: dict[str, object], schema: CompiledSchema) -> list[_Place]
 
 
 def _wanting(errors: list[Any], probed: frozenset[_Place]) -> frozenset[_Place] | None:
-    """Of the places that were made fractional, those that these errors want to be integers; None where there was more wrong than that.
+    """Return those of the fractional places where these errors require an integer; None if there are other errors, too.
 
-    Of alternatives, those count that the value would match but for its fractions; only what all of them want is wanted.
+    Of alternatives, only those count that the value would match without the fractions; a place counts only if all of them require it.
     """
     found: set[_Place] = set()
     for error in errors:
@@ -152,7 +152,7 @@ def _wanting(errors: list[Any], probed: frozenset[_Place]) -> frozenset[_Place] 
 
 
 def _by_list(value: dict[str, object], schema: CompiledSchema, floats: list[_Place]) -> list[_Place]:
-    """The same where naming every place would take too long: the items of a list stand or fall together, or even all floats do."""
+    """Return the places where the schema asks for integers, distinguished only per list, or not at all, because there are very many."""
     lists: dict[_Place, list[_Place]] = {}
     for place in floats[:_MAX_TOLD_APART]:
         lists.setdefault(tuple("*" if isinstance(step, int) else step for step in place), []).append(place)
@@ -178,5 +178,5 @@ def _make_fractional(node: Any, place: _Place) -> Iterator[_Place]:
 
 
 def _fractional(number: Any) -> float:
-    """A number with a fraction, as near as one can be."""
+    """Return a number with a fraction, as close as possible."""
     return math.copysign(min(abs(number), 2.0**51) + 0.5, number)
