@@ -32,17 +32,17 @@ class JudgeLimits(Options, frozen=True, kw_only=True):
     """Limits on what a judge may spend and read."""
 
     calls: Whole | None = 100
-    """Judgments per run; None for no limit."""
+    """The maximum number of judgments per run; None for no limit."""
     tokens: Whole | None = None
-    """Tokens of all judgments of a run, input and output; estimated if the provider does not report them. None for no limit."""
+    """The maximum tokens of all judgments of a run, input and output; estimated if the provider does not report them. None for no limit."""
     answer_tokens: Count = 4_096
-    """Tokens of one answer, including reasoning."""
+    """The maximum tokens of one answer, including reasoning."""
     argument_bytes: Count = 65_536
-    """Characters of arguments; a call with more is denied."""
+    """The maximum characters of arguments; a call with more is denied."""
     messages: Whole = 20
     """The number of latest messages that the judge is shown."""
     message_chars: Count = 4_000
-    """Characters of each message and of the tool's description."""
+    """The maximum characters of each message and of the tool's description."""
 
 
 class _JudgeSpend(Struct):
@@ -53,15 +53,15 @@ class _JudgeSpend(Struct):
 class Judge:
     """A policy that asks a model; see `docs/how-to/have-a-model-judge-calls.md`.
 
-    Give it to an engine among its policies. It is asked last, about calls with effects and calls with the rule verdict `judge`. It can deny
-    a call or ask a person; it cannot allow a call that a rule denies or asks about.
+    Pass it to an engine as one of its policies. It is asked last, about calls with effects and about calls with the rule verdict `judge`.
+    It can deny a call or ask a human; it cannot allow a call that a rule denies or asks about.
 
     Args:
         model: A `Model`, or `"provider:model"`.
         instructions: The operator's instructions, added after callgate's own.
         reads: Whether to judge calls with the effect `none` too.
         limits: Limits per run and per call.
-        timeout_s: Seconds for one judgment.
+        timeout_s: The maximum time of one judgment, in seconds.
     """
 
     @by_name
@@ -90,7 +90,7 @@ class Judge:
         return f"{self.model.provider}:{self.model.name}"
 
     def wants(self, call: ValidatedCall) -> bool:
-        """Whether it judges this call without a rule: a write or command, and a read with `reads=True`."""
+        """Return whether to judge this call even if no rule requires it: a write or command, or a read with `reads=True`."""
         return self._reads or call.tool.effect != "none" or call.tool.category == "dangerous"
 
     async def judge(self, call: ValidatedCall, context: JudgeContext) -> Judgment:
@@ -150,7 +150,7 @@ class Judge:
         return spent
 
     def _over(self, spent: _JudgeSpend) -> str:
-        """Return which part of the budget is used up; empty if none is."""
+        """Return the part of the budget that is used up; empty if none is."""
         limits = self._limits
         if limits.calls is not None and spent.calls >= limits.calls:
             return f"{limits.calls} judgments"

@@ -45,7 +45,7 @@ def document(call: ValidatedCall, context: JudgeContext, *, argument_chars: int,
     """Return the user message for a judge's model.
 
     Raises:
-        TooMuch: The final arguments are larger than `argument_chars`.
+        PromptTooLarge: The final arguments are larger than `argument_chars`.
     """
     arguments = canonical(call.arguments)
     if len(arguments) > argument_chars:

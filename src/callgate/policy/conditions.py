@@ -24,7 +24,7 @@ __all__ = ["TESTS", "Comparison", "Condition", "Test", "as_condition", "clip", "
 _MAX_SHOWN = 80
 
 Test = Callable[[object], bool | None]
-"""Returns None for a value that the test cannot judge, which counts as an unknown fact."""
+"""A function that tests a value. It returns None for a value that it cannot judge, which counts as an unknown fact."""
 
 
 class Comparison(Struct, frozen=True):
@@ -48,11 +48,11 @@ class Condition(Struct, frozen=True):
     """Return whether one value, which is not a list, meets all comparisons; None if unknown."""
 
     def judge(self, value: object, *, every: bool) -> bool | None:
-        """Whether the condition holds; None if unknown.
+        """Return whether the condition holds; None if unknown.
 
         Args:
-            value: The value; each item of a list is judged.
-            every: Whether all items of a non-empty list must meet the condition; else one is enough.
+            value: The value. If it is a list, each item is judged.
+            every: Whether all items of a non-empty list must meet the condition; otherwise one is enough.
         """
         if value is UNKNOWN:
             return None
@@ -64,7 +64,7 @@ class Condition(Struct, frozen=True):
         return True if True in found else None if None in found else False
 
     def told(self, facts: Facts) -> str:
-        """Return the fact with its value, for the reason of a verdict. A value is shown whole, or only its size is."""
+        """Return the fact with its value, for the reason of a verdict. A long value is replaced by its size."""
         value = facts.get(self.fact)
         if value is UNKNOWN:
             return f"{self.fact} could not be established"
@@ -77,7 +77,7 @@ class Condition(Struct, frozen=True):
 
 
 def clip(value: object) -> str:
-    """Return the value for a sentence: whole if it is short, else its type and size."""
+    """Return the value for use in a sentence: the whole value if it is short, else its type and size."""
     match value:
         case None:
             return "null"
@@ -102,7 +102,7 @@ def as_condition(fact: str, value: object, where: str) -> Condition:
         where: The place to name in errors.
 
     Raises:
-        UsageError: The fact or test does not exist, or the value cannot be compared with.
+        UsageError: The fact or test does not exist, or values cannot be compared with this value.
     """
     if fact not in FACTS and not (fact.startswith(ARGUMENTS) and fact != ARGUMENTS):
         raise UsageError(f"{where} asks for the unknown fact '{fact}'. Facts: arguments.NAME, {', '.join(FACTS)}.")
@@ -124,7 +124,7 @@ def shown(value: object) -> str:
 
 
 def _check_operand(value: object, what: str) -> None:
-    """Refuse a value that nothing can be compared with, because its rule would never or always match."""
+    """Refuse a value that no other value can be compared with, because its rule would never or always match."""
     items = value if isinstance(value, list) else [value]
     if not items:
         raise UsageError(f"{what} is an empty list, which nothing can be one of. Name at least one value, or drop the condition.")
@@ -134,7 +134,7 @@ def _check_operand(value: object, what: str) -> None:
 
 
 def _all(found: Iterable[bool | None]) -> bool | None:
-    """True if all hold, False if one does not, else None."""
+    """Return True if all hold, False if one does not, else None."""
     held = list(found)
     return False if False in held else None if None in held else True
 
@@ -150,7 +150,7 @@ def _comparison(word: str, operand: Any, where: str) -> Comparison:
 
 
 def _same(actual: object, expected: object) -> bool | None:
-    """Whether two values are equal as JSON: 1 is 1.0, but true is not 1. None for a list or an object."""
+    """Return whether two values are equal as JSON: 1 equals 1.0, but not true. None for a list or an object."""
     if isinstance(actual, (list, Mapping)):
         return None
     if isinstance(actual, bool) or isinstance(expected, bool):
@@ -208,4 +208,4 @@ TESTS: Final[dict[str, tuple[Any, Callable[[Any], Test]]]] = {
     "contains": (str, _string(operator.contains)),
     "glob": (str, _glob),
 }
-"""By test name: the allowed operands, and the function that makes the test."""
+"""The allowed operands, and the function that makes the test, by test name."""

@@ -1,9 +1,9 @@
 """Compute the facts that rules use, from a call's final arguments, each on first use.
 
-Paths are resolved as the file system does, never compared as written. If a fact can come from several arguments, all of them are judged, so
-that a second argument cannot bypass a rule. A fact that cannot be computed is `UNKNOWN`, which matches deny rules. A value that is too
-large raises `TooLarge`, which is a deny. The time to compute a fact is linear in the size of its value. Reads the file system, changes
-nothing.
+Paths are resolved like the file system does, never compared as written. If a fact can come from several arguments, all of them are judged,
+so that a second argument cannot bypass a rule. A fact that cannot be computed is `UNKNOWN`, which matches deny rules. A value that is too
+large raises `TooLarge`, which denies the call. The time to compute a fact is linear in the size of its value. Reads the file system but
+does not change it.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class Missing:
 
 
 class Unknown:
-    """The fact could not be computed: only a deny or an ask may follow from it."""
+    """The fact could not be computed. Only a deny or an ask may follow from it."""
 
 
 class TooLarge(Exception):
-    """The value is too large to judge, so the call is denied; the message has size and limit."""
+    """The value is too large to judge, so the call is denied; the message contains size and limit."""
 
 
 class HasToWait(Exception):
@@ -61,13 +61,13 @@ class Fact(Struct, frozen=True, kw_only=True):
 
     Args:
         meaning: The text for the reference.
-        of_call: Computes it from the call, if it does not depend on an argument.
-        of_argument: Computes it from the value of one of `arguments`; all given ones must agree.
-        of_visited: Computes it from the real path of a file that a call finds, if `Facts.at` does not have it.
-        kind: The type of its values.
+        of_call: Computes the fact from the call, if it does not depend on an argument.
+        of_argument: Computes the fact from the value of one of `arguments`; all given arguments must agree.
+        of_visited: Computes the fact from the real path of a file that a call finds, if `Facts.at` does not have it.
+        kind: The type of the fact's values.
         values: All possible values, if they are few.
-        lower: Whether its values are lower-case.
-        reads_files: Whether computing it reads the file system.
+        lower: Whether the values are lower-case.
+        reads_files: Whether computing the fact reads the file system.
         shown: Whether a reason may contain the value; the model is only shown values that it wrote itself.
     """
 
@@ -262,7 +262,7 @@ def _scheme(call: ValidatedCall, value: object) -> str:
 
 
 def _private(call: ValidatedCall, value: object) -> bool:
-    """Whether the host is a literal address that is not public, or a local name. Names are not resolved."""
+    """Return whether the host is a literal address that is not public, or a local name. Names are not resolved."""
     _, name, address = scheme_and_host(_text(value))
     return is_local_name(name) if address is None else not is_public(address)
 
@@ -293,7 +293,7 @@ def _command(call: ValidatedCall, value: object) -> str:
 
 
 def _own_files(call: ValidatedCall, value: object) -> bool:
-    """Whether a path is in callgate's own folder, or a word of a command contains its name."""
+    """Return whether a path is in callgate's own folder, or a word of a command contains its name."""
     texts = value if isinstance(value, list) else [value]
     if any(OWN_FOLDER in _text(text).casefold() for text in texts):
         return True
@@ -355,5 +355,5 @@ FACTS: Final[dict[str, Fact]] = {
     "command": _about_command(_command, "the command's words, one space between them, where it is one simple command of literal words"),
     "command.program": _about_command(_program, "its first word"),
 }
-"""Every fact. `arguments.NAME` reads an argument; dots go deeper."""
+"""Every fact, by name. `arguments.NAME` reads an argument; dots lead into nested objects."""
 PATH_FACTS: Final = frozenset(name for name, fact in FACTS.items() if fact.reads_files)

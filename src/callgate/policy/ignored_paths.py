@@ -1,7 +1,7 @@
 """Find out whether a project ignores a path: by `.gitignore` files, `.git/info/exclude`, `node_modules` and similar names.
 
-The project is the workspace: ignore files above its root and those of the user's configuration are not read. The matching is that of
-searches. The answer is None if it cannot be computed, which rules treat as unknown. Reads the file system, changes nothing.
+The project is the workspace: ignore files above its root and those of the user's configuration are not read. Paths are matched as in
+searches. The answer is None if it cannot be computed, which rules treat as unknown. Reads the file system but does not change it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class ProjectIgnores:
         self._root = os.path.realpath(root)
 
     def ignores(self, path: str) -> bool | None:
-        """Whether `path`, as given to a tool, is ignored; None if unknown.
+        """Return whether `path`, as given to a tool, is ignored; None if unknown.
 
         For a link, both the link and its target count; if only one of them is ignored, the answer is None.
         """
@@ -46,7 +46,7 @@ class ProjectIgnores:
         return found.pop() if len(found) == 1 else None
 
     def ignores_file(self, path: str) -> bool | None:
-        """Like `ignores`, for a file found by a walk, given by its real path relative to the root."""
+        """Return whether a file found by a walk, given by its real path relative to the root, is ignored; None if unknown."""
         return self._state(os.path.join(self._root, path), directory=False)
 
     def _state(self, path: str, *, directory: bool) -> bool | None:
@@ -64,7 +64,7 @@ class ProjectIgnores:
 
 
 def _stations(path: str) -> list[str]:
-    """Return the real path of every link in an absolute path, in order, and of its target last.
+    """Return the real path of every link in an absolute path, in order, and of the final target.
 
     Raises:
         ValueError: The links form a circle.

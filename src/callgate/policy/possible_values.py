@@ -1,6 +1,6 @@
-"""The possible values of a parameter or fact, and whether a comparison can hold for one.
+"""The possible values of a parameter or fact, and whether a comparison can hold for one of them.
 
-Read from the simple parts of a tool's schema; where it says nothing, any value is possible. Pure. Knows no rules.
+Determined from the simple parts of a tool's schema. If the schema says nothing, any value is possible. Pure. Knows no rules.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ class PossibleValue(Struct, frozen=True, kw_only=True):
     """A set of possible values."""
 
     kind: str = ""
-    """The JSON Schema type; empty for any."""
+    """The JSON Schema type; empty for any type."""
     values: tuple[object, ...] | None = None
     """All values, if the schema lists them."""
     schema: Mapping[str, Any] = {}
-    """The schema that it comes from."""
+    """The schema that the values are determined from."""
     root: Mapping[str, Any] = {}
 
     def meets(self, comparison: Comparison) -> bool:
-        """Whether a value can meet the comparison; for a comparison with a list, each item of the list."""
+        """Return whether a value can meet the comparison. If its operand is a list, each item of the list must be a possible value."""
         if self.kind == "array":
             return any(item.meets(comparison) for item in self.items())
         if comparison.word in ("is", "not"):

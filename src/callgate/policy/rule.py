@@ -31,20 +31,20 @@ class Rule(Struct, frozen=True, kw_only=True):
     conditions: tuple[Condition, ...]
     reason: str
     where: str
-    """The `file:line` of its header."""
+    """The `file:line` of the rule's header."""
     optional: bool = False
-    """Whether the tools that it names may be missing."""
+    """Whether the tools that the rule names may be missing."""
 
     @property
     def name(self) -> str:
         return f"{self.id} ({self.where})"
 
     def about(self, tool: BoundTool) -> bool:
-        """Whether the rule applies to this tool: by a pattern of its name, or by an alias in full."""
+        """Return whether the rule applies to this tool: by a pattern of its name, or by a complete alias."""
         return any(names(pattern, tool) for pattern in self.tools)
 
     def matches(self, facts: Facts) -> bool:
-        """Whether every condition holds. An unknown condition counts as true for a deny or an ask, and as false for an allow.
+        """Return whether every condition holds. An unknown condition counts as true for a deny or an ask, and as false for an allow.
 
         Raises:
             TooLarge: A value is too large to judge.
@@ -84,7 +84,7 @@ class Rule(Struct, frozen=True, kw_only=True):
 
 
 def names(pattern: str, tool: BoundTool) -> bool:
-    """Whether one entry of a rule's `tool` matches this tool."""
+    """Return whether one entry of a rule's `tool` matches this tool."""
     if pattern == "*" or pattern == tool.name or pattern in tool.tool.aliases:
         return True
     return not _WILD.isdisjoint(pattern) and re.match(glob_regex(pattern), tool.name) is not None

@@ -1,6 +1,6 @@
 """Check rules against the registered tools: a rule that can never match is an error, because it would silently let calls through.
 
-Done when an engine is made and when a tool is registered later. Returns all errors, each with its place and the next step.
+Run when an engine is made and when a tool is registered later. Returns all errors, each with its place and the next step.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _of_tool_fact(condition: Condition, tools: Sequence[BoundTool]) -> Iterator[
 
 
 def _of_condition(condition: Condition, rule: Rule, about: list[BoundTool]) -> Iterator[str]:
-    """Return the errors of a condition: for each tool named in full, and for patterns only if all matching tools have the error."""
+    """Yield the errors of a condition: for each tool that is named in full, and for a pattern only if all matching tools have the error."""
     if not condition.fact.startswith(ARGUMENTS) and not FACTS[condition.fact].arguments:
         return
     found = {tool.name: _of_tool(condition, tool) for tool in about}

@@ -23,7 +23,7 @@ _NAME = r"""(?:rule|"rule"|'rule')"""
 _TEXTS = r'''"""(?:[^"\\]|\\.|"{1,2}(?!"))*+"{3,5}|\'\'\'(?:[^']|'{1,2}(?!'))*+'{3,5}|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+'|\#[^\n]*+'''
 _HEADER: Final = re.compile(rf"(?P<found>^[ \t]*\[\[[ \t]*{_NAME}[ \t]*\]\])|{_TEXTS}", re.MULTILINE | re.DOTALL)
 _WRONG: Final = re.compile(rf"(?P<found>^[ \t]*(?:\[+[ \t]*)?{_NAME}[ \t]*[.=\]])|{_TEXTS}", re.MULTILINE | re.DOTALL)
-"""Match what is sought at the beginning of a line, and strings and comments, which are skipped."""
+"""Matches the searched text at the beginning of a line, and strings and comments, which are skipped."""
 
 
 def rules_text(path: str | Path) -> str:
@@ -74,7 +74,7 @@ def read_rules(text: str, where: str) -> tuple[tuple[Rule, ...], Word]:
 
 
 def _lines(text: str, sought: re.Pattern[str]) -> Iterator[int]:
-    """Return the number, from 1, of each line that begins with a match."""
+    """Yield the number, from 1, of each line that begins with a match."""
     line, counted = 1, 0
     for match in sought.finditer(text):
         if match["found"] is not None:

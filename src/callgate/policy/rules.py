@@ -1,4 +1,4 @@
-"""Rules from a TOML file: deny beats ask beats judge beats allow, in any order; every decision names its rule, file and line.
+"""Rules from a TOML file. Deny beats ask beats judge beats allow, in any order; every decision names its rule, file and line.
 
     default = "deny"
 
@@ -9,10 +9,10 @@
     when = { "arguments.amount" = { above = 100 } }
     reason = "Refunds above 100 need a person. Offer a voucher instead."
 
-A rule matches if its `tool` patterns and every condition of `when` do. A condition is a value (equal), a list (any of them), or a table
-of `is`, `not`, `above`, `below`, `at_least`, `at_most`, `prefix`, `suffix`, `contains`, `glob`. An unknown fact makes
-deny and ask rules match, and allow rules not; a value that is too large to judge is a deny. Reading the file system and comparing large
-values is done in a thread, within the policy's deadline.
+A rule matches if its `tool` patterns and every condition of `when` do. A condition is a value (equal), a list (any of them), or a table of
+`is`, `not`, `above`, `below`, `at_least`, `at_most`, `prefix`, `suffix`, `contains`, `glob`. An unknown fact makes deny and ask rules
+match, but not allow rules. A value that is too large to judge is a deny. The file system is read and large values are compared in a thread,
+within the policy's deadline.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Rules:
         """Read a rule file.
 
         Raises:
-            UsageError: The file cannot be read or is not valid; names the file, the line and the error.
+            UsageError: The file cannot be read or is invalid; the message names the file, the line and the error.
         """
         return cls.parse(rules_text(path), where=str(path))
 
@@ -75,7 +75,7 @@ class Rules:
         """Refuse rules that can never match these tools, because of unknown names, arguments or values.
 
         Raises:
-            UsageError: A rule can never match; names the first one with its place and the next step.
+            UsageError: A rule can never match; the message names the first such rule with its place and the next step.
         """
         found = self.problems(tools)
         if found:

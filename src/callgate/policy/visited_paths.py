@@ -1,7 +1,7 @@
 """Apply the rules for a call's path to the files that the call finds.
 
 An allowed call may visit a file if the same call with this file as its path would be allowed. A human's or judge's approval of the call
-counts; a question that only the file raises is a refusal. Knows no tools.
+counts for the file, too. If only the file would need an approval, the visit is refused. Knows no tools.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from callgate.route import ValidatedCall
 __all__ = ["VisitedPaths"]
 
 _DEFAULT = ""
-"""Used instead of a rule's id if no rule matched and the default decided."""
+"""Used instead of a rule's id if no rule matched and the default verdict applied."""
 
 
 class VisitedPaths:
@@ -29,12 +29,12 @@ class VisitedPaths:
 
     @cached_property
     def _asked(self) -> frozenset[str]:
-        """The rules whose questions about the call itself a human has approved."""
+        """Return the rules whose questions about the call itself a human has approved."""
         asked = _asked(self._rules, self._default, self._facts)
         return frozenset() if asked is None else asked
 
     def allows(self, path: str, size_bytes: int) -> bool:
-        """Whether the call may visit the file with this real path, relative to the workspace."""
+        """Return whether the call may visit the file with this real path, relative to the workspace."""
         try:
             asked = _asked(self._rules, self._default, self._facts.at(path, size_bytes))
             return asked is not None and asked <= self._asked

@@ -21,7 +21,8 @@ from callgate.tools.retry import RetryPolicy
 __all__ = ["CacheScope", "RunnerName", "Tool", "ValidationResult", "Verified"]
 
 CacheScope = Literal["tick", "session", "persistent"]
-"""How long a cached result lives: the tick, the process (`session`), or as long as the cache's database."""
+"""How long a cached result is used: during the tick (`Scope.tick`, a time step of the host), as long as the process (`session`), or as long
+as the cache's database exists (`persistent`)."""
 
 RunnerName = str
 """`inline`, `thread`, `process`, or the name of one of the engine's own runners."""
@@ -42,7 +43,7 @@ class Verified(Struct, frozen=True, kw_only=True):
     """The result of a tool's `verify` for a call with a lost outcome."""
 
     happened: bool | None
-    """True: the effect happened. False: it did not and cannot happen any more. None: unknown."""
+    """True: the effect happened. False: it did not happen and can no longer happen. None: unknown."""
     result: object = None
     """The result to return if the effect happened."""
 
@@ -50,18 +51,18 @@ class Verified(Struct, frozen=True, kw_only=True):
 class Tool:
     """A tool, as a class.
 
-    Set `name`, `description`, `parameters` and `category`, and write `execute`. All other attributes have defaults that assume nothing
-    safe.
+    Set `name`, `description`, `parameters` and `category`, and write `execute`. All other attributes have defaults that do not assume
+    that anything is safe.
     """
 
     name: str = ""
-    """Unique within its layer: letters, digits, `_`, `-`, `.`, `/`; at most 64 characters."""
+    """The name, unique within its layer: letters, digits, `_`, `-`, `.`, `/`; at most 64 characters."""
     description: str = ""
     parameters: Mapping[str, Any] | None = None
-    """JSON Schema (draft 4 to 2020-12) of an object; used as given."""
+    """JSON Schema (draft 4 to 2020-12) of an object; used unchanged."""
     category: Category | None = None
     effect: Effect | None = None
-    """What is safe to repeat; None for the category's default."""
+    """The effect of a call, which determines what is safe to repeat; None for the category's default."""
     reads: Declared | None = None
     """Resource keys that the call reads, so that other calls may run in parallel."""
     writes: Declared | None = None
@@ -73,13 +74,13 @@ class Tool:
     retry: RetryPolicy | None = None
     """The retry policy; None for the default, if the effect allows repeats."""
     not_done: tuple[type[BaseException], ...] = ()
-    """Exceptions that mean that nothing happened, like `NotDone`. After any other, the effect may have happened."""
+    """Exceptions that prove that nothing happened, like `NotDone`. After any other exception, the effect may have happened."""
     retryable: bool | None = None
-    """False for no second attempt; None for what the effect allows."""
+    """False for no second attempt; None if the effect decides."""
     cacheable: bool = False
     cache_scope: CacheScope = "tick"
     cache_ttl: float | None = None
-    """Seconds; None for as long as the scope."""
+    """Seconds; None for as long as the scope lasts."""
     requires_actor: bool = True
     aliases: tuple[str, ...] = ()
     """Other names of this tool."""
@@ -92,24 +93,24 @@ class Tool:
     runner: RunnerName | None = None
     """The runner; None for `inline` with async code and `thread` with sync code. Use `process` for tools that must be stoppable."""
     parallel: int | None = None
-    """How many calls of this tool may run at the same time; None for no own limit."""
+    """How many calls of this tool may run at the same time; None for no limit of its own."""
     coerce: bool | None = None
-    """Whether to convert arguments of a wrong type if nothing is lost; None for the engine's setting."""
+    """Whether to convert arguments of a wrong type if this loses nothing; None for the engine's setting."""
     wraps_result: ClassVar[bool] = False
     """Whether any return value is allowed. `Tool.execute` must return a dict; a function may return anything."""
     drops_unknown: ClassVar[bool] = False
     """Whether to drop (and note) unknown arguments that the schema does not mention."""
 
     async def execute(self, actor: str, **params: Any) -> dict[str, Any]:
-        """Do the work. May be a plain `def`; it then runs in a thread.
+        """Do the work. If it is a plain `def`, it runs in a thread.
 
         Args:
-            actor: The identity that the call acts as; empty if none is required and none was given.
+            actor: The identity for which the call acts; empty if none is required and none was given.
             params: The validated arguments.
 
         Returns:
-            `{"success": bool, "error": str, "data": ..., "message": str, "end_turn": bool, "image_metadata": ...}`, all optional.
-            "Found nothing" is a success.
+            `{"success": bool, "error": str, "data": ..., "message": str, "end_turn": bool, "image_metadata": ...}`, all optional. An empty
+            search result is a success.
         """
         raise NotImplementedError(f"{type(self).__name__} has no execute method")
 
@@ -128,35 +129,36 @@ class Tool:
         return ValidationResult(valid=True, warnings=[note.text for note in notes + more], cleaned_params=cleaned)
 
     def own_validation(self, params: dict[str, Any]) -> ValidationResult:
-        """The tool's own check, called by the engine after the schema has passed."""
+        """Return the result of the tool's own check. The engine calls this after the schema has passed."""
         return self.validate_parameters(params)
 
     def only(self, schema: CompiledSchema) -> frozenset[str] | None:
-        """The accepted arguments, if all others are dropped; None if only the schema decides."""
+        """Return the accepted arguments if all others are dropped; None if only the schema decides."""
         return schema.properties if self.drops_unknown and schema.silent else None
 
     def keywords(self) -> Keywords:
-        """The keywords of the tool's code; computed once, at registration."""
+        """The keywords of the tool's code. Computed once, at registration."""
         return Keywords.of(self.execute, has_actor=True) if type(self).invoke is Tool.invoke else Keywords()
 
     def defaults(self) -> Mapping[str, Any]:
-        """The defaults of omitted arguments, as JSON data; computed once, at registration."""
+        """The defaults of omitted arguments, as JSON data. Computed once, at registration."""
         return {}
 
     def has_validator(self) -> bool:
-        """Whether `validate_parameters` can find errors; computed once, at registration."""
+        """Whether `validate_parameters` can find errors. Computed once, at registration."""
         return type(self).validate_parameters is not Tool.validate_parameters
 
     async def verify(self, params: dict[str, Any], idempotency_key: str) -> Verified:
-        """Find out whether a call with a lost outcome took effect. The default returns unknown.
+        """Find out whether a call with a lost outcome took effect. The default implementation returns unknown.
 
         Called when the tool raised or its process crashed, before a call with the same arguments starts again, and when a run is resumed.
-        Return `happened=False` only if the effect cannot happen any more: a service may still process a request that was sent. The engine
-        accepts it only if the engine and the worker process of the first attempt have certainly ended; otherwise the call is `unknown`.
+        Return `happened=False` only if the effect can no longer happen: a service may still process a request that was sent. The engine
+        accepts this answer only if the engine and the worker process of the first attempt have certainly ended; otherwise the call is
+        `unknown`.
 
         Args:
             params: The final arguments of the call.
-            idempotency_key: The call's key, as in the tool's context.
+            idempotency_key: The call's key, the same as in the tool's context.
         """
         return Verified(happened=None)
 

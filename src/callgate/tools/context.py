@@ -1,6 +1,6 @@
 """The context of a running call, for the tool's code.
 
-Every new field is part of the contract with all tools. A host's own context is passed in `extra`, unchanged.
+Every new field becomes part of the contract with all tools. A host's own context is passed unchanged in `extra`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ToolContext(Struct, kw_only=True, eq=False, weakref=True):
     idempotency_key: str
     """The idempotency key, the same for every attempt; pass it to services that support one."""
     signal: AbortSignal
-    """Fires when the turn is killed. Pass it to what the tool waits for."""
+    """Fires when the turn is killed. Pass it to the operations that the tool waits for."""
     report: Report
     """Receives progress; use `progress`."""
     nested: CallTool | None = None
@@ -59,7 +59,7 @@ class ToolContext(Struct, kw_only=True, eq=False, weakref=True):
     deadline: float = 0.0
     """The end of the attempt, in seconds of `time.monotonic`."""
     show_kill_hint: bool = False
-    """Whether the turn has run for long, so that the tool should tell the user how to end it."""
+    """Whether the turn has taken long, so that the tool should tell the user how to end it."""
     loop: asyncio.AbstractEventLoop | None = None
     """The engine's event loop, if the tool runs in a thread; use `call_sync`."""
 
@@ -98,7 +98,7 @@ class ToolContext(Struct, kw_only=True, eq=False, weakref=True):
 
     @property
     def streaming(self) -> object:
-        """The turn's `StreamingContext`, the same object as the model's; None outside a turn and in a process."""
+        """The turn's `StreamingContext`, the same object that the model gets; None outside of a turn and in a process."""
         return self.scope.streaming
 
     def progress(self, text: str, *, stream: str = "progress") -> None:
@@ -110,7 +110,7 @@ class ToolContext(Struct, kw_only=True, eq=False, weakref=True):
         return replace(self, report=report, loop=loop, nested=nested)
 
     def may_visit(self, path: str, size_bytes: int = 0) -> bool:
-        """Whether the rules allow this call to read or list a file that it finds.
+        """Return whether the rules allow this call to read or list a file that it finds.
 
         Args:
             path: The file's real path, relative to the workspace.
@@ -129,18 +129,18 @@ class ToolContext(Struct, kw_only=True, eq=False, weakref=True):
         return "" if self.policies is None else await self.policies.refusal(changed)
 
     async def call(self, name: str, arguments: Mapping[str, object]) -> ToolResult:
-        """Call another tool as part of this call: with the same scope, deadline and principal, recorded as its child.
+        """Call another tool as part of this call: with the same scope, deadline and principal, and recorded as its child.
 
         Raises:
-            RuntimeError: The tool runs in its own process, without the engine. Or this call or attempt is over, and the caller is a task or
-                thread that the tool left running.
+            RuntimeError: The tool runs in its own process, without the engine; or this call or attempt has ended, and the caller is a task
+                or thread that the tool left running.
         """
         if self.nested is None:
             raise RuntimeError(f"{self.tool} runs in its own process and cannot call other tools; run it inline or in a thread")
         return await self.nested(self.attempt, name, arguments)
 
     def call_sync(self, name: str, arguments: Mapping[str, object]) -> ToolResult:
-        """Like `call`, for a plain function in a thread.
+        """Call another tool as `call` does, from a plain function in a thread.
 
         Raises:
             RuntimeError: The tool does not run in a thread of its own, or the engine's event loop has ended.

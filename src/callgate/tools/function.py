@@ -1,4 +1,4 @@
-"""`@tool`: make a tool from a function. The schema comes from its signature and docstring; nothing is assumed safe."""
+"""`@tool`: make a tool from a function. The schema is made from its signature and docstring; nothing is assumed to be safe."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ __all__ = ["FunctionTool", "ToolOptions", "tool"]
 
 
 class ToolOptions(TypedDict, total=False):
-    """The options of `@tool`. Those without a description here are the attributes of `Tool` of that name, with its defaults."""
+    """The options of `@tool`. Options without a description here are the attributes of `Tool` with the same name and default."""
 
     name: str | None
-    """None: the function's."""
+    """The tool's name; None: the function's name."""
     description: str | None
-    """None: from the docstring."""
+    """The tool's description; None: from the docstring."""
     parameters: Mapping[str, Any] | None
     """The input schema, as a JSON Schema; None: from the signature."""
     category: Category | None
-    """None: `safe_chain`."""
+    """The tool's category; None: `safe_chain`."""
     effect: Effect | None
-    """None: as the category says, or `once` where none is given either."""
+    """The tool's effect; None: the category's default, or `once` if no category is given either."""
     reads: Declared | None
     writes: Declared | None
     timeout_s: float | None
@@ -40,7 +40,7 @@ class ToolOptions(TypedDict, total=False):
     retry: RetryPolicy | None
     retryable: bool | None
     not_done: type[BaseException] | tuple[type[BaseException], ...]
-    """Exceptions of the function that mean that nothing happened."""
+    """Exceptions of the function that prove that nothing happened."""
     cacheable: bool
     cache_scope: CacheScope
     cache_ttl: float | None
@@ -50,9 +50,9 @@ class ToolOptions(TypedDict, total=False):
     validate: Callable[[dict[str, Any]], object] | None
     """Called with the arguments after the schema has passed; returns None, an error, a list of errors or a `ValidationResult`."""
     verify: Callable[[dict[str, Any], str], object] | None
-    """Called with the final arguments and the idempotency key when an outcome was lost; returns True, False, None or `Verified`."""
+    """Called with the final arguments and the idempotency key if an outcome was lost; returns True, False, None or `Verified`."""
     output_schema: Mapping[str, Any] | None
-    """None: from the return annotation."""
+    """The schema of the result; None: from the return annotation."""
     content_key: str | None
     runner: RunnerName | None
     parallel: int | None
@@ -211,7 +211,7 @@ def tool(
         options: See `ToolOptions`. A function that passes them on takes `**options: Unpack[ToolOptions]`.
 
     Raises:
-        UsageError: An option does not exist or has a value that cannot be, or the function cannot be a tool.
+        UsageError: An option does not exist or has an invalid value, or the function cannot be a tool.
     """
     refuse_unknown("@tool", options, ToolOptions.__annotations__)
     if function is None:

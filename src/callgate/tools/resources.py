@@ -1,7 +1,7 @@
 """Resource keys of calls, and whether two calls conflict. Pure.
 
-A key is `scheme:path`, like `file:src/app.py` or `account:42`. Two keys meet if they are equal or one contains the other
-(`file:src` contains `file:src/app.py`; a bare `file:` contains every file, and the empty key contains every key).
+A key is `scheme:path`, like `file:src/app.py` or `account:42`. Two keys meet if they are equal or one contains the other (`file:src`
+contains `file:src/app.py`; a bare `file:` contains every file, and the empty key contains every key).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _keys(declared: Declared | None, arguments: Mapping[str, object], scope: Sco
 
 
 def _answered(keys: str | Iterable[str]) -> frozenset[str]:
-    """Return the keys as a tuple; a single text is one key.
+    """Return the keys as a set; a single text is one key.
 
     Raises:
         TypeError: A key is not text.
@@ -69,7 +69,7 @@ def _answered(keys: str | Iterable[str]) -> frozenset[str]:
 
 
 def meet(one: str, other: str) -> bool:
-    """Whether two keys are equal or one contains the other."""
+    """Return whether two keys meet: they are equal, or one contains the other."""
     if one == other:
         return True
     return _contains(one, other) or _contains(other, one)
@@ -80,7 +80,7 @@ def _contains(outer: str, inner: str) -> bool:
 
 
 def conflict(one: TouchedKeys, other: TouchedKeys) -> bool:
-    """Whether a write of one meets a read or write of the other."""
+    """Return whether a write of one meets a read or write of the other."""
     return any(meet(w, k) for w in one.writes for k in other.reads | other.writes) or any(
         meet(w, k) for w in other.writes for k in one.reads
     )
@@ -95,9 +95,9 @@ class _KeyNode:
 
 
 class KeyIndex:
-    """Numbers by key, to find all keys that meet another one without comparing each.
+    """An index of numbers by key, to find all keys that meet another key without comparing each.
 
-    A tree of the keys' steps: `file:`, `src`, `/`, `app.py`. If two keys meet, the steps of one are a prefix of the other's.
+    The index is a tree of the keys' steps: `file:`, `src`, `/`, `app.py`. If two keys meet, the steps of one are a prefix of the other's.
     """
 
     def __init__(self) -> None:
