@@ -1,4 +1,5 @@
-"""Set up a demonstration: a new folder with journal and ledger, an engine that uses them, and a screen that shows its events."""
+"""Set up a demonstration: a new folder with a journal and a ledger, an engine that uses them, and a screen that shows the engine's
+events."""
 
 from __future__ import annotations
 
@@ -31,12 +32,12 @@ __all__ = ["DemoRun", "calls_in", "events_in", "killed_at", "overlap", "raw", "r
 
 
 class DemoRun:
-    """The setting of one demonstration. Its files are in `root`, which is kept.
+    """The environment of one demonstration. Its files are in `root`, which is not deleted.
 
     Args:
         name: The name of the demonstration and of its run.
         console: The console to show it on; None shows nothing.
-        root: The folder of an earlier process; None makes a new one.
+        root: The folder of an earlier process; None makes a new folder.
     """
 
     def __init__(self, name: str, console: Console | None, root: Path | None = None) -> None:
@@ -48,7 +49,7 @@ class DemoRun:
         self.screen = Screen(console, self.root)
 
     def engine(self, tools: Iterable[Tool], *, rules: str = "", repair: bool = False, undo: WriteLog | None = None) -> Engine:
-        """Return an engine with this journal, whose events are shown.
+        """Return an engine that uses this journal and shows its events.
 
         Args:
             rules: The name of a rule file among the scripts; empty for none.
@@ -71,7 +72,7 @@ class DemoRun:
         return engine
 
     def order(self, url: str, *, goes_on: bool = False) -> Order:
-        """Return the order for an engine in its own process."""
+        """Return the instructions for an engine in a process of its own."""
         width = self.screen.width
         return Order(root=str(self.root), url=url, demo=self.name, run=self.name, goes_on=goes_on, shown=width is not None, width=width)
 
@@ -85,7 +86,7 @@ class DemoRun:
         )
 
     def _rules(self, name: str) -> Rules:
-        """Load the rule file and copy it into the folder, so that the lines that decisions name can be opened."""
+        """Load the rule file and copy it into the folder, so that users can open the lines that decisions name."""
         text = files("callgate.demo").joinpath("_scripts", f"{name}.toml").read_text(encoding="utf-8")
         text = text.replace('"{{python}}"', json.dumps(sys.executable))
         (self.root / "policy.toml").write_text(text, encoding="utf-8")
@@ -94,7 +95,7 @@ class DemoRun:
 
 @contextmanager
 def killed_at(engine: Engine, conversation: str, words: str) -> Iterator[None]:
-    """Kill the conversation, as a user would, when a tool's output starts with `words`."""
+    """Kill the conversation, like a user would, when a tool's output starts with `words`."""
 
     def heard(topic: str, item: object) -> None:
         if isinstance(item, Progress) and item.text.startswith(words):
@@ -129,6 +130,6 @@ def calls_in(journal: Path) -> list[CallSummary]:
 
 
 def overlap(one: CallSummary, other: CallSummary) -> bool:
-    """Whether two calls' tools ran at the same time."""
+    """Return whether the tools of two calls ran at the same time."""
     spans: Sequence[tuple[float, float]] = [(call.starts[0], call.ended) for call in (one, other) if call.starts and call.ended is not None]
     return len(spans) == 2 and max(span[0] for span in spans) < min(span[1] for span in spans)

@@ -23,7 +23,7 @@ _PAY = Call("charge", {"account": "B", "cents": 5, "seconds": 0.0})
 
 
 async def early(stage: DemoRun) -> list[Finding]:
-    """Run three tasks: the message waits for its read to end; early start is off; the message breaks off."""
+    """Run three tasks: one message continues after its read has ended, one has early start turned off, one breaks off."""
     async with stage.engine([tools.look_up, tools.charge]) as engine:
         held = until_called(engine.bus, "call.completed")
         turns: list[Script] = [
@@ -72,7 +72,7 @@ def _findings(stage: DemoRun, statuses: Sequence[str]) -> list[Finding]:
 
 
 def _at(events: list[Event], run: str, kind: str, index: int | None = None) -> int:
-    """Return the position of the first such event of the run's call, or of a message; 0 if there is none."""
+    """Return the position of the first event of this kind for the run's call or message; 0 if there is none."""
     for event in events:
         if event.run == run and event.kind == kind and (index is None or event.call.rpartition("/")[2] == str(index)):
             return event.position

@@ -13,7 +13,7 @@ __all__ = ["side_by_side"]
 
 
 async def side_by_side(stage: DemoRun) -> list[Finding]:
-    """Send three messages: reads; writes to declared accounts; a letter without declared resources."""
+    """Send three messages: one with reads, one with writes to declared accounts, one with a letter, whose resources are not declared."""
     messages = [
         [raw("look_up", account=name) for name in "ABCD"],
         [raw("charge", account="A", cents=1), raw("charge", account="B", cents=2), raw("charge", account="A", cents=3)],
@@ -49,6 +49,6 @@ def _wall(calls: list[CallSummary]) -> float:
 
 
 def _when(*calls: CallSummary) -> list[str]:
-    """Return when each call ran, in milliseconds from the first arrival."""
+    """Return when each call ran, in milliseconds after the first call was received."""
     first = min(call.began for call in calls)
     return [f"{(call.starts[0] - first) * 1000:.0f} to {((call.ended or first) - first) * 1000:.0f} ms" for call in calls if call.starts]

@@ -1,7 +1,7 @@
-"""One pass of a model: stream one answer, under a limit on silence, so that stop, kill and follow-up end it at once.
+"""One pass of a model: one request and its streamed answer, with a limit on silence. A stop, a kill or a follow-up ends it at once.
 
-In reading order: `model_pass` (`stream_once`), `pass_result` (what a pass returns), `model_checks` (refuses invalid events of a host's own
-model). Uses the engine's control; any loop stands above it. Knows nothing of tools' code, histories or budgets.
+In reading order: `model_pass` (`stream_once`), `pass_result` (the result of a pass), `model_checks` (refuses invalid events of a host's own
+model). Uses the engine's control; loops are built on top of it. Knows nothing of tools' code, histories or budgets.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Check what a model yields, and raise `UsageError` for the author of the model.
+"""Check the events that a model yields, and raise `UsageError` for the author of the model.
 
-The decoders of the providers yield only valid events; a host's own model may not. Each call and each message is checked once, pieces of
-text never.
+The decoders of the providers yield only valid events; a host's own model may not. Each call and each message is checked once; text deltas
+are not checked.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def check_finished(event: Finished) -> None:
     """Check the last event of a message.
 
     Raises:
-        UsageError: Message, usage or fault are not of their types.
+        UsageError: The message, usage or fault has the wrong type.
     """
     if type(event.message) is not AssistantMessage:
         _check_type("message", event.message, AssistantMessage)

@@ -1,8 +1,8 @@
 """Stream a model once: forward its events as they arrive and return one result.
 
-The limit on silence is rolling: every sign of life restarts it, so that a long stream lives and a stalled one ends. A kill, a stop or a
-follow-up fires the pass's own abort signal, which closes the connection, and ends the wait at once. Errors that the model raises are
-raised; only silence becomes the status `timeout`.
+The limit on silence is rolling: every event and every report of progress restarts it, so that a long stream continues and a stalled one
+ends. A kill, a stop or a follow-up fires the pass's own abort signal, which closes the connection, and ends the wait at once. Errors that
+the model raises are raised; only silence becomes the status `timeout`.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ _CUT_OFF = (
     "Ask again; if it repeats, check the proxies in between for a time limit"
 )
 _CLOSING_S = 2.0
-"""Time a model has to close its connection after its message has ended."""
+"""Seconds that a model has to close its connection after its message has ended."""
 _RECORDED_EVENTS = frozenset({TextDelta, CallSealed, CallReopened, Finished})
-"""The events that a pass evaluates itself; the others only go to the listener."""
+"""The events that a pass evaluates itself; all others are only passed to the listener."""
 
 
 class StreamLimits(Options, frozen=True, kw_only=True):
-    """How long one pass may be silent, in seconds, from when the model first waits."""
+    """How long one pass may be silent, in seconds, measured from when the model first waits."""
 
     idle_s: Seconds = 120.0
-    """Between two signs of life. `STREAM_SDK_CALL_TIMEOUT_MS` sets it for agents without limits of their own."""
+    """Between two events or reports of progress. `STREAM_SDK_CALL_TIMEOUT_MS` sets it for agents without limits of their own."""
     first_s: Seconds | None = None
-    """Before the first event, where a provider's queue may take longer; None: as `idle_s`."""
+    """Before the first event, for which a provider's queue may take longer; None: the same as `idle_s`."""
     grace_s: Pause = 0.3
-    """Time a model has to close its connection before it is abandoned."""
+    """Seconds that a model has to close its connection before it is abandoned."""
 
 
 async def stream_once(
@@ -73,15 +73,15 @@ async def stream_once(
         request: The conversation so far; never modified.
         context: The turn's context. Its `abort_signal`, `on_progress` and `silence_s` belong to this pass and are removed after it.
         control: The source of stop, kill and follow-up.
-        limits: Limits on silence.
-        guards: Hold models that do not stop; None: guards of this pass alone.
+        limits: The limits on silence.
+        guards: Keeps models that do not stop; None: guards of this pass alone.
         on_event: Receives every event at once, in order; an error that it raises ends the pass.
         on_call: Receives only `CallSealed` and `CallReopened`, just before `on_event`; an error that it raises ends the pass.
-        texts: Receives the pieces of visible text, also of a pass that raises.
+        texts: Receives the pieces of visible text, even if the pass raises.
 
     Raises:
         UsageError: `model` is not a model.
-        Exception: Any error that the model raises. A failure that the provider reported is the status `error` instead.
+        Exception: Any error that the model raises. If the provider reported a failure, the status is `error` instead.
     """
     if not callable(getattr(model, "stream", None)):
         raise not_a_model_error(model)
@@ -107,13 +107,13 @@ async def stream_once(
 
 
 class _ModelPass(Struct, eq=False):
-    """One pass while it runs."""
+    """The state of one pass while it runs."""
 
     context: StreamingContext
     control: Control
     idle_s: float
     allowed_silence_s: float
-    """How long the model may be silent from its first wait on."""
+    """How long the model may be silent, in seconds, from its first wait on."""
     on_event: Callable[[ModelEvent], None] | None
     on_call: Callable[[CallSealed | CallReopened], None] | None
     signal: AbortSignal = field(default_factory=AbortSignal)
@@ -121,11 +121,11 @@ class _ModelPass(Struct, eq=False):
     """The pieces of visible text so far."""
     _silent_until: float = 0.0
     _timer: asyncio.TimerHandle | None = None
-    """Set at the model's first wait: before that, no timer could fire."""
+    """Set at the model's first wait, because no timer could fire before that."""
     _closed: dict[int, Closed] = {}
     _finished: Finished | None = None
     _status: PassStatus | None = None
-    """How the pass was ended from outside."""
+    """The status if the pass was ended from outside."""
     _reason: str = ""
     _is_over: bool = False
     """Whether the message is complete, or the pass was ended from outside."""
@@ -137,7 +137,7 @@ class _ModelPass(Struct, eq=False):
         self.control.enter_pass(self.context.conversation, self._interrupt)
 
     def start_waiting(self) -> None:
-        """Start to limit silence: the model waits for something."""
+        """Start to limit silence, because the model waits now."""
         loop = asyncio.get_running_loop()
         self._silent_until = loop.time() + self.allowed_silence_s
         self._timer = loop.call_at(self._silent_until, self._check_silence)
@@ -175,13 +175,13 @@ class _ModelPass(Struct, eq=False):
             failure = error
         close = getattr(events, "aclose", None)
         if close is not None:
-            self.allowed_silence_s = _CLOSING_S  # the model may still close its connection, nothing else
+            self.allowed_silence_s = _CLOSING_S  # from here on, the model may only close its connection
             if self._timer is not None:
                 self._timer.cancel()
                 self.start_waiting()
             try:
                 await close()
-            except Exception as error:  # after the end of the message, errors of its connection do not matter
+            except Exception as error:  # after the message has ended, errors of its connection are ignored
                 failure = failure or (error if self._finished is None else None)
         return failure if self._status is None else None
 
@@ -204,7 +204,7 @@ class _ModelPass(Struct, eq=False):
             self._silent_until = max(self._silent_until, asyncio.get_running_loop().time() + self.idle_s)
 
     def _check_silence(self) -> None:
-        """Run by the timer: end the pass, or wait again if a sign of life has moved the deadline."""
+        """End the pass, or wait again if an event or progress has moved the deadline. Called by the timer."""
         loop = asyncio.get_running_loop()
         if loop.time() < self._silent_until:
             self._timer = loop.call_at(self._silent_until, self._check_silence)

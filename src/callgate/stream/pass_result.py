@@ -1,4 +1,4 @@
-"""The result of one pass of a model."""
+"""The result of one pass of a model (one request and its streamed answer)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["Closed", "PassStatus", "StreamResult"]
 PassStatus = Literal[
     "completed", "error", "timeout", "empty_response", "stopped_by_user", "follow_up_interrupt", "function_call", "budget_exhausted"
 ]
-"""How a pass ended; decides what the loop does next. `budget_exhausted` is set when the loop's own time is up."""
+"""How a pass ended, which decides how the loop continues. `budget_exhausted` is set if the loop's own time is used up."""
 
 Closed = Literal["sealed", "finished", "cut"]
-"""What proved a call's arguments complete: their own end, a complete message, or nothing."""
+"""How a call's arguments were proved complete: by their own end, by a complete message, or not at all."""
 
 
 class StreamResult(Struct, frozen=True, kw_only=True):
@@ -31,7 +31,7 @@ class StreamResult(Struct, frozen=True, kw_only=True):
     calls: tuple[ToolCall, ...] = ()
     """The message's calls, in order."""
     closed: tuple[Closed, ...] = ()
-    """For each call, what proved its arguments complete."""
+    """For each call, how its arguments were proved complete."""
     finish: FinishReason | None = None
     usage: Usage | None = None
     reason: str = ""

@@ -1,7 +1,7 @@
-"""Stand-ins for the repetition of a recorded run: a model with recorded answers, tools without code, a clock without waits.
+"""Replacements for the repetition of a recorded run: a model with recorded answers, tools without code, a clock without waits.
 
-Everything else is real: the loop, the route, the rules. A tool's code never runs: its stand-in has the same declaration, and its runner
-returns the recorded result of the same tool with the same arguments.
+All other parts are the real ones: the loop, the route, the rules. A tool's code is never run: its replacement has the same declaration, and
+its runner returns the recorded result of the same tool with the same arguments.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ _STATUS: Final = {
     "tool_crashed": "crashed",
     "not_started": "not_started",
 }
-"""The runner's end, by the code of the result."""
+"""The status of the runner's execution, by the code of the result."""
 _PLAYED = frozenset({"completed", "function_call", "empty_response", "error"})
 _HERE = "\x00"
 _RESTART = "context_restart_recorded"
 _FRAME = frozenset({"status", "error", "code"})
-"""The text that the route adds to a failure."""
+"""The keys that the route adds to a failure."""
 
 
 class NoWaitClock(SystemClock):
@@ -56,7 +56,7 @@ class NoWaitClock(SystemClock):
 
 
 def stand_in(tool: Tool) -> Tool:
-    """The tool without its code: the same name, schema, checks and effects, and so the same identity."""
+    """Return the tool without its code. It has the same name, schema, checks and effects, and therefore the same identity."""
     made: Any = copy.copy(tool)
     made.runner = RECORDED
     made.execute = _never
@@ -69,7 +69,7 @@ async def _never(*_: object, **__: object) -> dict[str, Any]:
 
 
 class RecordedModel:
-    """A model that gives the recorded answers, pass by pass.
+    """A model that returns the recorded answers, pass by pass. A pass is one request to the model and its answer.
 
     Args:
         passes: The passes of the recorded run.
@@ -115,7 +115,7 @@ class RecordedResults:
     Args:
         replay: The recorded run.
         blobs: The store of whole results.
-        control: Used to kill the conversation where a recorded call was killed by the user.
+        control: Kills the conversation if the user killed a recorded call.
     """
 
     def __init__(self, replay: Replay, blobs: BlobReader, control: Callable[[], Control]) -> None:
@@ -173,7 +173,7 @@ def _execution(tool: BoundTool, result: ToolResult, attempt: int, blobs: BlobRea
 
 
 def _proof(tool: BoundTool, result: ToolResult, status: str, details: dict[str, Any]) -> dict[str, Any]:
-    """Return an exception that makes the result unknown, or not, as recorded."""
+    """Return the details of an exception that makes the result unknown, or not, as it was recorded."""
     if status != "raised" or tool.effect == "none":
         return {}
     if result.status == "error" and tool.effect == "once" and result.code != "not_done":
@@ -209,12 +209,12 @@ def _shown(result: ToolResult) -> str:
 
 
 async def restarts(data: object) -> bool:
-    """Accepts the results in place of those that enriched the context, which is not stored."""
+    """Accept the results of calls that added to the context; the added context is not stored."""
     return isinstance(data, dict) and data.get("type") == _RESTART
 
 
 def _as_recorded(result: ToolResult) -> CallFailed:
-    """Return the error that becomes this result, with its recorded text."""
+    """Return the error that is converted to this result, with its recorded text."""
     kind: Any = type("RecordedFailure", (CallFailed,), {"failure_class": result.failure_class})
     failure: CallFailed = kind(result.error or "The whole of this result is gone from the record.", code=result.code)
     return failure
