@@ -449,7 +449,7 @@ class Emission:
             slot.state.first = first.outcome.result if isinstance(first.outcome, Answered) else None
 
     def _clear_to_start(self, slot: _Slot, approved: ApprovedCall) -> Awaitable[None] | None:
-        """If a hook or policy changed the resources that a call touches, wait for calls that now conflict. Return the wait, or None."""
+        """Return an awaitable that ends when the call conflicts with no other one; None if no hook or policy has changed a call."""
         if self._changed or approved.call is not slot.call:
             return self._in_turn(slot, approved)
         slot.running = True

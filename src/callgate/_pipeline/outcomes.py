@@ -106,7 +106,7 @@ class Outcomes:
                 raise
 
     def _left_s(self, state: CallState) -> float:
-        """How long the end of a call may wait for the record."""
+        """Return how many seconds the end of a call may wait for the record."""
         return max(min(state.deadline, state.began + self._timeout_s) - self._clock.monotonic(), RECORD_S)
 
     async def _told(self, state: CallState, outcome: Outcome, until: float) -> Outcome:

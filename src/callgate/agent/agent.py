@@ -236,7 +236,6 @@ class Agent:
 
         Raises:
             UsageError: The run is not on record, is completed, or is already being worked on.
-            UsageError: The run is not on record, is completed, or somebody works on it already.
         """
         check("Agent.resume", "run", run, str | RunResult)
         check_asked("Agent.resume", on_event=on_event)

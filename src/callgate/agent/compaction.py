@@ -57,7 +57,7 @@ class Compaction(Options, frozen=True, kw_only=True):
     compact: Compact
     """The hook: `keep_last(n)`, `summarise(write, keep=n)`, or your own."""
     at_tokens: Count
-    """The estimate of the history alone from which it is compacted. Leave room for instructions, tools and the answer."""
+    """The estimated tokens of the history from which it is compacted. Leave room for instructions, tools and the answer."""
     estimate: Callable[[Message], int] = estimate_tokens
     """Returns the tokens of one message; called once per message."""
     timeout_s: Seconds = 60.0

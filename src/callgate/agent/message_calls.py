@@ -133,7 +133,7 @@ class MessageCalls(Struct, eq=False):
     async def take_up(
         self, calls: tuple[ToolCall, ...], closed: tuple[Closed, ...], left: Mapping[int, UncommittedCall]
     ) -> list[EndedCall]:
-        """Run the calls of a message that an interrupted run left open: calls that ended keep their results, the others are handed in.
+        """Run the calls that an interrupted or waiting run left open: those that ended keep their results, the others are handed in.
 
         Args:
             calls: The calls of the message.

@@ -84,7 +84,7 @@ class MessageCommitter:
         return MessageCalls(self._call_context, scope, early and parts.settings.early_start)
 
     def commit(self, calls: ExecutedMessage) -> Ending | None:
-        """Commit the message with the results of its calls. Return how the turn ends, or None if it goes on."""
+        """Commit the message with the results of its calls. Return how the turn ends, or None if it continues."""
         parts, state = self._parts, self._state
         if calls.whole is not None and any(not isinstance(end.outcome, Suspended) for end in calls.ends):
             self._take_up_again()

@@ -135,7 +135,7 @@ def check_asked(
     check(door, "on_event", on_event, Callable[..., object] | None)
     if inspect.iscoroutinefunction(on_event):
         raise refused(door, "on_event", on_event, "a plain function, which is told at once; to await something, take agent.stream")
-    if history is not None and not isinstance(history, str):  # a text is refused where messages are, with what makes them
+    if history is not None and not isinstance(history, str):  # `History` refuses text, with advice how to make messages
         check_list(door, "history", history, "a list of messages, or None for what the agent remembers")
     check_list(door, "expose", expose, "a list of tools' names")
     if isinstance(expose, (list, tuple, set, frozenset)) and not all(isinstance(name, str) for name in expose):

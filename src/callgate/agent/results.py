@@ -31,7 +31,7 @@ class Exposed(Struct, frozen=True, kw_only=True):
     allowed: frozenset[str]
     """The allowlist. If it is empty, the model is shown no tool and every call is blocked."""
     matches: Mapping[str, Match]
-    """By tool. A tool that is offered for another reason has none."""
+    """The matches by tool. A tool that is offered for another reason has none."""
 
 
 class Signal(Struct, frozen=True, kw_only=True):

@@ -67,7 +67,7 @@ class RunBeganBody(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     task: UserMessage | None = None
     model: str = ""
-    """As `provider:model`."""
+    """The model, as `provider:model`."""
     tools: Mapping[str, str] = {}
     """The identity of each tool that could be called, by name."""
     settings: Settings = Settings()

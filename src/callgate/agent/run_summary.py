@@ -1,6 +1,7 @@
 """Summarise the calls of a run from its record, in one short line each.
 
-As a memory for later steps and runs: each line has the tool, the arguments and the result of a call. Nested calls are left out. Pure.
+The summaries serve as a memory for later steps and runs. Each line has the tool, the arguments and the result of a call.
+Nested calls are left out. Pure.
 """
 
 from __future__ import annotations
