@@ -309,7 +309,8 @@ class CallsMachine(RuleBasedStateMachine):
             assert not self._done_as(asked)
         if result.status == "unknown":
             assert "try again" not in result.text
-            assert "heck" in result.text, result.text
+            # the second where the time passed while the result was on its way to disk: two calls end by one move of the clock
+            assert "heck" in result.text or "Do not repeat the call" in result.text, result.text
             self.unknown.setdefault(result.uid, asked.fact)
             self.doubtful.add(asked.fact)
         if result.status == "ok" and TOOLS[asked.tool] != "none":
