@@ -321,15 +321,16 @@ class CallsMachine(RuleBasedStateMachine):
         self._judge_known(asked, result, again=again)
         if quiet and not again and asked.what in ("ann", "bob") and asked.fact not in self._before[1]:
             assert result.status == "ok" or asked.identity in self.used, (asked, result)
-        self.shown[result.uid] = canonical(result)
+        if result.code != "record_failed":  # it says itself that the record has it only later, as it came
+            self.shown[result.uid] = canonical(result)
 
     def _judge_known(self, asked: Asked, result: ToolResult, *, again: bool) -> None:
         if not asked.identity:
             return
         known = self.answers.get(asked.identity)
         if known is None:
-            if result.failure_class not in NEVER_RAN and result.status != "unknown":
-                self.answers[asked.identity] = (asked, result)
+            if result.failure_class not in NEVER_RAN and result.status != "unknown" and result.code != "not_done":
+                self.answers[asked.identity] = (asked, result)  # what certainly did nothing may be sent again under its key
             return
         first, told = known
         if first.what != asked.what:
