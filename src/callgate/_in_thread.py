@@ -1,9 +1,8 @@
-"""Run blocking work in threads, so that it does not hold up the event loop; right here where no thread can be started.
+"""Run blocking work in threads, so that it does not block the event loop. If no thread can be started, the work runs in the caller.
 
-`in_thread` takes a thread for each piece of work, `BlockingPool` a few for many small ones. They are daemon threads of our own: those of
-the event loop's executor are shared with the host and joined at the end of the program, and whoever closes an engine or ends a process
-would wait for whatever holds them. What may be given up at a deadline, and is counted then, goes through `_runners.offload`. Must not know
-what the work is.
+`in_thread` starts a thread for each piece of work; `BlockingPool` shares a few threads among many small ones. They are daemon threads: the
+threads of the event loop's executor are shared with the host and joined when the program ends, so closing an engine would wait for the
+host's work. Work that may be abandoned at a deadline uses `_runners.offload`. Must not know what the work is.
 """
 
 from __future__ import annotations

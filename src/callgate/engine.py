@@ -132,7 +132,7 @@ class Engine:
         parts = self._parts = EngineParts.of(context, given)
         self.run, self.tools = parts.run, parts.tools
         self.runs = parts.runs
-        """The other side of the engine: for whoever works on whole runs, as an agent does."""
+        """Operations on whole runs, for an agent loop."""
         self._sync_runner = SyncRunner()
 
     async def call(self, raw: RawCall, scope: Scope = _NOWHERE, *, signal: AbortSignal | None = None) -> Outcome:
@@ -323,7 +323,7 @@ class Engine:
         return self._parts.runners.abandoned + self._parts.context.offload.abandoned
 
     async def close(self) -> None:
-        """End what runs, in bounded time, and let go of everything. Idempotent; goes on to its end if whoever waits for it is cancelled.
+        """End running calls in bounded time and release all resources. Idempotent; finishes even if the waiting task is cancelled.
 
         Raises:
             UsageError: The engine's event loop is another one, and still runs.

@@ -1,8 +1,8 @@
 """Send messages to a run from another process: answer its questions, stop it, kill it.
 
-A message is kept beside the record. Whoever works on the run records it by an event, once, and carries it out within a moment; where nobody
-works on the run, it waits for whoever does next. Each message is checked against the record before it is sent, so that what makes no sense
-is refused here. Runs nothing, and needs no engine.
+A message is stored in the journal's inbox. The process that works on the run records it in an event, exactly once, and acts on it at once.
+If no process works on the run, the message waits for the next one that does. Before a message is sent, it is checked against the record,
+and a message that does not fit the run's state is refused. Runs nothing, and needs no engine.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class SentMessage(Struct, frozen=True, kw_only=True):
     id: int
     run: str
     held_by: str
-    """Who will record it; empty where nobody works on the run, and it waits for whoever does next."""
+    """The process that will record the message; empty if no process works on the run, and the message waits for the next one."""
     again: CallToRepeat | None = None
     """The call that was asked about, where its run is no agent's: nothing goes on by itself, it has to be handed in again."""
 

@@ -86,8 +86,8 @@ def open_inbox(where: JournalAddress, *, read_only: bool = False) -> Iterator[In
 
 def _old(where: str, version: int) -> UsageError:
     return UsageError(
-        f"{where} has no inbox yet: a callgate that knew none wrote it (version {version}). Whoever opens it next, as `callgate resume`"
-        " does, gives it one."
+        f"{where} has no inbox yet: an older callgate wrote it (version {version}). Opening it for writing, as `callgate resume`"
+        " does, adds one."
     )
 
 

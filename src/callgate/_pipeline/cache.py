@@ -266,8 +266,8 @@ class Cache:
     def begin_writing(self, touched: TouchedKeys | None) -> frozenset[str]:
         """Drop results that were read from resources which a call writes from now on; return these, for `end_writing`.
 
-        Until then nothing of them is kept or shared. A call that does not say what it touches may write anything. Who waits already for a
-        run that reads what is now written may have its result; whoever comes now may not.
+        Until then nothing of them is kept or shared. A call that does not say what it touches may write anything. A call that already waits
+        for a shared run which reads these resources may use its result; a later call may not.
         """
         writes = ANYTHING if touched is None else touched.writes
         if writes:

@@ -250,7 +250,7 @@ class CallState(Struct, kw_only=True, eq=False):
     # What its tool may do while it runs
 
     def report(self, text: str, stream: str) -> None:
-        """Show a piece of the tool's output to whoever listens."""
+        """Publish a piece of the tool's output to its subscribers."""
         self._progressed += 1
         if self.recorder.bus.busy:
             told = self.recorder.redacted

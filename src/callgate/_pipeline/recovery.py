@@ -1,8 +1,8 @@
-"""Read what a run's record says: the state of the run, and the calls that an engine began and did not live to end.
+"""Read the state of a run from its record, and the calls that started and have no recorded end.
 
-`RunReader` makes the same `RunState` of events that taking the calls along the route makes of them. `unfinished_calls` is asked by whoever
-resumes a run; opening a journal asks nothing. Whether such a call may start again is settled in `unknown_outcomes`. Starts nothing, decides
-nothing, and knows no models and no messages.
+`RunReader` builds the same `RunState` from events that running the calls builds. `unfinished_calls` is used when a run is resumed;
+opening a journal does not call it. `unknown_outcomes` decides whether such a call may start again. Starts nothing, decides nothing, and
+knows neither models nor messages.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The inbox of a journal: what others than the holder of a run want of it.
+"""The inbox of a journal: messages to a run from processes that do not hold the run's lease.
 
-Whoever adds a message holds nothing: no lease, no place in the record. The holder of the run records it by an event, once.
+Adding a message needs no lease and writes no event. The holder of the run records each message in an event, exactly once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class InboxMessage(Struct, frozen=True, kw_only=True):
     id: int
     run: str
     kind: str
-    """`approve`, `deny`, `stop` or `kill`; any other one is refused by whoever holds the run."""
+    """`approve`, `deny`, `stop` or `kill`; the holder of the run refuses any other value."""
     target: str
     """The approval, or the run."""
     actor: str
