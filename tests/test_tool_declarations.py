@@ -30,7 +30,7 @@ def test_every_option_of_a_tool_has_a_name_and_a_type() -> None:
     """Where an option is an attribute of `Tool`, both are of the same type, but for what `@tool` takes in a shorter form."""
     options, attributes = get_type_hints(ToolOptions), get_type_hints(Tool)
     other = {name for name, kind in options.items() if attributes.get(name) != kind}
-    assert other == {"name", "description", "not_done", "validate", "verify"}
+    assert other == {"name", "description", "key", "not_done", "validate", "verify"}
     assert Any not in options.values()
 
 

@@ -59,13 +59,20 @@ class ApprovedCall(Struct, frozen=True, kw_only=True):
     encoded: bytes
     """The final arguments as canonical JSON, for recording, hashing and caching."""
     key: str
-    """The idempotency key of the call."""
+    """By which the call is known again in its run."""
+    effect_key: str = ""
+    """The same for every call with the same effect, if the tool has a key of its effect."""
     approval: str = ""
     """The approval that this call uses up; empty if it needed none."""
     allowed_by: str = ""
     """The human who allowed exactly this call; empty if none was asked."""
     judgments: tuple[object, ...] = ()
     """The judgments about the call, for the record."""
+
+    @property
+    def tool_key(self) -> str:
+        """The idempotency key that the tool gets."""
+        return self.effect_key or self.key
 
 
 class Checked(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -28,6 +28,7 @@ KINDS: Final[dict[str, str]] = {
     "call.restarted": "the call's result was added to the context instead of the history",
     "call.aborted": "the call ended its message, and has no result",
     "call.replayed": "the same call came in again and got the stored result",
+    "effect.claimed": "a call took the key of its effect; the run is that of the key, and this call decides what later ones get",
     "conversation.tool_call": "the conversation's latest successful call",
     "hook.failed": "an observer failed on this call, with no other effect",
     "emission.sealed": "all calls of one message are known, in this order",
@@ -57,7 +58,7 @@ TERMINAL: Final = frozenset({"call.completed", "call.restarted", "call.aborted",
 """The kinds that end a call; each call has exactly one."""
 
 
-_LEASED: Final = ("call.", "run.", "phase.", "emission.", "approval.", "fact.", "inbox.")
+_LEASED: Final = ("call.", "effect.", "run.", "phase.", "emission.", "approval.", "fact.", "inbox.")
 
 
 def is_leased(kind: str) -> bool:

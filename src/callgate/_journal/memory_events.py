@@ -1,7 +1,8 @@
 """The events of a journal in memory: in order, limited in number, and indexed by run and by call.
 
 Above `most` events the oldest are dropped, and `forgotten` counts them. Each event is indexed at the next read. Writing is therefore cheap,
-and reading a run does not scan other runs' events.
+and reading a run does not scan other runs' events. The latest claim of each key of an effect is kept when its event is dropped, because
+without it a second call with the key would start.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ class MemoryEvents:
         self._by_run: dict[str, list[int]] = {}
         """The positions of the indexed events of each run."""
         self._by_call: dict[str, list[int]] = {}
+        self._claims: dict[str, Event] = {}
+        """The latest dropped claim of each key of an effect, by the run of the key."""
         self._lock = lock
         self.forgotten = 0
         """How many of the oldest events were dropped."""
@@ -58,6 +61,8 @@ class MemoryEvents:
         with self._lock:
             self._index(surplus)
             gone = [row[0] for row in islice(self.rows, surplus)]
+            first = self.forgotten + 1
+            self._claims.update({draft.run: self._event(first + n) for n, draft in enumerate(gone) if draft.kind == "effect.claimed"})
             _drop_first(self._by_run, Counter(draft.run for draft in gone))
             _drop_first(self._by_call, Counter(draft.call for draft in gone if draft.call))
             del self.rows[:surplus], self._seqs[:surplus]
@@ -91,6 +96,8 @@ class MemoryEvents:
             self._index(len(self.rows))
             positions = self._positions(run, call)
             positions = positions[bisect_right(positions, after) :]
+            if not positions and run in self._claims and call is None and after < self._claims[run].position:
+                return [self._claims[run]]
             found = (
                 position
                 for position in (reversed(positions) if newest_first else positions)

@@ -12,8 +12,9 @@ The stages
 
 The state of calls
     `idempotency` recognises a call that was handed in before. `unknown_outcomes` settles whether a call took effect. `run_recovery`
-    restores the state of both from a run's record. `run_leases` holds leases, the state of each run, and messages of other processes for
-    it.
+    restores the state of both from a run's record. `effect_claims` lets one call at a time have the key of an effect, in all runs;
+    `earlier_effect` reads what became of the call that had it. `run_leases` holds leases, the state of each run, and messages of other
+    processes for it.
 
 The record
     `event_bodies` defines the contents of events. `recorder` writes them to the journal.

@@ -21,6 +21,7 @@ from callgate._abort_signals import FAILURES, AbortSignal
 from callgate._json import canonical, exceeds
 from callgate._pipeline.admission import Admission
 from callgate._pipeline.call_state import CallState
+from callgate._pipeline.effect_claims import EffectClaims
 from callgate._pipeline.engine_lifecycle import Activity, Lifecycle
 from callgate._pipeline.engine_options import EngineContext
 from callgate._pipeline.event_bodies import Reason, arguments_hash
@@ -56,6 +57,7 @@ class RouteParts(Struct, frozen=True, kw_only=True):
     plans: ToolPlans
     policies: EnginePolicies
     unknown: UnknownOutcomes
+    effects: EffectClaims
     cache: Cache
     executor: Executor
     outcomes: Outcomes
@@ -80,6 +82,7 @@ class CallRoute:
         self._plans = parts.plans.by_identity
         self._policies = parts.policies
         self._unknown = parts.unknown
+        self._effects = parts.effects
         self._cache = parts.cache
         self._executor = parts.executor
         self._outcomes = parts.outcomes
@@ -209,6 +212,10 @@ class CallRoute:
             if state.doubtful:
                 refuse_other_arguments(state, approved)
             state.approved(approved)
+            if tool.effect_key is not None:
+                approved, same = await self._effects.claim(state, approved, tool.effect_key)
+                if same is not None:
+                    return await self._answered_by(state, approved.call, same)
             try:
                 if tool.cache_scope is not None:
                     checked = await self._cached(state, plan, approved)  # cache → execute → check → hooks
@@ -237,6 +244,8 @@ class CallRoute:
         finally:
             if state.known is not None:
                 state.run_state.over(state.known, state.key, started=state.started)
+            if state.claim is not None:
+                self._effects.release(state.claim)
             self._lifecycle.ended(state)
 
     async def _earlier(self, state: CallState, call: ValidatedCall) -> ToolResult | None:
@@ -267,6 +276,13 @@ class CallRoute:
         state.write("call.replayed", Reason(reason=why, details={"uid": known.uid}))
         return result
 
+    async def _answered_by(self, state: CallState, call: ValidatedCall, same: ToolResult | Checked) -> Outcome:
+        """End a call with what an earlier call with the same key of its effect came to."""
+        result = same if isinstance(same, ToolResult) else await self._verified(state, call, same)
+        if state.known is not None:
+            state.known.result = result
+        return await self._outcomes.answered(state, result)
+
     async def _verified(self, state: CallState, call: ValidatedCall, checked: Checked) -> ToolResult:
         """The result of a call that an earlier engine started, as its tool's `verify` gives it; hooks see it like any other."""
         hooks = self._plans[call.tool.identity].hooks.after
@@ -292,7 +308,8 @@ class CallRoute:
     def _leave_doubt(state: CallState, call: ValidatedCall) -> None:
         """Something broke: where the tool's code may have been entered by then, nobody knows what came of the call."""
         if state.known is not None and state.started:
-            state.run_state.now_uncertain(call, state.encoded, state.key, gone=False)
+            tool_key = state.key if state.claim is None else state.claim.tool_key
+            state.run_state.now_uncertain(call, state.encoded, state.key, tool_key, gone=False)
 
     async def _nested(self, parent: CallState, name: str, arguments: Mapping[str, object]) -> ToolResult:
         """Run a tool's call of another tool: same scope, deadline and kill, caused by the parent.

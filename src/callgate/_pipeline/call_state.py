@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from callgate._abort_signals import AbortSignal, Control
 from callgate._json import canonical, exceeds
 from callgate._pipeline.concurrency import Slots
+from callgate._pipeline.earlier_effect import EffectClaim
 from callgate._pipeline.event_bodies import (
     MOST_CHARS,
     MOST_RAW,
@@ -115,6 +116,8 @@ class CallState(Struct, kw_only=True, eq=False):
     """Whether the log takes lines at level INFO."""
     key: str = ""
     """By which the call is known again; what the tool gets as its idempotency key."""
+    claim: EffectClaim | None = None
+    """The key of its effect, while the call has it."""
     known: Known | None = None
     """The call among those of its run that are known again, while it is under way."""
     final_hash: str = ""
@@ -197,6 +200,7 @@ class CallState(Struct, kw_only=True, eq=False):
             tool=tool.name,
             effect=tool.effect,
             key=approved.key,
+            effect_key=approved.effect_key,
             runner=tool.runner,
             timeout_s=timeout_s,
             asked_hash=self.asked_hash,

@@ -16,6 +16,7 @@ from callgate._pipeline.admission import Admission, EngineRuns
 from callgate._pipeline.call_route import CallRoute, RouteParts
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.concurrency import QueueStarter
+from callgate._pipeline.effect_claims import EffectClaims
 from callgate._pipeline.engine_lifecycle import Activity, Lifecycle
 from callgate._pipeline.engine_options import EngineContext, HostFields
 from callgate._pipeline.execute import Executor
@@ -128,6 +129,7 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
             plans=plans,
             policies=policies,
             unknown=unknown,
+            effects=EffectClaims(context, known, unknown, given.timeout_s),
             cache=cache,
             executor=executor,
             outcomes=outcomes,

@@ -213,6 +213,13 @@ class Started(_Json, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Whether `call.claimed` follows before the tool's code is entered."""
     writer: str = ""
     """The engine that starts it, as its journal names it; empty where no other process could tell whether that one has ended."""
+    effect_key: str = ""
+    """What the tool gets as its idempotency key, if it has a key of its effect."""
+
+    @property
+    def tool_key(self) -> str:
+        """The idempotency key that the tool gets."""
+        return self.effect_key or self.key
 
     def encode(self) -> bytes:
         return canonical(replace(self, timeout_s=round(self.timeout_s, 3)))

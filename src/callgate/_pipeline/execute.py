@@ -218,7 +218,7 @@ class Executor:
             call_id=state.raw.id,
             uid=state.uid,
             tool=approved.call.tool.name,
-            idempotency_key=approved.key,
+            idempotency_key=approved.effect_key or approved.key,
             signal=state.kill,
             report=state.report,
             nested=state.nested,
@@ -265,7 +265,7 @@ class Executor:
             within_s = min(self._host.hook_timeout_s, state.deadline - self._clock.monotonic())
             checked = await self._unknown.settle_by_verify(state, approved, checked, within_s, gone=gone)
         if checked.status == "unknown":
-            state.run_state.now_uncertain(approved.call, approved.encoded, approved.key, gone=gone)
+            state.run_state.now_uncertain(approved.call, approved.encoded, approved.key, approved.tool_key, gone=gone)
         return checked
 
     def _advise_author(self, tool: BoundTool, exception: str) -> None:

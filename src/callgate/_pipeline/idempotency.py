@@ -82,6 +82,9 @@ class Uncertain(Struct, frozen=True, kw_only=True):
 
     uid: str
     key: str
+    """By which it is known again in its run."""
+    tool_key: str
+    """The idempotency key that its tool got."""
     origin: Origin | None = None
     """The recorded origin of the call; None: it ran in this engine."""
     gone: bool = True
@@ -173,15 +176,17 @@ class RunState:
         """Return the earlier call of the same tool with the same arguments and an unknown outcome, or None."""
         return self.uncertain.get((approved.call.tool.name, arguments_hash(approved.encoded))) if self.uncertain else None
 
-    def now_uncertain(self, call: ValidatedCall, encoded: bytes, key: str, *, gone: bool) -> None:
+    def now_uncertain(self, call: ValidatedCall, encoded: bytes, key: str, tool_key: str, *, gone: bool) -> None:
         """Remember that this call's outcome is unknown. Ignored for a call without an effect.
 
         Args:
             encoded: The call's final arguments.
+            key: By which the call is known again.
+            tool_key: The idempotency key that its tool got.
             gone: Whether its code has ended, as far as its runner knows.
         """
         if call.tool.effect != "none":
-            self.uncertain[call.tool.name, arguments_hash(encoded)] = Uncertain(uid=call.uid, key=key, gone=gone)
+            self.uncertain[call.tool.name, arguments_hash(encoded)] = Uncertain(uid=call.uid, key=key, tool_key=tool_key, gone=gone)
 
     def reopen(self, uid: str) -> Doubt | None:
         """Allow a call without a recorded end to start again. Return its unknown outcome, or None if there was none."""

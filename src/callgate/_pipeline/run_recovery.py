@@ -107,7 +107,7 @@ def why_unknown(unfinished: Unfinished, because: str = "") -> OutcomeUnknown:
     at = datetime.fromtimestamp(unfinished.started_ns / 1e9, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     details: dict[str, object] = {"may_have_executed": True, "started_at": at, "attempt": unfinished.attempts, "retry_safe": False}
     if started is not None:
-        details["idempotency_key"] = started.key
+        details["idempotency_key"] = started.tool_key
     return OutcomeUnknown(
         f"{unfinished.name} was started at {at} ({unfinished.uid}), and the process that ran it ended before it answered. It may have taken"
         f" effect. It was not run again.{' ' + because if because else ''} Check the real state first; repeat it only if that shows that"
@@ -221,4 +221,5 @@ class RunReader:
 
     def _leave_doubt(self, uid: str, started: Started) -> None:
         origin = Origin(writer=started.writer, runner=started.runner, worker=self._workers.get(uid, ""))
-        self._state.uncertain[started.tool, started.arguments_hash] = Uncertain(uid=uid, key=started.key, origin=origin)
+        doubt = Uncertain(uid=uid, key=started.key, tool_key=started.tool_key, origin=origin)
+        self._state.uncertain[started.tool, started.arguments_hash] = doubt

@@ -59,15 +59,24 @@ class UnknownOutcomes:
         doubt = state.run_state.doubt(approved)
         if doubt is None or approved.allowed_by:
             return None
+        return await self.rule_out(state, approved, doubt, approved.encoded, "had the same arguments")
+
+    async def rule_out(self, state: CallState, approved: ApprovedCall, doubt: Uncertain, arguments: bytes, common: str) -> Checked | None:
+        """Prevent a call from starting while this earlier call may have happened; see `rule_out_repeat`.
+
+        Args:
+            arguments: The final arguments of the earlier call; empty if they are not known, so that `verify` cannot be asked.
+            common: What the two calls have in common, for the message.
+        """
         tool = approved.call.tool
-        ask = partial(_verified, tool, approved.encoded, doubt.key, self._host.hook_timeout_s, state.kill)
+        ask = partial(_verified, tool, arguments, doubt.tool_key, self._host.hook_timeout_s, state.kill)
         found, may_still_act = await ask(), False
         if found.happened is False:
             may_still_act = not await self._fence.has_ended(doubt)
             found = found if may_still_act else await ask()  # once more, because the call may have acted before it ended
         if found.happened is None or may_still_act:
             raise OutcomeUnknown(
-                f"{tool.name} was not run: {doubt.uid} had the same arguments and its outcome is not known: it may have"
+                f"{tool.name} was not run: {doubt.uid} {common} and its outcome is not known: it may have"
                 f" happened{_OR_HAPPEN if may_still_act else ''}. Check the real state first; if it did not happen, the operator can settle"
                 " it and the call can be sent again.",
                 details={"earlier_call": doubt.uid},
@@ -94,7 +103,7 @@ class UnknownOutcomes:
         if started.tool == tool.name and started.effect == tool.effect == "idempotent":
             state.doubt = state.run_state.reopen(unfinished.uid)
             return None
-        ask = partial(_verified, tool, unfinished.arguments, started.key, self._host.hook_timeout_s, state.kill)
+        ask = partial(_verified, tool, unfinished.arguments, started.tool_key, self._host.hook_timeout_s, state.kill)
         found = Verified(happened=None)
         if unfinished.arguments and started.tool == tool.name:
             found = await ask()
@@ -123,7 +132,7 @@ class UnknownOutcomes:
             gone: Whether the call's code has certainly ended.
         """
         tool = approved.call.tool
-        found = await _verified(tool, approved.encoded, approved.key, timeout_s, state.kill)
+        found = await _verified(tool, approved.encoded, approved.tool_key, timeout_s, state.kill)
         if found.happened is True:
             failure = (doubtful.details or {}).get("exception", "a crash of its process")
             text = f"{tool.name} ended with {failure}, and then verified that it had taken effect."
@@ -171,6 +180,8 @@ def told_as_unknown(state: CallState, error: CallFailed) -> CallFailed:
 
 async def _verified(tool: BoundTool, encoded: bytes, key: str, timeout_s: float, kill: AbortSignal) -> Verified:
     """Ask the tool about a call with these final arguments and this key. An error, a timeout, an invalid answer or a kill means unknown."""
+    if not encoded:
+        return Verified(happened=None)
     asking = asyncio.ensure_future(_answer(tool, encoded, key))
     try:
         answered = await settled(asking, kill, timeout_s)

@@ -21,6 +21,7 @@ from callgate._schema import CompiledSchema, compile_schema
 from callgate.calls import Category, Effect, Scope
 from callgate.errors import UsageError
 from callgate.tools.argument_cleaning import Keywords
+from callgate.tools.effect_key import EffectKey
 from callgate.tools.resource_conflicts import TouchedKeys
 from callgate.tools.retry_policy import NO_RETRY, RetryPolicy
 from callgate.tools.tool_declaration import CacheScope, RunnerName, Tool
@@ -56,6 +57,7 @@ class BoundTool(Struct, frozen=True, kw_only=True):
     cache_scope: CacheScope | None
     """The cache's scope; None if the tool is not cacheable."""
     cache_ttl: float | None
+    effect_key: EffectKey | None
     requires_actor: bool
     parallel: int | None
     coerce: bool | None
@@ -229,6 +231,7 @@ def _bind(tool: Tool, layer: Layer) -> BoundTool:
         retry=NO_RETRY if tool.retryable is False else tool.retry or RetryPolicy(),
         cache_scope=tool.cache_scope if tool.cacheable else None,
         cache_ttl=tool.cache_ttl,
+        effect_key=_effect_key(tool, effect, schema),
         requires_actor=tool.requires_actor,
         parallel=tool.parallel,
         coerce=tool.coerce,
@@ -238,6 +241,11 @@ def _bind(tool: Tool, layer: Layer) -> BoundTool:
         own_validator=tool.has_validator(),
         exacting=tool.has_validator() or bool(defaults),
     )
+
+
+def _effect_key(tool: Tool, effect: Effect, schema: CompiledSchema) -> EffectKey | None:
+    declared, where = tool.effect_key, f"Tool '{tool.name}' ({tool.where()})"
+    return None if declared is None else EffectKey.of(declared, tool.name, effect, schema, where)
 
 
 def _defaults(tool: Tool) -> dict[str, Any]:

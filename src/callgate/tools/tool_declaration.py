@@ -14,6 +14,7 @@ from msgspec import Struct, field
 from callgate._schema import CompiledSchema, compile_schema
 from callgate.calls import Category, Effect
 from callgate.tools.argument_cleaning import Keywords, fitted, without
+from callgate.tools.effect_key import KeyFromCall
 from callgate.tools.resource_conflicts import Declared
 from callgate.tools.retry_policy import RetryPolicy
 from callgate.tools.tool_context import ToolContext
@@ -67,6 +68,9 @@ class Tool:
     """Resource keys that the call reads, so that other calls may run in parallel."""
     writes: Declared | None = None
     """Resource keys that the call changes; cached reads of them are dropped. None: it may change anything, unless the effect is `none`."""
+    effect_key: KeyFromCall | None = None
+    """The key of the effect: `refund:{order}`, or a function of the final arguments and the scope. Of the calls of this tool with the same
+    key one runs, and the others get its result, in whatever run, agent or process on the journal they are made."""
     timeout_s: float | None = None
     """Seconds for the whole call from its first start, with retries and waits; None for the engine's timeout."""
     attempt_timeout_s: float | None = None

@@ -12,6 +12,7 @@ from callgate._schema import FunctionSchema, function_schema
 from callgate.calls import Category, Effect
 from callgate.errors import UsageError
 from callgate.tools.argument_cleaning import Keywords
+from callgate.tools.effect_key import KeyFromCall
 from callgate.tools.resource_conflicts import Declared
 from callgate.tools.retry_policy import RetryPolicy
 from callgate.tools.tool_context import ToolContext
@@ -33,6 +34,8 @@ class ToolOptions(TypedDict, total=False):
     """The tool's category; None: `safe_chain`."""
     effect: Effect | None
     """The tool's effect; None: the category's default, or `once` if no category is given either."""
+    key: KeyFromCall | None
+    """The key of the tool's effect: `Tool.effect_key`."""
     reads: Declared | None
     writes: Declared | None
     timeout_s: float | None
@@ -95,6 +98,7 @@ class FunctionTool(Tool):
         written = options.pop("category", None)
         self.category = written or "safe_chain"
         self.effect = options.pop("effect", None) or _effect_of(written, takes_key=self._schema.context is not None)
+        self.effect_key = options.pop("key", None)
         declared = options.pop("not_done", ())
         self.not_done = (declared,) if isinstance(declared, type) else declared
         for key, value in options.items():

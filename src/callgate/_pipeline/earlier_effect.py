@@ -1,0 +1,121 @@
+"""Read from the record what became of a call that has claimed the key of its effect. Pure.
+
+The claims of a key are the events of a run of their own, `effect:<tool>/<digest>`, whose latest one names the call that decides. The
+events of that call, which may belong to any run and any process, say what became of it. Starts nothing and knows no journal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from callgate._pipeline.event_bodies import arguments_hash, decode_reason, decode_result
+from callgate._pipeline.idempotency import Uncertain
+from callgate._pipeline.run_recovery import Unfinished, unfinished_calls
+from callgate.calls import ToolResult
+from callgate.events import TERMINAL, Event
+
+__all__ = ["EarlierEffect", "EffectClaim", "effect_run"]
+
+_NOTHING_HAPPENED = frozenset({"not_done", "not_started"})
+
+
+class EffectClaim(Struct, kw_only=True, eq=False):
+    """The key of an effect, and the call of this engine that has it now."""
+
+    key: str
+    """As people and models read it."""
+    tool_key: str
+    """What the tool gets as its idempotency key."""
+    run: str
+    """The run of the key's own record."""
+    uid: str
+    ended: asyncio.Future[None]
+    """Resolved when the call gives the key back."""
+
+
+def effect_run(tool: str, digest: str) -> str:
+    """The run that holds the claims of one key."""
+    return f"effect:{tool}/{digest}"
+
+
+class EarlierEffect(Struct, frozen=True, kw_only=True):
+    """What the record says of the call that claimed a key last."""
+
+    uid: str
+    state: Literal["nothing", "answered", "happened", "unknown"]
+    """`nothing`: it had no effect. `answered`: it has a result. `happened`: it had its effect, and no result is kept. Else nobody knows."""
+    result: ToolResult | None = None
+    arguments: bytes = b""
+    """Its final arguments; empty if the record does not have them."""
+    arguments_hash: str = ""
+    doubt: Uncertain | None = None
+    """For an unknown outcome: what `verify` and the fence need to settle it."""
+
+    @classmethod
+    def of(cls, uid: str, writer: str, events: Sequence[Event], has_ended: Callable[[str], bool]) -> EarlierEffect:
+        """Read a call's events.
+
+        Args:
+            writer: The engine that claimed the key for it, as its journal names it.
+            has_ended: Whether an engine has certainly ended.
+        """
+        ends = [event for event in events if event.kind in TERMINAL]
+        call = unfinished_calls(event for event in events if event.kind not in TERMINAL).get(uid)
+        result = decode_result(ends[-1].body) if ends and ends[-1].kind == "call.completed" else None
+        state = _settled(events, result) or _state(call, ends[-1].kind if ends else "", result, ended=bool(writer) and has_ended(writer))
+        doubt = None
+        if state == "unknown" and call is not None and call.started is not None:
+            doubt = Uncertain(uid=uid, key=call.started.key, tool_key=call.started.tool_key, origin=call.origin, gone=False)
+        return cls(
+            uid=uid,
+            state=state,
+            result=result,
+            arguments=call.arguments if call is not None else b"",
+            arguments_hash=call.started.arguments_hash if call is not None and call.started is not None else "",
+            doubt=doubt,
+        )
+
+    def had_other_arguments(self, encoded: bytes) -> bool:
+        return bool(self.arguments_hash) and self.arguments_hash != arguments_hash(encoded)
+
+
+def _settled(events: Sequence[Event], result: ToolResult | None) -> Literal["nothing", "happened"] | None:
+    """What an operator or the tool's `verify` said of the call; None if nobody did, if it was started after that, or if it succeeded."""
+    if result is not None and result.status == "ok":
+        return None
+    said = ""
+    for event in events:
+        if event.kind == "fact.settled":
+            said = decode_reason(event.body).status
+        elif event.kind == "call.started":
+            said = ""
+    return None if not said else "happened" if said == "happened" else "nothing"
+
+
+def _state(
+    call: Unfinished | None, end: str, result: ToolResult | None, *, ended: bool
+) -> Literal["nothing", "answered", "happened", "unknown"]:
+    """What the call came to, as far as nobody has settled it.
+
+    Args:
+        end: The kind of its end; empty if none is recorded.
+        ended: Whether the engine that claimed the key has certainly ended.
+    """
+    if result is not None and result.status == "ok":
+        return "answered"
+    unstarted = call is not None and call.unstarted
+    if not end:
+        return "nothing" if unstarted and ended else "unknown"
+    if end == "call.restarted":
+        return "happened"
+    if unstarted:
+        return "nothing"
+    if result is None or result.status == "unknown" or call is None or call.started is None:
+        return "unknown"
+    idempotent = call.started.effect == "idempotent"  # started again with the same key, it has no second effect
+    no_effect = idempotent or result.code in _NOTHING_HAPPENED or result.failure_class == "record_failed"
+    return "nothing" if no_effect else "answered"

@@ -1,0 +1,250 @@
+"""Let one call at a time have the key of an effect, and give the others its result.
+
+For tools with `key=`: a call claims its key after its approval and before its tool is started, whatever run, agent or process it belongs
+to. The claim is an event in a run of the key's own, so the journal's leases keep every other engine from it; in this engine, calls wait for
+each other here. A call that finds an earlier one gets that one's stored result, or `unknown`; it starts only if the earlier one had no
+effect. `earlier_effect` reads that from the record. The claim is on disk before the call may start, and a call without a recorded end
+counts as unknown, so that an engine that was only paused cannot start a call a second time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Final
+
+from msgspec.structs import replace
+
+from callgate._abort_signals import settled
+from callgate._json import canonical
+from callgate._pipeline.call_state import CallState
+from callgate._pipeline.earlier_effect import EarlierEffect, EffectClaim, effect_run
+from callgate._pipeline.engine_options import EngineContext
+from callgate._pipeline.event_bodies import Reason, decode_reason, decode_result
+from callgate._pipeline.idempotency import Uncertain
+from callgate._pipeline.recorder import off_loop, too_late
+from callgate._pipeline.run_leases import KnownRuns
+from callgate._pipeline.unknown_outcomes import UnknownOutcomes
+from callgate.call_stages import ApprovedCall, Checked
+from callgate.calls import Metadata, Note, Text, ToolResult
+from callgate.errors import CallNotStarted, OutcomeUnknown, RecordFailed, RunHeld
+from callgate.events import Draft
+from callgate.protocols import NamesWriters
+from callgate.tools.effect_key import EffectKey
+
+__all__ = ["EffectClaims"]
+
+_FIRST_WAIT_S: Final = 0.02
+_LONGEST_WAIT_S: Final = 0.5
+"""Between two tries to take a key that another process has."""
+
+
+class EffectClaims:
+    """The keys that calls of one engine have.
+
+    Args:
+        known: The states of runs, in which this engine's own unknown outcomes are.
+        unknown: Asks the tool's `verify` about an earlier call.
+        timeout_s: How long a call waits for the one that has its key.
+    """
+
+    def __init__(self, context: EngineContext, known: KnownRuns, unknown: UnknownOutcomes, timeout_s: float) -> None:
+        self._journal = context.journal
+        self._recorder = context.recorder
+        self._clock = context.clock
+        self._known = known
+        self._unknown = unknown
+        self._timeout_s = timeout_s
+        self._held: dict[str, EffectClaim] = {}
+        """The keys that calls of this engine have, by the run of the key."""
+
+    async def claim(
+        self, state: CallState, approved: ApprovedCall, effect_key: EffectKey
+    ) -> tuple[ApprovedCall, ToolResult | Checked | None]:
+        """Take the key of a call's effect, waiting for the call that has it. `release` gives it back when the call has ended.
+
+        Returns:
+            The call with its key, and what an earlier call with the same key came to: its stored result, or what the tool's `verify` says
+            of it. None: the call may start.
+
+        Raises:
+            ArgumentsInvalid, ToolRaised: The call has no key.
+            CallNotStarted: The call was killed, or the other one did not end in time.
+            OutcomeUnknown: It is not known whether an earlier call took effect.
+            RecordFailed: The key could not be recorded.
+        """
+        key = effect_key.from_call(approved.call.arguments, state.scope)
+        run, text = effect_run(approved.call.tool.name, key.digest), self._recorder.redacted(key.text)
+        turn, state.before_start = state.before_start, None
+        if turn is not None and (waiting := turn(approved)) is not None:
+            await waiting
+        until = min(state.deadline, self._clock.monotonic() + self._timeout_s)
+        joined = await self._wait_here(state, run, text, until)
+        ended = asyncio.get_running_loop().create_future()
+        claim = state.claim = self._held[run] = EffectClaim(key=text, tool_key=key.digest, run=run, uid=state.uid, ended=ended)
+        await self._hold(state, claim, until)
+        approved = replace(approved, effect_key=key.digest)
+        earlier = await self._earlier(state, claim)
+        if earlier is not None and (found := await self._answer(state, approved, claim, earlier, joined=joined)) is not None:
+            if isinstance(found, Checked):
+                await self._record(state, claim, until)
+            return approved, found
+        await self._record(state, claim, until)
+        return approved, None
+
+    def release(self, claim: EffectClaim) -> None:
+        """Give a key back, after the end of its call was recorded."""
+        self._held.pop(claim.run, None)
+        claim.ended.set_result(None)
+        self._journal.let_go(claim.run)
+
+    # Waiting for the key
+
+    async def _wait_here(self, state: CallState, run: str, text: str, until: float) -> bool:
+        """Wait for calls of this engine that have the key; return whether there was one."""
+        waited, parent = False, state.parent
+        while parent is not None:
+            if parent.claim is not None and parent.claim.run == run:
+                raise CallNotStarted(
+                    f"{state.raw.name} was not run: it has the same key of its effect ({text}) as {parent.uid}, which makes this call and"
+                    " waits for it. Nothing happened."
+                )
+            parent = parent.parent
+        while (other := self._held.get(run)) is not None:
+            waited = True
+            if not await settled(other.ended, state.kill, until - self._clock.monotonic()):
+                raise self._still_held(state, text, f"{other.uid} of this engine has it.")
+        return waited
+
+    async def _hold(self, state: CallState, claim: EffectClaim, until: float) -> None:
+        """Take the lease of the key's run, waiting for other engines."""
+        held, wait_s = None, _FIRST_WAIT_S
+        while True:
+            try:
+                held = await self._try_to_hold(state, claim, until)
+            except TimeoutError as error:
+                raise too_late() if held is None and state.kill.reason is None else self._still_held(state, claim.key, held) from error
+            if held is None:
+                return
+            left_s = until - self._clock.monotonic()
+            await settled(asyncio.get_running_loop().create_future(), state.kill, min(wait_s, left_s))
+            if left_s <= 0 or state.kill.reason is not None:
+                raise self._still_held(state, claim.key, held)
+            wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+
+    async def _try_to_hold(self, state: CallState, claim: EffectClaim, until: float) -> RunHeld | None:
+        """Take the lease of the key's run; return why not if another engine has it.
+
+        Raises:
+            TimeoutError: The call was killed, or its time was over.
+        """
+        holding = asyncio.ensure_future(self._journal.hold(claim.run))
+        try:
+            if not await settled(holding, state.kill, until - self._clock.monotonic()):
+                raise TimeoutError
+            holding.result()
+        except RunHeld as held:
+            return held
+        except TimeoutError:
+            raise
+        except Exception as error:
+            raise _unusable(state, error) from error
+        finally:
+            if not holding.done():
+                holding.add_done_callback(partial(self._let_go_late, claim.run))
+        return None
+
+    def _let_go_late(self, run: str, holding: asyncio.Future[bool]) -> None:
+        """Give a lease back that came after its call had ended."""
+        if not holding.cancelled() and holding.exception() is None and run not in self._held:
+            self._journal.let_go(run)
+
+    def _still_held(self, state: CallState, text: str, by: object) -> CallNotStarted:
+        if state.kill.reason is not None:
+            return CallNotStarted(f"It was not started: {state.kill.reason}. Nothing happened; it may be sent again.")
+        return CallNotStarted(
+            f"{state.raw.name} was not run: a call with the same key of its effect ({text}) has not ended in time. {by} Nothing was run"
+            " here. Send the call again later to get the result of that one."
+        )
+
+    # The earlier call
+
+    async def _earlier(self, state: CallState, claim: EffectClaim) -> EarlierEffect | None:
+        """Return what became of the call that had the key last; None if none had it, or it is this call of a resumed run."""
+        try:
+            return await off_loop(self._journal, partial(self._read, claim))
+        except Exception as error:
+            raise _unusable(state, error) from error
+
+    def _read(self, claim: EffectClaim) -> EarlierEffect | None:
+        journal = self._journal
+        for event in journal.read(run=claim.run, limit=1, newest_first=True):
+            if event.call != claim.uid:
+                writer = str((decode_reason(event.body).details or {}).get("writer", ""))
+                has_ended = journal.has_ended if isinstance(journal, NamesWriters) else _never
+                return EarlierEffect.of(event.call, writer, list(journal.read(call=event.call)), has_ended)
+        return None
+
+    async def _answer(
+        self, state: CallState, approved: ApprovedCall, claim: EffectClaim, earlier: EarlierEffect, *, joined: bool
+    ) -> ToolResult | Checked | None:
+        """Return what the earlier call gives to this one; None if that had no effect."""
+        match earlier.state:
+            case "nothing":
+                return None
+            case "unknown":
+                return await self._ruled_out(state, approved, claim, earlier)
+            case "answered" | "happened":
+                why = "joined" if joined else "replayed"
+                state.write("call.replayed", Reason(reason=why, details={"uid": earlier.uid, "effect_key": claim.key}))
+                return _result(state, approved, claim, earlier, joined=joined)
+
+    async def _ruled_out(self, state: CallState, approved: ApprovedCall, claim: EffectClaim, earlier: EarlierEffect) -> Checked | None:
+        """Ask the tool's `verify` about an earlier call with an unknown outcome; see `UnknownOutcomes.rule_out`."""
+        doubt = self._doubt(earlier.uid) or earlier.doubt
+        if doubt is None:
+            raise OutcomeUnknown(
+                f"{state.raw.name} was not run: {earlier.uid} had the same key of its effect ({claim.key}), and the record does not say"
+                " what became of it. Check the real state first; the operator can settle it.",
+                details={"earlier_call": earlier.uid},
+            )
+        return await self._unknown.rule_out(state, approved, doubt, earlier.arguments, f"had the same key of its effect ({claim.key})")
+
+    def _doubt(self, uid: str) -> Uncertain | None:
+        """What this engine knows of its own call with an unknown outcome, or of one in a run that it works on."""
+        run = self._known.by_run.get(uid.rsplit("/", 2)[0])
+        return next((doubt for doubt in run.uncertain.values() if doubt.uid == uid), None) if run is not None else None
+
+    async def _record(self, state: CallState, claim: EffectClaim, until: float) -> None:
+        """Make this call the one that decides what later calls with the key get. On disk when this returns, so that no other can start."""
+        details = {"writer": self._recorder.identity} if self._recorder.identity else None
+        body = Reason(reason=claim.key, details=details)
+        parents = (state.last,) if state.last else ()
+        position = self._recorder.write(Draft(kind="effect.claimed", run=claim.run, body=body, call=state.uid, parents=parents))
+        await self._recorder.durable(position, until - self._clock.monotonic())
+
+
+def _never(writer: str) -> bool:
+    return False
+
+
+def _unusable(state: CallState, error: Exception) -> RecordFailed:
+    return RecordFailed(f"{state.raw.name} was not run: the record of the key of its effect cannot be used ({error}). Tell the operator.")
+
+
+def _result(state: CallState, approved: ApprovedCall, claim: EffectClaim, earlier: EarlierEffect, *, joined: bool) -> ToolResult:
+    """The result of the earlier call, as that of this one."""
+    if earlier.state == "happened" or earlier.result is None:
+        name, metadata = approved.call.tool.name, Metadata(replayed=not joined, joined=joined)
+        said = f"{name} took effect before, as {earlier.uid} with the same key ({claim.key}). Its result was not kept. Nothing was run."
+        return ToolResult(id=state.raw.id, uid=state.uid, name=name, status="ok", content=(Text(text=said),), metadata=metadata)
+    own = decode_result(canonical(earlier.result))  # a copy, because callers may change it
+    content, notes = own.content, own.metadata.notes
+    if earlier.had_other_arguments(approved.encoded):
+        told = (
+            f"{earlier.uid} had the same key of its effect ({claim.key}) and other arguments; this is its result, and nothing was run for"
+            " this call."
+        )
+        notes, content = (*notes, Note(kind="warning", text=told)), (*content, Text(text=f"Note: {told}"))
+    metadata = replace(own.metadata, replayed=not joined, joined=joined, notes=notes)
+    return replace(own, id=state.raw.id, uid=state.uid, content=content, metadata=metadata)

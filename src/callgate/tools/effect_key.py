@@ -1,0 +1,151 @@
+"""The key of a tool's effect: calls of the tool with the same key have the same effect. Pure.
+
+Checked when the tool is registered, made from the final arguments and the scope of each call. Knows nothing of calls that ran before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from string import Formatter
+from typing import Final
+
+from msgspec import Struct
+
+from callgate._abort_signals import is_own_failure
+from callgate._json import canonical
+from callgate._schema import CompiledSchema
+from callgate.calls import Effect, Scope
+from callgate.errors import ArgumentsInvalid, ToolRaised, UsageError
+
+__all__ = ["EffectKey", "EffectKeyOf", "KeyFromCall"]
+
+KeyFromCall = str | Callable[[Mapping[str, object], Scope], str]
+"""A text with `{argument}` and `{scope.principal}` placeholders, or a function of the final arguments and the scope that returns a text."""
+
+_SCOPE_FIELDS: Final = ("principal", "actor", "conversation", "workspace")
+_MOST_SHOWN: Final = 200
+
+
+class EffectKeyOf(Struct, frozen=True, kw_only=True):
+    """The key of one call's effect."""
+
+    text: str
+    """For people and models."""
+    digest: str
+    """The same for the same tool and key, in every run and process. What the tool gets as its idempotency key."""
+
+
+class EffectKey(Struct, frozen=True, kw_only=True):
+    """How a tool makes the key of its effect."""
+
+    tool: str
+    declared: KeyFromCall
+
+    @classmethod
+    def of(cls, declared: object, tool: str, effect: Effect, schema: CompiledSchema, where: str) -> EffectKey:
+        """Check a declaration.
+
+        Raises:
+            UsageError: It is no key that calls of this tool could have.
+        """
+        if effect == "none":
+            raise UsageError(f"{where} has a key of its effect, but no effect. Drop the key, or declare effect='once' or 'idempotent'.")
+        if isinstance(declared, str):
+            _check_pattern(declared, schema, where)
+            return cls(tool=tool, declared=declared)
+        if not callable(declared) or inspect.iscoroutinefunction(declared):
+            raise UsageError(
+                f"{where} has key={declared!r:.80}; it must be a text such as 'refund:{{order}}', or a plain function of the arguments and"
+                " the scope that returns a text."
+            )
+        return cls(tool=tool, declared=declared)
+
+    def from_call(self, arguments: Mapping[str, object], scope: Scope) -> EffectKeyOf:
+        """Return the key of a call with these final arguments.
+
+        Raises:
+            ArgumentsInvalid: An argument of the key is missing.
+            ToolRaised: The key needs a field of the scope that is empty, or the tool's function failed.
+        """
+        if not isinstance(self.declared, str):
+            text = self._asked(self.declared, arguments, scope)
+            return self._made(text, [text])
+        parts = list(self._parts(self.declared, arguments, scope))
+        text = "".join(part if isinstance(part, str) else part[0] for part in parts)
+        return self._made(text, [self.declared, *(part[0] for part in parts if not isinstance(part, str))])
+
+    def _made(self, text: str, identity: list[str]) -> EffectKeyOf:
+        known = canonical([self.tool, *identity])  # a list, because "a:b" and "c" are not "a" and "b:c"
+        return EffectKeyOf(text=text[:_MOST_SHOWN], digest=hashlib.blake2b(known, digest_size=16).hexdigest())
+
+    def _parts(self, pattern: str, arguments: Mapping[str, object], scope: Scope) -> Iterator[str | tuple[str]]:
+        """Yield literal text as it is, and each value in a tuple."""
+        for literal, name, _, _ in Formatter().parse(pattern):
+            yield literal
+            if name is not None:
+                yield (self._of_scope(name, scope) if name.startswith("scope.") else self._of_argument(name, arguments),)
+
+    def _of_argument(self, name: str, arguments: Mapping[str, object]) -> str:
+        value = arguments.get(name)
+        if value is None or value == "":
+            raise ArgumentsInvalid(
+                f"{self.tool} was not run: the key of its effect, {self.declared!r:.80}, needs the argument '{name}', which is"
+                f" {'missing' if name not in arguments else 'empty'}. Give it.",
+                code="effect_key",
+            )
+        return value if isinstance(value, str) else canonical(value).decode()
+
+    def _of_scope(self, name: str, scope: Scope) -> str:
+        value: str = getattr(scope, name.removeprefix("scope."))
+        if not value:
+            field = name.removeprefix("scope.")
+            raise ToolRaised(
+                f"{self.tool} was not run: the key of its effect, {self.declared!r:.80}, needs Scope.{field}, which is empty. Tell the"
+                " operator to set it.",
+                code="effect_key",
+            )
+        return value
+
+    def _asked(self, declared: Callable[[Mapping[str, object], Scope], str], arguments: Mapping[str, object], scope: Scope) -> str:
+        try:
+            text: object = declared(arguments, scope)
+        except BaseException as error:
+            if not is_own_failure(error):
+                raise
+            raise self._useless(f"failed with {type(error).__name__}") from error
+        if not isinstance(text, str) or not text:
+            raise self._useless(f"returned {text!r:.80} instead of a text")
+        return text
+
+    def _useless(self, why: str) -> ToolRaised:
+        return ToolRaised(
+            f"{self.tool} was not run: the function that makes the key of its effect {why}. Tell the operator.", code="effect_key"
+        )
+
+
+def _check_pattern(pattern: str, schema: CompiledSchema, where: str) -> None:
+    try:
+        fields = [(name, spec, conversion) for _, name, spec, conversion in Formatter().parse(pattern) if name is not None]
+    except ValueError as error:
+        raise UsageError(f"{where} has key={pattern!r:.80}, which is no pattern ({error}). Write it as 'refund:{{order}}'.") from error
+    if not fields:
+        raise UsageError(
+            f"{where} has key={pattern!r:.80}, which is the same for every call, so only the first one would ever run. Name the arguments"
+            " that make the effect another one, as in 'refund:{order}'."
+        )
+    for name, spec, conversion in fields:
+        _check_field(name, pattern, schema, where)
+        if spec or conversion:
+            raise UsageError(f"{where} has key={pattern!r:.80}; a placeholder has no format. Write '{{{name}}}', or give a function.")
+
+
+def _check_field(name: str, pattern: str, schema: CompiledSchema, where: str) -> None:
+    if name in schema.properties or name in {f"scope.{field}" for field in _SCOPE_FIELDS}:
+        return
+    known = [*sorted(schema.properties), *(f"scope.{field}" for field in _SCOPE_FIELDS)]
+    raise UsageError(
+        f"{where} has key={pattern!r:.80}, and '{name}' is none of its parameters. Known are: {', '.join(known)[:400]}. For anything"
+        " else give a function of the arguments and the scope."
+    )

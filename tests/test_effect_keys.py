@@ -1,0 +1,369 @@
+"""A tool with a key of its effect: one call with a key has the effect, whoever hands it in, and the others get its result."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from callgate import (
+    Allow,
+    Ask,
+    Engine,
+    MemoryJournal,
+    Modify,
+    NotDone,
+    RawCall,
+    Scope,
+    Suspended,
+    Tool,
+    ToolContext,
+    UsageError,
+    Verified,
+    tool,
+)
+from callgate.call_stages import Checked, ValidatedCall
+from callgate.hooks import after_call
+from callgate.protocols import Verdict
+from tests.effect_ledger import Ledger
+from tests.engine_calls import call, kinds, result_of, said
+
+ORDER = "A7"
+
+
+def refunding(ledger: Ledger, **settings: Any) -> Tool:
+    """`refund(order, cents)`, a line in the ledger for each."""
+
+    @tool(**({"name": "refund", "key": "refund:{order}"} | settings))
+    async def refund(order: str, cents: int = 100) -> str:
+        """Refund an order."""
+        ledger.write(f"{order} {cents}")
+        await asyncio.sleep(0)
+        return f"refunded {order}"
+
+    return refund
+
+
+def failing(ledger: Ledger, error: Exception, **settings: Any) -> Tool:
+    """`refund(order)`, a line in the ledger for each; then it raises."""
+
+    @tool(name="refund", key="refund:{order}", **settings)
+    async def refund(order: str) -> str:
+        """Refund an order."""
+        ledger.write(order)
+        raise error
+
+    return refund
+
+
+@pytest.mark.parametrize(
+    "second",
+    [Scope(), Scope(run="another"), Scope(conversation="c", iteration=4), Scope(actor="bob"), Scope(principal="bob")],
+    ids=["planned again", "another run", "another message", "another actor", "another principal"],
+)
+async def test_a_call_with_the_same_key_gets_the_stored_result(second: Scope, ledger: Ledger) -> None:
+    async with Engine([refunding(ledger)]) as engine:
+        first = await said(engine, call("refund", id="a", order=ORDER), Scope())
+        again = await said(engine, call("refund", id="b", order=ORDER), second)
+    assert (again.status, again.text, again.metadata.replayed) == ("ok", first.text, True)
+    assert (again.id, again.uid != first.uid) == ("b", True)
+    assert ledger.lines() == [f"{ORDER} 100"]
+
+
+async def test_other_keys_and_tools_without_a_key_are_other_effects(ledger: Ledger) -> None:
+    async with Engine([refunding(ledger), refunding(ledger, name="pay", key=None), refunding(ledger, name="send")]) as engine:
+        for name in ("refund", "pay", "pay", "send"):
+            await said(engine, call(name, order=ORDER))
+        await said(engine, call("refund", order="B8"))
+    assert ledger.lines() == [f"{ORDER} 100"] * 4 + ["B8 100"]
+
+
+async def test_a_key_that_names_the_principal_counts_for_each_one(ledger: Ledger) -> None:
+    async with Engine([refunding(ledger, key="refund:{scope.principal}:{order}")]) as engine:
+        results = [await said(engine, call("refund", order=ORDER), Scope(run=run, principal=who)) for run, who in ("1a", "2b", "3a")]
+    assert [result.metadata.replayed for result in results] == [False, False, True]
+
+
+async def test_values_of_a_key_do_not_run_into_each_other(ledger: Ledger) -> None:
+    @tool(key="{first}:{second}")
+    async def send(first: str, second: str) -> str:
+        """Send."""
+        ledger.write(f"{first} {second}")
+        return "sent"
+
+    async with Engine([send]) as engine:
+        await said(engine, call("send", first="a:b", second="c"))
+        await said(engine, call("send", first="a", second="b:c"))
+    assert len(ledger.lines()) == 2
+
+
+async def test_a_function_makes_a_key_of_the_arguments_and_the_scope(ledger: Ledger) -> None:
+    def key(arguments: Mapping[str, object], scope: Scope) -> str:
+        return f"{scope.conversation}:{str(arguments['order']).upper()}"
+
+    async with Engine([refunding(ledger, key=key)]) as engine:
+        for order, conversation in (("a7", "x"), ("A7", "x"), ("a7", "y")):
+            await said(engine, call("refund", order=order), Scope(conversation=conversation))
+    assert ledger.lines() == ["a7 100", "a7 100"]
+
+
+async def test_a_key_is_made_of_the_final_arguments(ledger: Ledger) -> None:
+    class UpperCase:
+        async def decide(self, call: ValidatedCall) -> Verdict:
+            order = str(call.arguments["order"])
+            return Allow() if order.isupper() else Modify(arguments={**call.arguments, "order": order.upper()}, reason="as we write them")
+
+    async with Engine([refunding(ledger)], policies=[UpperCase()]) as engine:
+        results = [await said(engine, call("refund", order=order)) for order in ("a7", "A7")]
+    assert [result.metadata.replayed for result in results] == [False, True]
+    assert ledger.lines() == ["A7 100"]
+
+
+async def test_calls_with_the_same_key_at_once_share_one_effect(ledger: Ledger) -> None:
+    async with Engine([refunding(ledger)]) as engine:
+        outcomes = await asyncio.gather(*(engine.call(call("refund", order=ORDER), Scope(run=f"run-{n}")) for n in range(20)))
+        message = await engine.call_many([call("refund", id=id, order="B8") for id in "ab"])
+    results = [result_of(outcome) for outcome in outcomes]
+    assert sorted(result.metadata.joined for result in results) == [False] + [True] * 19
+    assert {result.text for result in results} == {f"refunded {ORDER}"}
+    assert {result_of(outcome).text for outcome in message} == {"refunded B8"}
+    assert ledger.lines() == [f"{ORDER} 100", "B8 100"]
+
+
+async def test_a_model_learns_that_the_earlier_call_had_other_arguments(ledger: Ledger) -> None:
+    async with Engine([refunding(ledger)]) as engine:
+        first = await said(engine, call("refund", order=ORDER, cents=100))
+        again = await said(engine, call("refund", order=ORDER, cents=900))
+    assert again.text.startswith(f"{first.text}\nNote: {first.uid} had the same key of its effect (refund:{ORDER}) and other arguments;")
+    assert ledger.lines() == [f"{ORDER} 100"]
+
+
+async def test_a_tool_gets_the_same_idempotency_key_in_every_run() -> None:
+    keys: list[str] = []
+
+    @tool(key="refund:{order}")
+    async def refund(order: str, context: ToolContext) -> str:
+        """Refund an order."""
+        keys.append(context.idempotency_key)
+        raise NotDone("the bank is closed")
+
+    for run in ("one", "two"):
+        async with Engine([refund]) as engine:
+            await said(engine, call("refund", order=ORDER), Scope(run=run, principal=run))
+    assert len(keys) == 2
+    assert len(set(keys)) == 1
+
+
+# What frees a key
+
+
+async def test_a_call_that_did_nothing_frees_its_key(ledger: Ledger) -> None:
+    async with Engine([failing(ledger, NotDone("the bank is closed"))]) as engine:
+        codes = [(await said(engine, call("refund", order=ORDER), Scope(run=run))).code for run in "ab"]
+    assert (codes, ledger.lines()) == (["not_done", "not_done"], [ORDER, ORDER])
+
+
+@pytest.mark.parametrize(("effect", "calls"), [("once", 1), ("idempotent", 2)])
+async def test_a_returned_failure_frees_the_key_of_an_idempotent_tool_only(effect: Any, calls: int, ledger: Ledger) -> None:
+    @tool(key="refund:{order}", effect=effect)
+    async def refund(order: str) -> dict[str, object]:
+        """Refund an order."""
+        ledger.write(order)
+        return {"success": False, "error": "the card is blocked"}
+
+    async with Engine([refund]) as engine:
+        results = [await said(engine, call("refund", order=ORDER), Scope(run=run)) for run in "ab"]
+    assert [result.code for result in results] == ["tool_declared", "tool_declared"]
+    assert len(ledger.lines()) == calls
+
+
+async def test_a_result_that_a_hook_withheld_does_not_free_the_key(ledger: Ledger) -> None:
+    @after_call("refund", kind="reject")
+    def secret(call: ValidatedCall, checked: Checked) -> str:
+        return "it names a customer"
+
+    async with Engine([refunding(ledger)], hooks=[secret]) as engine:
+        codes = [(await said(engine, call("refund", order=ORDER), Scope(run=run))).code for run in "ab"]
+    assert (codes, len(ledger.lines())) == (["rejected_by_hook", "rejected_by_hook"], 1)
+
+
+async def test_a_result_that_the_restart_handler_used_does_not_free_the_key(ledger: Ledger) -> None:
+    @tool(key="refund:{order}")
+    async def refund(order: str) -> dict[str, object]:
+        """Refund an order."""
+        ledger.write(order)
+        return {"type": "context_restart_refund"}
+
+    async def enriched(data: object) -> bool:
+        return True
+
+    async with Engine([refund], restart=enriched) as engine:
+        await engine.call(call("refund", order=ORDER), Scope(run="a"))
+        again = await said(engine, call("refund", order=ORDER), Scope(run="b"))
+    assert (
+        again.text == f"refund took effect before, as a/0/0 with the same key (refund:{ORDER}). Its result was not kept. Nothing was run."
+    )
+    assert ledger.lines() == [ORDER]
+
+
+async def test_an_approval_of_a_call_does_not_free_a_key(ledger: Ledger) -> None:
+    """The human was asked about this call, and knows nothing of the other run's."""
+
+    class AskFirst:
+        async def decide(self, call: ValidatedCall) -> Verdict:
+            return Ask(question="Refund it?") if call.scope.run == "b" else Allow()
+
+    async with Engine([failing(ledger, ValueError("lost"))], policies=[AskFirst()]) as engine:
+        await said(engine, call("refund", order=ORDER), Scope(run="a"))
+        asked = await engine.call(call("refund", id="x", order=ORDER), Scope(run="b"))
+        assert isinstance(asked, Suspended)
+        await engine.answer(asked.approval_id, allow=True)
+        result = await said(engine, call("refund", id="x", order=ORDER), Scope(run="b"))
+    assert (result.status, ledger.lines()) == ("unknown", [ORDER])
+
+
+# Unknown outcomes
+
+
+@pytest.mark.parametrize(("happened", "lines"), [(True, 1), (False, 2)])
+async def test_an_unknown_outcome_keeps_its_key_until_somebody_settles_it(happened: bool, lines: int, ledger: Ledger) -> None:
+    async with Engine([failing(ledger, ValueError("lost"))]) as engine:
+        first = await said(engine, call("refund", order=ORDER), Scope(run="a"))
+        second = await said(engine, call("refund", order=ORDER), Scope(run="b"))
+        assert isinstance(second.structured, dict)
+        assert (second.status, second.structured["earlier_call"], len(ledger.lines())) == ("unknown", first.uid, 1)
+        assert f"{first.uid} had the same key of its effect (refund:{ORDER}) and its outcome is not known" in str(second.error)
+        await engine.settle(first.uid, happened=happened)
+        third = await said(engine, call("refund", order=ORDER), Scope(run="c"))
+    assert (third.status, len(ledger.lines())) == ("ok" if happened else "unknown", lines)
+
+
+@pytest.mark.parametrize("happened", [True, False])
+async def test_verify_settles_the_outcome_of_another_runs_call(happened: bool, ledger: Ledger) -> None:
+    asked: list[tuple[object, str]] = []
+
+    def verify(arguments: dict[str, Any], key: str) -> Verified:
+        asked.append((arguments, key))
+        return Verified(happened=happened if len(asked) > 1 else None, result="refunded, said the bank")
+
+    async with Engine([failing(ledger, ValueError("lost"), verify=verify)]) as engine:
+        results = [await said(engine, call("refund", order=ORDER), Scope(run=run)) for run in "abc"]
+    if happened:
+        assert [result.text for result in results[1:]] == ["refunded, said the bank"] * 2
+        assert (results[2].metadata.replayed, len(asked), ledger.lines()) == (True, 2, [ORDER])
+    else:
+        assert ledger.lines() == [ORDER] * 3
+    assert {key for _, key in asked} == {asked[0][1]}
+    assert all(arguments == {"order": ORDER} for arguments, _ in asked)
+
+
+async def test_a_record_that_forgot_the_call_leaves_its_outcome_unknown(ledger: Ledger) -> None:
+    """A journal in memory drops its oldest events, but not who has a key."""
+
+    @tool(effect="none")
+    async def look() -> str:
+        """Look."""
+        return "seen"
+
+    async with Engine([refunding(ledger), look], journal=MemoryJournal(most=100)) as engine:
+        await said(engine, call("refund", order=ORDER), Scope(run="a"))
+        for _ in range(200):
+            await said(engine, call("look"), Scope(run="b"))
+        assert engine.journal.read(call="a/0/0") == []
+        result = await said(engine, call("refund", order=ORDER), Scope(run="c"))
+    assert (result.status, len(ledger.lines())) == ("unknown", 1)
+
+
+# Waiting for a key
+
+
+async def test_a_call_that_waits_for_a_key_can_be_killed(ledger: Ledger) -> None:
+    begun, end = asyncio.Event(), asyncio.Event()
+
+    @tool(key="refund:{order}")
+    async def refund(order: str) -> str:
+        """Refund an order."""
+        ledger.write(order)
+        begun.set()
+        await end.wait()
+        return "refunded"
+
+    async with Engine([refund]) as engine:
+        first = asyncio.ensure_future(engine.call(call("refund", order=ORDER), Scope(run="a")))
+        await begun.wait()
+        late = asyncio.ensure_future(engine.call(call("refund", order=ORDER), Scope(run="b", conversation="talk")))
+        while "call.verdict" not in kinds(engine, "b/0/0"):
+            await asyncio.sleep(0)
+        engine.control.kill("talk", "the user left")
+        killed = result_of(await late)
+        end.set()
+        await first
+    assert (killed.code, "the user left" in killed.text, ledger.lines()) == ("not_started", True, [ORDER])
+
+
+async def test_a_tool_that_calls_itself_with_its_own_key_is_refused_at_once(ledger: Ledger) -> None:
+    @tool(key="refund:{order}")
+    async def refund(order: str, context: ToolContext) -> str:
+        """Refund an order."""
+        ledger.write(order)
+        return (await context.call("refund", {"order": order})).text
+
+    async with Engine([refund]) as engine:
+        result = await said(engine, call("refund", order=ORDER))
+    assert f"has the same key of its effect (refund:{ORDER}) as" in result.text
+    assert ledger.lines() == [ORDER]
+
+
+# Wrong declarations and calls
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"key": "refund"}, "the same for every call"),
+        ({"key": "refund:{id}"}, "'id' is none of its parameters. Known are: cents, order, scope.principal"),
+        ({"key": "refund:{scope.run}"}, "'scope.run' is none of its parameters"),
+        ({"key": "refund:{}"}, "'' is none of its parameters"),
+        ({"key": "refund:{order"}, "which is no pattern"),
+        ({"key": "refund:{order:>8}"}, "a placeholder has no format. Write '{order}'"),
+        ({"key": ("order",)}, "it must be a text such as 'refund:{order}'"),
+        ({"effect": "none"}, "has a key of its effect, but no effect"),
+    ],
+)
+def test_a_key_that_cannot_be_one_is_refused_when_the_tool_is_registered(settings: Any, said: str, ledger: Ledger) -> None:
+    with pytest.raises(UsageError, match="Tool 'refund'") as refused:
+        Engine([refunding(ledger, **settings)])
+    assert said in str(refused.value)
+
+
+def failing_key(arguments: Mapping[str, object], scope: Scope) -> str:
+    return str(arguments["customer"])
+
+
+@pytest.mark.parametrize(
+    ("key", "arguments", "text"),
+    [
+        ("refund:{note}", {"order": ORDER}, "needs the argument 'note', which is missing"),
+        ("refund:{note}", {"order": ORDER, "note": None}, "needs the argument 'note', which is empty"),
+        ("refund:{order}", {"order": ""}, "needs the argument 'order', which is empty"),
+        ("refund:{scope.principal}:{order}", {"order": ORDER}, "needs Scope.principal, which is empty"),
+        (failing_key, {"order": ORDER}, "the function that makes the key of its effect failed with KeyError"),
+        (lambda arguments, scope: 7, {"order": ORDER}, "the function that makes the key of its effect returned 7 instead of a text"),
+    ],
+    ids=["missing", "null", "empty", "no principal", "raises", "no text"],
+)
+async def test_a_call_whose_key_cannot_be_made_does_not_run(key: Any, arguments: dict[str, object], text: str, ledger: Ledger) -> None:
+    schema = {"type": "object", "properties": {"order": {"type": "string"}, "note": {"type": ["string", "null"]}}, "required": ["order"]}
+
+    @tool(name="refund", key=key, parameters=schema)
+    async def refund(order: str, note: str | None = None) -> str:
+        """Refund an order."""
+        ledger.write(order)
+        return "refunded"
+
+    async with Engine([refund]) as engine:
+        result = await said(engine, RawCall(name="refund", arguments=arguments))
+    assert (result.status, result.code, ledger.lines()) == ("error", "effect_key", [])
+    assert text in str(result.error)
