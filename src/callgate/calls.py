@@ -143,6 +143,9 @@ class Scope(Struct, frozen=True, kw_only=True):
     """The unit of the `dangerous` limit and the `tick` cache. If empty, one tick per turn."""
     iteration: int = 0
     """The number of the message within the turn, from 0."""
+    message_id: str = ""
+    """The provider's id of the message that has the calls, such as `chatcmpl-...`. With it, calls of two messages are never the same call,
+    and a message that is handed in again is recognised, also if iterations are not counted. An agent counts them and ignores it."""
     phase: str = ""
     """The phase of the run, for the journal. An agent names each pass of the model `run/iteration`."""
     principal: str = ""

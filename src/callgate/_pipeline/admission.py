@@ -30,7 +30,7 @@ from callgate.messages import Message
 
 __all__ = ["Admission", "EngineRuns"]
 
-_NAMES = ("run", "conversation", "tick", "phase", "principal", "actor", "workspace", "locale", "provider")
+_NAMES = ("run", "conversation", "tick", "message_id", "phase", "principal", "actor", "workspace", "locale", "provider")
 _WORDS = attrgetter(*_NAMES)
 _KINDS = ({str}, int, int)
 """The types of a scope's text values, and of its two numbers."""

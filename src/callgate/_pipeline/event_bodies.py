@@ -52,7 +52,7 @@ MOST_CHARS = 4_096
 MOST_NAME = 256
 """Of the name of a call, in its record and its result."""
 _MOST_ERROR = 1_000
-_WORDS = ("conversation", "turn", "tick", "iteration", "phase", "principal", "actor", "workspace")
+_WORDS = ("conversation", "turn", "tick", "iteration", "message_id", "phase", "principal", "actor", "workspace")
 _words = attrgetter(*_WORDS)
 _UNSAID: tuple[object, ...] = _words(Scope())
 

@@ -23,7 +23,7 @@ from callgate._json import canonical
 from callgate._pipeline.event_bodies import arguments_hash, decode_result
 from callgate._pipeline.recorder import off_loop
 from callgate.call_stages import ApprovedCall, ValidatedCall
-from callgate.calls import Note, RawCall, ToolResult
+from callgate.calls import Note, RawCall, Scope, ToolResult
 from callgate.errors import CallNotStarted, IdempotencyConflict, OutcomeUnknown
 from callgate.protocols import Journal
 
@@ -33,8 +33,9 @@ __all__ = ["Doubt", "Known", "Origin", "RunState", "Uncertain", "call_key", "ear
 def call_key(call: ValidatedCall, asked_hash: str, occurrence: int = 0) -> str:
     """Return the key that identifies a call that must not run twice. The tool gets it as its idempotency key.
 
-    A caller's key is scoped to its principal and tool. Without one, the key is made from the run, the turn, the iteration, the call's
-    principal, actor, conversation and workspace, its id, its tool and its arguments. An id made by the engine is unique to its call.
+    A caller's key is scoped to its principal and tool. Without one, the key is made from the run, the provider's id of the message (or else
+    the turn and the iteration), the call's principal, actor, conversation and workspace, its id, its tool and its arguments. An id made by
+    the engine is unique to its call.
 
     Args:
         asked_hash: The hash of the arguments as they were handed in, from `arguments_hash`.
@@ -44,7 +45,8 @@ def call_key(call: ValidatedCall, asked_hash: str, occurrence: int = 0) -> str:
     if raw.idempotency_key is not None:
         parts: tuple[str, ...] = ("key", scope.principal, call.tool.name, raw.idempotency_key)
     else:
-        at = f"{scope.run}/{scope.turn}/{scope.iteration}/{occurrence}"
+        message = f"message {scope.message_id}" if scope.message_id else f"{scope.turn}/{scope.iteration}"
+        at = f"{scope.run}/{message}/{occurrence}"
         parts = ("id", at, scope.principal, scope.actor, scope.conversation, scope.workspace, raw.id, call.tool.name, asked_hash)
     return hashlib.blake2b("\x00".join(parts).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
@@ -218,12 +220,17 @@ def _not_known(tool: str, uid: str) -> str:
 
 
 _TWICE: Final = Note(kind="warning", text="The message had this call twice, with the same id, tool and arguments: it ran once.")
+_POSSIBLY_ANOTHER: Final = (
+    "{uid} had the same run, id, tool and arguments, so this is its result and nothing was run. If this is a call of another message, give"
+    " Scope.message_id, or count Scope.iteration."
+)
 
 
 class RepeatedCall(Protocol):
     """A call that was handed in again."""
 
     raw: RawCall
+    scope: Scope
     uid: str
     kill: AbortSignal
     duplicate: bool
@@ -250,10 +257,21 @@ async def earlier_result(known: Known, call: RepeatedCall, journal: Journal, tim
         raise OutcomeUnknown(
             f"{known.tool} was handed in again while {known.uid} ran, and that call gave no result. Check the real state first."
         )
-    notes = (*result.metadata.notes, _TWICE) if call.duplicate else result.metadata.notes
+    notes = (*result.metadata.notes, *_notes(known, call))
     metadata = replace(result.metadata, replayed=not joined, joined=joined, notes=notes)
     own = decode_result(canonical(result))  # a copy, because callers may change it
     return replace(own, id=call.raw.id, uid=call.uid, metadata=metadata), "joined" if joined else "replayed"
+
+
+def _notes(known: Known, call: RepeatedCall) -> tuple[Note, ...]:
+    """Say why the call did not run, if its host may not have meant to repeat it."""
+    if call.duplicate:
+        return (_TWICE,)
+    scope = call.scope
+    placed = scope.message_id or scope.phase or scope.turn or scope.iteration
+    if placed or call.raw.idempotency_key is not None:
+        return ()
+    return (Note(kind="warning", text=_POSSIBLY_ANOTHER.format(uid=known.uid)),)
 
 
 def _from_journal(known: Known, journal: Journal) -> ToolResult | None:

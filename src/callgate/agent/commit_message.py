@@ -80,7 +80,7 @@ class MessageCommitter:
         """
         parts = self._parts
         iteration = self._state.iteration
-        scope = replace(parts.scope, iteration=iteration, phase=f"{parts.scope.run}/{iteration}")
+        scope = replace(parts.scope, iteration=iteration, message_id="", phase=f"{parts.scope.run}/{iteration}")
         return MessageCalls(self._call_context, scope, early and parts.settings.early_start)
 
     def commit(self, calls: ExecutedMessage) -> Ending | None:
