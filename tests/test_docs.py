@@ -177,7 +177,7 @@ def test_each_fragment_is_one_line_and_named_for_its_kind() -> None:
     kinds = "|".join(kind["directory"] for kind in settings["type"])
     fragments = [file for file in FRAGMENTS.iterdir() if file.name not in NOT_FRAGMENTS]
     for fragment in fragments:
-        assert re.fullmatch(rf"\d{{3}}\.({kinds})\.md", fragment.name)
+        assert re.fullmatch(rf"\d{{3,4}}\.({kinds})\.md", fragment.name)
         assert len(fragment.read_text(encoding="utf-8").strip().splitlines()) == 1, fragment.name
     numbers = Counter(fragment.name.partition(".")[0] for fragment in fragments)
     assert not [number for number, count in numbers.items() if count > 1]

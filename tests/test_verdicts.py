@@ -109,4 +109,4 @@ async def test_a_human_is_shown_the_final_arguments(tmp_path: Path) -> None:
     async with Engine([pay], policies=policies, journal=SqliteJournal(path)) as engine:
         await engine.call(call("pay", to="ann", cents="99"), Scope(run="r"))
     [waiting] = inbox.waiting(path)
-    assert waiting.arguments == '{"cents":10,"to":"ann"}'
+    assert waiting.arguments == '{"to":"ann","cents":10}'

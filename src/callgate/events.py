@@ -1,7 +1,8 @@
 """Events, the table of their kinds, and the bus.
 
-A writer appends a `Draft`; the journal assigns its numbers (`seq`, `position`) and its hash, which makes it an `Event`. Bodies are
-canonical JSON bytes, so that they are read back as they were written. Knows nothing of stores, calls or tools.
+A writer appends a `Draft`; the journal assigns its numbers (`seq`, `position`) and its hash, which makes it an `Event`. Bodies are JSON
+bytes, hashed and read back as they were written; in them, a call's arguments keep the order of their keys. Knows nothing of stores, calls
+or tools.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ class Draft(Struct, frozen=True, kw_only=True, gc=False):
     kind: str
     run: str
     body: Body
-    """Canonical JSON, redacted; or the value to encode."""
+    """JSON, redacted; or the value to encode."""
     call: str = ""
     """The call's uid; empty for events of the run."""
     attempt: int = 0

@@ -19,7 +19,7 @@ from callgate._clock import SystemClock
 from callgate._journal import JournalAddress, JournalReader, MemoryJournal, open_reader
 from callgate._journal.event_rows import Unreadable
 from callgate._journal.inbox_client import open_inbox
-from callgate._json import canonical, decode
+from callgate._json import decode, json_text
 from callgate._pipeline.approvals import Question
 from callgate._pipeline.event_bodies import Received, decode_reason
 from callgate._pipeline.recovery import RunReader
@@ -247,7 +247,7 @@ def _told(reader: JournalReader, event: Event, question: Question, holder: str) 
         tool = str(body.get("tool") or body.get("name") or tool)
         given = body.get("arguments")
         if given is not None:
-            arguments = given if isinstance(given, str) else canonical(given).decode()
+            arguments = given if isinstance(given, str) else json_text(given)
     return PendingApproval(
         approval=question.approval_id,
         run=event.run,

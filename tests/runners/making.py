@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from callgate._abort_signals import AbortController
-from callgate._json import canonical
+from callgate._json import canonical, plain_bytes
 from callgate.calls import RawCall, Scope
 from callgate.protocols import RunRequest
 from callgate.route import ApprovedCall, ValidatedCall
@@ -54,7 +54,7 @@ class Made:
             report=self._report,
         )
         self.request = RunRequest(
-            approved=ApprovedCall(call=call, rule="", encoded=canonical(arguments), key="key"),
+            approved=ApprovedCall(call=call, rule="", encoded=canonical(arguments), arguments_json=plain_bytes(arguments), key="key"),
             context=context,
             attempt=1,
             timeout_s=timeout_s,

@@ -13,7 +13,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from callgate._abort_signals import AbortSignal, Control
-from callgate._json import canonical, exceeds
+from callgate._json import exceeds, plain_bytes
 from callgate._pipeline.concurrency import Slots
 from callgate._pipeline.event_bodies import (
     MOST_CHARS,
@@ -185,7 +185,7 @@ class CallState(Struct, kw_only=True, eq=False):
             unchanged = self.asked_hash and approved.encoded == self.encoded
             self.final_hash = self.asked_hash if unchanged else arguments_hash(approved.encoded)
         self.encoded = approved.encoded
-        body = Allowed(tool.name, approved.rule, tool.identity, approved.encoded, call.notes, approved.approval, approved.judgments)
+        body = Allowed(tool.name, approved.rule, tool.identity, approved.arguments_json, call.notes, approved.approval, approved.judgments)
         draft = Draft(kind="call.verdict", run=self.scope.run, body=body, call=self.uid, parents=(self.last,))
         self.last = self.recorder.write(draft)
 
@@ -311,8 +311,8 @@ class CallState(Struct, kw_only=True, eq=False):
 
 
 def _encoded(call: ValidatedCall) -> bytes:
-    """The arguments as canonical JSON; null where a policy left something else in their place."""
+    """The arguments as JSON; null where a policy left something else in their place."""
     try:
-        return canonical(call.arguments)
+        return plain_bytes(call.arguments)
     except Exception:
         return b"null"

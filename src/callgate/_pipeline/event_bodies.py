@@ -15,7 +15,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from callgate._clock import Clock
-from callgate._json import canonical, exceeds
+from callgate._json import canonical, exceeds, plain_bytes
 from callgate._redact import Redactor, cut_text, cut_utf8
 from callgate.calls import CurrentToolCall, Note, RawCall, Scope, ToolResult
 from callgate.protocols import Execution
@@ -147,7 +147,8 @@ class Verdict(_Json, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     reason: str = ""
     identity: str = ""
     arguments: Raw = Raw(b"null")
-    """What the verdict is about: of `allow`, the final arguments, as the tool gets them; of `modify`, the new ones."""
+    """What the verdict is about, keys in their own order: of `allow`, the final arguments, as the tool gets them; of `modify`, the new
+    ones."""
     hook: str = ""
     """The hook that refused the call or changed its arguments; empty where a policy did."""
     notes: tuple[Note, ...] = ()
@@ -188,7 +189,7 @@ class Remembered(Struct, frozen=True, gc=False):
     result: bytes
     """As it is recorded."""
     parameters: bytes
-    """The final arguments as canonical JSON."""
+    """The final arguments as JSON."""
     reasoning: str
 
     def encode(self) -> bytes:
@@ -277,7 +278,7 @@ def _mapping_as_text(arguments: Mapping[str, object], redactor: Redactor | None)
     try:
         if exceeds(arguments, _MAX_HASHED):
             return "<too large>", _MAX_HASHED, ""
-        raw = canonical(arguments)
+        raw = plain_bytes(arguments)
     except Exception:
         return "<no JSON>", 0, ""
     if len(raw) <= MOST_RAW:

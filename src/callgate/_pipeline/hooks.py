@@ -33,7 +33,7 @@ from callgate.errors import CallDenied, CallFailed, CallNotStarted, ResultReject
 from callgate.events import Draft
 from callgate.hooks import Hook
 from callgate.protocols import Execution
-from callgate.route import Checked, ValidatedCall
+from callgate.route import ApprovedCall, Checked, ValidatedCall
 from callgate.tools import BoundTool
 
 __all__ = ["HookChain", "HookHost", "HostAnswer", "HostAwaits", "HostCode", "hook_arguments", "hook_result", "observe_start"]
@@ -91,10 +91,11 @@ async def hook_arguments(call: ValidatedCall, encoded: bytes, hooks: tuple[Hook,
     Raises:
         CallDenied: A rejecter refused, a rejecter or transformer broke, or the tool does not accept what a transformer returned.
     """
+    ordered = plain_bytes(call.arguments)
     for hook in hooks:
         name = host.cut(hook.title)
         try:
-            answer = await _ask(hook, host, replace(call, arguments=decode(encoded)))
+            answer = await _ask(hook, host, replace(call, arguments=decode(ordered)))
             if hook.kind == "transform" and answer is not None and not isinstance(answer, Mapping):
                 raise _HookBroken(f"it returned {type(answer).__name__} instead of arguments or None")
         except _HookBroken as broken:
@@ -111,14 +112,10 @@ async def hook_arguments(call: ValidatedCall, encoded: bytes, hooks: tuple[Hook,
     return None
 
 
-async def observe_start(call: ValidatedCall, encoded: bytes, hooks: tuple[Hook, ...], host: HookHost) -> None:
-    """Show a call that is about to start to the hooks that only observe; each gets a copy of its own.
-
-    Args:
-        encoded: The final arguments as canonical JSON.
-    """
+async def observe_start(approved: ApprovedCall, hooks: tuple[Hook, ...], host: HookHost) -> None:
+    """Show a call that is about to start to the hooks that only observe; each gets a copy of its own."""
     for hook in hooks:
-        await _ask(hook, host, replace(call, arguments=decode(encoded)))
+        await _ask(hook, host, replace(approved.call, arguments=decode(approved.arguments_json)))
 
 
 async def hook_result(call: ValidatedCall, checked: Checked, hooks: tuple[Hook, ...], host: HostCode) -> Checked:

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 import msgspec
 from msgspec import Struct
 
+from callgate._json import canonical, decode
 from callgate._pipeline.approvals import Question
 from callgate._pipeline.event_bodies import Reason, Started, Verdict, arguments_hash, decode_reason, decode_result
 from callgate._pipeline.idempotency import Known, Origin, RunState, Uncertain
@@ -84,7 +85,7 @@ def unfinished_calls(events: Iterable[Event]) -> dict[str, Unfinished]:
 
 def _begun(call: Unfinished, event: Event, final: bytes) -> Unfinished:
     started = _started(event.body)
-    kept = final if started.arguments_hash and arguments_hash(final) == started.arguments_hash else b""
+    kept = final if started.arguments_hash and arguments_hash(canonical(decode(final or b"null"))) == started.arguments_hash else b""
     return msgspec.structs.replace(
         call,
         name=started.tool,
@@ -116,8 +117,6 @@ def why_unknown(unfinished: Unfinished, because: str = "") -> OutcomeUnknown:
     )
 
 
-_started = msgspec.json.Decoder(Started).decode
-_verdict = msgspec.json.Decoder(Verdict).decode
 _USED = TERMINAL | {"call.started", "call.claimed"}
 
 

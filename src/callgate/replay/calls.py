@@ -51,7 +51,7 @@ class Decision(Struct, frozen=True, kw_only=True):
     """The text that the model or the human was shown."""
     code: str = ""
     arguments: bytes = b""
-    """The final arguments as canonical JSON; empty if none were approved."""
+    """The final arguments as JSON, keys in the order of the record; empty if none were approved."""
     notes: tuple[Note, ...] = ()
 
     @property
