@@ -29,7 +29,6 @@ KINDS: Final[dict[str, str]] = {
     "call.restarted": "the call's result was added to the context instead of the history",
     "call.aborted": "the call ended its message, and has no result",
     "call.replayed": "the same call came in again and got the stored result",
-    "conversation.tool_call": "the conversation's latest successful call",
     "hook.failed": "an observer failed on this call, with no other effect",
     "emission.sealed": "all calls of one message are known, in this order",
     "emission.limited": "calls of one message above the limit were refused and did not run",

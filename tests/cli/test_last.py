@@ -78,7 +78,7 @@ async def test_last_is_the_newest_run_wherever_a_run_is_named(folder: Path, two_
     for words in (("log", "show", "last"), ("log", "tree", "last"), ("log", "export", "--run", "last"), ("log", "list", "--run", "last")):
         lines = (await told(*words, *(() if "export" in words else ("--json",)))).lines
         assert lines, words
-        assert {line["run"].removeprefix("conversation:") for line in lines} == {two_runs}, words
+        assert {line["run"] for line in lines} == {two_runs}, words
     assert (await told("log", "stats", "--run", "last", "--json")).json["calls"] == 1
     assert (await told("log", "show", "last", "--run", "last")).code == 0
     assert "new.txt" in (await told("log", "result", "last")).out

@@ -14,6 +14,7 @@ from callgate import Answered, Deny, PostgresJournal, Scope, SqliteJournal, Susp
 from callgate._journal import open_reader
 from callgate.calls import Outcome
 from callgate.policy import Rules
+from callgate.queries import EventQuery, select
 from callgate.replay import Replay, judge_again
 from callgate.route import ValidatedCall
 from tests.agent.scripts import call, says
@@ -70,6 +71,15 @@ def test_every_call_and_run_is_read_as_it_was_when_it_was_written(address: str, 
     reader = open_reader(address)
     assert reader.verify() is None
     assert read_again(reader, getattr(reader, "blobs", None)) == said_then(name)
+    reader.close()
+
+
+def test_a_reader_finds_the_calls_of_a_conversation_in_tables_that_do_not_have_it(address: str) -> None:
+    reader = open_reader(address)
+    query = EventQuery(conversation="talk", kinds=("call.completed",), newest_first=True)
+    found = [event.position for event in reader.find(query)]
+    assert found == [event.position for event in select(reader.find(EventQuery()), query)]
+    assert len(found) > 1
     reader.close()
 
 
@@ -197,6 +207,7 @@ async def test_the_latest_result_of_a_conversation_is_known(opened: Place, ledge
         latest = engine.current_tool_call("talk")
         assert latest is not None
         assert (latest.uid, latest.structured) == ("calls/0/18", {"paid": 2000, "to": "fay"})
+        assert latest.parameters == {"to": "fay", "cents": 2000}
         assert engine.current_tool_call("nobody's") is None
         fresh = uid_of(await engine.call(scenario.raw("look", '{"what": "it"}', "z1"), scenario.SCOPE))
         assert getattr(engine.current_tool_call("talk"), "uid", "") == fresh

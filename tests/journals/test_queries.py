@@ -50,6 +50,12 @@ QUERIES = [
     EventQuery(actor="ann"),
     EventQuery(actor=""),
     EventQuery(tool="look", actor="bob", newest_first=True),
+    EventQuery(conversation="talk"),
+    EventQuery(conversation="talk", actor="bob", newest_first=True, limit=3),
+    EventQuery(conversation="talk", kinds=("call.completed",), field=("status", "ok"), newest_first=True, limit=1),
+    EventQuery(conversation="talk", run="one", caused_by=1),
+    EventQuery(conversation=""),
+    EventQuery(conversation="nobody's"),
     EventQuery(kinds=("call.completed",)),
     EventQuery(kinds=("call.completed", "call.verdict"), run="two"),
     EventQuery(kinds=("emission.",)),
@@ -93,7 +99,7 @@ async def test_what_is_asked_is_what_is_found(journal: Journal) -> None:
     first = next(iter(journal.find(EventQuery(call="one/0/0"))))
     followed = kinds(EventQuery(caused_by=first.position))
     assert followed[0] == ("one/0/0", "call.verdict")
-    assert ("one/0/0", "conversation.tool_call") in followed
+    assert ("one/0/0", "call.completed") in followed
     assert ("one/0/1", "call.completed") not in followed
 
 

@@ -22,13 +22,10 @@ from callgate._pipeline.event_bodies import (
     AttemptFailed,
     Reason,
     ReceivedCall,
-    Remembered,
     ScopeFacts,
     Started,
     Verdict,
     arguments_hash,
-    clean,
-    conversation_run,
 )
 from callgate._pipeline.idempotency import Doubt, Known, RunState
 from callgate._pipeline.recorder import Recorder
@@ -240,12 +237,6 @@ class CallState(Struct, kw_only=True, eq=False):
         told, self.on_result = self.on_result, None
         if told is not None:
             told(result)
-
-    def remember(self, result: bytes) -> None:
-        """Keep the call as its conversation's current one, in a run of the conversation's own."""
-        run = conversation_run(self.scope.conversation)
-        body = Remembered(result, self.encoded, clean(self.raw.reasoning, self.recorder.redactor))
-        self.recorder.write(Draft(kind="conversation.tool_call", run=run, body=body, call=self.uid, parents=(self.last,)))
 
     # What its tool may do while it runs
 

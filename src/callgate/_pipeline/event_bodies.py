@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from callgate._clock import Clock
 from callgate._json import canonical, exceeds, plain_bytes
 from callgate._redact import Redactor, cut_text, cut_utf8
-from callgate.calls import CurrentToolCall, Note, RawCall, Scope, ToolResult
+from callgate.calls import Note, RawCall, Scope, ToolResult
 from callgate.protocols import Execution
 
 __all__ = [
@@ -29,14 +29,11 @@ __all__ = [
     "Reason",
     "Received",
     "ReceivedCall",
-    "Remembered",
     "ScopeFacts",
     "Started",
     "Verdict",
     "arguments_hash",
     "clean",
-    "conversation_run",
-    "decode_current",
     "decode_reason",
     "decode_result",
     "valid_text",
@@ -183,19 +180,6 @@ class Allowed(Struct, frozen=True, gc=False):
         return verdict.encode()
 
 
-class Remembered(Struct, frozen=True, gc=False):
-    """The body of `conversation.tool_call`: becomes a `CurrentToolCall` when it is encoded."""
-
-    result: bytes
-    """As it is recorded."""
-    parameters: bytes
-    """The final arguments as JSON."""
-    reasoning: str
-
-    def encode(self) -> bytes:
-        return canonical({**_decode_members(self.result), "parameters": Raw(self.parameters or b"{}"), "reasoning": self.reasoning})
-
-
 class Started(_Json, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """The body of `call.started`."""
 
@@ -241,13 +225,6 @@ class Reason(_Json, frozen=True, kw_only=True, omit_defaults=True, gc=False):
 
 decode_reason = msgspec.json.Decoder(Reason).decode
 decode_result = msgspec.json.Decoder(ToolResult).decode
-decode_current = msgspec.json.Decoder(CurrentToolCall).decode
-_decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
-
-
-def conversation_run(conversation: str) -> str:
-    """The run that holds what is remembered of a conversation as a whole."""
-    return f"conversation:{conversation}"
 
 
 def arguments_hash(encoded: bytes) -> str:
