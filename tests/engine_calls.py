@@ -8,7 +8,7 @@ from callgate import Answered, Engine, RawCall, Scope, ToolResult
 from callgate.calls import Outcome
 from callgate.events import TERMINAL, Event
 
-__all__ = ["bodies", "call", "ends", "kinds", "result_of", "said"]
+__all__ = ["bodies", "call", "ends", "kinds", "result_of", "said", "verdicts"]
 
 
 def call(name: str, /, *, id: str = "", key: str | None = None, **arguments: object) -> RawCall:
@@ -30,6 +30,13 @@ def kinds(engine: Engine, uid: str | None = None) -> list[str]:
 
 def bodies(engine: Engine, kind: str) -> list[dict[str, object]]:
     return [body(event) for event in engine.journal.read() if event.kind == kind]
+
+
+def verdicts(engine: Engine) -> list[dict[str, object]]:
+    """The bodies of the events that record a verdict: on its own, or with the start that it allowed."""
+    return [
+        found for event in engine.journal.read() if event.kind in ("call.verdict", "call.started") and "verdict" in (found := body(event))
+    ]
 
 
 def body(event: Event) -> dict[str, object]:

@@ -175,7 +175,7 @@ async def test_a_call_whose_coroutine_is_thrown_away_has_its_end_and_its_tool_is
         running = engine.call(call("act"))
         running.send(None)
         running.close()
-        assert kinds(engine) == ["call.received", "call.verdict", "call.started", "call.aborted"]
+        assert kinds(engine) == ["call.received", "call.started", "call.aborted"]
         [ended] = bodies(engine, "call.aborted")
     assert (told, ended["status"]) == (["over"], "unknown")
 

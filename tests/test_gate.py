@@ -14,7 +14,7 @@ from callgate.errors import UsageError
 from callgate.protocols import Policy, Verdict
 from callgate.route import ValidatedCall
 from tests.effect_ledger import Ledger
-from tests.engine_calls import bodies, call, kinds, result_of, said
+from tests.engine_calls import bodies, call, kinds, result_of, said, verdicts
 
 
 class Always:
@@ -54,9 +54,9 @@ async def test_a_call_nobody_allows_never_runs(policy: Policy, ledger: Ledger) -
     """Error and silence of a policy are a deny."""
     async with Engine([paying(ledger)], policies=[policy]) as engine:
         result = await said(engine, call("pay", to="ann", amount=5))
-        verdicts = bodies(engine, "call.verdict")
+        given = verdicts(engine)
     assert (result.failure_class, result.metadata.attempts) == ("denied", 0)
-    assert [verdict["verdict"] for verdict in verdicts] == ["deny"]
+    assert [verdict["verdict"] for verdict in given] == ["deny"]
     assert ledger.lines() == []
 
 
@@ -164,7 +164,7 @@ async def test_whatever_nonsense_a_policy_makes_is_a_recorded_deny(
     policies: list[Policy] = [*([Always(Allow())] if beside_one_that_waits else []), Instant(judge)]
     async with Engine([paying(ledger)], policies=policies) as engine:
         result = await said(engine, call("pay", to="ann", amount=5))
-        assert [verdict["verdict"] for verdict in bodies(engine, "call.verdict")] == ["deny"]
+        assert [verdict["verdict"] for verdict in verdicts(engine)] == ["deny"]
     assert (result.failure_class, result.code, ledger.lines()) == ("denied", "policy_failed", [])
 
 
@@ -208,7 +208,7 @@ async def test_a_change_that_python_takes_for_none_is_one(by: str, came: dict[st
     policies = [Always(Modify(arguments=wanted, reason="so it has to be"))] if by == "policy" else []
     async with Engine([keep], policies=policies, hooks=[hook] if by == "hook" else []) as engine:
         result = await said(engine, call("keep", **came))
-        change, verdict = bodies(engine, "call.verdict")
+        change, verdict = verdicts(engine)
     assert json.loads(str(result.structured)) == wanted
     assert str(result.structured) == json.dumps(wanted)
     assert (change["verdict"], verdict["verdict"]) == ("modify", "allow")

@@ -26,7 +26,7 @@ from callgate.replay import Replay, judge_again
 from callgate.route import ValidatedCall
 from callgate.testing import Call, End, Fail, Item, Pause, Raise, ScriptedModel, ScriptedServer, Thought
 from tests.effect_ledger import Ledger
-from tests.engine_calls import bodies, call, result_of, said
+from tests.engine_calls import call, result_of, said, verdicts
 
 OPEN, CLOSE = "<call_to_judge>", "</call_to_judge>"
 LOOKS = '[[rule]]\nid = "look-twice"\nverdict = "judge"\nwhen = { "arguments.at" = "secret" }\n'
@@ -75,7 +75,7 @@ def told(model: ScriptedModel, number: int = -1) -> dict[str, Any]:
 
 
 def judged(engine: Engine) -> list[dict[str, Any]]:
-    return [one for body in bodies(engine, "call.verdict") for one in body.get("judgments", [])]  # type: ignore[attr-defined]
+    return [one for body in verdicts(engine) for one in body.get("judgments", [])]  # type: ignore[attr-defined]
 
 
 # What is judged
@@ -126,9 +126,9 @@ async def test_the_judgment_is_on_record_with_the_verdict(ledger: Ledger) -> Non
     script: list[list[Item]] = [[Thought("hm"), verdict(word), used] for word in ("allow", "deny", "ask")]
     async with Engine(paying(ledger), policies=[Judge(ScriptedModel(script, name="careful-1"))]) as engine:
         outcomes = [await engine.call(call("pay", to=to)) for to in ("ann", "bob", "eve")]
-        verdicts = bodies(engine, "call.verdict")
-    assert [body["verdict"] for body in verdicts] == ["allow", "deny", "ask"]
-    for body in verdicts:
+        given = verdicts(engine)
+    assert [body["verdict"] for body in given] == ["allow", "deny", "ask"]
+    for body in given:
         (one,) = cast("list[dict[str, Any]]", body["judgments"])
         assert one.pop("duration_ms") >= 0
         expected = {"verdict": body["verdict"], "reason": "it is what the user asked for", "judge": "scripted:careful-1"}

@@ -124,7 +124,7 @@ async def test_a_call_does_not_start_after_a_stop_that_came_while_it_waited_for_
         other = asyncio.create_task(engine.call(call("pay", amount=1), Scope(conversation="elsewhere", run="other")))
         await till.busy.wait()
         waiting = asyncio.create_task(engine.call(call("pay", amount=2), HERE))
-        await until(lambda: "call.verdict" in kinds(engine, engine.run + "/0/0"))
+        await until(lambda: "call.received" in kinds(engine, engine.run + "/0/0"))
         engine.control.stop("here")
         till.free.set()
         assert (await other).result.success  # type: ignore[union-attr]

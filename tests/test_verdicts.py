@@ -10,7 +10,7 @@ import pytest
 from callgate import Allow, Ask, Deny, Engine, Hook, Modify, Scope, SqliteJournal, before_call, inbox, tool
 from callgate.protocols import Policy, Verdict
 from callgate.route import ValidatedCall
-from tests.engine_calls import bodies, body, call, said
+from tests.engine_calls import body, call, said, verdicts
 
 
 @tool
@@ -38,12 +38,12 @@ async def test_a_change_by_a_policy_is_on_record_as_a_change() -> None:
     """With its rule, its reason and the new arguments, between what came and what ran."""
     async with Engine([pay], policies=[AtMostTen(Allow(rule="fine"))]) as engine:
         result = await said(engine, call("pay", to="ann", cents=99))
-        change, allowed = bodies(engine, "call.verdict")
+        change, allowed = verdicts(engine)
         kinds = [event.kind for event in engine.journal.read(call=result.uid)]
     assert result.data == "paid 10 to ann"
     assert [change[key] for key in ("verdict", "rule", "reason", "arguments")] == ["modify", "cap", "ten at most", FINAL]
     assert [allowed[key] for key in ("verdict", "rule", "arguments")] == ["allow", "fine", FINAL]
-    assert kinds == ["call.received", "call.verdict", "call.verdict", "call.started", "call.completed"]
+    assert kinds == ["call.received", "call.verdict", "call.started", "call.completed"]
 
 
 @pytest.mark.parametrize(("then", "word"), [(Deny(reason="no", rule="never"), "deny"), (Ask(question="may it?", rule="never"), "ask")])
@@ -52,10 +52,10 @@ async def test_every_verdict_has_the_arguments_that_it_is_about(then: Verdict, w
     async with Engine([pay], policies=[AtMostTen(then)]) as engine:
         await engine.call(call("pay", to="ann", cents="99"))
         await engine.call(call("pay", to="bob"))
-        verdicts = bodies(engine, "call.verdict")
-    assert [one["verdict"] for one in verdicts] == ["modify", word, word]
-    assert [one["arguments"] for one in verdicts] == [FINAL, FINAL, {"to": "bob", "cents": 1}]
-    assert [one["rule"] for one in verdicts] == ["cap", "never", "never"]
+        given = verdicts(engine)
+    assert [one["verdict"] for one in given] == ["modify", word, word]
+    assert [one["arguments"] for one in given] == [FINAL, FINAL, {"to": "bob", "cents": 1}]
+    assert [one["rule"] for one in given] == ["cap", "never", "never"]
 
 
 async def test_a_change_by_a_hook_is_on_record_with_the_hook() -> None:
@@ -65,7 +65,7 @@ async def test_a_change_by_a_hook_is_on_record_with_the_hook() -> None:
 
     async with Engine([pay], hooks=[lowers]) as engine:
         await said(engine, call("pay", to="ann", cents=99))
-        change, allowed = bodies(engine, "call.verdict")
+        change, allowed = verdicts(engine)
     assert (change["verdict"], change["arguments"], allowed["arguments"]) == ("modify", FINAL, FINAL)
     assert str(change["hook"]).endswith("lowers")
 

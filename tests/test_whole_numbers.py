@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from callgate import Engine, RawCall, ToolResult, tool
-from tests.engine_calls import bodies, result_of
+from tests.engine_calls import result_of, verdicts
 
 
 @tool(effect="none")
@@ -124,7 +124,7 @@ async def test_the_record_has_the_integer_that_the_tool_got() -> None:
     """Policy, journal and tool see one value."""
     async with Engine([add]) as engine:
         await engine.call(RawCall(name="add", arguments='{"a": 9007199254740993.0}'))
-        [verdict] = bodies(engine, "call.verdict")
+        [verdict] = verdicts(engine)
     assert verdict["arguments"]["a"] == 2**53 + 1  # type: ignore[index]
 
 

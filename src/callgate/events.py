@@ -19,9 +19,11 @@ __all__ = ["KINDS", "TERMINAL", "Body", "Bus", "Draft", "Event", "Progress", "en
 
 KINDS: Final[dict[str, str]] = {
     "call.received": "the call as the model wrote it, cut to the record's limit",
-    "call.verdict": "what gate and judges decided, by which rule or hook, on which arguments; `modify` where it goes on with others",
+    "call.verdict": "what gate and judges decided, by which rule or hook, on which arguments; `modify` where it goes on with others;"
+    " an allow where the call did not start",
     "call.suspended": "a human has to decide; nothing ran",
-    "call.started": "an attempt is about to start: the intent, and the claim as well unless its body says `claims`",
+    "call.started": "an attempt is about to start: the intent, and the claim as well unless its body says `claims`; the first one with the"
+    " allow that let it start",
     "call.claimed": "a worker process is ready and gets the attempt now",
     "call.attempt_failed": "an attempt failed, and another one follows",
     "call.late": "an answer arrived after the call had ended, and was discarded",

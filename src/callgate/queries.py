@@ -88,7 +88,7 @@ class EventQuery(Options, frozen=True, kw_only=True):
         )
 
 
-FACT_KINDS: Final = frozenset({"call.received", "call.verdict"})
+FACT_KINDS: Final = frozenset({"call.received", "call.verdict", "call.started"})
 """The kinds of events that have facts about their call."""
 
 
@@ -170,7 +170,7 @@ def facts_of(event: Event) -> CallFacts | None:
         body = _body(event.body)
     except (ValueError, RecursionError):
         return None
-    if event.kind == "call.verdict":
+    if event.kind != "call.received":
         return CallFacts(tool=_text(body.tool), final=True) if body.tool else None
     scope = body.scope if isinstance(body.scope, dict) else {}
     return CallFacts(tool=_text(body.name), actor=_text(scope.get("actor")), conversation=_text(scope.get("conversation")))

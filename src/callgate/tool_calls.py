@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from callgate._call_summary import CallSummary, body_of, summarise
+from callgate._call_summary import CallSummary, body_of, summarise, verdict_in
 from callgate.calls import CurrentToolCall, ToolResult
 from callgate.events import Event
 from callgate.queries import EventQuery
@@ -147,8 +147,8 @@ def _entries(events: Iterable[Event]) -> list[ToolCallEntry]:
         known = facts.setdefault(event.call, _Facts())
         if event.kind == "call.received":
             _received(known, event)
-        elif event.kind == "call.verdict":
-            known.verdicts.append(_verdict(body_of(event)))
+        elif verdict_in(event.kind, body := body_of(event)):
+            known.verdicts.append(_verdict(body))
     return [_entry(call, facts[call.uid]) for call in summarise(kept)]
 
 

@@ -16,7 +16,7 @@ from callgate.messages import history_entry, openai_message
 from callgate.testing import ManualClock
 from tests.acceptance.process_tools import RUNNERS, hangs, run_by
 from tests.effect_ledger import Ledger
-from tests.engine_calls import bodies, call, kinds, result_of, said
+from tests.engine_calls import bodies, body, call, kinds, result_of, said, verdicts
 from tests.hosts import Hider
 from tests.patience import DEADLINE_S, PATIENCE_S, LoopClock, past_deadline
 
@@ -100,7 +100,8 @@ async def test_no_door_reaches_a_tool_around_the_route(ledger: Ledger) -> None:
     for event in events:
         seen.setdefault(event.call, []).append(event.kind)
     assert len(seen) == 7
-    assert set(map(tuple, seen.values())) == {("call.verdict", "call.started")}
+    assert set(map(tuple, seen.values())) == {("call.started",)}
+    assert {body(event)["verdict"] for event in events} == {"allow"}
 
 
 def test_only_the_gate_builds_what_may_run() -> None:
@@ -138,7 +139,7 @@ async def test_a_kill_ends_the_wait_at_once_and_leaves_no_result(runner: str) ->
         await asyncio.wait_for(begun.wait(), PATIENCE_S)
         engine.control.kill("here")
         outcome = await task
-        assert kinds(engine) == ["call.received", "call.verdict", "call.started", "call.aborted"]
+        assert kinds(engine) == ["call.received", "call.started", "call.aborted"]
         assert engine.current_tool_call("here") is None
     assert outcome == Aborted("stopped_by_user", "killed by the user")
     assert heard == []
@@ -307,11 +308,11 @@ async def test_every_verdict_is_on_record_with_the_call_it_is_about() -> None:
     async with Engine([pay], policies=[Rules.parse(rules)]) as engine:
         for to in ("ann", "bob", "mallory"):
             await engine.call(call("pay", to=to))
-        verdicts = [event for event in engine.journal.read() if event.kind == "call.verdict"]
+        judged = [event for event in engine.journal.read() if event.kind in ("call.verdict", "call.started")]
         received = {event.position: event.call for event in engine.journal.read() if event.kind == "call.received"}
-        said_so = [body["verdict"] for body in bodies(engine, "call.verdict")]
+        said_so = [one["verdict"] for one in verdicts(engine)]
     assert said_so == ["allow", "ask", "deny"]
-    assert [received[event.parents[0]] for event in verdicts] == [event.call for event in verdicts]
+    assert [received[event.parents[0]] for event in judged] == [event.call for event in judged]
 
 
 async def test_the_record_has_normalised_arguments_the_result_and_what_caused_what() -> None:
@@ -324,7 +325,7 @@ async def test_the_record_has_normalised_arguments_the_result_and_what_caused_wh
     async with Engine([add]) as engine:
         engine.bus.subscribe(lambda topic, item: events.append(item), *KINDS)  # type: ignore[arg-type]
         await said(engine, RawCall(name=" Add ", arguments='{"a": "40"}'))
-        verdict, completed = bodies(engine, "call.verdict")[0], bodies(engine, "call.completed")[0]
+        verdict, completed = verdicts(engine)[0], bodies(engine, "call.completed")[0]
     assert verdict["arguments"] == {"a": 40, "b": 2}
     assert completed["structured"] == 42
     assert [event.parents for event in events[1:]] == [(event.position,) for event in events[:-1]]

@@ -9,7 +9,7 @@ import pytest
 
 from callgate import Engine, RawCall, Scope, Tool, ToolResult, ValidationResult, tool
 from callgate.testing import ManualClock
-from tests.engine_calls import bodies, call, said
+from tests.engine_calls import call, said, verdicts
 
 
 class Book(Tool):
@@ -134,7 +134,7 @@ async def test_a_tools_own_validator_speaks_after_the_schema_and_its_whole_answe
         odd = await said(engine, call("book", **GOOD, nights=1))
         wrong = await said(engine, call("book", **GOOD, nights="one"))
         even = await said(engine, call("book", **GOOD, nights=2))
-        ran_with = bodies(engine, "call.verdict")[0]["arguments"]
+        ran_with = verdicts(engine)[0]["arguments"]
     assert odd.failure_class == "invalid_parameters"
     assert "only even numbers; 2 would pass" in str(odd.error)
     assert "must be a member" in str(odd.error)
@@ -265,7 +265,7 @@ async def test_a_tool_class_gets_no_keyword_that_its_execute_has_not(more: dict[
     (name,) = more
     async with Engine([Named()]) as engine:
         result = await said(engine, call("book", **GOOD, **more))
-        (verdict,) = bodies(engine, "call.verdict")
+        (verdict,) = verdicts(engine)
     assert (result.status, result.data) == ("ok", ["Rome", "ann"])
     assert [(note.kind, note.path) for note in result.metadata.notes] == [("dropped", f"/{name}")]
     assert verdict["arguments"] == GOOD

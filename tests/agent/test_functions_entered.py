@@ -17,7 +17,7 @@ from callgate.models.events import CallOpened, CallSealed, Finished, ModelEvent,
 from callgate.models.model import StreamingContext
 from callgate.models.wire.request import ModelRequest
 
-MOST_OF_AN_ITERATION = 142
+MOST_OF_AN_ITERATION = 140
 """All of it: the model's message, its call along the route, and the commit."""
 MOST_OF_THE_LOOP = 88
 """Of these, what the loop adds to the call."""

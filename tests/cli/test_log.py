@@ -73,11 +73,11 @@ def test_the_list_can_be_narrowed(logged: Path, options: tuple[str, ...], tools:
 @pytest.mark.parametrize("identity", ["order=A7/0/0", "order=A7"])
 def test_a_call_or_a_run_is_shown_with_causes_and_bodies(logged: Path, identity: str) -> None:
     events = shell(logged, "log", "show", identity, "--json").lines
-    assert [event["kind"] for event in events] == ["call.received", "call.verdict", "call.started", "files.kept", "call.completed"]
+    assert [event["kind"] for event in events] == ["call.received", "call.started", "files.kept", "call.completed"]
     for cause, event in pairwise(events):
         assert event["parents"] == [cause["position"]]
     assert events[1]["body"]["arguments"] == {"order": "A7", "cents": 1}
-    assert "  2 call.verdict" in shell(logged, "log", "show", identity).out
+    assert "  2 call.started" in shell(logged, "log", "show", identity).out
 
 
 def test_an_id_that_is_none_is_refused_with_the_latest_ones(logged: Path) -> None:
@@ -128,17 +128,16 @@ def test_what_followed_is_a_tree(logged: Path, identity: str) -> None:
     events = shell(logged, "log", "tree", identity, "--json").lines
     assert [(event["kind"], event["depth"]) for event in events] == [
         ("call.received", 0),
-        ("call.verdict", 1),
-        ("call.started", 2),
-        ("files.kept", 3),
-        ("call.completed", 4),
+        ("call.started", 1),
+        ("files.kept", 2),
+        ("call.completed", 3),
     ]
     lines = shell(logged, "log", "tree", identity).out.splitlines()
     places = [line.index(event["kind"]) for line, event in zip(lines, events, strict=True)]
     assert places == sorted(set(places))
     shortened = shell(logged, "log", "tree", identity, "--limit", "2")
     assert len(shortened.out.splitlines()) == 2
-    assert "3 more events followed" in shortened.err
+    assert "2 more events followed" in shortened.err
 
 
 def test_statistics_count_calls_ends_and_failures(logged: Path) -> None:
@@ -263,7 +262,7 @@ def test_a_readable_journal_is_shown_whatever_its_bodies_hold(logged: Path, body
     assert shell(logged, "log", "show", "order=A7", *options).code == 0
     assert shell(logged, "log", "tree", "order=A7", *options).code == 0
     assert shell(logged, "log", "stats", *options).code == 0
-    assert len(shell(logged, "log", "export").lines) == 11
+    assert len(shell(logged, "log", "export").lines) == 10
     assert shell(logged, "log", "verify", *options).code == 1
 
 

@@ -70,7 +70,7 @@ async def test_a_young_journal_whose_log_is_gone_is_refused_and_repeats_nothing(
     """All its events are in the log alone: what is left would be a new journal."""
     pay_and_crash(path, tmp_path / "ledger.txt", synchronous=synchronous)
     lose_log(path, how)
-    with pytest.raises(UsageError, match=rf"{path} ends at event \d and does not have event 4, which it had") as refused:
+    with pytest.raises(UsageError, match=rf"{path} ends at event \d and does not have event 3, which it had") as refused:
         SqliteJournal(path)
     assert f"{path}-wal was deleted or cut off" in str(refused.value)
     assert f"delete {path}.lock" in str(refused.value)
@@ -96,7 +96,7 @@ async def test_a_journal_whose_log_was_brought_into_the_file_by_another_program_
     """To look at a file with SQLite's own shell after a crash deletes the log; nothing is lost by that."""
     pay_and_crash(path, tmp_path / "ledger.txt")
     shell = apsw.Connection(str(path))
-    assert shell.execute("SELECT count(*) FROM events").get == 4
+    assert shell.execute("SELECT count(*) FROM events").get == 3
     shell.close()
     assert not Path(f"{path}-wal").exists()
     async with Engine([paying(ledger)], journal=SqliteJournal(path)) as engine:
@@ -156,9 +156,9 @@ def test_a_lock_that_says_nothing_readable_about_events_refuses_nothing(path: Pa
 def test_checking_a_journal_says_that_its_last_events_are_missing(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pay_and_crash(path, tmp_path / "ledger.txt")
     reader = open_reader(path)
-    assert len(list(reader.find(EventQuery()))) == 4
+    assert len(list(reader.find(EventQuery()))) == 3
     assert reader.verify() is None
     reader.close()
     lose_log(path, "deleted")
     assert main(["log", "verify", "--journal", str(path)]) == 1
-    assert "at event 4: it is missing: the journal had it" in capsys.readouterr().err.replace("\n", " ")
+    assert "at event 3: it is missing: the journal had it" in capsys.readouterr().err.replace("\n", " ")

@@ -92,13 +92,13 @@ async def test_what_is_asked_is_what_is_found(journal: Journal) -> None:
     def kinds(query: EventQuery) -> list[tuple[str, str]]:
         return [(event.call, event.kind) for event in journal.find(query)]
 
-    looked = ["call.received", "call.verdict", "call.started", "call.completed"]
+    looked = ["call.received", "call.started", "call.completed"]
     assert kinds(EventQuery(tool="look", run="two")) == [("two/0/1", kind) for kind in looked]
     assert {call for call, _ in kinds(EventQuery(actor="ann", run="one"))} == {"one/0/0", "one/0/1", "one/0/2"}
     assert {call for call, _ in kinds(EventQuery(field=("code", "unknown_tool")))} == {"one/0/2", "two/0/2"}
     first = next(iter(journal.find(EventQuery(call="one/0/0"))))
     followed = kinds(EventQuery(caused_by=first.position))
-    assert followed[0] == ("one/0/0", "call.verdict")
+    assert followed[0] == ("one/0/0", "call.started")
     assert ("one/0/0", "call.completed") in followed
     assert ("one/0/1", "call.completed") not in followed
 

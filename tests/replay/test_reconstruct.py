@@ -170,7 +170,7 @@ def changed(path: Path, kind: str, old: str, new: str) -> None:
         ("call.completed", "saw a", "saw b", "what the model was shown in pass 2"),
         ("run.began", "Do it.", "Do them.", "what the model was shown in pass 1"),
         ("phase.answered", "Answer 90.", "Answer 91.", "the run's answer"),
-        ("call.verdict", '"allow"', '"deny"', "the content of call.verdict"),
+        ("call.started", '"allow"', '"deny"', "the content of call.started"),
     ],
 )
 async def test_the_first_place_where_the_record_makes_another_run_is_named(

@@ -176,9 +176,9 @@ def _scope(facts: Mapping[str, object], event: Event) -> Scope:
 
 def _told(call: ReplayedCall, event: Event) -> ReplayedCall:
     match event.kind:
-        case "call.verdict":
+        case "call.verdict" | "call.started":
             verdict = msgspec.json.decode(event.body, type=_Verdict)
-            return call if verdict.verdict == "modify" else _decided(call, verdict)
+            return call if verdict.verdict in ("", "modify") else _decided(call, verdict)
         case "call.replayed":
             return replace(call, undecided="it was a repeated call and got the stored result")
         case "call.completed":
