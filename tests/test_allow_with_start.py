@@ -23,10 +23,10 @@ from callgate import (
     tool,
 )
 from callgate._call_summary import summarise
+from callgate.call_stages import ValidatedCall
+from callgate.recorded_calls import find_tool_calls
 from callgate.replay import Replay
-from callgate.route import ValidatedCall
-from callgate.tool_calls import find_tool_calls
-from tests.counting import Count, counting
+from tests.cacheable_tool import Count, counting
 from tests.engine_calls import bodies, body, call, kinds, said
 
 ALLOW = Rules.parse('[[rule]]\nid = "may"\nverdict = "allow"\n', where="rules.toml")

@@ -15,7 +15,7 @@ import httpx2
 import openai
 from google import genai
 
-from callgate.models.events import Finished
+from callgate.models.model_events import Finished
 from callgate.models.wire import codec
 
 __all__ = ["PEERS", "Told", "ours", "same_told"]

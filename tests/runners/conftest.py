@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from callgate._clock import SystemClock
-from callgate._limits import Limits
+from callgate._engine_limits import Limits
 from callgate._runners.process import ProcessLimits, ProcessRunner
 from tests.runners.far_side import Far
 

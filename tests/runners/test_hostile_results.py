@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 
 from callgate._clock import SystemClock
-from callgate._limits import Limits
+from callgate._engine_limits import Limits
 from callgate._runners import Runners
 from callgate._runners.process import ProcessLimits
 from callgate.protocols import Execution
 from callgate.tools import tool
-from tests.patience import soon
 from tests.runners import hostile_tools
-from tests.runners.making import Made, marked
+from tests.runners.runner_requests import Made, marked
+from tests.waiting import soon
 
 CORPUS = Path(os.environ.get("CALLGATE_CORPORA", Path(__file__).parents[3] / "shared" / "data")) / "hostile" / "calls.jsonl"
 LIMITS = ProcessLimits(memory_bytes=1024**3, file_bytes=64 * 1024**2)
@@ -93,7 +93,7 @@ def seconds_for(row: dict[str, Any], runner: str) -> float:
 
 
 @pytest.mark.parametrize(("row", "runner"), ROWS)
-async def test_a_hostile_body_has_one_of_the_right_outcomes(row: dict[str, Any], runner: str, bodies: Any) -> None:
+async def test_a_hostile_tool_body_has_one_of_the_expected_outcomes(row: dict[str, Any], runner: str, bodies: Any) -> None:
     runners = Runners(Limits(), SystemClock(), process_limits=LIMITS)
     made = Made(tool(description="Is hostile.")(getattr(bodies, name(row))), timeout_s=seconds_for(row, runner))
     counted: list[int] = []

@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
 
+from callgate.event_queries import FACT_KINDS, CallFacts, EventQuery, facts_of, merged, select
 from callgate.events import Draft, Event
-from callgate.queries import FACT_KINDS, CallFacts, EventQuery, facts_of, merged, select
 
 __all__ = ["MemoryEvents"]
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from callgate.errors import UsageError
-from callgate.models._secrets import redact_url
+from callgate.models._credential_redaction import redact_url
 
 __all__ = ["cause_chain", "create_client", "describe_cause", "import_httpx2"]
 
