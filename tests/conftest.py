@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+import uvloop
 from hypothesis import HealthCheck, settings
 
 from tests.abandoned_tools import end_stray_tools
@@ -18,6 +20,19 @@ settings.load_profile("callgate")
 # A shell starts its background jobs with Ctrl-C ignored, and so would every process that a test starts and interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+ON_EVERY_LOOP = {"test_inline.py", "test_nested_calls.py", "test_stopping.py"}
+"""Tests of async tools, whose coroutines the engine steps itself: they also run on uvloop."""
+MOVES_THE_CLOCK = {"past_deadline", "let_pass"}
+"""Functions that move the event loop's clock, which uvloop does not allow."""
+
+
+def pytest_asyncio_loop_factories(item: pytest.Function) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Choose the event loops that a test runs on."""
+    loops: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {"asyncio": asyncio.new_event_loop}
+    if item.path.name in ON_EVERY_LOOP and MOVES_THE_CLOCK.isdisjoint(item.function.__code__.co_names):
+        loops["uvloop"] = uvloop.new_event_loop
+    return loops
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -155,7 +155,7 @@ def _knots_arguments(call: ValidatedCall) -> Verdict:
         lambda call: Allow,
         lambda call: True,
     ],
-    ids=["no JSON", "a circle", "a rule that is no text", "a class", "no verdict"],
+    ids=["no JSON", "a circle", "a rule that is not text", "a class", "no verdict"],
 )
 async def test_an_invalid_verdict_or_corrupted_arguments_are_recorded_as_a_deny(
     judge: Callable[[ValidatedCall], Any], beside_one_that_waits: bool, ledger: Ledger

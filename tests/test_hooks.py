@@ -181,7 +181,7 @@ def test_a_hook_that_could_never_match_is_refused_at_once(wrong: dict[str, Any],
 
 
 @pytest.mark.parametrize("kind", ["observe", "transform", "reject"])
-@pytest.mark.parametrize("put", [object(), "seen"], ids=["what is no JSON", "text"])
+@pytest.mark.parametrize("put", [object(), "seen"], ids=["what is not JSON", "text"])
 async def test_an_in_place_change_of_a_result_by_a_hook_has_no_effect(kind: Any, put: object) -> None:
     """Observers are isolated, and nothing that was not checked again reaches the model."""
 
@@ -361,7 +361,7 @@ async def test_a_transform_hook_that_replaces_a_value_also_replaces_its_declared
 @pytest.mark.parametrize(
     "changes",
     [{"error": None}, {"error": 5}, {"details": [1]}, {"details": {"a": object()}}],
-    ids=["no error", "a number", "a list", "what is no JSON"],
+    ids=["no error", "a number", "a list", "what is not JSON"],
 )
 async def test_a_failure_made_invalid_by_a_transform_hook_is_withheld(changes: dict[str, Any]) -> None:
     @tool(effect="none", retryable=False)

@@ -300,7 +300,7 @@ async def test_stopping_a_run_of_direct_calls_that_no_engine_holds_is_refused(tm
     where = str(tmp_path / "journal.db")
     async with Engine([paying(ledger)], journal=opened(where)) as engine:
         await said(engine, raw_call("pay", to="ann"), IN_RUN)
-    with pytest.raises(UsageError, match="Nobody works on run 'the-run', and it is no agent's"):
+    with pytest.raises(UsageError, match="Nobody works on run 'the-run', and no agent can continue it"):
         inbox.stop(where, RUN, by="carol")
 
 

@@ -49,7 +49,7 @@ def test_every_form_of_a_call_is_parsed_to_the_same_call(form: tuple[str, str], 
 
 
 def test_a_flat_call_may_have_a_parameter_named_args() -> None:
-    """Beside what only a flat call has, it is no word of the form."""
+    """Beside what only a flat call has, it is not a word of the form."""
     raw = RawCall.from_dict({"tool": "run", "args": ["-x"]})
     assert raw.beside == {"args": ["-x"]}
 

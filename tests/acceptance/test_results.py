@@ -117,13 +117,13 @@ async def pay(amount: int) -> str:
 
 @tool(effect="none")
 async def strange() -> object:
-    """Return what is no JSON."""
+    """Return what is not JSON."""
     return object()
 
 
 @tool(effect="none")
 async def nan() -> float:
-    """Return what is no JSON either."""
+    """Return what is not JSON either."""
     return float("nan")
 
 

@@ -22,7 +22,7 @@ from tests.corpus.input_files import build, rows, same
 
 FINISHED = ("stop", "tool_calls")
 MEANS = {"call_aborted": {"unknown_tool"}}
-"""A cut text is no JSON either, and a call without a name names no tool."""
+"""A cut text is not JSON either, and a call without a name names no tool."""
 
 
 def registry() -> ToolRegistry:

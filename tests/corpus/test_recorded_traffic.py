@@ -57,7 +57,7 @@ def is_right(got: dict[str, Any], wanted: dict[str, Any]) -> bool:
 
 @pytest.mark.parametrize("episode", episodes())
 def test_calls_are_decoded_as_recorded(episode: dict[str, Any]) -> None:
-    """By id, name and arguments, in order; what the provider ran itself is no call; cut arguments are an error."""
+    """By id, name and arguments, in order; what the provider ran itself is not a call; cut arguments are an error."""
     for exchange, body in answers(episode):
         wanted = [call for call in exchange["calls"] if call["kind"] != "native"]
         for pieces in ways(body, streamed=exchange["streamed"]):

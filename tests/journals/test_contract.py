@@ -42,7 +42,7 @@ async def test_an_event_is_read_as_it_was_written(journal: Journal) -> None:
     "body", [b"", b"not json", b"\xff\xfe", b'{"a":1,"a":2}', b"[" * 5_000], ids=["empty", "text", "bytes", "twice", "deep"]
 )
 async def test_any_bytes_are_stored_as_a_body(journal: Journal, body: bytes) -> None:
-    """A redactor may leave what is no JSON; that must not stop the record."""
+    """A redactor may leave what is not JSON; that must not stop the record."""
     for kind in ("call.received", "call.verdict"):
         await journal.durable(journal.append(Draft(kind=kind, run="r", call="c", body=body)))
     assert [event.body for event in journal.read()] == [body, body]

@@ -1,4 +1,4 @@
-"""A call that is only mentioned is no call: in prose, code, quotations, examples and reasoning. A real call beside it is."""
+"""A call that is only mentioned is not a call: in prose, code, quotations, examples and reasoning. A real call beside it is."""
 
 from __future__ import annotations
 

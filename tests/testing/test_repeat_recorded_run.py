@@ -162,7 +162,7 @@ async def test_results_of_every_shape_repeat_without_differences(ledger: Ledger)
 
     @tool(effect="none")
     async def odd() -> object:
-        """Give what is no JSON."""
+        """Give what is not JSON."""
         return object()
 
     names = ["nothing", "large", "odd"]

@@ -1,4 +1,4 @@
-"""A call that changed only what no snapshot keeps (ignored files, version control, names that are no text): an undo says so."""
+"""A call that changed only what no snapshot keeps (ignored files, version control, names that are not text): an undo says so."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LEFT_OUT = {
     "the mode of an ignored file": ("chmod 755 build.log", "build.log"),
     "version control": ("echo new > .git/config", ".git/config"),
     "an installed package": ("echo new > node_modules/a/index.js", "node_modules/a/index.js"),
-    "a name that is no text": (r"printf new > $(printf 'odd\377')", r"odd\udcff"),
+    "a name that is not text": (r"printf new > $(printf 'odd\377')", r"odd\udcff"),
 }
 
 
