@@ -20,7 +20,7 @@ ALLOWED = {"HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPD
 HIDDEN = {"DATABASE_URL": "postgres://", "PYTHONPATH": "/", "EDITOR": "ed", "LD_PRELOAD_NOT": "1", "MAIL": "a"}
 OWN = {"CALLGATE_WORKER", "CALLGATE_CALL"}
 SHELLS = {"PWD", "OLDPWD", "SHLVL", "_"}
-"""What a shell sets by itself."""
+"""Variables that a shell sets."""
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ PARTS: Final = {
     "agent_cut_off": -signal.SIGKILL,
     "agent_approved": -signal.SIGKILL,
 }
-"""Each part of the work, and how its process ends."""
+"""Each part of the work, and the exit code of its process."""
 _TABLES: Final = ("events", "calls", "causes", "writer", "leases", "inbox")
 
 

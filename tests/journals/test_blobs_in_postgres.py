@@ -19,7 +19,7 @@ from tests.engine_calls import call, said
 from tests.journals.postgres_server import Server
 
 LARGE = b"\x00\xff" * 1_500_000
-"""In several pieces."""
+"""Large enough to be stored in several pieces."""
 
 
 @tool(effect="none")

@@ -14,7 +14,7 @@ from callgate.events import Draft
 from callgate.protocols import Inbox, InboxMessage, Journal, Lease, LeaseStore
 
 ME, OTHER = 1_001, 1_002
-"""Numbers that no journal of these tests has."""
+"""Writer numbers that no journal of these tests has."""
 
 
 class Stores(Struct):
