@@ -1,4 +1,4 @@
-"""Tests of a memory whose file is damaged while it is open: operations raise a typed error with the cause and the next step, no call fails."""
+"""Tests of a memory whose file is damaged while it is open: it raises a typed error with the cause and the next step; no call fails."""
 
 from __future__ import annotations
 
