@@ -34,25 +34,25 @@ class KeptSignals:
     def tools(self) -> list[Tool]:
         @tool(effect="none")
         async def look(ctx: ToolContext) -> str:
-            """Begin something that goes on after the call, until the turn is killed."""
+            """Register a listener that outlives the call."""
             self.keep(ctx.signal)
             return "seen"
 
         @tool(effect="none", runner="thread")
         def look_from_a_thread(ctx: ToolContext) -> str:
-            """The same."""
+            """Do the same as `look`, in a thread."""
             self.keep(ctx.signal)
             return "seen"
 
         @tool(effect="once")
         async def act(ctx: ToolContext) -> str:
-            """The same, with an effect."""
+            """Do the same as `look`, with an effect."""
             self.keep(ctx.signal)
             return "done"
 
         @tool(effect="none")
         async def ask(ctx: ToolContext) -> str:
-            """Let another tool do it."""
+            """Call `look`."""
             return (await ctx.call("look", {})).text
 
         return [look, look_from_a_thread, act, ask]

@@ -47,7 +47,7 @@ async def test_output_of_an_async_tool_is_published_immediately() -> None:
 
     @tool(effect="none")
     async def talk(ctx: ToolContext) -> str:
-        """Talk, and wait to be heard."""
+        """Report progress, and wait until it was received."""
         ctx.progress("here")
         await heard.wait()
         return "the end"

@@ -151,7 +151,7 @@ async def test_a_stop_during_a_call_aborts_it_and_discards_its_result() -> None:
 
         @tool(effect="none")
         async def fail(ctx: ToolContext) -> None:
-            """Be stopped, and fail."""
+            """Raise after its turn was stopped."""
             engine.control.stop(ctx.conversation)
             raise ValueError("the half-done work")
 

@@ -94,13 +94,13 @@ async def test_a_success_has_id_status_content_and_metadata() -> None:
 
 @tool(effect="none")
 async def broken() -> None:
-    """Break."""
+    """Raise."""
     raise RuntimeError("the disk is full")
 
 
 @tool(effect="none")
 async def offline() -> None:
-    """Reach for a service that does not answer."""
+    """Connect to a service that does not answer."""
     raise TimeoutError("read timed out")
 
 
@@ -117,13 +117,13 @@ async def pay(amount: int) -> str:
 
 @tool(effect="none")
 async def strange() -> object:
-    """Return what is no JSON."""
+    """Return a value that is not JSON."""
     return object()
 
 
 @tool(effect="none")
 async def nan() -> float:
-    """Return what is no JSON either."""
+    """Return NaN."""
     return float("nan")
 
 

@@ -179,7 +179,7 @@ async def test_a_journal_with_a_torn_wal_opens_with_the_events_before_the_tear(p
 
 
 def tear(path: Path, to: Path, place: float) -> None:
-    """Copy a journal with the first part of its log followed by random bytes."""
+    """Copy a journal with the first part of its log, followed by invalid bytes."""
     to.write_bytes(path.read_bytes())
     log = Path(f"{path}-wal").read_bytes()
     Path(f"{to}-wal").write_bytes(log[: int(len(log) * place)] + b"\xff" * 100)

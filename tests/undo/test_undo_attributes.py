@@ -36,7 +36,7 @@ def bench(tmp_path: Path) -> Bench:
 
 
 def noted(root: Path) -> dict[str, dict[str, bytes]]:
-    """Return every extended attribute of the files below `root`."""
+    """Return every extended attribute of the files and folders below `root`."""
     paths = [path for path in root.rglob("*") if not path.is_symlink()]
     return {str(path.relative_to(root)): {name: os.getxattr(path, name) for name in os.listxattr(path)} for path in paths}
 
