@@ -1,4 +1,4 @@
-"""What tests say often: a call, its result, the kinds of events it left."""
+"""Shorthands for calls, their results and their events."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def body(event: Event) -> dict[str, object]:
 
 
 def ends(engine: Engine) -> dict[str, int]:
-    """How many ends each call has on record."""
+    """Return the number of terminal events of each call."""
     found: dict[str, int] = {}
     for event in engine.journal.read():
         if event.kind in TERMINAL:

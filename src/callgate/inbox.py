@@ -220,7 +220,7 @@ def _end(journal: JournalAddress, kind: str, run: str, by: str, reason: str) -> 
     if not ended:
         with open_inbox(journal) as client:
             if not client.holder(run):
-                raise UsageError(f"Nobody works on run '{run[:80]}', and it is no agent's that could go on. There is nothing to {kind}.")
+                raise UsageError(f"Nobody works on run '{run[:80]}', and no agent can continue it. There is nothing to {kind}.")
     return _sent(journal, kind, run, run, by, reason)
 
 

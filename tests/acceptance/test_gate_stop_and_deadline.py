@@ -1,4 +1,4 @@
-"""Deliberate mode's gate, and the race of a running tool against its deadline, a stop and a kill."""
+"""Tests of the deliberate-mode gate, and of a running tool that reaches its deadline, is stopped or is killed."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def test_the_gate_blocks_only_tools_outside_the_allowlist_in_deliberate_mo
 async def test_a_blocked_call_is_not_dispatched_and_lists_the_allowed_tools(
     name: str, ledger: Ledger, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Before the registry: whether the tool exists makes no difference. For the model alone: nothing a user would be shown."""
+    """The gate runs before the registry lookup, so unknown tools get the same result. It goes only to the model: no warning is logged."""
     async with Engine([paying(ledger)]) as engine:
         with caplog.at_level(logging.WARNING, logger="callgate"):
             outcome = await engine.call(call(name, id="c1", to="ann"), Scope(deliberate=True, allowed_tools=frozenset({"look", "find"})))
@@ -79,7 +79,7 @@ async def test_a_blocked_call_is_not_dispatched_and_lists_the_allowed_tools(
 
 
 async def test_every_way_to_call_a_tool_records_a_verdict_and_a_start(ledger: Ledger) -> None:
-    """Every effect, whichever door the call came by, has its own intent and its own verdict on record before it."""
+    """Direct, nested and agent calls each need their own intent and verdict in the journal before the effect."""
     witness = paying(ledger)
 
     @tool
@@ -129,7 +129,7 @@ async def test_a_deadline_ends_the_wait_and_returns_a_timeout_result(runner: str
 @pytest.mark.process
 @pytest.mark.parametrize("runner", RUNNERS[1:])
 async def test_a_kill_ends_the_wait_at_once_and_leaves_no_result(runner: str) -> None:
-    """Nothing of the killed call reaches a history: no result, no completed event, nothing on the bus, no current call."""
+    """A killed call leaves no result in a history, no completed event, no bus event and no current call."""
     heard: list[str] = []
     begun = asyncio.Event()
     async with Engine([run_by(hangs, runner)]) as engine:
@@ -152,7 +152,7 @@ async def test_a_stop_during_a_call_aborts_it_and_discards_its_result() -> None:
 
         @tool(effect="none")
         async def fail(ctx: ToolContext) -> None:
-            """Be stopped, and fail."""
+            """Raise after its turn was stopped."""
             engine.control.stop(ctx.conversation)
             raise ValueError("the half-done work")
 
@@ -180,7 +180,7 @@ async def test_a_timeout_applies_to_each_call_and_not_to_their_sum() -> None:
 
 
 async def test_a_call_is_dispatched_at_most_once(ledger: Ledger) -> None:
-    """Whatever comes of it: an answer, a failure, a timeout, or a refusal before it."""
+    """This holds whether the call succeeds, fails, times out or is refused."""
 
     @tool
     async def act(how: str) -> str:

@@ -1,4 +1,4 @@
-"""`callgate log`: the record, read by somebody who was not there."""
+"""`callgate log`: commands that read the journal."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def logged(first: Path, tmp_path: Path) -> Path:
-    """A folder in which three calls were made: one that ran, one that was asked about, one that was denied."""
+    """Return a folder with three calls: one that ran, one that needs approval, one that was denied."""
     return Path(shutil.copytree(first, tmp_path / "logged"))
 
 
@@ -342,7 +342,7 @@ def test_a_folder_without_access_rights_is_reported_in_one_line(folder: Path, wo
 
 
 class _Interrupts:
-    """Interrupts the process while Python finalises it, where an exception is dropped."""
+    """Interrupts the process in a finalizer, where Python drops exceptions."""
 
     def __del__(self) -> None:
         signal.raise_signal(signal.SIGINT)
@@ -353,7 +353,7 @@ def _interrupted() -> None:
 
 
 def test_a_keyboard_interrupt_in_a_finalizer_ends_log_follow(logged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python drops what is raised there, so the exception alone would be lost, and with it the interrupt."""
+    """Python drops exceptions of finalizers, so the interrupt must not depend on the exception alone."""
     dropped: list[object] = []
     monkeypatch.setattr(sys, "unraisablehook", lambda told: dropped.append(told.exc_type))
     assert follow(LogOptions(journal=str(logged / ".callgate/journal.db"), after=0), wait=lambda _: _interrupted()) == 0

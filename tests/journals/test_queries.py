@@ -1,4 +1,4 @@
-"""What is found in a journal: every store answers as the plain definition does, whether written or still waiting."""
+"""Tests of journal queries: every store returns what the reference definition returns, for written and for queued events."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def look(at: str) -> str:
 
 
 async def recorded(journal: Journal) -> list[Event]:
-    """Two actors, three tools of which one is none, two runs, one message; the engine is left open, so that more may be asked."""
+    """Record two actors, two known tools and an unknown one, two runs and one message; the engine stays open for more queries."""
     engine = Engine([pay, look], journal=journal)
     for run, actor in (("one", "ann"), ("two", "bob")):
         scope = Scope(run=run, conversation="talk", actor=actor)
@@ -86,7 +86,7 @@ async def test_every_store_answers_queries_like_the_reference_implementation(jou
 
 
 async def test_queries_return_the_expected_events(journal: Journal) -> None:
-    """A few answers by hand, so that the definition itself is held to something."""
+    """Checks a few results by hand, as a test of the reference definition itself."""
     await recorded(journal)
 
     def kinds(query: EventQuery) -> list[tuple[str, str]]:
@@ -104,7 +104,7 @@ async def test_queries_return_the_expected_events(journal: Journal) -> None:
 
 
 async def test_queries_include_events_that_are_not_yet_written(journal: Journal) -> None:
-    """Asked in the same breath: nothing has had time to reach the store."""
+    """The query runs in the same iteration of the event loop, so no event has been written to the store."""
     body = b'{"name":"pay","scope":{"actor":"ann"}}'
     first = journal.append(Draft(kind="call.received", run="r", call="r/0/0", body=body))
     second = journal.append(Draft(kind="call.started", run="r", call="r/0/0", body=b"{}", parents=(first,)))

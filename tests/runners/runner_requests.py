@@ -1,4 +1,4 @@
-"""Requests for runners, as the engine would make them, and a look at what is left of a call."""
+"""Runner requests as the engine makes them, and checks for processes that a call leaves running."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _numbers = itertools.count()
 
 
 class Made:
-    """One request with what the test needs to steer and watch it."""
+    """A request, with the means to control and observe it."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Made:
 
 
 def marked(marker: str) -> list[int]:
-    """The processes that carry `marker` in their environment."""
+    """Return the processes that have `marker` in their environment."""
     return [pid for pid, environ in _environments() if marker.encode() in environ]
 
 

@@ -120,7 +120,7 @@ def _check_is_file(path: str | Path, real: Path) -> None:
     except FileNotFoundError:
         raise UsageError(f"There is no journal at {path}. {_GIVE}") from None
     if not stat.S_ISREG(found.st_mode):
-        raise UsageError(f"There is no journal at {path}: it is {'a folder' if stat.S_ISDIR(found.st_mode) else 'no file'}. {_GIVE}")
+        raise UsageError(f"There is no journal at {path}: it is {'a folder' if stat.S_ISDIR(found.st_mode) else 'not a file'}. {_GIVE}")
 
 
 def connect_to_read(path: Path) -> tuple[apsw.Connection, int]:

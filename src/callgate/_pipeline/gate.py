@@ -271,7 +271,7 @@ def _together(call: ValidatedCall, before: Standing, verdict: Verdict, deps: Gat
 
 def _no_verdict(call: ValidatedCall, given: Never) -> CallDenied:
     """What a policy of the host's returned that is none of the verdicts; the type says that no verdict comes here."""
-    return CallDenied(f"{call.name} was denied: the policy returned {type(given).__name__}, which is no verdict.", code="policy_failed")
+    return CallDenied(f"{call.name} was denied: the policy returned {type(given).__name__}, which is not a verdict.", code="policy_failed")
 
 
 def _approve(call: ValidatedCall, encoded: bytes, standing: Standing, deps: GateParts, key: str) -> ApprovedCall:

@@ -194,7 +194,7 @@ async def _replaced(call: ValidatedCall, answer: object, before: Checked, host: 
             return replace(after, error=error, details=None)
         case {"error": str() as error, "details": dict() as details}:
             return replace(after, error=error, details=details)
-    raise _HookBroken("it returned a failure whose error is no text, or whose details are no JSON object")
+    raise _HookBroken("it returned a failure whose error is not text, or whose details are not a JSON object")
 
 
 def _rechecked(call: ValidatedCall, answer: Execution, before: Checked, redactor: Redactor | None) -> Checked:
@@ -203,7 +203,7 @@ def _rechecked(call: ValidatedCall, answer: Execution, before: Checked, redactor
     try:
         return recheck(call.tool, answer, before, redactor)
     except CallFailed as error:
-        raise _HookBroken(f"what it returned is no result: {error}") from error
+        raise _HookBroken(f"it did not return a result: {error}") from error
 
 
 def _why(error: BaseException, host: HookHost, quietly: bool) -> str:
