@@ -59,7 +59,7 @@ class UnknownOutcomes:
         doubt = state.run_state.doubt(approved)
         if doubt is None or approved.allowed_by:
             return None
-        return await self.rule_out(state, approved, doubt, approved.encoded, "had the same arguments")
+        return await self.rule_out(state, approved, doubt, approved.arguments_json, "had the same arguments")
 
     async def rule_out(self, state: CallState, approved: ApprovedCall, doubt: Uncertain, arguments: bytes, common: str) -> Checked | None:
         """Prevent a call from starting while this earlier call may have happened; see `rule_out_repeat`.
@@ -132,7 +132,7 @@ class UnknownOutcomes:
             gone: Whether the call's code has certainly ended.
         """
         tool = approved.call.tool
-        found = await _verified(tool, approved.encoded, approved.tool_key, timeout_s, state.kill)
+        found = await _verified(tool, approved.arguments_json, approved.tool_key, timeout_s, state.kill)
         if found.happened is True:
             failure = (doubtful.details or {}).get("exception", "a crash of its process")
             text = f"{tool.name} ended with {failure}, and then verified that it had taken effect."
@@ -178,11 +178,11 @@ def told_as_unknown(state: CallState, error: CallFailed) -> CallFailed:
     return why_unknown(state.unfinished, f"Starting it again was refused: {state.recorder.cut(error, 500)}")
 
 
-async def _verified(tool: BoundTool, encoded: bytes, key: str, timeout_s: float, kill: AbortSignal) -> Verified:
+async def _verified(tool: BoundTool, arguments: bytes, key: str, timeout_s: float, kill: AbortSignal) -> Verified:
     """Ask the tool about a call with these final arguments and this key. An error, a timeout, an invalid answer or a kill means unknown."""
-    if not encoded:
+    if not arguments:
         return Verified(happened=None)
-    asking = asyncio.ensure_future(_answer(tool, encoded, key))
+    asking = asyncio.ensure_future(_answer(tool, arguments, key))
     try:
         answered = await settled(asking, kill, timeout_s)
     finally:
@@ -190,9 +190,9 @@ async def _verified(tool: BoundTool, encoded: bytes, key: str, timeout_s: float,
     return asking.result() if answered else Verified(happened=None)
 
 
-async def _answer(tool: BoundTool, encoded: bytes, key: str) -> Verified:
+async def _answer(tool: BoundTool, arguments: bytes, key: str) -> Verified:
     try:
-        found: object = await tool.tool.verify(decode(encoded), key)
+        found: object = await tool.tool.verify(decode(arguments), key)
     except BaseException as error:
         if not is_own_failure(error):
             raise
