@@ -72,7 +72,7 @@ async def test_another_engine_waits_for_the_call_that_has_the_key(engines: tuple
     first = asyncio.ensure_future(engines[0].call(call("refund", order=ORDER), Scope(run="a")))
     await refunds.begun.wait()
     second = asyncio.ensure_future(engines[1].call(call("refund", order=ORDER), Scope(run="b")))
-    while "call.verdict" not in kinds(engines[1], "b/0/0"):
+    while "call.received" not in kinds(engines[1], "b/0/0"):
         await asyncio.sleep(0.005)
     refunds.may_end.set()
     assert result_of(await first).text == f"refunded {ORDER}"

@@ -308,3 +308,22 @@ async def test_calls_after_a_kill_are_repeated(ledger: Ledger) -> None:
     assert [one.ended for one in run.replay.calls] == ["aborted", "ok", "error", "ok"]
     assert (await run.played(tools)).differences == ()
     assert (await judge_again(run.replay, tools, [])).differences == ()
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["stored result", "unknown outcome"])
+async def test_a_call_answered_by_another_runs_call_with_the_same_key_repeats_without_differences(fails: bool, ledger: Ledger) -> None:
+    @tool(key="refund:{order}")
+    async def refund(order: str) -> str:
+        """Refund an order."""
+        ledger.write(order)
+        if fails:
+            raise ValueError("lost")
+        return "refunded"
+
+    arguments = {"order": "A7"}
+    async with Engine([refund]) as engine, Agent(Script(says(call("refund", arguments)), says("Done.")), engine) as agent:
+        await engine.call(RawCall(name="refund", arguments=arguments), Scope(run="before"))
+        await agent.run("Refund A7.", scope=Scope(run=RUN))
+        run = RecordedRun(RunFile.of(engine.journal, RUN, engine.blobs))
+    played = await run.played([refund])
+    assert (played.differences, ledger.lines()) == ((), ["A7"])

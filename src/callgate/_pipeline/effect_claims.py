@@ -34,6 +34,8 @@ from callgate.tools.effect_key import EffectKey
 
 __all__ = ["EffectClaims"]
 
+_MOST_SHOWN: Final = 200
+"""Characters of a key that are shown and recorded."""
 _FIRST_WAIT_S: Final = 0.02
 _LONGEST_WAIT_S: Final = 0.5
 """Between two tries to take a key that another process has."""
@@ -74,7 +76,7 @@ class EffectClaims:
             RecordFailed: The key could not be recorded.
         """
         key = effect_key.from_call(approved.call.arguments, state.scope)
-        run, text = effect_run(approved.call.tool.name, key.digest), self._recorder.redacted(key.text)
+        run, text = effect_run(approved.call.tool.name, key.digest), self._recorder.cut(key.text, _MOST_SHOWN)
         turn, state.before_start = state.before_start, None
         if turn is not None and (waiting := turn(approved)) is not None:
             await waiting
@@ -240,10 +242,11 @@ def _result(state: CallState, approved: ApprovedCall, claim: EffectClaim, earlie
         return ToolResult(id=state.raw.id, uid=state.uid, name=name, status="ok", content=(Text(text=said),), metadata=metadata)
     own = decode_result(canonical(earlier.result))  # a copy, because callers may change it
     content, notes = own.content, own.metadata.notes
-    if earlier.had_other_arguments(approved.encoded):
+    others = earlier.had_other_arguments(approved.encoded)
+    if others or own.status != "ok":
         told = (
-            f"{earlier.uid} had the same key of its effect ({claim.key}) and other arguments; this is its result, and nothing was run for"
-            " this call."
+            f"{earlier.uid} had the same key of its effect ({claim.key}){' and other arguments' if others else ''}; this is its result, and"
+            " nothing was run for this call."
         )
         notes, content = (*notes, Note(kind="warning", text=told)), (*content, Text(text=f"Note: {told}"))
     metadata = replace(own.metadata, replayed=not joined, joined=joined, notes=notes)

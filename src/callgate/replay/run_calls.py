@@ -180,6 +180,9 @@ def _told(call: ReplayedCall, event: Event) -> ReplayedCall:
             verdict = msgspec.json.decode(event.body, type=_Verdict)
             return call if verdict.verdict in ("", "modify") else _decided(call, verdict)
         case "call.replayed":
+            reason = msgspec.json.decode(event.body, type=Reason)
+            if "effect_key" in (reason.details or {}):  # looked at after the gate
+                return call
             return replace(call, undecided="it was a repeated call and got the stored result")
         case "call.completed":
             result = msgspec.json.decode(event.body, type=ToolResult)

@@ -56,10 +56,11 @@ class NoWaitClock(SystemClock):
 
 
 def stand_in(tool: Tool) -> Tool:
-    """Return the tool without its code. It has the same name, schema, checks and effects, and therefore the same identity."""
+    """Return the tool without its code. It has the same name, schema, checks and effect, and therefore the same identity."""
     made: Any = copy.copy(tool)
     made.runner = RECORDED
     made.execute = _never
+    made.effect_key = None  # the result is recorded, also if another run's call had the effect
     stood: Tool = made
     return stood
 
@@ -215,6 +216,7 @@ async def restarts(data: object) -> bool:
 
 def _as_recorded(result: ToolResult) -> CallFailed:
     """Return the error that is converted to this result, with its recorded text."""
-    kind: Any = type("RecordedFailure", (CallFailed,), {"failure_class": result.failure_class})
-    failure: CallFailed = kind(result.error or "The whole of this result is gone from the record.", code=result.code)
+    kind: Any = type("RecordedFailure", (CallFailed,), {"failure_class": result.failure_class, "status": result.status})
+    details = {key: value for key, value in _told(result).items() if key not in _FRAME} or None
+    failure: CallFailed = kind(result.error or "The whole of this result is gone from the record.", code=result.code, details=details)
     return failure

@@ -25,14 +25,13 @@ KeyFromCall = str | Callable[[Mapping[str, object], Scope], str]
 """A text with `{argument}` and `{scope.principal}` placeholders, or a function of the final arguments and the scope that returns a text."""
 
 _SCOPE_FIELDS: Final = ("principal", "actor", "conversation", "workspace")
-_MOST_SHOWN: Final = 200
 
 
 class EffectKeyOf(Struct, frozen=True, kw_only=True):
     """The key of one call's effect."""
 
     text: str
-    """For people and models."""
+    """For people and models, once it is redacted."""
     digest: str
     """The same for the same tool and key, in every run and process. What the tool gets as its idempotency key."""
 
@@ -78,7 +77,7 @@ class EffectKey(Struct, frozen=True, kw_only=True):
 
     def _made(self, text: str, identity: list[str]) -> EffectKeyOf:
         known = canonical([self.tool, *identity])  # a list, because "a:b" and "c" are not "a" and "b:c"
-        return EffectKeyOf(text=text[:_MOST_SHOWN], digest=hashlib.blake2b(known, digest_size=16).hexdigest())
+        return EffectKeyOf(text=text, digest=hashlib.blake2b(known, digest_size=16).hexdigest())
 
     def _parts(self, pattern: str, arguments: Mapping[str, object], scope: Scope) -> Iterator[str | tuple[str]]:
         """Yield literal text as it is, and each value in a tuple."""

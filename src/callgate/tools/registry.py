@@ -245,6 +245,9 @@ def _bind(tool: Tool, layer: Layer) -> BoundTool:
 
 def _effect_key(tool: Tool, effect: Effect, schema: CompiledSchema) -> EffectKey | None:
     declared, where = tool.effect_key, f"Tool '{tool.name}' ({tool.where()})"
+    misnamed: object = getattr(tool, "key", None)
+    if declared is None and isinstance(misnamed, str) and "{" in misnamed:
+        raise UsageError(f"{where} has key={misnamed!r:.80}. In a class, the key of the effect is effect_key; rename it.")
     return None if declared is None else EffectKey.of(declared, tool.name, effect, schema, where)
 
 
