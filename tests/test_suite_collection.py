@@ -1,4 +1,4 @@
-"""The suite is the same list of tests in every process: workers that share it compare their lists, and refuse to start if these differ."""
+"""Every process collects the same list of tests: workers compare their lists, and refuse to start if these differ."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ ROOT = Path(__file__).parents[1]
 
 
 def collecting(seed: str) -> subprocess.Popen[str]:
-    """Another process that lists the tests, with another order of every set."""
+    """Start a process that lists the tests, with this hash seed."""
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:randomly", "-p", "no:cacheprovider", "-n", "0", "tests"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")} | {"PYTHONHASHSEED": seed}
     return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
 def test_two_processes_collect_the_same_tests_in_the_same_order() -> None:
-    """Neither the order of a set nor the address of an object is in a test's name or place."""
+    """Neither the order of a set nor the address of an object affects the name or position of a test."""
     lists = []
     for process in [collecting("1"), collecting("2")]:
         output, _ = process.communicate(timeout=COMMAND_S)

@@ -1,4 +1,4 @@
-"""One query gives the entry of each call: final arguments, result, cause and phase, whatever became of the call."""
+"""One query returns the entry of each call: final arguments, result, cause and phase, whatever the outcome of the call."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ async def test_one_query_returns_the_entry_of_every_call_including_denied_and_in
 
 
 async def test_an_entry_names_the_cause_of_its_call() -> None:
-    """The message of its phase, or the call whose tool made it."""
+    """The cause is the message of its phase, or the call whose tool made it."""
 
     @tool(effect="none")
     async def outer(context: ToolContext) -> str:
@@ -100,7 +100,7 @@ async def test_an_entry_names_the_cause_of_its_call() -> None:
 
     @tool(effect="none")
     async def inner() -> str:
-        """Be called."""
+        """Return at once."""
         return "seen"
 
     script = Script(says("", model_call("outer", {}, id="1")), says("", model_call("outer", {}, id="2")), says("Done."))

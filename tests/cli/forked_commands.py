@@ -1,9 +1,9 @@
-"""Commands of a command line that is already loaded: each is a process of its own, forked from one that has done the imports.
+"""Run commands in processes that are forked from one with the command line already imported.
 
-A start of Python and its imports take most of a short command's time, and the tests start hundreds. A command gets its own folder,
-environment, standard streams and end, as from a shell; what a real start does is shown by the tests that use `command`.
+Starting Python and its imports take most of a short command's time, and the tests start hundreds. Each command has its own folder,
+environment, standard streams and exit, as from a shell; tests that use `command` start Python itself.
 
-Run as a program, this is the process that forks: it knows nothing of the tests.
+Run as a program, this module is the process that forks, independent of the tests.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _STREAMS: Final = 3
 
 
 class Forks:
-    """The loaded command line, started with the first command and ended with this process."""
+    """A process with the command line imported. It starts with the first command and ends with this process."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._asks, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -44,7 +44,7 @@ class Forks:
         atexit.register(self._end)
 
     def run(self, words: Sequence[str], folder: Path, environment: Mapping[str, str], stdin: str, within_s: float) -> tuple[int, str, str]:
-        """The exit code of one command, and what it wrote to its two streams."""
+        """Return the exit code of one command, its standard output and its standard error."""
         order = json.dumps({"words": list(words), "folder": str(folder), "environment": dict(environment)}).encode()
         ours, theirs = socket.socketpair()
         reads, writes = os.pipe()
@@ -66,7 +66,7 @@ class Forks:
 
 
 def _serve(asked: socket.socket) -> None:
-    """Fork for each order, until nobody is there any more to give one; returns in a command's own process only to run it."""
+    """Fork for each order until the other end of the socket is closed; return only in the process that becomes the command."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while True:
         order, given, _, _ = socket.recv_fds(asked, _MOST_BYTES, _STREAMS + 1)
@@ -96,7 +96,7 @@ def _tell_end(command: int, given: Sequence[int]) -> NoReturn:
 
 
 def _become(order: dict[str, object]) -> None:
-    """As if Python had been started with these words, there."""
+    """Set up this process as if Python had been started with these words in that folder."""
     folder, environment, words = order["folder"], order["environment"], order["words"]
     assert isinstance(folder, str)
     assert isinstance(environment, dict)

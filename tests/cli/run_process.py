@@ -1,4 +1,4 @@
-"""`callgate run` as a process of its own, with a provider on the loopback interface to talk to."""
+"""`callgate run` as a process of its own, with a provider on the loopback interface."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ PAYS: list[Item] = ["I pay.", Call("refund", {"order": "A7", "cents": 12})]
 
 
 class Running:
-    """The command while it runs, with a provider to talk to."""
+    """The command while it runs, and its provider."""
 
     def __init__(self, process: asyncio.subprocess.Process, server: ScriptedServer) -> None:
         self.process = process
         self.server = server
 
     async def line(self, words: str) -> str:
-        """The next line on standard error that has these words."""
+        """Return the next line on standard error that contains these words."""
         assert self.process.stderr is not None
         while line := (await self.process.stderr.readline()).decode():
             if words in line:
@@ -64,7 +64,7 @@ async def running(folder: Path, turns: Sequence[Script], *words: str, stdin: Any
 
 
 async def ran(folder: Path, turns: Sequence[Script], *words: str, **more: str) -> Ended:
-    """The command to its end, without a terminal."""
+    """Run the command to its end, without a terminal."""
     async with running(folder, turns, *words, **more) as run:
         return Ended(*await run.end())
 

@@ -1,4 +1,4 @@
-"""`callgate demo`: what is shown is true, and if it were not, the exit code would say so."""
+"""`callgate demo`: what it shows is verified, and a false claim makes the exit code 1."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.process
 
 @pytest.fixture(scope="module")
 def repaired(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The main demonstration, run once."""
+    """Return the result of the main demonstration, which runs once."""
     place = tmp_path_factory.mktemp("demo")
     done = shell(place, "demo", "--json", TMPDIR=str(place))
     assert done.code == 0, done.out
@@ -161,7 +161,7 @@ def test_verification_of_the_repair_demo_finds_contradicting_evidence(
 
 @pytest.fixture(scope="module")
 def crashed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the demonstration of kills left its evidence."""
+    """Return the folder with the evidence of the crash demonstration."""
     place = tmp_path_factory.mktemp("crash")
     done = shell(place, "demo", "crash", "--json", TMPDIR=str(place))
     assert (done.code, done.json["problems"]) == (0, [])
@@ -219,7 +219,7 @@ def test_verification_of_the_crash_demo_finds_contradicting_evidence(
 
 
 def test_the_demo_fails_if_the_effect_log_contains_a_forged_effect(tmp_path: Path) -> None:
-    """While it runs, somebody writes an effect into the ledger that the engine knows nothing of."""
+    """While the demo runs, the test adds an effect to the ledger that is not in the journal."""
     words = command(("demo",))
     with subprocess.Popen(
         words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(TMPDIR=str(tmp_path))
@@ -237,7 +237,7 @@ def test_the_demo_fails_if_the_effect_log_contains_a_forged_effect(tmp_path: Pat
 
 
 async def test_the_demo_gives_its_task_to_the_model_of_a_configured_server(tmp_path: Path) -> None:
-    """Whatever the model does: what is claimed is the end, and that nothing went around the engine."""
+    """The demo verifies only the final state, and that every effect went through the engine."""
     async with ScriptedServer(repairs) as server:
         done = await asyncio.to_thread(shell, tmp_path, "demo", "--json", TMPDIR=str(tmp_path), OPENAI_BASE_URL=server.url)
     assert (done.code, done.json["problems"]) == (0, [])
@@ -246,7 +246,7 @@ async def test_the_demo_gives_its_task_to_the_model_of_a_configured_server(tmp_p
 
 
 def repairs(received: ReceivedRequest) -> list[Item]:
-    """A model that repairs it at once; the command of the tests stands in its task."""
+    """Play a model that repairs the bug at once; it reads the test command from its task."""
     old, new = "int(price_cents * quantity * (1 - discount_percent / 100))", "price_cents * quantity * (100 - discount_percent) // 100"
     task = next(message["content"] for message in json.loads(received.body)["messages"] if message["role"] == "user")
     turns: list[list[Item]] = [

@@ -1,4 +1,4 @@
-"""What hostile tools return or do, on every runner, through the engine's own door."""
+"""Hostile results and behaviour of tools, on every runner, through the engine's public interface."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RUNNERS = {"inproc": None, "thread": "thread", "plugin": "process"}
 
 
 def cases() -> list[Any]:
-    """A case for each row and each of its runners that is the engine's own."""
+    """Return a case for each row and each of its runners that the engine has."""
     found = []
     for parameter in rows("hostile/calls.jsonl", kind="result"):
         if not parameter.values[0]:
@@ -41,7 +41,7 @@ def cases() -> list[Any]:
 
 
 def module_with(body: str, folder: Path) -> Any:
-    """A fresh module whose function `hostile` has this body, importable by a worker process."""
+    """Return a new module whose function `hostile` has this body; a worker process can import it."""
     name = f"hostile_{secrets.token_hex(6)}"
     source = f"from __future__ import annotations\n\ndef hostile():\n    'Do what the row says.'\n{textwrap.indent(body, '    ')}\n"
     (folder / f"{name}.py").write_text(source, encoding="utf-8")
@@ -54,9 +54,9 @@ def as_tool(function: Any, runner: str) -> FunctionTool:
 
 
 def word_for(result: ToolResult) -> set[str]:
-    """The result in the rows' words: all that are true of it."""
+    """Return all words of the rows that describe the result."""
     words: set[str] = {"tool_error" if result.status == "error" else result.status}
-    if result.code == "tool_raised":  # told as the tool's error, in doubt or not
+    if result.code == "tool_raised":  # counts as the tool's error, also if the outcome is unknown
         words.add("tool_error")
     if result.success and any(note.kind == "normalised" for note in result.metadata.notes):
         words.add("ok_normalised")
@@ -66,13 +66,13 @@ def word_for(result: ToolResult) -> set[str]:
 
 
 def seconds_for(row: dict[str, Any], runner: str) -> float:
-    """A call's time; a worker process, which has to import the tool within it, gets some more."""
+    """Return the timeout of a call; a worker process gets more, because it first imports the tool."""
     return max(float(row.get("timeout_s", 120)), 4.0 if runner == "plugin" else 2.0)
 
 
 @tool(effect="none", runner="process", timeout_s=PATIENCE_S)
 def warm() -> None:
-    """Start a worker process, so that a slow start takes nothing of the next call's time."""
+    """Start a worker process, so that its start takes no time of the next call."""
 
 
 @tool(effect="none")
@@ -137,7 +137,7 @@ async def test_the_event_loop_stays_responsive_while_a_hostile_tool_runs(
 
 
 def told_of(function: Any, order: list[str]) -> Any:
-    """The same function, which says when it begins and when all of it has ended."""
+    """Wrap the function so that it records its start and its complete end."""
 
     def hostile() -> Any:
         """Do what the row says."""

@@ -1,4 +1,4 @@
-"""Decode bodies with the providers' own libraries: the calls and the text, as code that is not ours reads them.
+"""Decode bodies with the providers' own client libraries, as an independent check of calls and text.
 
 Each function takes the body of an HTTP response and returns calls as `(id, name, arguments)`, with the id `None` if the library has none.
 """
@@ -36,7 +36,7 @@ def _openai(body: bytes, *, streamed: bool) -> openai.OpenAI:
 
 
 def chat(body: bytes, *, streamed: bool) -> Told:
-    """Chat completions: the library joins the pieces of a stream itself."""
+    """Decode chat completions; the library joins the pieces of a stream itself."""
     with _openai(body, streamed=streamed) as client:
         create = client.chat.completions
         if streamed:
@@ -105,7 +105,7 @@ PEERS: Mapping[str, Callable[..., Told]] = {
 
 
 def ours(api: str, body: bytes, *, streamed: bool) -> Told:
-    """The same from our decoder, fed in pieces of seven bytes."""
+    """Decode the body with callgate's decoder, in pieces of seven bytes."""
     decoder = codec(api).decoder(streamed=streamed)
     events = [event for at in range(0, len(body), 7) for event in decoder.feed(body[at : at + 7])] + decoder.close()
     end = events[-1]
@@ -114,7 +114,7 @@ def ours(api: str, body: bytes, *, streamed: bool) -> Told:
 
 
 def same_told(one: Told, other: Told) -> bool:
-    """The same calls, by id, name and arguments as JSON, custom ones after the others; and the same text."""
+    """Return whether both have the same text and calls, by id, name and JSON arguments, in any order."""
     return sorted(map(_comparable, one[0]), key=str) == sorted(map(_comparable, other[0]), key=str) and one[1] == other[1]
 
 

@@ -1,4 +1,4 @@
-"""A key is sent to its provider and shown nowhere else."""
+"""An API key is sent to its provider and shown nowhere else."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.models.http_requests import KEY, NO_WAIT, ONCE, REQUEST, ask, at
 
 @pytest.mark.parametrize("status", [200, 401, 500])
 async def test_an_api_key_is_not_shown_in_events_logs_or_reprs(status: int, caplog: pytest.LogCaptureFixture) -> None:
-    """Not by a provider that repeats it, nor in a log, nor as the text of an object."""
+    """The provider may repeat it in an error; logs and reprs must not contain it."""
     caplog.set_level(logging.DEBUG)
     fail = Fail("invalid_api_key", f"Incorrect API key provided: {KEY}.")
     async with ScriptedServer(lambda _: Reply(turn=fail, status=status)) as server:
@@ -41,7 +41,7 @@ async def test_an_api_key_is_not_shown_in_errors() -> None:
 
 
 async def test_a_redirect_is_not_followed() -> None:
-    """Nowhere: the key and the conversation would go along."""
+    """A redirect would send the key and the conversation to another address."""
     async with ScriptedServer(["caught"]) as elsewhere:
         away = Reply(turn=Fail(), status=307, headers={"location": f"{elsewhere.url}/chat/completions"})
         async with ScriptedServer([away]) as server:
@@ -54,7 +54,7 @@ async def test_a_redirect_is_not_followed() -> None:
 
 
 def replies(padding: str) -> list[Reply]:
-    """Answers that repeat the key, each behind so much of something else that it may stand across a cut."""
+    """Return replies that repeat the key after this padding, so that the key may cross the limit of a truncated text."""
     text = f"{padding}{KEY}"
     return [
         Reply(turn=Fail("refused", text), status=401),
@@ -70,7 +70,7 @@ def replies(padding: str) -> list[Reply]:
 
 @pytest.mark.parametrize("limit", [60, 80, 120, 200, 300, 500, 2_000])
 async def test_no_part_of_an_api_key_is_shown_where_a_text_is_truncated(limit: int) -> None:
-    """It slides across every cut: redacted after it, all but its last characters were shown."""
+    """If redaction came after truncation, a part of the key at the limit would not be recognised."""
     for kept in (0, 5, len(KEY) - 1, len(KEY)):
         for place in range(len(replies(""))):
             async with ScriptedServer(lambda _, kept=kept, place=place: replies("p" * (limit - kept))[place]) as server:  # type: ignore[misc]

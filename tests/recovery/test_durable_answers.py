@@ -1,4 +1,4 @@
-"""An operator's answer is on disk before the operator is told so, also where the process is killed in that moment."""
+"""Tests that an operator's answer is on disk before the operator sees it accepted, even if the process is killed at that moment."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def engine_on(place: str, ledger: Ledger) -> Engine:
-    """Asks before it pays ann, and never hears whether it has paid bob."""
+    """Return an engine that asks for approval before it pays ann, and whose payment to bob times out with an unknown outcome."""
 
     @tool
     async def pay(to: str) -> str:
@@ -63,7 +63,7 @@ def in_plain_code(engine: Engine, what: str) -> None:
 
 
 def say_and_die(place: str, ledger: str, what: str, how: str) -> None:
-    """The other process."""
+    """Record an answer or a settlement in a separate process, and kill that process."""
     engine = engine_on(place, Ledger(Path(ledger)))
 
     async def whole() -> None:
@@ -100,7 +100,7 @@ async def record(place: str) -> list[Event]:
 async def test_an_answer_or_settlement_is_on_disk_before_the_operator_is_told(
     place: str, ledger: Ledger, what: str, kind: str, how: str
 ) -> None:
-    """An answer to a question counts in the next process; so does the word about a call that nobody knew of."""
+    """The next process must apply the answer to an approval, and the settlement of an unknown outcome."""
     said_and_died(place, ledger, what, how)
     assert [event.kind for event in await record(place)].count(kind) == 1
     async with engine_on(place, ledger) as engine:
@@ -110,7 +110,7 @@ async def test_an_answer_or_settlement_is_on_disk_before_the_operator_is_told(
 
 
 async def test_an_approval_of_another_engine_is_answered_by_its_id_alone(place: str, ledger: Ledger) -> None:
-    """By whoever has the journal, in an engine that has not met the run yet."""
+    """The answering engine has the journal but has not opened the run."""
     async with engine_on(place, ledger) as first:
         asked = await first.call(ANN)
     assert isinstance(asked, Suspended)
@@ -121,7 +121,7 @@ async def test_an_approval_of_another_engine_is_answered_by_its_id_alone(place: 
 
 
 async def test_an_answer_for_a_run_held_by_another_engine_is_refused_and_not_lost(place: str, ledger: Ledger) -> None:
-    """Nobody else may write its record: whoever answers is told so, and by whom it is held."""
+    """Only the engine with the lease may write to the run, so the error names that engine."""
     async with engine_on(place, ledger) as first:
         asked = await first.call(ANN)
         assert isinstance(asked, Suspended)

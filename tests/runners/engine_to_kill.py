@@ -1,4 +1,4 @@
-"""An engine of its own process, for a test that kills it: runs one hanging tool and says when that has begun."""
+"""An engine in a process that a test kills: it runs one hanging tool and reports when that tool has begun."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every hostile tool body of the project's corpus, on each runner that it names."""
+"""Tests of every hostile tool body of the corpus, on each runner that the body names."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ OUTCOMES = {
     ("timed_out", True): {"abandoned"},
     ("crashed", False): {"unknown"},
 }
-"""What the corpus calls an execution. A returned value is judged only later: it may still turn out to be no JSON."""
+"""Maps an execution to the corpus's name for it. A returned value is checked later: it may not be valid JSON."""
 
 
 def rows() -> Iterator[Any]:
@@ -55,7 +55,7 @@ ROWS = list(rows())
 
 @pytest.fixture(scope="module")
 def bodies(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """All bodies as the functions of one module."""
+    """Build one module that contains all bodies as functions."""
     folder = tmp_path_factory.mktemp("bodies")
     unique = {row["id"]: row for row, _ in (parameters.values for parameters in ROWS) if row}
     source = "\n".join(f"def {name(row)}():\n{textwrap.indent(row['py'], '    ')}\n" for row in unique.values())
@@ -76,14 +76,14 @@ def runner_name(row: dict[str, Any], runner: str) -> Any:
 
 
 async def beats(counted: list[int]) -> None:
-    """Count how often the event loop comes round."""
+    """Count the iterations of the event loop."""
     while True:
         await asyncio.sleep(0.01)
         counted.append(1)
 
 
 async def warmed(runners: Runners, runner: str) -> None:
-    """Start a worker process beforehand, so that a slow start takes nothing of the hostile call's time."""
+    """Start a worker process in advance, so that a slow start does not use the time of the hostile call."""
     if runner == "plugin":
         await runners.pick("process").run(Made(hostile_tools.state).request)
 
@@ -103,7 +103,7 @@ async def test_a_hostile_tool_body_has_one_of_the_expected_outcomes(row: dict[st
         execution = await runners.pick(runner_name(row, runner)).run(made.request)
         counting.cancel()
         assert OUTCOMES[execution.status, execution.abandoned] & set(row["expect"]["outcome"]), execution
-        assert counted or "loop_lag_250ms" not in row["expect"].get("inv", ()), "the event loop was held all the time"
+        assert counted or "loop_lag_250ms" not in row["expect"].get("inv", ()), "the event loop was blocked all the time"
         _check_value(row, execution)
         assert await soon(lambda: not marked(made.uid))
         await _check_next(runners, runner)
@@ -118,7 +118,7 @@ def _check_value(row: dict[str, Any], execution: Execution) -> None:
 
 
 async def _check_next(runners: Runners, runner: str) -> None:
-    """The runner serves the next call as if nothing had been."""
+    """Check that the runner still serves the next call."""
     if runner == "plugin":
         execution = await runners.pick("process").run(Made(hostile_tools.state).request)
         assert execution.status == "returned"

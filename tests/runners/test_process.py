@@ -1,4 +1,4 @@
-"""What crosses into a tool's process, how workers are kept, and which tools can run there."""
+"""Tests of what is passed to a tool's process, how workers are reused, and which tools can run there."""
 
 from __future__ import annotations
 
