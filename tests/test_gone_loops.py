@@ -20,7 +20,7 @@ from callgate.calls import Outcome
 from callgate.events import TERMINAL
 from callgate.protocols import Execution, RunRequest
 from tests.engine_calls import call
-from tests.patience import COMMAND_S, HANGS_S, PATIENCE_S
+from tests.patience import COMMAND_S, HANGS_S, PATIENCE_S, let_pass, until
 
 SCOPE = Scope(run="r")
 
@@ -195,10 +195,13 @@ def test_an_exit_inside_an_engines_own_loop_ends_no_other_call(tmp_path: Path) -
 class Stuck:
     """A runner of the host's whose close does not end, whatever is done to it."""
 
+    closing = False
+
     async def run(self, request: RunRequest) -> Execution:
         return Execution(status="returned", value="done")
 
     async def close(self) -> None:
+        self.closing = True
         while True:
             try:
                 await asyncio.Event().wait()
@@ -215,10 +218,13 @@ class Broken(Stuck):
 
 
 async def test_a_runner_that_cannot_be_closed_keeps_no_lease_and_no_worker(tmp_path: Path) -> None:
-    engine = Engine([state], journal=SqliteJournal(tmp_path / "journal.db"), runners={"stuck": Stuck(), "broken": Broken()})
+    stuck = Stuck()
+    engine = Engine([state], journal=SqliteJournal(tmp_path / "journal.db"), runners={"stuck": stuck, "broken": Broken()})
     pid = pid_of(await engine.call(call("state"), SCOPE))
-    await asyncio.wait_for(engine.close(), PATIENCE_S)
-    assert gone(pid)
+    closing = asyncio.create_task(engine.close())
+    await until(lambda: stuck.closing and gone(pid))
+    let_pass(PATIENCE_S)
+    await closing
     await the_run_can_be_had(tmp_path / "journal.db")
 
 
