@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+import sys
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,12 @@ from hypothesis import HealthCheck, settings
 
 from tests.abandoned_tools import end_stray_tools
 from tests.effect_ledger import Ledger
+
+# Without bytecode, each worker of the suite, and each of the hundreds of interpreters that it starts, compiles everything anew.
+# What changes sources within a second, as `tools/mutants.py` does, says `-B`: bytecode of the second before would pass for theirs.
+if "-B" not in sys.orig_argv:
+    sys.dont_write_bytecode = False
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # How fast something is belongs to the benchmarks.
 settings.register_profile("callgate", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -20,11 +27,18 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+COLLECTED = pytest.StashKey[list[str]]()
+"""The names of the tests as they were collected, before they are put in a random order."""
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
     """Refuse a name that is another one in each process: workers that collect different tests run none."""
+    config.stash[COLLECTED] = [item.nodeid for item in items]
     named = [item.nodeid for item in items if " at 0x" in item.nodeid]
     if named:
         raise pytest.UsageError(f"The names of these tests have an address; give `ids=`: {named[:5]}")
+    return (yield)
 
 
 @pytest.fixture

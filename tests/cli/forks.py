@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Final, NoReturn
@@ -108,12 +109,20 @@ def _become(order: dict[str, object]) -> None:
     sys.argv = ["callgate", *words]
 
 
+def _import_all() -> None:
+    """Import what any command needs, the libraries that commands import on demand included."""
+    for found in pkgutil.walk_packages(callgate.__path__, "callgate."):
+        if not found.name.endswith("__main__"):
+            with suppress(ImportError):
+                import_module(found.name)
+    for name in ("apsw", "httpx2", "jsonschema_rs"):
+        import_module(name)
+
+
 if __name__ == "__main__":
     import callgate.cli
 
-    for found in pkgutil.iter_modules(callgate.cli.__path__, "callgate.cli."):
-        if not found.name.endswith("__main__"):
-            import_module(found.name)
+    _import_all()
     gc.freeze()
     _serve(socket.socket(fileno=int(sys.argv[1])))
     sys.exit(callgate.cli.main())
