@@ -119,10 +119,18 @@ def _import_all() -> None:
         import_module(name)
 
 
+def _load_certificates() -> None:
+    """Send a request to nobody: the system's certificates, which every model needs, are read with the first one."""
+    with EmbeddingsEndpoint("http://127.0.0.1:1/v1", "none", 3) as endpoint, suppress(EmbedderFailed):
+        endpoint(["?"])
+
+
 if __name__ == "__main__":
     import callgate.cli
+    from callgate.memory import EmbedderFailed, EmbeddingsEndpoint
 
     _import_all()
+    _load_certificates()
     gc.freeze()
     _serve(socket.socket(fileno=int(sys.argv[1])))
     sys.exit(callgate.cli.main())
