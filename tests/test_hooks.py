@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from typing import Any
 
@@ -10,10 +11,10 @@ import pytest
 from msgspec.structs import replace
 
 from callgate import Allow, Ask, Deny, Engine, Hook, Limits, Modify, Scope, after_call, before_call, tool
-from callgate._json import canonical, decode
 from callgate.errors import UsageError
 from callgate.protocols import Verdict
 from callgate.route import Checked, ValidatedCall
+from tests.canonical_json import canonical
 from tests.engine_calls import call, kinds, said
 from tests.patience import HANGS_S, PATIENCE_S
 
@@ -328,7 +329,7 @@ async def test_a_transformer_changes_what_a_failure_says(status: str) -> None:
 
     @after_call(kind="transform")
     def hide(call: ValidatedCall, result: Checked) -> Checked:
-        value = decode(canonical(result.value).replace(b"hunter2", b"[hidden]"))
+        value = json.loads(canonical(result.value).replace(b"hunter2", b"[hidden]"))
         return replace(result, status="ok", value=value, error=str(result.error).replace("hunter2", "[hidden]"))
 
     async with Engine([login], hooks=[hide]) as engine:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from callgate import Limits
 from callgate._json.repair import repair_text
-from callgate._limits import Limits
 from callgate._pipeline.parse import parse
 from callgate.calls import RawCall
 from callgate.errors import ArgumentsMalformed, ArgumentsTruncated, CallAborted

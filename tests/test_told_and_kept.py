@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from callgate import Aborted, Answered, Engine, Restarted, Scope, SqliteJournal, Tool, tool
-from callgate._journal import open_reader
 from callgate.agent import Agent
 from callgate.calls import Outcome
 from callgate.errors import JournalFailed
@@ -217,9 +216,9 @@ async def test_what_is_on_record_says_nothing(tmp_path: Path) -> None:
     assert [one.result.metadata.recorded for one in outcomes if isinstance(one, Answered)] == [True, True]
     assert all(one.recorded for one in outcomes if isinstance(one, Restarted))
     await shop.close()
-    reader = open_reader(shop.path)
-    assert not [event for event in reader.find(EventQuery()) if b'"recorded"' in event.body]
-    reader.close()
+    journal = SqliteJournal(shop.path)
+    assert not [event for event in journal.find(EventQuery()) if b'"recorded"' in event.body]
+    await journal.close()
 
 
 async def test_an_end_of_a_run_that_is_not_on_record_says_so(tmp_path: Path) -> None:

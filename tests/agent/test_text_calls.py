@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from callgate import Engine, Limits
-from callgate._in_thread import in_thread
 from callgate.agent import Agent, Budget, RunResult, Settings, text_calls
 from callgate.calls import Text
 from callgate.messages import AssistantMessage, Native, Reasoning, SystemMessage, UserMessage
@@ -358,6 +357,7 @@ async def test_a_large_call_in_text_is_read_off_the_event_loop(
 ) -> None:
     """And not with a thread for every letter."""
     hops = 0
+    in_thread = vars(text_calls)["in_thread"]
 
     async def counted(work: Callable[[], Any]) -> Any:
         nonlocal hops

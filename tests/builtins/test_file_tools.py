@@ -11,9 +11,7 @@ from typing import Any
 
 import pytest
 
-from callgate import Scope
-from callgate._abort_signals import AbortController
-from callgate._blobs import MemoryBlobs
+from callgate import AbortController, Engine, Scope
 from callgate.builtins import command_tools, fetch_tool, result_tools, workspace_tools
 from callgate.tools import TouchedKeys, conflict
 from callgate.tools.registry import ToolRegistry
@@ -42,7 +40,7 @@ def refused(result: Any) -> str:
 
 def test_every_built_in_tool_can_be_registered_and_says_what_it_is() -> None:
     """tools.Tool: name, description, parameters, category; an effect per tool."""
-    tools = [*workspace_tools(), *command_tools(), *result_tools(MemoryBlobs()), fetch_tool()]
+    tools = [*workspace_tools(), *command_tools(), *result_tools(Engine([]).blobs), fetch_tool()]
     registry = ToolRegistry(tools)
     bound = {tool.name: registry.register(tool, layer="capability") for tool in tools}
     assert {name: (item.effect, item.category, item.runner) for name, item in bound.items()} == {

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from callgate._blobs import DirectoryBlobs, MemoryBlobs
+from callgate import DirectoryBlobs, Engine
 from callgate.builtins import result_tools
 from tests.builtins.fakes import Box
 
@@ -20,7 +20,7 @@ DATA = {"items": [{"name": f"n{number}", "é/~": None} for number in range(500)]
 @given(text=st.text(max_size=3_000), limit=st.integers(1, 700))
 def test_pages_put_together_are_the_whole(text: str, limit: int) -> None:
     """A 1 MB result loses nothing, and the model can read the rest."""
-    blobs = MemoryBlobs()
+    blobs = Engine([]).blobs
     read = Box(result_tools(blobs))
     digest = blobs.put(text.encode())
     whole = ""

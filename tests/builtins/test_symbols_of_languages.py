@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import string
 import subprocess
 import sys
+from importlib.metadata import requires
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -15,8 +17,7 @@ import pytest
 import callgate
 import tests
 from callgate import Engine
-from callgate.builtins import _languages, symbol_tools
-from callgate.builtins._symbols import SymbolSearch
+from callgate.builtins import symbol_tools
 from callgate.memory import Memory
 from tests.builtins.fakes import Box
 from tests.builtins.sources import HIDDEN, SOURCES, Expected
@@ -24,7 +25,12 @@ from tests.memory.fakes import make
 from tests.patience import PATIENCE_S
 
 needs_grammars = pytest.mark.skipif(
-    any(_languages.parser_request(language) is None for language in _languages._LANGUAGES), reason="needs the extra: callgate[symbols]"
+    any(
+        find_spec(re.split(r"[^\w-]", needed)[0].replace("-", "_")) is None
+        for needed in requires("callgate") or ()
+        if needed.endswith("extra == 'symbols'")
+    ),
+    reason="needs the extra: callgate[symbols]",
 )
 
 
@@ -146,7 +152,7 @@ def test_a_source_that_breaks_a_grammar_is_named_and_breaks_nothing_else(tmp_pat
 def test_of_a_source_too_dense_to_parse_whole_counts_its_beginning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its tree would take more memory than the parser's process has; the file is named."""
     monkeypatch.setattr("callgate.builtins._symbols._FILE_S", PATIENCE_S)
-    monkeypatch.setattr(SymbolSearch.__init__, "__kwdefaults__", {"budget_s": PATIENCE_S})
+    monkeypatch.setattr("callgate.builtins._symbols.SymbolSearch.__init__.__kwdefaults__", {"budget_s": PATIENCE_S})
     (tmp_path / "a.js").write_text("var a1;\n" * 500_000)
     result = Box(symbol_tools(), tmp_path)("find_symbol", name="a1", max_symbols=3)
     assert [one["at"] for one in result["symbols"]] == ["a.js:1", "a.js:2", "a.js:3"]

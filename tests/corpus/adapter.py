@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from callgate import Limits
 from callgate._json import strict_object
 from callgate._json.repair import repair_text
-from callgate._limits import Limits
 from callgate._pipeline.parse import parse
 from callgate._pipeline.resolve import almost
 from callgate._pipeline.validate import validate

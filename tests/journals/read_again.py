@@ -7,13 +7,13 @@ import json
 from collections.abc import Iterable
 from typing import Any, Protocol
 
-from callgate._json import canonical
 from callgate.agent.run_record import BlobReader
 from callgate.events import Event
 from callgate.queries import EventQuery
 from callgate.replay import Replay
 from callgate.replay.calls import ReplayedCall
 from callgate.tool_calls import ToolCallEntry, find_tool_calls
+from tests.canonical_json import canonical
 
 __all__ = ["read_again"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 from pathlib import Path
@@ -10,10 +9,8 @@ from pathlib import Path
 import pytest
 
 from callgate import DirectoryBlobs, Engine, PostgresJournal, tool
-from callgate._journal import open_reader
 from callgate.builtins import result_tools
 from callgate.errors import JournalFailed
-from callgate.protocols import HoldsBlobs
 from tests.cli.shell import shell
 from tests.engine_calls import call, said
 from tests.journals.server import Server
@@ -28,14 +25,12 @@ async def log(lines: int) -> str:
     return "\n".join(f"line {n}" for n in range(lines))
 
 
-def read_elsewhere(url: str, digest: str) -> bytes | None:
-    """As another process sees it that only reads."""
-    reader = open_reader(url)
-    try:
-        assert isinstance(reader, HoldsBlobs)
-        return reader.blobs.get(digest)
-    finally:
-        reader.close()
+async def read_elsewhere(url: str, digest: str) -> bytes | None:
+    """As another engine sees it."""
+    journal = PostgresJournal(url)
+    found = journal.blobs.get(digest)
+    await journal.close()
+    return found
 
 
 async def test_a_large_result_is_on_the_server_before_it_is_told_and_read_by_another_engine(database: str) -> None:
@@ -43,7 +38,7 @@ async def test_a_large_result_is_on_the_server_before_it_is_told_and_read_by_ano
     async with Engine([log], journal=PostgresJournal(database)) as engine:
         result = await said(engine, call("log", lines=100_000))
         digest = str(result.metadata.blob)
-        whole = await asyncio.to_thread(read_elsewhere, database, digest)  # while the engine is still at work
+        whole = await read_elsewhere(database, digest)  # while the engine is still at work
     assert whole is not None
     assert whole.decode().splitlines()[54_321] == "line 54321"
     async with Engine(journal=PostgresJournal(database)) as other:
@@ -58,7 +53,7 @@ async def test_what_was_put_is_there_after_the_journal_was_closed_and_is_kept_on
         journal = PostgresJournal(database)
         digests = [journal.blobs.put(data) for data in (LARGE, b"", b"small")]
         await journal.close()
-    assert [read_elsewhere(database, digest) for digest in digests] == [LARGE, b"", b"small"]
+    assert [await read_elsewhere(database, digest) for digest in digests] == [LARGE, b"", b"small"]
     assert server.ask("SELECT count(*), sum(length(data)) FROM callgate.blobs", database) == [(5, len(LARGE) + 5)]
 
 
@@ -78,12 +73,12 @@ async def test_what_was_altered_on_the_server_is_never_served_and_the_next_put_r
     await journal.close()
     server.ask(damage.replace("{}", "callgate.blobs"), database)
     with caplog.at_level(logging.WARNING, "callgate.blobs"):
-        assert read_elsewhere(database, digest) is None
+        assert await read_elsewhere(database, digest) is None
     assert digest in caplog.text
     journal = PostgresJournal(database)
     journal.blobs.put(LARGE)
     await journal.close()
-    assert read_elsewhere(database, digest) == LARGE
+    assert await read_elsewhere(database, digest) == LARGE
 
 
 async def test_a_large_result_that_cannot_be_kept_is_not_told_as_a_success(server: Server, database: str) -> None:
@@ -110,7 +105,7 @@ async def test_large_results_do_not_fill_the_memory_while_the_server_cannot_take
 async def test_an_older_schema_has_none_and_is_read(server: Server, database: str) -> None:
     await PostgresJournal(database).close()
     server.ask("DROP TABLE callgate.blobs", database)
-    assert read_elsewhere(database, "0" * 64) is None
+    assert await read_elsewhere(database, "0" * 64) is None
 
 
 @pytest.mark.process

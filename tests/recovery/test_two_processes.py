@@ -16,7 +16,6 @@ import apsw
 import pytest
 
 from callgate import Engine, Scope
-from callgate._journal import is_url
 from callgate.agent import Agent
 from callgate.errors import RunHeld
 from callgate.events import TERMINAL, Event
@@ -44,7 +43,7 @@ def stand_still(process: Popen[str], place: str) -> None:
     """Stop it, but not in the middle of a commit, where it would hold everybody up: that is what a file's lock is."""
     while True:
         process.send_signal(signal.SIGSTOP)
-        if is_url(place):
+        if "://" in place:
             return  # the server ends such a connection
         connection = apsw.Connection(place)
         try:
@@ -145,7 +144,7 @@ async def test_a_process_that_stood_still_while_its_run_was_taken_can_neither_re
     second = ["ok", None] if where == "pass" else ["unknown", "outcome_unknown"]
     assert (result["status"], result["ends"]) == ("completed", [["ok", None], second, ["ok", None]])
     assert late["status"] == "failed"
-    ended_by_server = is_url(place) and "is lost" in late["reason"]  # where it ends the connection of one that stood still
+    ended_by_server = "://" in place and "is lost" in late["reason"]  # where it ends the connection of one that stood still
     assert "taken over by another engine" in late["reason"] or ended_by_server
     assert ledger.lines() == list(PEOPLE)
     events = await record(place)

@@ -7,12 +7,12 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 
-from callgate._abort_signals import AbortController
-from callgate._json import canonical
+from callgate import AbortController
 from callgate.calls import RawCall, Scope
 from callgate.protocols import RunRequest
 from callgate.route import ApprovedCall, ValidatedCall
 from callgate.tools import Tool, ToolContext, ToolRegistry
+from tests.canonical_json import canonical
 from tests.patience import DEADLINE_S
 
 _numbers = itertools.count()

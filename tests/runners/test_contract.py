@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from callgate import Limits
 from callgate._clock import SystemClock
-from callgate._limits import Limits
 from callgate._runners import Runners
 from callgate._runners.result_reader import read
 from callgate.protocols import Execution, Runner

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 
 import pytest
 
-from callgate._limits import Limits
+from callgate import Limits
 from callgate._runners.threads import ThreadRunner
 from callgate.protocols import Execution
 from callgate.tools import FunctionTool, ToolContext, tool
