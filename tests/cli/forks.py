@@ -18,6 +18,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
@@ -109,6 +110,20 @@ def _become(order: dict[str, object]) -> None:
     sys.argv = ["callgate", *words]
 
 
+def _end(code: object) -> NoReturn:
+    """End as Python does, as a forked process of `multiprocessing` too, but free nothing: that takes longer than most commands."""
+    if not isinstance(code, int | None):
+        sys.exit(str(code))
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        sys.exit(code)
+    os._exit(code or 0)
+
+
 def _import_all() -> None:
     """Import what any command needs, the libraries that commands import on demand included."""
     for found in pkgutil.walk_packages(callgate.__path__, "callgate."):
@@ -133,4 +148,8 @@ if __name__ == "__main__":
     _load_certificates()
     gc.freeze()
     _serve(socket.socket(fileno=int(sys.argv[1])))
-    sys.exit(callgate.cli.main())
+    try:
+        code = callgate.cli.main()
+    except SystemExit as ended:
+        code = ended.code  # type: ignore[assignment]
+    _end(code)
