@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -39,6 +40,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if named:
         raise pytest.UsageError(f"The names of these tests have an address; give `ids=`: {named[:5]}")
     return (yield)
+
+
+def pytest_collection_finish() -> None:
+    """Keep the garbage collector from looking through all tests and modules, which live to the end, again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture
