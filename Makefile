@@ -47,7 +47,7 @@ bench: $(VENV)/ready
 	$(BIN)/python -m bench
 
 faults: $(VENV)/ready
-	$(BIN)/python -m tests.recovery.table
+	$(BIN)/python -m tests.recovery.kill_cases
 	$(BIN)/python -m tests.recovery.random_kills
 	$(BIN)/python -m tests.recovery.histories
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec import structs
 
 from callgate._journal.event_rows import GENESIS, chain
-from callgate._journal.sqlite_opening import open_file
+from callgate._journal.open_sqlite import open_file
 from callgate._journal.sqlite_rows import insert
 from callgate.events import Event
 

@@ -17,8 +17,8 @@ from bench.floor import Stamps, answers_of, floor_loop, no_op, nth_text
 from bench.measure import Counts, Row, cpu
 from callgate import Agent, Rules, tool
 from callgate.agent import Budget, Settings
-from callgate.models.events import ModelEvent
-from callgate.models.model import StreamingContext
+from callgate.models.model_events import ModelEvent
+from callgate.models.model_protocol import StreamingContext
 from callgate.models.wire.request import ModelRequest
 from callgate.testing import Call, Pause, ScriptedModel
 

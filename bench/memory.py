@@ -13,7 +13,7 @@ from pathlib import Path
 from bench.measure import Counts, Row, wall
 from callgate import Engine, RawCall, Scope, SqliteJournal, tool
 from callgate._workspace import Workspace
-from callgate.builtins._search import Search
+from callgate.builtins._text_search import Search
 from callgate.memory import Memory, Passage, PassageQuery, TablePassages
 
 __all__ = ["IndexedSearch", "Near", "Recall"]

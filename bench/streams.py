@@ -13,9 +13,9 @@ import msgspec
 
 from bench.measure import Counts, Row, Unavailable, cpu
 from callgate.messages import UserMessage
-from callgate.models.events import CallSealed, Finished, ModelEvent
 from callgate.models.http_model import HttpModel
-from callgate.models.model import StreamingContext
+from callgate.models.model_events import CallSealed, Finished, ModelEvent
+from callgate.models.model_protocol import StreamingContext
 from callgate.models.wire import codec
 from callgate.models.wire.message_assembly import MessageAssembly
 from callgate.models.wire.request import ModelRequest
@@ -44,7 +44,7 @@ class Streams:
             import httpx2
         except ImportError:
             raise Unavailable("httpx2 is not installed") from None
-        from callgate.models.http import Transport
+        from callgate.models.http_transport import Transport
 
         if find_spec("openai") is None:
             for row in self._sdk:

@@ -10,7 +10,7 @@ from typing import Final
 
 import psutil
 
-from callgate._runners import thread_pool, threads
+from callgate._runners import thread_pool, thread_runner
 
 __all__ = ["ToolLeft", "end_stray_tools"]
 
@@ -44,9 +44,9 @@ def end_stray_tools() -> None:
 
 def _is_in_a_tool(frame: FrameType | None) -> bool:
     """Whether the innermost frame is the tool's, and not the runner's own."""
-    own = frame is not None and frame.f_code.co_filename in (threads.__file__, thread_pool.__file__, threading.__file__)
+    own = frame is not None and frame.f_code.co_filename in (thread_runner.__file__, thread_pool.__file__, threading.__file__)
     while frame is not None and not own:
-        if frame.f_code.co_filename == threads.__file__:
+        if frame.f_code.co_filename == thread_runner.__file__:
             return True
         frame = frame.f_back
     return False

@@ -54,7 +54,7 @@ def ledger(tmp_path: Path) -> Ledger:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _undo_elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def _undo_store_in_a_test_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """What the command line keeps for undo goes to a folder of the tests, not to the user's own."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setitem(os.environ, "CALLGATE_UNDO", str(tmp_path_factory.mktemp("undo")))
@@ -62,6 +62,6 @@ def _undo_elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _nothing_spins_on() -> Iterator[None]:
+def _end_abandoned_tools() -> Iterator[None]:
     yield
     end_stray_tools()

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from callgate import Allow, Ask, Engine, Limits, Modify, Scope, SqliteJournal, Suspended, Tool, tool
+from callgate.call_stages import ValidatedCall
 from callgate.protocols import Policy, Verdict
-from callgate.route import ValidatedCall
 from callgate.testing import ManualClock
 from tests.effect_ledger import Ledger
 from tests.effect_tools import paying_amounts
@@ -47,7 +47,7 @@ LATER = {
 
 @pytest.mark.parametrize("kind", [Says, SaysAtOnce])
 @pytest.mark.parametrize("later", LATER.values(), ids=LATER.keys())
-async def test_a_question_stands_over_what_later_policies_say(kind: type[Says], later: Verdict, ledger: Ledger) -> None:
+async def test_an_ask_verdict_is_not_replaced_by_later_policies(kind: type[Says], later: Verdict, ledger: Ledger) -> None:
     policies: list[Policy] = [kind(QUESTION), kind(later)]
     async with Engine([paying_amounts(ledger)], policies=policies) as engine:
         outcome = await engine.call(PAY)
@@ -56,7 +56,7 @@ async def test_a_question_stands_over_what_later_policies_say(kind: type[Says], 
 
 
 @pytest.mark.parametrize("kind", [Says, SaysAtOnce])
-async def test_a_question_stands_over_an_earlier_allow(kind: type[Says], ledger: Ledger) -> None:
+async def test_an_ask_verdict_overrides_an_earlier_allow(kind: type[Says], ledger: Ledger) -> None:
     policies: list[Policy] = [kind(Allow()), kind(QUESTION)]
     async with Engine([paying_amounts(ledger)], policies=policies) as engine:
         assert isinstance(await engine.call(PAY), Suspended)
@@ -64,7 +64,7 @@ async def test_a_question_stands_over_an_earlier_allow(kind: type[Says], ledger:
 
 
 @pytest.mark.parametrize("past_s", [0, 1])
-async def test_an_approval_is_used_in_its_time_or_not_at_all(past_s: float, ledger: Ledger) -> None:
+async def test_an_approval_lets_the_call_run_only_before_it_expires(past_s: float, ledger: Ledger) -> None:
     clock = ManualClock()
     async with Engine([paying_amounts(ledger)], policies=[Says(QUESTION)], clock=clock, limits=Limits(approval_s=60)) as engine:
         for waits_s, paid in ((59.0, ["ann 5"]), (60.0 + past_s, ["ann 5"])):
@@ -77,7 +77,7 @@ async def test_an_approval_is_used_in_its_time_or_not_at_all(past_s: float, ledg
             assert ledger.lines() == paid
 
 
-async def test_an_approval_of_another_process_that_was_used_after_its_time_is_none(tmp_path: Path, ledger: Ledger) -> None:
+async def test_an_expired_approval_from_another_engine_does_not_let_the_call_run(tmp_path: Path, ledger: Ledger) -> None:
     """The record says until when it holds, whoever reads it."""
     clock, journal = ManualClock(), tmp_path / "journal.db"
     limits = Limits(approval_s=60)
@@ -116,7 +116,7 @@ async def test_an_approval_holds_for_one_run_principal_actor_and_workspace(other
     assert ledger.lines() == ["ann 5"]
 
 
-async def test_an_approval_holds_for_the_tool_as_it_was_when_it_was_asked_for(tmp_path: Path, ledger: Ledger) -> None:
+async def test_an_approval_is_not_valid_after_the_effect_of_the_tool_changed(tmp_path: Path, ledger: Ledger) -> None:
     """Another process whose tool of this name promises less asks again."""
 
     def changed() -> Tool:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.patience import COMMAND_S
+from tests.waiting import COMMAND_S
 
 _ROOT = Path(__file__).resolve().parent.parent
 

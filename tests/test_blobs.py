@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from callgate import DirectoryBlobs, PostgresJournal
-from callgate._blobs import MemoryBlobs
+from callgate._blob_store import MemoryBlobs
 from callgate.protocols import BlobStore
 from tests.journals.conftest import database, server
 
@@ -35,7 +35,7 @@ async def make(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=30, deadline=None)
 @given(data=st.binary(max_size=5_000))
-def test_what_was_put_is_what_is_got(make: Make, data: bytes) -> None:
+def test_get_returns_the_bytes_that_put_stored_under_their_sha256(make: Make, data: bytes) -> None:
     """protocols.BlobStore: the name is the SHA-256, the bytes are the same."""
     blobs = make()
     digest = blobs.put(data)
@@ -45,11 +45,11 @@ def test_what_was_put_is_what_is_got(make: Make, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("digest", ["", "0" * 64, "../../etc/passwd", "0" * 63 + "G", "A" * 64, "0" * 64 + "\n", "ab/" + "0" * 61])
-def test_an_unknown_or_impossible_name_is_nothing(make: Make, digest: str) -> None:
+def test_get_returns_none_for_an_unknown_or_invalid_digest(make: Make, digest: str) -> None:
     assert make().get(digest) is None
 
 
-def test_a_flipped_bit_is_never_served_and_the_next_put_repairs_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_corrupt_blob_is_not_returned_and_the_next_put_repairs_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The whole is kept by hash: the hash is checked on the way out."""
     blobs = DirectoryBlobs(tmp_path)
     digest = blobs.put(b"the whole result")
@@ -61,7 +61,7 @@ def test_a_flipped_bit_is_never_served_and_the_next_put_repairs_it(tmp_path: Pat
     assert blobs.get(digest) == b"the whole result"
 
 
-def test_blob_files_are_for_their_owner_alone_and_leave_no_drafts(tmp_path: Path) -> None:
+def test_blob_files_are_accessible_only_to_their_owner_and_leave_no_temporary_files(tmp_path: Path) -> None:
     digest = DirectoryBlobs(tmp_path / "b").put(b"x")
     files = [path for path in (tmp_path / "b").rglob("*") if path.is_file()]
     assert [path.name for path in files] == [digest[2:]]
@@ -69,7 +69,7 @@ def test_blob_files_are_for_their_owner_alone_and_leave_no_drafts(tmp_path: Path
     assert (tmp_path / "b").stat().st_mode & 0o777 == 0o700
 
 
-def test_a_link_in_a_blobs_place_is_not_followed(tmp_path: Path) -> None:
+def test_a_symbolic_link_in_place_of_a_blob_is_not_followed(tmp_path: Path) -> None:
     blobs = DirectoryBlobs(tmp_path / "b")
     digest = blobs.put(b"content")
     place = tmp_path / "b" / digest[:2] / digest[2:]
@@ -78,7 +78,7 @@ def test_a_link_in_a_blobs_place_is_not_followed(tmp_path: Path) -> None:
     assert blobs.get(digest) is None
 
 
-def test_a_directory_keeps_blobs_across_stores(tmp_path: Path) -> None:
+def test_a_directory_store_finds_the_blobs_of_an_earlier_store(tmp_path: Path) -> None:
     digest = DirectoryBlobs(tmp_path).put(b"kept")
     assert DirectoryBlobs(tmp_path).get(digest) == b"kept"
 

@@ -24,8 +24,8 @@ from callgate import (
     before_call,
     tool,
 )
+from callgate.call_stages import ValidatedCall
 from callgate.protocols import Policy, Verdict
-from callgate.route import ValidatedCall
 from tests.effect_ledger import Ledger
 from tests.effect_tools import paying_amounts
 from tests.engine_calls import bodies, call, ends, kinds, said
@@ -60,7 +60,7 @@ async def test_arguments_changed_in_place_never_reach_the_tool(ledger: Ledger) -
     assert ledger.lines() == ["ann 5"]
 
 
-async def test_a_policy_that_does_not_answer_is_a_no(ledger: Ledger) -> None:
+async def test_a_policy_that_times_out_denies_the_call(ledger: Ledger) -> None:
     class Silent:
         async def decide(self, call: ValidatedCall) -> Verdict:
             await asyncio.Event().wait()
@@ -75,7 +75,7 @@ async def test_a_policy_that_does_not_answer_is_a_no(ledger: Ledger) -> None:
     "error", [RuntimeError("no rules"), SystemExit(1), asyncio.CancelledError()], ids=lambda error: type(error).__name__
 )
 @pytest.mark.parametrize("beside", [[], [Allows()]], ids=["alone", "beside one that waits"])
-async def test_a_policy_that_raises_without_waiting_is_a_no(error: BaseException, beside: list[Policy], ledger: Ledger) -> None:
+async def test_a_synchronous_policy_that_raises_denies_the_call(error: BaseException, beside: list[Policy], ledger: Ledger) -> None:
     class Raising(Allows):
         never_waits = True
 
@@ -89,7 +89,7 @@ async def test_a_policy_that_raises_without_waiting_is_a_no(error: BaseException
     assert type(error).__name__ in str(result.error)
 
 
-async def test_a_cancel_that_a_policy_or_hook_brings_with_it_is_its_own_failure(ledger: Ledger) -> None:
+async def test_a_cancelled_policy_and_an_exiting_hook_are_treated_as_failures(ledger: Ledger) -> None:
     class Cancelled:
         async def decide(self, call: ValidatedCall) -> Verdict:
             future: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
@@ -108,7 +108,7 @@ async def test_a_cancel_that_a_policy_or_hook_brings_with_it_is_its_own_failure(
 
 
 @pytest.mark.parametrize("journal", ["memory", "sqlite"])
-async def test_text_that_utf8_cannot_hold_hurts_neither_the_call_nor_the_record(journal: str, tmp_path: Path) -> None:
+async def test_text_with_lone_surrogates_breaks_neither_calls_nor_the_journal(journal: str, tmp_path: Path) -> None:
     odd = "a\ud800b"
 
     @tool(effect="none")
@@ -139,7 +139,7 @@ async def test_text_that_utf8_cannot_hold_hurts_neither_the_call_nor_the_record(
             assert kept.verify() is None
 
 
-async def test_a_hook_that_returns_no_arguments_at_all_is_a_failed_hook(ledger: Ledger) -> None:
+async def test_a_transform_hook_that_returns_no_mapping_fails_the_call(ledger: Ledger) -> None:
     @before_call("pay", kind="transform")
     def five(call: ValidatedCall) -> int:
         return 5

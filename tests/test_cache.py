@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from callgate import Deny, Engine, Scope, SqliteCache, after_call, tool
+from callgate.call_stages import Checked, ValidatedCall
 from callgate.protocols import Allow, Verdict
-from callgate.route import Checked, ValidatedCall
 from callgate.testing import ManualClock
-from tests.counting import Count, counting
+from tests.cacheable_tool import Count, counting
 from tests.engine_calls import bodies, call, kinds, said
 
 
-async def test_a_hit_skips_the_run_and_says_so() -> None:
+async def test_a_cache_hit_does_not_run_the_tool_and_is_marked_as_cached() -> None:
     count = Count()
     async with Engine([counting(count)]) as engine:
         first = await said(engine, call("look"))
@@ -26,7 +26,7 @@ async def test_a_hit_skips_the_run_and_says_so() -> None:
     assert (first.text, second.metadata.attempts, count.runs) == (second.text, 0, 1)
 
 
-async def test_without_the_flag_nothing_is_cached() -> None:
+async def test_results_are_not_cached_unless_the_tool_is_cacheable() -> None:
     runs = []
 
     @tool(effect="none")
@@ -41,7 +41,7 @@ async def test_without_the_flag_nothing_is_cached() -> None:
     assert len(runs) == 2
 
 
-async def test_a_tick_result_lasts_as_long_as_its_tick() -> None:
+async def test_a_result_with_tick_scope_is_cached_for_one_turn() -> None:
     count = Count()
     async with Engine([counting(count)]) as engine:
         for turn in (1, 1, 2):
@@ -49,7 +49,7 @@ async def test_a_tick_result_lasts_as_long_as_its_tick() -> None:
     assert count.runs == 2
 
 
-async def test_a_session_result_lasts_as_long_as_the_process() -> None:
+async def test_a_result_with_session_scope_is_cached_across_turns_of_one_engine() -> None:
     count = Count()
     async with Engine([counting(count, cache_scope="session")]) as engine:
         for turn in (1, 2):
@@ -60,7 +60,7 @@ async def test_a_session_result_lasts_as_long_as_the_process() -> None:
     assert count.runs == 2
 
 
-async def test_a_persistent_result_outlives_the_engine(tmp_path: Path) -> None:
+async def test_a_result_with_persistent_scope_is_cached_across_engines(tmp_path: Path) -> None:
     count = Count()
     for _ in range(2):
         async with Engine([counting(count, cache_scope="persistent")], persistent_cache=SqliteCache(tmp_path / "cache.db")) as engine:
@@ -73,14 +73,14 @@ async def test_a_persistent_result_outlives_the_engine(tmp_path: Path) -> None:
     [Scope(principal="eve"), Scope(actor="eve"), Scope(workspace="/elsewhere")],
     ids=["principal", "actor", "workspace"],
 )
-async def test_a_result_is_for_its_principal_actor_and_workspace_only(other: Scope) -> None:
+async def test_a_cached_result_is_used_only_for_its_principal_actor_and_workspace(other: Scope) -> None:
     count = Count()
     async with Engine([counting(count, cache_scope="session")]) as engine:
         await said(engine, call("look"))
         assert (await said(engine, call("look"), other)).metadata.cached is None
 
 
-async def test_other_arguments_are_another_result_and_key_order_is_not() -> None:
+async def test_the_cache_key_depends_on_argument_values_and_not_on_key_order() -> None:
     runs = []
 
     @tool(effect="none", cacheable=True)
@@ -96,7 +96,7 @@ async def test_other_arguments_are_another_result_and_key_order_is_not() -> None
     assert runs == [(1, 2), (2, 1)]
 
 
-async def test_a_result_expires() -> None:
+async def test_a_cached_result_expires_after_its_cache_ttl() -> None:
     count, clock = Count(), ManualClock()
     async with Engine([counting(count, cache_scope="session", cache_ttl=10)], clock=clock) as engine:
         await said(engine, call("look"))
@@ -138,7 +138,7 @@ async def test_a_denied_call_is_never_answered_from_the_cache() -> None:
         assert (await said(engine, call("look"))).failure_class == "denied"
 
 
-async def test_copies_go_in_and_copies_come_out() -> None:
+async def test_the_cache_stores_and_returns_copies() -> None:
     kept: list[dict[str, Any]] = []
 
     @tool(effect="none", cacheable=True)
@@ -155,7 +155,7 @@ async def test_copies_go_in_and_copies_come_out() -> None:
         assert (await said(engine, call("look"))).structured == {"list": [1]}
 
 
-async def test_a_hit_passes_the_hooks_like_any_result() -> None:
+async def test_a_cache_hit_passes_through_the_after_call_hooks() -> None:
     seen = []
 
     @after_call()

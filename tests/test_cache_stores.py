@@ -13,14 +13,14 @@ import pytest
 from callgate import Engine, SqliteCache, UsageError, tool
 from callgate._cache import MemoryCache
 from callgate.protocols import CacheStore
-from tests.counting import Count
+from tests.cacheable_tool import Count
 from tests.engine_calls import call, said
 
 stores: list[Callable[[Path], CacheStore]] = [lambda path: MemoryCache(), lambda path: SqliteCache(path / "cache.db")]
 
 
 @pytest.mark.parametrize("make", stores, ids=["memory", "table"])
-def test_every_store_keeps_expires_and_drops(make: Callable[[Path], CacheStore], tmp_path: Path) -> None:
+def test_every_cache_store_stores_expires_and_invalidates_entries(make: Callable[[Path], CacheStore], tmp_path: Path) -> None:
     """The contract of `CacheStore`."""
     store = make(tmp_path)
     store.put("k", b"v", expires_ns=100, reads=frozenset({"file:a/b"}))
@@ -39,7 +39,7 @@ def test_every_store_keeps_expires_and_drops(make: Callable[[Path], CacheStore],
     store.close()
 
 
-def test_memory_is_bounded_and_the_least_used_goes_first() -> None:
+def test_the_memory_cache_is_bounded_and_evicts_the_least_recently_used_entry() -> None:
     store = MemoryCache(most_bytes=10)
     for key in "abc":
         store.put(key, b"xxxx", expires_ns=None, reads=frozenset())
@@ -48,7 +48,7 @@ def test_memory_is_bounded_and_the_least_used_goes_first() -> None:
     assert store.get("large", 0) is None
 
 
-def test_what_is_no_cache_is_refused_and_left_alone(tmp_path: Path) -> None:
+def test_a_path_that_is_no_cache_database_is_refused_and_left_unchanged(tmp_path: Path) -> None:
     """Another database, one that calls a table the same, a text, one byte, a folder; an empty file is nobody's."""
     for name, schema in (("other.db", "CREATE TABLE mine (x)"), ("results.db", "CREATE TABLE results (race TEXT, time REAL)")):
         with closing(sqlite3.connect(tmp_path / name)) as other:
@@ -68,7 +68,7 @@ def test_what_is_no_cache_is_refused_and_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("broken", ["get", "put", "drop_written", "garbage"])
-async def test_a_store_that_fails_costs_a_run_and_never_a_result(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failing_cache_store_causes_another_run_but_no_stale_result(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """And what it could not forget, it is not asked for again."""
 
     def fails(*_: object, **__: object) -> Any:

@@ -19,6 +19,6 @@ def places_by_name() -> dict[str, list[str]]:
     return places
 
 
-def test_no_class_name_means_two_things() -> None:
+def test_every_class_name_is_defined_once_in_the_package() -> None:
     wrong = [f"{name}: {', '.join(places)}" for name, places in places_by_name().items() if len(places) > 1]
     assert not wrong, "Rename all but one:\n" + "\n".join(wrong)

@@ -52,18 +52,18 @@ class Payer:
         return self._statuses
 
 
-def test_nothing_is_repeated_or_lost_where_the_tool_can_find_out(tmp_path: Path) -> None:
+def test_no_effect_is_repeated_or_lost_when_the_tool_has_a_verify_function(tmp_path: Path) -> None:
     report = conform(lambda ctx: Payer(ctx, tmp_path, verified=True), JOBS)
     assert (report.crash_points, report.findings) == (3, [])
 
 
-def test_nothing_is_repeated_where_it_cannot(tmp_path: Path) -> None:
+def test_no_effect_is_repeated_when_the_tool_has_no_verify_function(tmp_path: Path) -> None:
     report = conform(lambda ctx: Payer(ctx, tmp_path, verified=False), JOBS)
     assert report.crash_points == 3
     assert {finding.kind for finding in report.findings} == {"resume_diverged"}  # `unknown` where the baseline has `ok`
 
 
-def test_the_harness_finds_a_tool_that_says_nothing_happened_when_it_did(tmp_path: Path) -> None:
+def test_the_harness_reports_a_repeat_when_verify_wrongly_denies_the_effect(tmp_path: Path) -> None:
     class Liar(Payer):
         def _found(self, arguments: dict[str, Any], key: str) -> Verified:
             return Verified(happened=False)

@@ -22,8 +22,8 @@ from typing import NamedTuple
 import pytest
 
 from callgate.demo import DEMOS
-from tests.patience import COMMAND_S
 from tests.test_requirements import proofs_in
+from tests.waiting import COMMAND_S
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "changes").glob("[0-9]*.md")])
@@ -58,7 +58,7 @@ RUNNABLE = [page for page in PAGES if any(runs(block) and block.language in ("py
 
 @pytest.mark.process
 @pytest.mark.parametrize("page", RUNNABLE, ids=ids)
-def test_what_a_page_shows_is_what_happens(page: Path, tmp_path: Path) -> None:
+def test_the_examples_of_a_page_print_what_the_page_shows(page: Path, tmp_path: Path) -> None:
     found = blocks(page)
     for block in found:
         if block.file:
@@ -133,7 +133,7 @@ def after(printed: str, block: Block) -> str:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=ids)
-def test_every_link_leads_somewhere(page: Path) -> None:
+def test_every_relative_link_has_a_target(page: Path) -> None:
     text = _FENCE.sub("", page.read_text(encoding="utf-8"))
     for target in _LINK.findall(text):
         if re.match(r"[a-z]+:", target):
@@ -172,7 +172,7 @@ FRAGMENTS = ROOT / "changes"
 NOT_FRAGMENTS = {"README.md", "template.md"}
 
 
-def test_each_fragment_is_one_line_and_named_for_its_kind() -> None:
+def test_each_changelog_fragment_is_one_line_and_named_by_number_and_kind() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["towncrier"]
     kinds = "|".join(kind["directory"] for kind in settings["type"])
     fragments = [file for file in FRAGMENTS.iterdir() if file.name not in NOT_FRAGMENTS]
@@ -183,7 +183,7 @@ def test_each_fragment_is_one_line_and_named_for_its_kind() -> None:
     assert not [number for number, count in numbers.items() if count > 1]
 
 
-def test_fragments_become_a_section_of_the_changelog_above_the_others(tmp_path: Path) -> None:
+def test_changelog_fragments_become_the_newest_section_of_the_changelog(tmp_path: Path) -> None:
     for file in ("pyproject.toml", "CHANGELOG.md"):
         shutil.copy(ROOT / file, tmp_path)
     (tmp_path / "changes").mkdir()
@@ -199,7 +199,7 @@ def test_fragments_become_a_section_of_the_changelog_above_the_others(tmp_path: 
     assert [file.name for file in (tmp_path / "changes").iterdir()] == ["template.md"]
 
 
-def test_the_licence_of_everything_that_is_installed_is_told() -> None:
+def test_every_installed_dependency_is_listed_in_third_party_md() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = [line for name, lines in project["optional-dependencies"].items() if name not in ("dev", "mutants") for line in lines]
     wanted = {re.split(r"[<>=\[ ]", line)[0] for line in [*project["dependencies"], *extras]}
@@ -209,7 +209,7 @@ def test_the_licence_of_everything_that_is_installed_is_told() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=ids)
-def test_a_page_names_no_machine_and_promises_no_index(page: Path) -> None:
+def test_a_page_contains_no_local_path_and_no_install_from_the_package_index(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert not re.search(r"/(?:work|home|root|Users)/", text)
     assert "pip install callgate" not in text

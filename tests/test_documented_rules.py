@@ -13,9 +13,9 @@ import pytest
 
 from callgate import Engine, RawCall, Rules, Scope, Suspended, Tool, tool
 from callgate.builtins import command_tools, fetch_tool, symbol_tools, workspace_tools
+from callgate.call_stages import ValidatedCall
 from callgate.calls import Outcome
 from callgate.protocols import JudgeContext, Judgment
-from callgate.route import ValidatedCall
 from tests.engine_calls import call, result_of
 
 ROOT = Path(__file__).parents[1]
@@ -248,12 +248,12 @@ def ran(outcome: Outcome) -> bool:
     return result_of(outcome).failure_class not in ("denied", "invalid_parameters", "malformed_arguments", "unknown_tool")
 
 
-def test_every_rule_file_of_the_documentation_is_tried() -> None:
+def test_every_documented_rule_file_is_tested() -> None:
     assert documented().keys() == TRIED.keys()
 
 
 @pytest.mark.parametrize("name", TRIED)
-async def test_a_documented_rule_file_forbids_what_it_says_and_nothing_else(name: str, workspace: Path) -> None:
+async def test_a_documented_rule_file_stops_forbidden_calls_and_allows_the_others(name: str, workspace: Path) -> None:
     (workspace / ".gitignore").write_text("*.key\n", encoding="utf-8")
     (workspace / "kept.key").write_text("a key\n", encoding="utf-8")
     (workspace / "to_key").symlink_to("kept.key")
@@ -282,7 +282,7 @@ async def test_a_documented_rule_file_forbids_what_it_says_and_nothing_else(name
     ],
     ids=lambda raw: str(raw.arguments),
 )
-async def test_no_search_or_listing_gives_what_no_secrets_denies(raw: RawCall, workspace: Path) -> None:
+async def test_searches_and_listings_omit_files_that_the_no_secrets_rule_denies(raw: RawCall, workspace: Path) -> None:
     """The path that the call names is the workspace; the files it comes across are judged, too."""
     async with Engine(TOOLS, policies=[Rules.parse(documented()["write-rules.md:0"])]) as engine:
         result = result_of(await engine.call(raw, Scope(workspace=str(workspace))))
@@ -294,7 +294,7 @@ async def test_no_search_or_listing_gives_what_no_secrets_denies(raw: RawCall, w
     assert result.structured["files_withheld"] >= 1  # type: ignore[index]
 
 
-async def test_definitions_in_files_that_rules_keep_back_are_not_found(workspace: Path) -> None:
+async def test_symbols_in_files_that_rules_deny_are_not_found(workspace: Path) -> None:
     rules = Rules.parse('[[rule]]\nid = "x"\nverdict = "deny"\nwhen = { path = { glob = "sub/*" } }\n')
     async with Engine(TOOLS, policies=[rules]) as engine:
         result = result_of(await engine.call(call("find_symbol", name="found"), Scope(workspace=str(workspace))))
@@ -314,14 +314,14 @@ async def test_definitions_in_files_that_rules_keep_back_are_not_found(workspace
     ],
     ids=["ask", "size", "only", "another tool"],
 )
-async def test_files_that_are_come_across_are_judged_like_the_path_of_a_call(rules: str, given: list[str], workspace: Path) -> None:
+async def test_files_found_by_a_search_are_judged_like_the_path_argument_of_a_call(rules: str, given: list[str], workspace: Path) -> None:
     async with Engine(TOOLS, policies=[Rules.parse(rules)]) as engine:
         result = result_of(await engine.call(call("glob_files", pattern="*"), Scope(workspace=str(workspace))))
     paths = result.structured["paths"]  # type: ignore[index]
     assert sorted(path for path in paths if path != "link") == sorted(given)
 
 
-async def test_a_question_that_was_answered_with_yes_is_answered_for_what_the_call_comes_across(workspace: Path) -> None:
+async def test_an_approved_search_asks_no_further_questions_but_omits_denied_files(workspace: Path) -> None:
     ask = '[[rule]]\nid = "search"\nverdict = "ask"\ntool = "grep_files"\n'
     rules = ask + '[[rule]]\nid = "x"\nverdict = "deny"\nwhen = { path = "prod.env" }\n'
     scope, raw = Scope(workspace=str(workspace), run="r"), call("grep_files", pattern=SECRET)

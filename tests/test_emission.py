@@ -15,7 +15,7 @@ from callgate._pipeline import concurrency as planning
 from callgate._pipeline.concurrency import CallOrder, Footprint, may_run_beside
 from callgate.emission import EndedCall
 from callgate.errors import CallDenied, UsageError
-from callgate.tools import TouchedKeys, resources
+from callgate.tools import TouchedKeys, resource_conflicts
 from tests.engine_calls import bodies, call, kinds, result_of
 
 
@@ -70,14 +70,14 @@ async def run(trace: Trace, *calls: RawCall, **settings: Any) -> list[str]:
         return [result_of(outcome).text for outcome in await engine.call_many(calls)]
 
 
-async def test_reads_run_side_by_side_and_results_keep_their_order() -> None:
+async def test_reads_run_concurrently_and_results_keep_their_order() -> None:
     trace = Trace()
     assert await run(trace, *(call("read", name=name) for name in "abc")) == ["a", "b", "c"]
     assert trace.met("a", "b")
     assert trace.met("a", "c")
 
 
-async def test_a_call_that_comes_before_its_turn_is_held_until_those_before_it_have_come() -> None:
+async def test_a_call_added_out_of_order_is_held_until_earlier_calls_are_added() -> None:
     trace, asked = Trace(), list[int]()
 
     def refuse_none(number: int) -> None:
@@ -96,7 +96,7 @@ async def test_a_call_that_comes_before_its_turn_is_held_until_those_before_it_h
     assert trace.events == ["+a", "-a", "+c", "-c"]
 
 
-async def test_a_call_that_goes_on_is_dropped_where_it_was_not_taken() -> None:
+async def test_reopen_withdraws_a_held_call_and_reports_a_call_that_was_already_taken() -> None:
     async with Engine(tools_over(Trace())) as engine:
         emission = engine.emission(early=False)
         emission.add(call("read", name="b"), position=1)
@@ -107,7 +107,7 @@ async def test_a_call_that_goes_on_is_dropped_where_it_was_not_taken() -> None:
         assert [result_of(outcome).text for outcome in await emission.seal()] == ["a"]
 
 
-async def test_a_call_that_ended_elsewhere_keeps_its_place() -> None:
+async def test_a_call_that_already_ended_elsewhere_keeps_its_position() -> None:
     async with Engine(tools_over(Trace())) as engine:
         emission = engine.emission()
         before = EndedCall(uid="run-1/0/0", position=7, arguments=b"{}")
@@ -120,20 +120,20 @@ async def test_a_call_that_ended_elsewhere_keeps_its_place() -> None:
         assert emission.ends[1].arguments == b'{"name":"a"}'
 
 
-async def test_an_undeclared_effect_is_a_barrier() -> None:
+async def test_a_call_with_an_undeclared_effect_runs_alone() -> None:
     trace = Trace()
     await run(trace, call("read", name="a"), call("act", name="b"), call("read", name="c"))
     assert trace.events == ["+a", "-a", "+b", "-b", "+c", "-c"]
 
 
-async def test_declared_writes_of_different_files_run_side_by_side() -> None:
+async def test_declared_writes_of_different_files_run_concurrently() -> None:
     trace = Trace()
     await run(trace, call("write_file", name="a", path="x"), call("write_file", name="b", path="y"))
     assert trace.met("a", "b")
 
 
 @pytest.mark.parametrize("second", ["write_file", "read_file"])
-async def test_calls_that_meet_in_a_resource_run_in_emission_order(second: str) -> None:
+async def test_calls_that_conflict_over_a_resource_run_in_emission_order(second: str) -> None:
     trace = Trace()
     await run(trace, call("write_file", name="a", path="dir"), call(second, name="b", path="dir/x"))
     assert trace.events == ["+a", "-a", "+b", "-b"]
@@ -149,7 +149,7 @@ async def test_calls_that_meet_in_a_resource_run_in_emission_order(second: str) 
     ],
     ids=["one key", "a number", "a key and nothing", "bytes"],
 )
-async def test_a_function_may_answer_with_one_key_and_an_answer_that_is_no_key_declares_nothing(writes: Any) -> None:
+async def test_a_writes_function_may_return_one_key_and_an_invalid_value_declares_nothing(writes: Any) -> None:
     """One text is one key, as where the key itself is declared; and unknown is treated as touching everything."""
     trace = Trace()
 
@@ -164,7 +164,7 @@ async def test_a_function_may_answer_with_one_key_and_an_answer_that_is_no_key_d
     assert trace.events == ["+a", "-a", "+b", "-b"]
 
 
-async def test_a_read_that_declares_nothing_never_overtakes_a_write() -> None:
+async def test_a_read_without_declared_resources_waits_for_an_earlier_write() -> None:
     trace = Trace()
     await run(trace, call("write_file", name="a", path="x"), call("read", name="b"))
     assert trace.events == ["+a", "-a", "+b", "-b"]
@@ -191,7 +191,7 @@ NEVER_RUN = {
     ],
     ids=["effects", "read after", "read before", "file read after", "file read before"],
 )
-async def test_a_call_that_never_runs_does_not_let_those_around_it_run_side_by_side(
+async def test_conflicting_calls_around_a_call_that_never_runs_keep_their_order(
     one: RawCall, other: RawCall, between: RawCall, early: bool
 ) -> None:
     for message in ([one, between, other], [between, one, between, between, other], [one, call("read", name="r"), between, other]):
@@ -204,7 +204,7 @@ async def test_a_call_that_never_runs_does_not_let_those_around_it_run_side_by_s
         assert [event for event in trace.events if event[1] != "r"] == ["+a", "-a", "+b", "-b"]
 
 
-async def test_a_call_that_the_loop_refuses_does_not_let_those_around_it_run_side_by_side() -> None:
+async def test_conflicting_calls_around_a_call_refused_by_the_loop_keep_their_order() -> None:
     trace = Trace()
     async with Engine(tools_over(trace)) as engine:
         emission = engine.emission()
@@ -216,14 +216,14 @@ async def test_a_call_that_the_loop_refuses_does_not_let_those_around_it_run_sid
     assert trace.events == ["+a", "-a", "+b", "-b"]
 
 
-async def test_a_failing_call_cancels_nobody() -> None:
+async def test_a_failing_call_does_not_cancel_other_calls() -> None:
     trace = Trace()
     async with Engine(tools_over(trace)) as engine:
         outcomes = await engine.call_many([call("nope"), call("read", name="a"), call("read", wrong=1), call("act", name="b")])
     assert [result_of(outcome).status for outcome in outcomes] == ["error", "ok", "error", "ok"]
 
 
-async def test_a_nameless_call_ends_the_message_before_anything_happened() -> None:
+async def test_a_call_without_a_name_aborts_the_message_before_any_tool_runs() -> None:
     trace = Trace()
     async with Engine(tools_over(trace)) as engine:
         outcomes = await engine.call_many([call("act", name="a"), RawCall(name="")])
@@ -234,7 +234,7 @@ async def test_a_nameless_call_ends_the_message_before_anything_happened() -> No
     assert sorted(ends) == ["call.aborted", "call.completed"]
 
 
-async def test_after_a_stop_what_has_not_started_never_will() -> None:
+async def test_calls_that_have_not_started_before_a_stop_never_start() -> None:
     ran = []
     async with Engine() as engine:
 
@@ -253,7 +253,7 @@ async def test_after_a_stop_what_has_not_started_never_will() -> None:
     assert ran == [1]
 
 
-async def test_equal_empty_and_odd_ids_get_one_answer_each() -> None:
+async def test_calls_with_equal_empty_or_unusual_ids_get_one_result_each() -> None:
     trace = Trace()
     ids = ["x", "x", "", "", "id\r\nX-Evil: 1", "../../etc/x", "$.a') = 1 OR ('1'='1"]
     async with Engine(tools_over(trace)) as engine:
@@ -265,7 +265,7 @@ async def test_equal_empty_and_odd_ids_get_one_answer_each() -> None:
     assert len({result_of(outcome).uid for outcome in outcomes}) == len(ids)
 
 
-async def test_an_id_that_is_no_text_is_answered_as_text_and_one_too_long_is_refused() -> None:
+async def test_a_non_text_id_is_converted_to_text_and_a_too_long_id_is_refused() -> None:
     trace = Trace()
     async with Engine(tools_over(trace)) as engine:
         raws = [RawCall(name="act", id=one, arguments=f'{{"name": "{n}"}}') for n, one in enumerate([True, 1, None, "x" * 300])]  # type: ignore[arg-type]
@@ -276,7 +276,7 @@ async def test_an_id_that_is_no_text_is_answered_as_text_and_one_too_long_is_ref
 
 
 @pytest.mark.parametrize("odd", ["caf\ud800", "\ud800" * 5_000, "é" * 5_000], ids=["no Unicode", "no Unicode and long", "long"])
-async def test_whatever_text_an_id_or_a_name_is_its_call_is_answered_and_on_record(odd: str) -> None:
+async def test_calls_with_invalid_unicode_or_long_ids_and_names_are_answered_and_recorded(odd: str) -> None:
     """What UTF-8 cannot hold is escaped, and what is too long is cut; the other calls of the message are not concerned."""
     trace = Trace()
     async with Engine(tools_over(trace)) as engine:
@@ -295,7 +295,7 @@ async def test_whatever_text_an_id_or_a_name_is_its_call_is_answered_and_on_reco
     assert (trace.events[:2], trace.events[-2:]) == (["+a", "-a"], ["+d", "-d"])
 
 
-async def test_equal_effects_in_one_message_are_two_calls_and_the_same_message_again_is_none() -> None:
+async def test_equal_calls_in_one_message_both_run_and_a_repeated_message_is_replayed() -> None:
     trace = Trace()
     message = [call("act", id="x", name="a"), call("act", id="y", name="a")]
     async with Engine(tools_over(trace)) as engine:
@@ -305,13 +305,13 @@ async def test_equal_effects_in_one_message_are_two_calls_and_the_same_message_a
     assert all(result_of(outcome).metadata.replayed for outcome in again)
 
 
-async def test_no_more_run_at_once_than_the_limits_say() -> None:
+async def test_concurrent_calls_do_not_exceed_the_parallel_calls_limit() -> None:
     trace = Trace()
     await run(trace, *(call("read", name=str(n)) for n in range(20)), limits=Limits(parallel_calls=3))
     assert max(len(group) for group in trace.together) == 3
 
 
-async def test_a_tool_may_have_a_limit_of_its_own() -> None:
+async def test_a_tool_may_have_its_own_parallel_limit() -> None:
     trace = Trace()
 
     @tool(effect="none", parallel=1)
@@ -324,7 +324,7 @@ async def test_a_tool_may_have_a_limit_of_its_own() -> None:
     assert trace.events == ["+a", "-a", "+b", "-b", "+c", "-c"]
 
 
-async def test_five_thousand_calls_get_five_thousand_answers_in_order() -> None:
+async def test_five_thousand_calls_get_five_thousand_results_in_order() -> None:
     @tool(effect="none")
     async def echo(text: str) -> str:
         """Echo."""
@@ -353,7 +353,7 @@ async def test_a_read_starts_before_the_message_is_complete_and_an_effect_does_n
     assert trace.events == ["+a", "-a", "+b", "-b", "+c", "-c"]
 
 
-async def test_early_start_is_off_by_one_setting() -> None:
+async def test_early_start_can_be_turned_off() -> None:
     trace = Trace()
     async with Engine(tools_over(trace)) as engine:
         emission = engine.emission(early=False)
@@ -365,7 +365,7 @@ async def test_early_start_is_off_by_one_setting() -> None:
     assert trace.events == ["+a", "-a"]
 
 
-async def test_a_call_that_only_its_message_can_prove_complete_does_not_start_early() -> None:
+async def test_a_call_closed_only_by_the_end_of_the_message_does_not_start_early() -> None:
     trace = Trace()
     async with Engine(tools_over(trace)) as engine:
         emission = engine.emission()
@@ -377,7 +377,7 @@ async def test_a_call_that_only_its_message_can_prove_complete_does_not_start_ea
     assert trace.events == []
 
 
-async def test_a_discarded_message_ends_what_started_early_and_says_so() -> None:
+async def test_discarding_a_message_ends_early_started_calls_and_records_the_discard() -> None:
     trace = Trace()
     async with Engine(tools_over(trace)) as engine:
         emission = engine.emission()
@@ -392,7 +392,7 @@ async def test_a_discarded_message_ends_what_started_early_and_says_so() -> None
 
 @pytest.mark.parametrize("early", [True, False])
 @pytest.mark.parametrize("signal", [None, AbortController().signal], ids=["the engine's signal", "the host's"])
-async def test_a_message_that_the_host_drops_ends_on_record_and_the_host_is_warned(early: bool, signal: AbortSignal | None) -> None:
+async def test_a_garbage_collected_message_ends_its_calls_on_record_and_warns_the_host(early: bool, signal: AbortSignal | None) -> None:
     """One end per call, also where nobody seals, discards or closes."""
     trace = Trace()
     async with Engine(tools_over(trace)) as engine:
@@ -409,7 +409,7 @@ async def test_a_message_that_the_host_drops_ends_on_record_and_the_host_is_warn
     assert trace.events == []
 
 
-async def test_a_message_that_is_dropped_as_the_engine_closes_has_its_ends() -> None:
+async def test_a_message_garbage_collected_before_the_engine_closes_records_its_end() -> None:
     trace, journal = Trace(), MemoryJournal()
     engine = Engine(tools_over(trace), journal=journal)
     emission = engine.emission(Scope(run="r"), early=False)
@@ -420,7 +420,7 @@ async def test_a_message_that_is_dropped_as_the_engine_closes_has_its_ends() -> 
     assert [event.kind for event in journal.read(run="r")] == ["call.received", "call.completed", "emission.discarded"]
 
 
-async def test_a_message_that_is_open_when_the_engine_closes_ends_with_it() -> None:
+async def test_closing_the_engine_ends_an_open_message() -> None:
     trace, journal = Trace(), MemoryJournal()
     async with Engine(tools_over(trace), journal=journal) as engine:
         emission = engine.emission(Scope(run="r"), early=False)
@@ -459,7 +459,7 @@ footprints = st.builds(
 
 @pytest.mark.parametrize("most", [0, 1, 2, 32])
 @given(st.lists(footprints, max_size=12))
-def test_two_calls_that_may_not_run_side_by_side_are_always_ordered(most: int, calls: list[Footprint]) -> None:
+def test_calls_that_may_not_run_concurrently_are_always_ordered(most: int, calls: list[Footprint]) -> None:
     """Directly or through others, the later one waits for the earlier, however few are named before one stands for them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("callgate._pipeline.concurrency._MOST_NAMED", most)
@@ -471,7 +471,7 @@ def test_two_calls_that_may_not_run_side_by_side_are_always_ordered(most: int, c
 
 
 @given(st.lists(footprints, max_size=12))
-def test_a_call_of_a_small_message_waits_for_none_that_it_may_run_beside(calls: list[Footprint]) -> None:
+def test_a_call_of_a_small_message_waits_only_for_conflicting_calls_or_barriers(calls: list[Footprint]) -> None:
     """Nor is it ordered through others: it waits only for what the rule orders before it, or for a barrier in between."""
     plan = CallOrder()
     for index, one in enumerate(calls):
@@ -495,7 +495,7 @@ class Steps:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.taken = 0
-        steps, place = self, resources._KeyNode
+        steps, place = self, resource_conflicts._KeyNode
         below: Any = vars(place)["below"]
 
         class Counted(place):  # type: ignore[valid-type, misc]
@@ -510,7 +510,7 @@ class Steps:
             def below(self, value: Any) -> None:
                 below.__set__(self, value)
 
-        patch.setattr(resources, "_KeyNode", Counted)
+        patch.setattr(resource_conflicts, "_KeyNode", Counted)
         patch.setattr(planning, "_waits_for", self._count(planning._waits_for))
 
     def _count(self, waits_for: Any) -> Any:
@@ -545,7 +545,7 @@ def read(*keys: str) -> Footprint:
     ],
     ids=["others", "above", "free", "writes", "read all", "then free", "in turn", "free in turn", "deep", "one file"],
 )
-def test_a_message_of_any_size_is_planned_in_about_as_many_steps_as_it_has_calls(
+def test_planning_a_message_takes_steps_in_proportion_to_its_number_of_calls(
     calls: list[Footprint], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not with the square of its calls, nor with the length of their keys."""

@@ -9,8 +9,8 @@ from typing import get_type_hints
 
 from callgate import Answered, Engine, Limits, RawCall, Scope, tool
 from callgate._abort_signals import AbortSignal
-from callgate._pipeline.engine_parts import EngineParts, GivenParts
-from callgate._pipeline.options import EngineContext
+from callgate._pipeline.engine_assembly import EngineParts, GivenParts
+from callgate._pipeline.engine_options import EngineContext
 
 
 @tool(effect="none")
@@ -24,7 +24,7 @@ def parts_of() -> EngineParts:
     return EngineParts.of(context, GivenParts(tools=(add,), timeout_s=5.0))
 
 
-async def test_a_route_made_of_parts_takes_a_call() -> None:
+async def test_a_route_built_from_engine_parts_runs_a_call() -> None:
     parts = parts_of()
     await parts.admission.open(Scope())
     outcome = await parts.route.call(RawCall(name="add", arguments='{"a": 2, "b": 3}', id="1"), Scope(), AbortSignal())
@@ -37,7 +37,7 @@ async def test_a_route_made_of_parts_takes_a_call() -> None:
     assert parts.lifecycle.closed
 
 
-def test_no_part_is_held_by_a_part_that_it_holds() -> None:
+def test_engine_parts_have_no_reference_cycles() -> None:
     """Each part is made of those before it, so that following what parts hold never comes back to where it began."""
     parts = parts_of()
     found = dict(_parts_below(parts))
@@ -51,7 +51,7 @@ def test_no_part_is_held_by_a_part_that_it_holds() -> None:
         assert part not in seen, f"{_named(parts, part)} holds itself"
 
 
-def test_no_method_of_the_engine_takes_or_gives_a_private_type() -> None:
+def test_no_public_engine_method_takes_or_returns_a_private_type() -> None:
     for name, method in inspect.getmembers(Engine, inspect.isfunction):
         if not name.startswith("_"):
             hints = get_type_hints(method, vars(inspect.getmodule(Engine)) | {"ProcessLimits": object})

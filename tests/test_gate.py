@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from callgate import Allow, Ask, Deny, Engine, Limits, Modify, Scope, Suspended, Tool, before_call, tool
+from callgate.call_stages import ValidatedCall
 from callgate.errors import UsageError
 from callgate.protocols import Policy, Verdict
-from callgate.route import ValidatedCall
 from tests.effect_ledger import Ledger
 from tests.engine_calls import bodies, call, kinds, result_of, said
 
@@ -72,13 +72,13 @@ async def test_the_reason_of_a_deny_reaches_the_model() -> None:
     assert result.code == "policy_denied"
 
 
-async def test_a_deny_of_any_policy_beats_an_allow_and_a_question(ledger: Ledger) -> None:
+async def test_a_deny_outranks_an_allow_and_an_ask(ledger: Ledger) -> None:
     policies = [Always(Allow()), Always(Ask(question="sure?")), Always(Deny(reason="no"))]
     async with Engine([paying(ledger)], policies=policies) as engine:
         assert (await said(engine, call("pay", to="a", amount=1))).failure_class == "denied"
 
 
-async def test_changed_arguments_are_validated_again_and_the_model_is_told(ledger: Ledger) -> None:
+async def test_arguments_changed_by_a_policy_are_validated_again_and_the_model_is_told(ledger: Ledger) -> None:
     class Cap:
         async def decide(self, call: ValidatedCall) -> Verdict:
             if call.arguments["amount"] == 500:
@@ -93,7 +93,7 @@ async def test_changed_arguments_are_validated_again_and_the_model_is_told(ledge
     assert [note.kind for note in result.metadata.notes] == ["modified"]
 
 
-async def test_a_change_that_breaks_the_schema_is_a_deny(ledger: Ledger) -> None:
+async def test_a_modification_that_violates_the_schema_denies_the_call(ledger: Ledger) -> None:
     policy = Always(Modify(arguments={"to": "ann", "amount": "lots"}, reason="more"))
     async with Engine([paying(ledger)], policies=[policy]) as engine:
         result = await said(engine, call("pay", to="ann", amount=1))
@@ -102,7 +102,7 @@ async def test_a_change_that_breaks_the_schema_is_a_deny(ledger: Ledger) -> None
 
 
 @pytest.mark.parametrize("by", ["policy", "hook"])
-async def test_who_always_wants_the_same_arguments_has_them_after_one_change(by: str) -> None:
+async def test_a_modification_that_is_repeated_unchanged_is_applied_once(by: str) -> None:
     """A change is what differs once the tool's own rules have had their say: defaults written in, unknown arguments dropped."""
 
     @tool(effect="none")
@@ -157,7 +157,7 @@ def _knots_arguments(call: ValidatedCall) -> Verdict:
     ],
     ids=["no JSON", "a circle", "a rule that is no text", "a class", "no verdict"],
 )
-async def test_whatever_nonsense_a_policy_makes_is_a_recorded_deny(
+async def test_an_invalid_verdict_or_corrupted_arguments_are_recorded_as_a_deny(
     judge: Callable[[ValidatedCall], Any], beside_one_that_waits: bool, ledger: Ledger
 ) -> None:
     """Fail closed, as a deny: not as a fault of the engine."""
@@ -181,7 +181,7 @@ class WaitsAllTheSame(Instant):
 
 
 @pytest.mark.parametrize("policies", [[WaitsAllTheSame()], [WaitsAllTheSame(), Always(Allow())]], ids=["alone", "beside another"])
-async def test_a_policy_that_says_it_never_waits_and_does_has_its_time_like_any_other(policies: list[Any], ledger: Ledger) -> None:
+async def test_a_policy_that_waits_despite_never_waits_is_bounded_by_the_policy_timeout(policies: list[Any], ledger: Ledger) -> None:
     """Every wait has a bound."""
     async with Engine([paying(ledger)], policies=policies, limits=Limits(policy_timeout_s=0.01)) as engine:
         result = await said(engine, call("pay", to="ann", amount=5))
@@ -192,7 +192,9 @@ async def test_a_policy_that_says_it_never_waits_and_does_has_its_time_like_any_
 @pytest.mark.parametrize(
     ("came", "wanted"), [({"value": 1}, {"value": True}), ({"value": [1.0]}, {"value": [1]}), ({}, {"value": None})], ids=str
 )
-async def test_a_change_that_python_takes_for_none_is_one(by: str, came: dict[str, Any], wanted: dict[str, Any]) -> None:
+async def test_a_modification_equal_in_python_but_different_in_json_counts_as_a_change(
+    by: str, came: dict[str, Any], wanted: dict[str, Any]
+) -> None:
     """D18: told, recorded, and what runs. As JSON, true is not 1, and null is something."""
     parameters = {"type": "object", "properties": {"value": {}}}
 
@@ -216,7 +218,7 @@ async def test_a_change_that_python_takes_for_none_is_one(by: str, came: dict[st
     assert "The arguments were changed before the call ran (value)" in result.text
 
 
-async def test_changes_without_end_are_a_deny_after_three_rounds(ledger: Ledger) -> None:
+async def test_a_policy_that_keeps_modifying_arguments_denies_the_call_after_three_rounds(ledger: Ledger) -> None:
     class Restless:
         async def decide(self, call: ValidatedCall) -> Verdict:
             amount = call.arguments["amount"]
@@ -229,7 +231,7 @@ async def test_changes_without_end_are_a_deny_after_three_rounds(ledger: Ledger)
     assert ledger.lines() == []
 
 
-async def test_a_change_by_a_hook_is_judged_by_the_policies(ledger: Ledger) -> None:
+async def test_policies_judge_the_arguments_that_a_hook_changed(ledger: Ledger) -> None:
     @before_call("pay", kind="transform")
     def to_mallory(call: ValidatedCall) -> dict[str, object] | None:
         return {**call.arguments, "to": "mallory"}
@@ -243,7 +245,7 @@ async def test_a_change_by_a_hook_is_judged_by_the_policies(ledger: Ledger) -> N
     assert ledger.lines() == []
 
 
-async def test_a_question_suspends_the_call_and_nothing_waits(ledger: Ledger) -> None:
+async def test_an_ask_verdict_suspends_the_call_without_waiting(ledger: Ledger) -> None:
     async with Engine([paying(ledger)], policies=[Always(Ask(question="Pay?", rule="big"))]) as engine:
         outcome = await engine.call(call("pay", to="ann", amount=1))
         assert isinstance(outcome, Suspended)
@@ -266,7 +268,7 @@ async def test_an_approval_lets_exactly_this_call_run_once(ledger: Ledger) -> No
     assert ledger.lines() == ["ann 1"]
 
 
-async def test_key_order_is_no_change_but_another_run_or_principal_is(ledger: Ledger) -> None:
+async def test_an_approval_ignores_key_order_but_not_another_run_or_principal(ledger: Ledger) -> None:
     async with Engine([paying(ledger)], policies=[Always(Ask(question="Pay?"))]) as engine:
         first = await engine.call(call("pay", to="ann", amount=1))
         assert isinstance(first, Suspended)
@@ -276,7 +278,7 @@ async def test_key_order_is_no_change_but_another_run_or_principal_is(ledger: Le
         assert result_of(await engine.call(call("pay", amount=1, to="ann"))).success
 
 
-async def test_a_refused_or_guessed_approval_is_no_approval(ledger: Ledger) -> None:
+async def test_a_denied_or_unknown_approval_cannot_be_granted(ledger: Ledger) -> None:
     async with Engine([paying(ledger)], policies=[Always(Ask(question="Pay?"))]) as engine:
         first = await engine.call(call("pay", to="ann", amount=1))
         assert isinstance(first, Suspended)
@@ -288,7 +290,7 @@ async def test_a_refused_or_guessed_approval_is_no_approval(ledger: Ledger) -> N
         assert isinstance(await engine.call(call("pay", to="ann", amount=1)), Suspended)
 
 
-async def test_nobody_is_asked_for_what_a_limit_will_refuse() -> None:
+async def test_a_call_that_a_limit_refuses_asks_for_no_approval() -> None:
     @tool(category="dangerous")
     async def drop() -> str:
         """Drop it."""
@@ -299,7 +301,7 @@ async def test_nobody_is_asked_for_what_a_limit_will_refuse() -> None:
         assert (await said(engine, call("drop"))).failure_class == "dangerous_limit"
 
 
-async def test_an_answer_that_is_given_again_changes_nothing_and_a_no_takes_a_yes_back(ledger: Ledger) -> None:
+async def test_a_repeated_answer_changes_nothing_and_a_denial_revokes_an_approval(ledger: Ledger) -> None:
     """The first name stays on record: a message may ask the same thing twice, under one question."""
     async with Engine([paying(ledger)], policies=[Always(Ask(question="pay?"))]) as engine:
         asked = await engine.call(call("pay", id="a", to="ann", amount=5))
@@ -337,7 +339,7 @@ async def test_a_tool_class_needs_an_actor_and_a_function_does_not() -> None:
         assert (await said(engine, call("ping"))).success
 
 
-async def test_a_second_dangerous_call_in_a_tick_is_refused_and_safe_ones_go_on() -> None:
+async def test_a_second_dangerous_call_in_a_tick_is_refused_and_safe_calls_run() -> None:
     ran = []
 
     @tool(category="dangerous")
@@ -360,7 +362,7 @@ async def test_a_second_dangerous_call_in_a_tick_is_refused_and_safe_ones_go_on(
     assert ran == ["a", "c"]
 
 
-async def test_without_a_limit_dangerous_calls_are_not_counted() -> None:
+async def test_dangerous_calls_are_unlimited_by_default() -> None:
     @tool(category="dangerous")
     async def execute(n: int) -> str:
         """Execute."""

@@ -14,9 +14,9 @@ import pytest
 import callgate
 from callgate import Engine
 from callgate.calls import Category
-from callgate.decide import TurnStatus
 from callgate.errors import FAILURE_CLASSES
 from callgate.events import KINDS
+from callgate.loop_decision import TurnStatus
 from callgate.stream.pass_result import PassStatus
 
 ROOT = Path(__file__).parents[1]
@@ -54,7 +54,7 @@ def test_every_name_of_the_glossary_exists(name: str) -> None:
     if name.startswith('"'):
         assert name.strip('"') in LITERALS
     elif re.fullmatch(r"[A-Z]+_[A-Z_]+", name):
-        assert f'"{name}"' in (ROOT / "src/callgate/_environment_limits.py").read_text(encoding="utf-8")
+        assert f'"{name}"' in (ROOT / "src/callgate/_limits_from_environment.py").read_text(encoding="utf-8")
     elif option := re.fullmatch(r"([\w.]+)\((\w+)=\.\.\.\)", name):
         assert option[2] in inspect.signature(found(option[1])).parameters  # type: ignore[arg-type]
     else:
@@ -63,7 +63,7 @@ def test_every_name_of_the_glossary_exists(name: str) -> None:
 
 
 @pytest.mark.parametrize("row", rows(), ids=lambda row: row[0])
-def test_every_page_of_the_glossary_is_the_one_that_it_says(row: list[str]) -> None:
+def test_every_link_text_of_the_glossary_is_the_title_of_its_target(row: list[str]) -> None:
     assert len(row) >= 3
     text, target, anchor = _LINK.fullmatch(row[2]).groups()  # type: ignore[union-attr]
     lines = (PAGE.parent / target).read_text(encoding="utf-8").splitlines()
@@ -73,14 +73,14 @@ def test_every_page_of_the_glossary_is_the_one_that_it_says(row: list[str]) -> N
 
 
 @pytest.mark.parametrize("row", rows(), ids=lambda row: row[0])
-def test_every_page_of_the_glossary_speaks_of_a_name_beside_it(row: list[str]) -> None:
+def test_every_page_linked_in_the_glossary_mentions_a_name_from_its_row(row: list[str]) -> None:
     target = _LINK.fullmatch(row[2])[2]  # type: ignore[index]
     page = (PAGE.parent / target).read_text(encoding="utf-8")
     spoken = (re.sub(r"=\.\.\.\)$", "", name.strip('"')) for name in re.findall(r"`([^`]+)`", row[1]))
     assert any(re.split(r"[.(]", name)[-1] in page for name in spoken)
 
 
-def test_words_stand_in_order_and_once() -> None:
+def test_glossary_words_are_sorted_and_unique() -> None:
     words = [re.sub(r"[^a-z0-9 ,]", "", row[0].lower().replace("_", " ")) for row in rows()]
     assert words == sorted(words)
     single = [word.strip() for word in ",".join(words).split(",")]
@@ -88,7 +88,7 @@ def test_words_stand_in_order_and_once() -> None:
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/README.md"])
-def test_the_glossary_can_be_found(page: str) -> None:
+def test_the_glossary_is_linked_from_the_readme_pages(page: str) -> None:
     targets = [target for _, target, _ in _LINK.findall((ROOT / page).read_text(encoding="utf-8"))]
     assert PAGE in [(ROOT / page).parent.joinpath(target).resolve() for target in targets if not target.startswith("http")]
 

@@ -11,12 +11,12 @@ import pytest
 from msgspec.structs import replace
 
 from callgate import Allow, Ask, Deny, Engine, Hook, Limits, Modify, Scope, after_call, before_call, tool
+from callgate.call_stages import Checked, ValidatedCall
 from callgate.errors import UsageError
 from callgate.protocols import Verdict
-from callgate.route import Checked, ValidatedCall
 from tests.canonical_json import canonical
 from tests.engine_calls import call, kinds, said
-from tests.patience import HANGS_S, PATIENCE_S
+from tests.waiting import HANGS_S, PATIENCE_S
 
 
 @tool(effect="none")
@@ -31,7 +31,7 @@ async def pay(amount: int) -> str:
     return "paid"
 
 
-async def test_hooks_run_in_order_of_priority_and_only_for_what_they_match() -> None:
+async def test_hooks_run_in_order_of_priority_and_only_for_matching_tools() -> None:
     seen: list[str] = []
 
     @before_call("re*", priority=200)
@@ -55,7 +55,7 @@ async def test_hooks_run_in_order_of_priority_and_only_for_what_they_match() -> 
     assert seen == ["first", "second", "after secret of p"]
 
 
-async def test_a_broken_observer_is_recorded_and_changes_nothing() -> None:
+async def test_a_failing_observe_hook_is_recorded_and_does_not_affect_the_call() -> None:
     @before_call()
     def breaks(call: ValidatedCall) -> None:
         raise RuntimeError("metrics are down")
@@ -69,7 +69,7 @@ async def test_a_broken_observer_is_recorded_and_changes_nothing() -> None:
         assert kinds(engine).count("hook.failed") == 2
 
 
-async def test_a_transformer_changes_what_the_model_sees() -> None:
+async def test_a_transform_hook_changes_the_result_that_the_model_sees() -> None:
     @after_call("read", kind="transform")
     def redact(call: ValidatedCall, result: Checked) -> str:
         return str(result.value).replace("secret", "[hidden]")
@@ -78,7 +78,7 @@ async def test_a_transformer_changes_what_the_model_sees() -> None:
         assert (await said(engine, call("read", path="p"))).text == "[hidden] of p"
 
 
-async def test_what_a_hook_returns_is_checked_again() -> None:
+async def test_a_result_returned_by_a_transform_hook_is_checked_again() -> None:
     @after_call("read", kind="transform")
     def nonsense(call: ValidatedCall, result: Checked) -> object:
         return object()
@@ -102,7 +102,7 @@ async def test_a_rejected_result_is_neither_shown_nor_stored() -> None:
     assert b"secret of p" not in stored
 
 
-async def test_a_broken_rejecter_or_transformer_keeps_the_result_back() -> None:
+async def test_a_failing_reject_or_transform_hook_withholds_the_result() -> None:
     for kind in ("reject", "transform"):
 
         @after_call("read", kind=kind)
@@ -113,7 +113,7 @@ async def test_a_broken_rejecter_or_transformer_keeps_the_result_back() -> None:
             assert (await said(engine, call("read", path="p"))).failure_class == "rejected_by_hook"
 
 
-async def test_a_broken_rejecter_before_the_call_is_a_deny() -> None:
+async def test_a_failing_reject_hook_before_the_call_denies_it() -> None:
     @before_call("pay", kind="reject")
     def breaks(call: ValidatedCall) -> None:
         raise RuntimeError("down")
@@ -123,7 +123,7 @@ async def test_a_broken_rejecter_before_the_call_is_a_deny() -> None:
     assert (result.failure_class, result.code) == ("denied", "hook_failed")
 
 
-async def test_a_rejecter_before_the_call_keeps_it_from_running() -> None:
+async def test_a_reject_hook_before_the_call_stops_it_from_running() -> None:
     @before_call("pay", kind="reject")
     def closed(call: ValidatedCall) -> str:
         return "the bank is closed; come back at nine"
@@ -143,7 +143,7 @@ async def test_a_hook_has_a_time_limit() -> None:
         assert (await said(engine, call("pay", amount=1))).code == "hook_failed"
 
 
-async def test_hooks_see_failures_of_calls_that_ran_and_no_refused_ones() -> None:
+async def test_after_call_hooks_see_failed_calls_but_not_refused_ones() -> None:
     seen: list[str] = []
 
     @tool(effect="none")
@@ -183,7 +183,7 @@ def test_a_hook_that_could_never_match_is_refused_at_once(wrong: dict[str, Any],
 
 @pytest.mark.parametrize("kind", ["observe", "transform", "reject"])
 @pytest.mark.parametrize("put", [object(), "seen"], ids=["what is no JSON", "text"])
-async def test_what_a_hook_does_to_a_result_counts_only_if_it_returns_it(kind: Any, put: object) -> None:
+async def test_an_in_place_change_of_a_result_by_a_hook_has_no_effect(kind: Any, put: object) -> None:
     """Observers are isolated, and nothing that was not checked again reaches the model."""
 
     @tool(effect="none")
@@ -210,7 +210,7 @@ async def test_what_a_hook_does_to_a_result_counts_only_if_it_returns_it(kind: A
     assert result.text == '{"success":true,"z":[1],"a":{"b":2},"image_metadata":{"width":3}}'
 
 
-async def test_what_a_hook_does_to_the_details_of_a_failure_is_its_own_business() -> None:
+async def test_an_in_place_change_of_failure_details_by_a_hook_has_no_effect() -> None:
     """As with a value."""
     over = threading.Event()
 
@@ -232,7 +232,7 @@ async def test_what_a_hook_does_to_the_details_of_a_failure_is_its_own_business(
     assert '"abandoned":true' in result.text
 
 
-async def test_a_hooks_own_time_limit_ends_it_before_the_engines() -> None:
+async def test_the_timeout_of_a_hook_may_be_shorter_than_the_engines_hook_timeout() -> None:
     @before_call("pay", kind="reject", timeout_s=0.01)
     async def hangs(call: ValidatedCall) -> None:
         await asyncio.Event().wait()
@@ -244,7 +244,7 @@ async def test_a_hooks_own_time_limit_ends_it_before_the_engines() -> None:
 
 
 @pytest.mark.parametrize("phase", ["before", "after"])
-async def test_a_hooks_own_time_limit_may_be_longer_than_the_engines(phase: str) -> None:
+async def test_the_timeout_of_a_hook_may_be_longer_than_the_engines_hook_timeout(phase: str) -> None:
     async def waits(*_: object) -> None:
         await asyncio.sleep(0.03)
 
@@ -254,7 +254,7 @@ async def test_a_hooks_own_time_limit_may_be_longer_than_the_engines(phase: str)
         assert (await said(engine, call("pay", amount=1))).success
 
 
-async def test_observers_before_a_call_see_only_what_will_run_with_its_final_arguments() -> None:
+async def test_observers_before_a_call_see_only_calls_that_will_run_with_final_arguments() -> None:
     """After the gate: neither what is denied, nor what a human has to decide about, nor what is answered without a run."""
     seen: list[object] = []
 
@@ -286,7 +286,7 @@ async def test_observers_before_a_call_see_only_what_will_run_with_its_final_arg
     assert seen == [(4, True, False), (5, True, False)]
 
 
-async def test_observers_do_not_see_a_call_that_an_unknown_outcome_keeps_from_running() -> None:
+async def test_observers_do_not_see_a_call_that_an_unknown_outcome_prevents() -> None:
     """Nor does one open a way past it: a doubt that comes up while they run counts."""
     seen: list[str] = []
     entered, first_ended = asyncio.Event(), asyncio.Event()
@@ -317,7 +317,7 @@ async def test_observers_do_not_see_a_call_that_an_unknown_outcome_keeps_from_ru
 
 
 @pytest.mark.parametrize("status", ["failed", "declared"])
-async def test_a_transformer_changes_what_a_failure_says(status: str) -> None:
+async def test_a_transform_hook_changes_the_text_of_a_failure(status: str) -> None:
     """A secret may stand in an exception, too; that the call failed stays."""
 
     @tool(effect="none", retryable=False)
@@ -342,7 +342,7 @@ async def test_a_transformer_changes_what_a_failure_says(status: str) -> None:
 
 
 @pytest.mark.parametrize("put", [{"success": False, "error": "[hidden] is wrong"}, "hidden"], ids=["a failure", "a text"])
-async def test_what_a_tool_says_of_its_own_failure_is_changed_with_its_value(put: object) -> None:
+async def test_a_transform_hook_that_replaces_a_value_also_replaces_its_declared_error(put: object) -> None:
     @tool(effect="none", retryable=False)
     async def login() -> dict[str, object]:
         """Fail."""
@@ -364,7 +364,7 @@ async def test_what_a_tool_says_of_its_own_failure_is_changed_with_its_value(put
     [{"error": None}, {"error": 5}, {"details": [1]}, {"details": {"a": object()}}],
     ids=["no error", "a number", "a list", "what is no JSON"],
 )
-async def test_a_failure_that_a_transformer_breaks_is_withheld(changes: dict[str, Any]) -> None:
+async def test_a_failure_made_invalid_by_a_transform_hook_is_withheld(changes: dict[str, Any]) -> None:
     @tool(effect="none", retryable=False)
     async def login() -> str:
         """Fail."""
@@ -379,7 +379,7 @@ async def test_a_failure_that_a_transformer_breaks_is_withheld(changes: dict[str
     assert (result.failure_class, "hunter2" in repr(result)) == ("rejected_by_hook", False)
 
 
-async def test_observers_do_not_see_a_call_that_a_stop_keeps_from_running() -> None:
+async def test_observers_do_not_see_a_call_that_a_stop_prevents() -> None:
     seen: list[str] = []
 
     class Stops:

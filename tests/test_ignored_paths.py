@@ -117,7 +117,7 @@ def project(tmp_path: Path) -> Path:
         ("X.LOG", False),
     ],
 )
-async def test_a_rule_can_ask_whether_the_project_ignores_a_path(project: Path, path: str, ignored: bool) -> None:
+async def test_a_rule_can_test_whether_the_project_ignores_a_path(project: Path, path: str, ignored: bool) -> None:
     assert await state(project, path) is ignored
     assert await state(project, str(project / path)) is ignored
 
@@ -233,7 +233,7 @@ NAMES = [
 @example(lines=["[[:digit:]]"])
 @example(lines=["[z-a]"])
 @example(lines=["*", "!?"])
-def test_any_lines_mean_what_they_mean_to_git(lines: list[str]) -> None:
+def test_any_gitignore_lines_are_read_as_git_reads_them(lines: list[str]) -> None:
     """Folders that a line takes out of the rest are looked into, and no line breaks what reads it."""
     with TemporaryDirectory() as folder:
         root = Path(folder)
@@ -249,7 +249,7 @@ async def states(root: Path, names: list[str]) -> dict[str, bool | None]:
     return {name: await state(root, name) for name in names}
 
 
-async def test_a_line_that_no_library_could_read_does_not_end_a_search(tmp_path: Path) -> None:
+async def test_an_invalid_gitignore_pattern_does_not_fail_a_search(tmp_path: Path) -> None:
     plant(tmp_path, {"a.py": "found", ".gitignore": "[z-a]\n[[:digit:]].py\n", "1.py": "found"})
     async with Engine(FileTools().tools()) as engine:
         result = result_of(await engine.call(call("grep_files", pattern="found"), Scope(workspace=str(tmp_path))))
@@ -267,36 +267,36 @@ async def test_a_line_that_no_library_could_read_does_not_end_a_search(tmp_path:
     ],
     ids=["into what is ignored", "to what is ignored", "itself ignored", "out of what is ignored"],
 )
-async def test_a_link_out_of_or_into_what_is_ignored_is_allowed_as_neither(project: Path, link: str, target: str, path: str) -> None:
+async def test_path_ignored_is_unknown_for_a_link_into_or_out_of_ignored_files(project: Path, link: str, target: str, path: str) -> None:
     (project / link).symlink_to(target)
     assert await state(project, path) is None
 
 
-async def test_a_link_within_what_is_ignored_or_within_the_rest_changes_nothing(project: Path) -> None:
+async def test_path_ignored_is_known_for_a_link_that_stays_inside_or_outside_ignored_files(project: Path) -> None:
     (project / "also.py").symlink_to("app.py")
     (project / "also.log").symlink_to("build/out.txt")
     assert await state(project, "also.py") is False
     assert await state(project, "also.log") is True
 
 
-async def test_outside_the_project_and_in_a_circle_nothing_is_known(project: Path) -> None:
+async def test_path_ignored_is_unknown_outside_the_project_and_in_a_link_loop(project: Path) -> None:
     (project / "round").symlink_to("round")
     (project / "away").symlink_to("..")
     for path in ("../other.txt", "/etc/hosts", "round", "round/x", "away/other.txt", "a\0b"):
         assert await state(project, path) is None
 
 
-async def test_a_workspace_that_is_named_by_a_link_is_the_same_project(project: Path, tmp_path: Path) -> None:
+async def test_path_ignored_works_in_a_workspace_named_by_a_link(project: Path, tmp_path: Path) -> None:
     (tmp_path / "node_modules").symlink_to(project)
     assert await state(tmp_path / "node_modules", str(tmp_path / "node_modules/app.py")) is False
 
 
-async def test_where_several_paths_are_named_they_have_to_agree(project: Path) -> None:
+async def test_path_ignored_is_unknown_when_several_paths_of_a_call_disagree(project: Path) -> None:
     assert await state(project, "app.py", file="x.log") is None
     assert await state(project, "y.log", file="x.log") is True
 
 
-async def test_a_new_path_that_is_ignored_only_as_a_folder_is_neither(project: Path) -> None:
+async def test_path_ignored_is_unknown_for_a_new_path_ignored_only_as_a_directory(project: Path) -> None:
     """Nobody can tell yet which of the two the call will make of it."""
     plant(project, {"lib/.gitignore": "out/\n"})
     assert await state(project, "lib/out") is None
@@ -332,7 +332,7 @@ def _wrong(file: Path) -> None:
 
 
 @pytest.mark.parametrize("hostile", [_unreadable, _folder, _outside, _pipe, _slow, _many, _wrong])
-async def test_an_ignore_file_that_cannot_be_used_allows_nothing(tmp_path: Path, hostile: object) -> None:
+async def test_path_ignored_is_unknown_below_an_unusable_gitignore_file(tmp_path: Path, hostile: object) -> None:
     plant(tmp_path, {"app.py": "", "lib/a.py": "", "other/a.py": ""})
     hostile(tmp_path / "lib/.gitignore")  # type: ignore[operator]
     assert await state(tmp_path, "lib/a.py") is None
@@ -341,7 +341,7 @@ async def test_an_ignore_file_that_cannot_be_used_allows_nothing(tmp_path: Path,
     assert await state(tmp_path, "other/a.py") is False
 
 
-async def test_patterns_that_would_take_for_ever_are_not_applied_to_a_search(tmp_path: Path) -> None:
+async def test_gitignore_patterns_that_are_too_expensive_are_skipped_by_a_search(tmp_path: Path) -> None:
     """They were: one such line in a stranger's repository held up the whole process."""
     name = "a" * 250 + "/" + "b" * 250 + ".txt"
     plant(tmp_path, {name: "found", ".gitignore": "*a*a*a/*b*b*b*c\n" + "x/**/" * 60 + "y\n", "/".join("a" * 200): "found"})
@@ -352,12 +352,12 @@ async def test_patterns_that_would_take_for_ever_are_not_applied_to_a_search(tmp
     assert name in result.text
 
 
-async def test_a_path_in_more_folders_than_are_looked_at_is_neither(tmp_path: Path) -> None:
+async def test_path_ignored_is_unknown_for_a_path_that_is_nested_too_deeply(tmp_path: Path) -> None:
     assert await state(tmp_path, "/".join("a" * 64)) is False
     assert await state(tmp_path, "/".join("a" * 70)) is None
 
 
-async def test_files_that_a_search_comes_across_are_judged_by_whether_they_are_ignored(project: Path) -> None:
+async def test_files_found_by_a_listing_are_judged_by_path_ignored(project: Path) -> None:
     plant(project, {"sub/plain.txt": "needle", "x.log": "needle", "sub/y.log": "needle"})
     async with Engine(FileTools().tools(), policies=[Rules.parse(DENY)]) as engine:
         result = result_of(await engine.call(call("list_files", depth=3), Scope(workspace=str(project))))
@@ -366,7 +366,7 @@ async def test_files_that_a_search_comes_across_are_judged_by_whether_they_are_i
     assert "y.log" not in result.text
 
 
-async def test_an_agent_that_may_write_a_gitignore_can_take_a_path_out_of_it_and_a_rule_can_prevent_that(project: Path) -> None:
+async def test_an_agent_can_unignore_a_path_by_writing_gitignore_unless_a_rule_denies_it(project: Path) -> None:
     """The fact is of the files as they are when the call is judged."""
     rules = (
         DENY
@@ -398,6 +398,6 @@ when = { path = { prefix = ".git/" } }
     assert await ends(DENY) == ["ok", "ok"]
 
 
-def test_a_rule_compares_the_fact_with_true_or_false_only() -> None:
+def test_a_rule_may_compare_path_ignored_only_with_true_or_false() -> None:
     with pytest.raises(UsageError, match=r"path\.ignored"):
         Rules.parse(DENY.replace("true", '"yes"'))

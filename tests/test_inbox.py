@@ -29,17 +29,17 @@ from callgate import (
     inbox,
     tool,
 )
-from callgate._journal.inbox_client import open_inbox
+from callgate._journal.inbox_sender import open_inbox
 from callgate.agent import Agent
 from callgate.events import Event
-from tests.agent.scripts import Gate, Script, call, says
+from tests.agent.scripted_model import Gate, Script, call, says
 from tests.effect_ledger import Ledger
 from tests.effect_tools import Unending, paying
 from tests.engine_calls import call as raw_call
 from tests.engine_calls import said
-from tests.hosts import Asks
+from tests.host_fakes import Asks
 from tests.journals.conftest import database, server
-from tests.patience import soon
+from tests.waiting import soon
 
 __all__ = ["database", "server"]
 
@@ -80,7 +80,7 @@ async def asked(engine: Engine) -> Suspended:
     return outcome
 
 
-async def test_a_question_is_listed_and_answered_from_beside_and_its_call_runs_once(where: Where, ledger: Ledger) -> None:
+async def test_a_question_is_listed_and_approved_through_the_inbox_and_its_call_runs_once(where: Where, ledger: Ledger) -> None:
     """The answer is an event of its own, caused by the question, and what followed is caused by it."""
     async with Engine([paying(ledger)], policies=[ASKS], journal=(journal := opened(where))) as engine:
         question = await asked(engine)
@@ -107,7 +107,7 @@ async def test_a_question_is_listed_and_answered_from_beside_and_its_call_runs_o
     assert ledger.lines() == ["ann"]
 
 
-async def test_an_answer_to_a_run_that_nobody_works_on_waits_until_it_is_resumed(where: Where, ledger: Ledger) -> None:
+async def test_an_answer_to_an_idle_run_waits_until_the_run_is_resumed(where: Where, ledger: Ledger) -> None:
     for decide, people in ((inbox.approve, ["ann"]), (inbox.deny, ["ann"])):
         run = f"{RUN}-{decide.__name__}"
         engine = Engine([paying(ledger)], policies=[ASKS], journal=opened(where))
@@ -125,7 +125,7 @@ async def test_an_answer_to_a_run_that_nobody_works_on_waits_until_it_is_resumed
 
 
 @pytest.mark.parametrize("end", [inbox.stop, inbox.kill], ids=["stop", "kill"])
-async def test_a_run_is_ended_from_beside(where: Where, ledger: Ledger, end: Callable[..., inbox.SentMessage]) -> None:
+async def test_a_stop_or_kill_through_the_inbox_ends_the_run(where: Where, ledger: Ledger, end: Callable[..., inbox.SentMessage]) -> None:
     gate = Gate()
     engine = Engine([paying(ledger)], journal=(journal := opened(where)))
     async with engine, Agent(Script([gate, *PAY]), engine) as agent:
@@ -148,7 +148,7 @@ def not_raising(do: Callable[[], object]) -> bool:
     return True
 
 
-async def test_a_kill_from_beside_ends_the_tool_that_runs(where: Where) -> None:
+async def test_a_kill_through_the_inbox_ends_the_running_tool(where: Where) -> None:
     unending = Unending()
     async with Engine([unending.tool()], journal=opened(where)) as engine:
         calling = asyncio.ensure_future(engine.call(raw_call("act"), Scope(run=RUN, conversation="talk")))
@@ -159,7 +159,7 @@ async def test_a_kill_from_beside_ends_the_tool_that_runs(where: Where) -> None:
 
 
 @pytest.mark.parametrize("end", [inbox.stop, inbox.kill], ids=["stop", "kill"])
-async def test_an_end_from_beside_is_of_the_run_that_was_named_and_of_no_other(where: Where, end: Callable[..., object]) -> None:
+async def test_a_stop_or_kill_through_the_inbox_affects_only_the_named_run(where: Where, end: Callable[..., object]) -> None:
     """What another process wants of a run is done to that run; calls of a service share a conversation without having named one."""
     begun, go_on = set[str](), asyncio.Event()
 
@@ -184,7 +184,7 @@ async def test_an_end_from_beside_is_of_the_run_that_was_named_and_of_no_other(w
         assert (await said(engine, raw_call("act", run="later"), Scope(run="other-run"))).success
 
 
-async def test_a_stop_that_came_while_nobody_worked_on_a_run_ends_it_when_it_is_resumed(where: Where, ledger: Ledger) -> None:
+async def test_a_stop_sent_to_an_idle_run_ends_it_when_it_is_resumed(where: Where, ledger: Ledger) -> None:
     """Stopped is stopped, whoever goes on with the run."""
     engine = Engine([paying(ledger)], policies=[ASKS], journal=opened(where))
     async with engine, Agent(Script(PAY), engine) as agent:
@@ -207,7 +207,7 @@ async def test_a_stop_that_came_while_nobody_worked_on_a_run_ends_it_when_it_is_
     ],
     ids=["no such word", "no such question", "another run's question", "nothing to stop"],
 )
-async def test_what_makes_no_sense_is_folded_in_as_refused_with_the_reason(
+async def test_an_invalid_inbox_message_is_recorded_as_refused_with_the_reason(
     where: Where, ledger: Ledger, kind: str, target: str, why: str
 ) -> None:
     async with Engine([paying(ledger)], journal=(journal := opened(where))) as engine:
@@ -221,7 +221,7 @@ async def test_what_makes_no_sense_is_folded_in_as_refused_with_the_reason(
         assert (await said(engine, raw_call("pay", to="bob"), IN_RUN)).success
 
 
-async def test_a_row_is_folded_in_once_whoever_has_the_run_after_that(where: Where, ledger: Ledger) -> None:
+async def test_an_inbox_message_is_processed_once_even_if_the_run_gets_another_engine(where: Where, ledger: Ledger) -> None:
     for _ in range(3):
         async with Engine([paying(ledger)], policies=[ASKS], journal=(journal := opened(where))) as engine:
             question = await asked(engine)
@@ -244,7 +244,7 @@ async def test_a_row_is_folded_in_once_whoever_has_the_run_after_that(where: Whe
     ],
     ids=["no question", "no run", "no name"],
 )
-async def test_what_is_not_on_record_is_refused_before_it_is_put_anywhere(
+async def test_a_message_to_an_unknown_run_or_approval_is_refused_before_it_is_sent(
     where: Where, ledger: Ledger, do: Callable[[Where], object], why: str
 ) -> None:
     async with Engine([paying(ledger)], journal=opened(where)) as engine:
@@ -253,7 +253,7 @@ async def test_what_is_not_on_record_is_refused_before_it_is_put_anywhere(
             do(where)
 
 
-async def test_a_question_has_one_yes_and_a_no_takes_it_back_while_no_call_has_used_it(where: Where, ledger: Ledger) -> None:
+async def test_a_question_has_one_approval_and_a_denial_revokes_it_until_a_call_uses_it(where: Where, ledger: Ledger) -> None:
     """Who said yes is on record once, however many say it before anybody works on the run; the last word before the call is a no."""
     async with Engine([paying(ledger)], policies=[ASKS], journal=opened(where)) as engine:
         question = (await asked(engine)).approval_id
@@ -278,7 +278,7 @@ async def test_a_question_has_one_yes_and_a_no_takes_it_back_while_no_call_has_u
     assert ledger.lines() == []
 
 
-async def test_what_cannot_be_read_of_a_damaged_record_is_said_with_the_next_step(tmp_path: Path, ledger: Ledger) -> None:
+async def test_unreadable_events_in_a_damaged_journal_are_reported_with_the_next_step(tmp_path: Path, ledger: Ledger) -> None:
     """`log verify` names the event; until somebody has looked, nobody answers for a run whose record is not whole."""
     where = str(tmp_path / "journal.db")
     engine = Engine([paying(ledger)], policies=[ASKS], journal=opened(where))
@@ -296,7 +296,7 @@ async def test_what_cannot_be_read_of_a_damaged_record_is_said_with_the_next_ste
     assert ledger.lines() == []
 
 
-async def test_bare_calls_that_nobody_makes_any_more_cannot_be_stopped(tmp_path: Path, ledger: Ledger) -> None:
+async def test_stopping_a_run_of_direct_calls_that_no_engine_holds_is_refused(tmp_path: Path, ledger: Ledger) -> None:
     where = str(tmp_path / "journal.db")
     async with Engine([paying(ledger)], journal=opened(where)) as engine:
         await said(engine, raw_call("pay", to="ann"), IN_RUN)
@@ -304,7 +304,7 @@ async def test_bare_calls_that_nobody_makes_any_more_cannot_be_stopped(tmp_path:
         inbox.stop(where, RUN, by="carol")
 
 
-def test_there_must_be_a_journal(tmp_path: Path) -> None:
+def test_a_missing_journal_is_refused_and_not_created(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="There is no journal"):
         inbox.waiting(tmp_path / "absent.db")
     assert list(tmp_path.iterdir()) == []
@@ -317,7 +317,7 @@ def pile(path: Path, rows: int) -> None:
         database.executemany(row, ((RUN, f"{RUN}/9/{number}") for number in range(rows)))
 
 
-async def test_a_kill_does_not_wait_behind_a_pile_of_other_rows(tmp_path: Path, ledger: Ledger) -> None:
+async def test_a_kill_does_not_wait_behind_thousands_of_inbox_messages(tmp_path: Path, ledger: Ledger) -> None:
     """Whatever somebody puts into the inbox: a kill is the next thing that is taken in."""
     gate, path = Gate(), tmp_path / "journal.db"
     engine = Engine([paying(ledger)], journal=(journal := SqliteJournal(path)))
@@ -335,7 +335,7 @@ async def test_a_kill_does_not_wait_behind_a_pile_of_other_rows(tmp_path: Path, 
         assert len(before) <= 2 * 1_024
 
 
-async def test_a_pile_of_rows_is_taken_in_to_its_end_though_nobody_adds_another(tmp_path: Path, ledger: Ledger) -> None:
+async def test_thousands_of_inbox_messages_are_all_processed_without_a_further_message(tmp_path: Path, ledger: Ledger) -> None:
     path = tmp_path / "journal.db"
     async with Engine([paying(ledger)], journal=(journal := SqliteJournal(path)), run=RUN) as engine:
         await engine.call(raw_call("nobody"), IN_RUN)

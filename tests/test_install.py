@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.patience import COMMAND_S
+from tests.waiting import COMMAND_S
 
 TOOL = Path(__file__).parents[1] / "tools" / "install.py"
 PIP = """#!/bin/sh
@@ -36,7 +36,7 @@ def installing(environment: Path, code: int) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, TOOL, environment, "cli"], stdout=subprocess.PIPE, text=True, bufsize=1)
 
 
-def test_packages_are_named_while_pip_still_works(environment: Path) -> None:
+def test_package_names_are_printed_while_pip_is_still_running(environment: Path) -> None:
     with installing(environment, 0) as tool:
         assert tool.stdout is not None
         assert tool.stdout.readline().startswith(f"Installing callgate[cli] into {environment}")
@@ -46,7 +46,7 @@ def test_packages_are_named_while_pip_still_works(environment: Path) -> None:
     assert tool.returncode == 0
 
 
-def test_a_failed_installation_fails(environment: Path) -> None:
+def test_a_failed_pip_makes_the_installation_exit_with_the_same_code(environment: Path) -> None:
     with installing(environment, 3) as tool:
         (environment / "bin" / "proceed").write_text("\n", encoding="utf-8")
         told, _ = tool.communicate(timeout=COMMAND_S)

@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from callgate import Allow, Ask, Deny, Engine, Limits, Modify, RawCall, RetryPolicy, Scope, SqliteJournal, Suspended, ToolContext, tool
+from callgate.call_stages import ValidatedCall
 from callgate.emission import Emission
 from callgate.errors import UsageError
 from callgate.events import TERMINAL
 from callgate.protocols import Verdict
-from callgate.route import ValidatedCall
 from tests.effect_ledger import Ledger
 from tests.engine_calls import call, kinds, result_of
-from tests.patience import PATIENCE_S
+from tests.waiting import PATIENCE_S
 
 
 def tools_by(chance: random.Random) -> list[Any]:
@@ -88,7 +88,7 @@ def tools_by(chance: random.Random) -> list[Any]:
     return [nap, look, pay, put, leave, ask_around, stay, cancel_itself]
 
 
-class Moody:
+class RandomVerdicts:
     """A policy of any kind of answer, that waits or does not."""
 
     def __init__(self, chance: random.Random, never_waits: bool) -> None:
@@ -107,7 +107,7 @@ class Moody:
         return self.judge(call)
 
 
-class Storm:
+class RandomInterleaving:
     """Calls, messages, kills, stops, cancels and a close, in any order."""
 
     def __init__(self, seed: int) -> None:
@@ -118,7 +118,7 @@ class Storm:
             dangerous_per_tick=chance.choice([None, 1]),
             grace_s=0.002,
         )
-        policies = [Moody(chance, chance.random() < 0.5) for _ in range(chance.randrange(3))]
+        policies = [RandomVerdicts(chance, chance.random() < 0.5) for _ in range(chance.randrange(3))]
         self.patient = chance.random() < 0.5
         self.engine = Engine(tools_by(chance), policies=policies, limits=limits, timeout_s=PATIENCE_S / 2 if self.patient else 0.005)
         self.names = [*self.engine.tools.names(), "missing", ""]
@@ -194,11 +194,11 @@ class Storm:
 
 
 @pytest.mark.parametrize("first", range(0, 120, 12))
-async def test_each_call_has_one_end_and_everything_is_given_back_whatever_comes_between(first: int) -> None:
+async def test_random_interleavings_leave_one_terminal_event_per_call_and_free_all_slots(first: int) -> None:
     """One end per call; no exception out of a call but a cancel and a misuse; slots and tasks are given back."""
     for seed in range(first, first + 12):
         before = asyncio.all_tasks()
-        storm = Storm(seed)
+        storm = RandomInterleaving(seed)
         await storm.blow()
         engine = storm.engine
         events = list(engine.journal.read())
@@ -248,9 +248,7 @@ def staying_and_paying(ledger: Ledger, stays: asyncio.Event) -> list[Any]:
 
 
 @pytest.mark.parametrize("journal", ["memory", "file"])
-async def test_a_message_that_is_open_when_the_engine_closes_runs_nothing_and_its_calls_have_their_ends(
-    journal: str, tmp_path: Path, ledger: Ledger
-) -> None:
+async def test_closing_the_engine_ends_an_open_message_without_starting_waiting_calls(journal: str, tmp_path: Path, ledger: Ledger) -> None:
     """Stopped is stopped; one end per call."""
     stays, path = asyncio.Event(), tmp_path / "journal.db"
     engine = Engine(
@@ -270,7 +268,7 @@ async def test_a_message_that_is_open_when_the_engine_closes_runs_nothing_and_it
 
 
 @pytest.mark.parametrize("end", ["seal", "discard"])
-async def test_a_caller_cancelled_again_while_its_message_is_ended_leaves_no_call_without_an_end(end: str, ledger: Ledger) -> None:
+async def test_every_call_ends_when_seal_or_discard_is_cancelled_twice(end: str, ledger: Ledger) -> None:
     """One end per call, through cancel."""
     stays = asyncio.Event()
     async with Engine(staying_and_paying(ledger, stays), limits=Limits(grace_s=PATIENCE_S)) as engine:

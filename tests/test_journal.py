@@ -15,11 +15,11 @@ import pytest
 
 from callgate import Engine, MemoryJournal, Scope, SqliteJournal, UsageError, tool
 from callgate._journal import open_reader
+from callgate.call_stages import ValidatedCall
 from callgate.errors import JournalFailed
+from callgate.event_queries import EventQuery
 from callgate.events import KINDS, TERMINAL, Draft
 from callgate.protocols import Ask, Deny, Verdict
-from callgate.queries import EventQuery
-from callgate.route import ValidatedCall
 from tests.effect_ledger import Ledger
 from tests.engine_calls import bodies, call, said
 
@@ -28,7 +28,7 @@ def draft(n: int, *, run: str = "r", call: str = "r/0/0", kind: str = "call.star
     return Draft(kind=kind, run=run, call=call, body=json.dumps({"n": n}).encode(), parents=parents)
 
 
-async def test_memory_is_bounded_and_says_what_it_forgot() -> None:
+async def test_the_memory_journal_is_bounded_and_counts_the_events_it_dropped() -> None:
     journal = MemoryJournal(most=100)
     for n in range(1000):
         journal.append(draft(n))
@@ -38,7 +38,7 @@ async def test_memory_is_bounded_and_says_what_it_forgot() -> None:
     assert journal.forgotten == 1000 - len(events)
 
 
-async def test_a_record_that_is_kept_has_what_its_scopes_said_and_nothing_of_the_hosts() -> None:
+async def test_the_memory_journal_keeps_scope_fields_but_no_reference_to_scope_extra() -> None:
     """Nobody has read it, and the scope's own context can be gone: a journal in memory is no reason to keep a host's connections."""
 
     class Connection: ...
@@ -60,7 +60,7 @@ async def test_a_record_that_is_kept_has_what_its_scopes_said_and_nothing_of_the
     assert scopes == [{"conversation": "c", "turn": 2, "iteration": 3, "principal": "p"}] * 2
 
 
-async def test_a_file_is_read_again_as_it_was_and_goes_on(tmp_path: Path) -> None:
+async def test_a_reopened_journal_has_its_events_and_continues_their_numbering(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     first = SqliteJournal(path)
     for n in range(3):
@@ -74,7 +74,7 @@ async def test_a_file_is_read_again_as_it_was_and_goes_on(tmp_path: Path) -> Non
     reader.close()
 
 
-async def test_a_file_is_read_while_it_is_written(tmp_path: Path) -> None:
+async def test_a_journal_can_be_read_while_it_is_open_for_writing(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     journal = SqliteJournal(path)
     await journal.durable(journal.append(draft(1)))
@@ -86,7 +86,7 @@ async def test_a_file_is_read_while_it_is_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"this is no database", b"SQLite format 3\x00" + b"\xff" * 200], ids=["text", "torn"])
-def test_a_file_that_is_no_journal_is_refused_and_named(content: bytes, tmp_path: Path) -> None:
+def test_a_file_that_is_no_journal_is_refused_by_name_and_left_unchanged(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_bytes(content)
     with pytest.raises(UsageError, match=r"notes\.txt"):
@@ -95,7 +95,7 @@ def test_a_file_that_is_no_journal_is_refused_and_named(content: bytes, tmp_path
     assert [found.name for found in tmp_path.iterdir()] == ["notes.txt"]
 
 
-def test_a_journal_that_is_not_there_cannot_be_read(tmp_path: Path) -> None:
+def test_reading_a_missing_journal_is_refused_and_creates_no_file(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"absent\.db"):
         open_reader(tmp_path / "absent.db")
     assert not (tmp_path / "absent.db").exists()
@@ -117,7 +117,7 @@ async def pay(to: str) -> str:
     return f"paid {to}"
 
 
-async def test_an_untouched_journal_verifies_and_a_changed_one_names_the_first_bad_event(tmp_path: Path) -> None:
+async def test_verify_accepts_an_unchanged_journal_and_names_the_first_altered_event(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     async with Engine([pay], journal=SqliteJournal(path)) as engine:
         for n in range(3):
@@ -142,7 +142,7 @@ async def test_an_untouched_journal_verifies_and_a_changed_one_names_the_first_b
         await changed.close()
 
 
-async def test_the_database_refuses_a_second_end_of_a_call(tmp_path: Path) -> None:
+async def test_the_database_refuses_a_second_terminal_event_of_a_call(tmp_path: Path) -> None:
     journal = SqliteJournal(tmp_path / "journal.db")
     await journal.durable(journal.append(draft(1, kind="call.completed")))
     with pytest.raises(JournalFailed, match="UNIQUE constraint failed"):
@@ -150,7 +150,7 @@ async def test_the_database_refuses_a_second_end_of_a_call(tmp_path: Path) -> No
     await journal.close()
 
 
-async def test_the_intent_of_an_effect_is_on_disk_before_the_tool_starts(tmp_path: Path) -> None:
+async def test_the_call_started_event_is_on_disk_before_the_tool_runs(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     seen: list[list[str]] = []
 
@@ -167,7 +167,7 @@ async def test_the_intent_of_an_effect_is_on_disk_before_the_tool_starts(tmp_pat
     assert seen == [["call.received", "call.verdict", "call.started"]]
 
 
-async def test_a_result_is_on_disk_before_it_is_shown(tmp_path: Path) -> None:
+async def test_a_result_is_on_disk_before_it_is_returned(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     async with Engine([pay], journal=SqliteJournal(path)) as engine:
         await said(engine, call("pay", to="ann"))
@@ -181,7 +181,7 @@ class Asks:
         return Ask(question="Really?") if call.arguments["to"] == "ann" else Deny(reason="no")
 
 
-async def test_a_refusal_and_a_question_are_on_disk_before_they_are_told(tmp_path: Path) -> None:
+async def test_a_refusal_or_question_is_on_disk_before_it_is_returned(tmp_path: Path) -> None:
     """Told means kept: or a name that somebody was told, of a call or of a question, would be another one's after a crash."""
     path = tmp_path / "journal.db"
 
@@ -204,7 +204,7 @@ async def test_a_refusal_and_a_question_are_on_disk_before_they_are_told(tmp_pat
         assert len(written()) == 7
 
 
-async def test_a_result_that_cannot_be_kept_is_not_told_as_a_success(tmp_path: Path, ledger: Ledger) -> None:
+async def test_a_result_that_cannot_be_recorded_is_not_returned_as_a_success(tmp_path: Path, ledger: Ledger) -> None:
     async with Engine(journal=SqliteJournal(tmp_path / "journal.db")) as engine:
 
         @tool
@@ -223,7 +223,7 @@ async def test_a_result_that_cannot_be_kept_is_not_told_as_a_success(tmp_path: P
     assert ledger.lines() == ["acted"]
 
 
-async def test_a_read_whose_result_cannot_be_kept_has_failed_and_is_in_no_doubt(tmp_path: Path) -> None:
+async def test_a_read_whose_result_cannot_be_recorded_fails_and_is_not_unknown(tmp_path: Path) -> None:
     """Nothing can have happened, so nothing has to be checked first."""
     async with Engine(journal=SqliteJournal(tmp_path / "journal.db")) as engine:
 
@@ -239,7 +239,7 @@ async def test_a_read_whose_result_cannot_be_kept_has_failed_and_is_in_no_doubt(
     assert "changed nothing" in result.text
 
 
-async def test_the_current_call_of_a_conversation_survives_the_engine(tmp_path: Path) -> None:
+async def test_the_current_tool_call_of_a_conversation_survives_an_engine_restart(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     async with Engine([pay], journal=SqliteJournal(path)) as engine:
         await said(engine, call("pay", id="c7", to="ann"), Scope(conversation="talk"))
@@ -284,7 +284,7 @@ def killed_while_paying(path: Path, paid: Path) -> None:
 
 
 @pytest.mark.process
-async def test_after_a_kill_in_mid_call_the_effect_is_unknown_and_never_repeated(tmp_path: Path) -> None:
+async def test_a_call_interrupted_by_sigkill_is_unknown_and_never_repeated(tmp_path: Path) -> None:
     """`kill -9` between the effect and its result, a real process, and an engine that is handed the same call again."""
     path, paid = tmp_path / "journal.db", tmp_path / "paid.txt"
     killed_while_paying(path, paid)

@@ -47,7 +47,7 @@ def test_every_json_object_is_read_exactly(value: dict[str, Any], ascii_only: bo
 
 
 @given(objects)
-def test_the_canonical_form_comes_back_the_same(value: dict[str, Any]) -> None:
+def test_the_canonical_form_ignores_key_order_and_decodes_to_the_same_value(value: dict[str, Any]) -> None:
     """The same bytes for the same value, whatever the order of its keys."""
     backwards = dict(reversed(value.items()))
     assert canonical(backwards) == canonical(value)
@@ -55,7 +55,7 @@ def test_the_canonical_form_comes_back_the_same(value: dict[str, Any]) -> None:
 
 
 @given(objects, st.data())
-def test_no_duplicate_key_ever_passes(value: dict[str, Any], data: st.DataObject) -> None:
+def test_an_object_with_a_duplicate_key_is_refused(value: dict[str, Any], data: st.DataObject) -> None:
     """A key that stands twice is refused wherever it stands and however it is spelt: which value counts would be a guess."""
     key = data.draw(st.text(max_size=8))
     spelt = data.draw(st.sampled_from([json.dumps(key), json.dumps(key, ensure_ascii=False), escaped(key)]))
@@ -86,7 +86,7 @@ def test_every_prefix_of_an_object_is_refused(value: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("text", ["", " \r\n\t", "null", b"", b"null", " null "])
-def test_nothing_at_all_is_an_empty_object(text: str | bytes) -> None:
+def test_empty_text_and_null_are_read_as_an_empty_object(text: str | bytes) -> None:
     """Several providers send an empty string, or null, for a tool without parameters."""
     assert strict_object(text, LIMITS) == {}
 
@@ -124,12 +124,12 @@ def test_nothing_at_all_is_an_empty_object(text: str | bytes) -> None:
     ],
     ids=lambda value: str(value)[:24].encode("ascii", "backslashreplace").decode(),
 )
-def test_a_refusal_says_which_rule_was_broken(text: str | bytes, code: str) -> None:
+def test_refused_arguments_have_the_code_of_the_violated_rule(text: str | bytes, code: str) -> None:
     """The codes are stable, the messages bounded and clean."""
     assert refusal(text).code == code
 
 
-def test_the_limits_themselves_are_within_the_limits() -> None:
+def test_values_exactly_at_the_limits_are_accepted() -> None:
     """Depth 64 and the ends of the integer range are ordinary."""
     assert strict_object('{"a":' + "[" * 63 + "]" * 63 + "}", LIMITS)
     assert strict_object('{"a":-9223372036854775808,"b":18446744073709551615}', LIMITS) == {"a": -(2**63), "b": 2**64 - 1}
@@ -165,12 +165,12 @@ def cycle() -> dict[str, object]:
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_a_mapping_from_a_host_is_held_to_the_same_rules(mapping: Any, code: str) -> None:
+def test_an_arguments_mapping_follows_the_same_rules_as_json_text(mapping: Any, code: str) -> None:
     """The door for Python values is no way around the rules for text."""
     assert refusal(mapping).code == code
 
 
-def test_a_mapping_from_a_host_is_copied_deeply() -> None:
+def test_an_arguments_mapping_is_copied_deeply() -> None:
     """Nobody changes a call from outside after it was accepted."""
     inner = {"b": [1, (2, 3)]}
     taken = strict_object({"a": inner}, LIMITS)
@@ -179,7 +179,7 @@ def test_a_mapping_from_a_host_is_copied_deeply() -> None:
 
 
 @given(st.text(alphabet='{}[]",\\a:', max_size=30))
-def test_ends_inside_agrees_with_a_reading_letter_by_letter(text: str) -> None:
+def test_ends_inside_agrees_with_a_character_by_character_reference(text: str) -> None:
     """Quote-aware: a bracket inside a string is no bracket, an escaped quote ends nothing."""
     depth, inside, escape = 0, False, False
     for letter in text:
@@ -230,7 +230,7 @@ class Tagged(msgspec.Struct, rename="camel", tag="t"):
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_a_result_with_one_obvious_json_form_gets_it_and_says_so(value: object, expected: object) -> None:
+def test_a_python_value_with_one_json_form_is_converted_with_a_note(value: object, expected: object) -> None:
     """Nothing is normalised silently."""
     made, notes = to_jsonable(value)
     assert made == expected
@@ -238,13 +238,13 @@ def test_a_result_with_one_obvious_json_form_gets_it_and_says_so(value: object, 
 
 
 @given(values)
-def test_a_result_that_is_json_is_copied_and_not_noted(value: Any) -> None:
+def test_a_json_result_is_returned_unchanged_and_without_notes(value: Any) -> None:
     """Ordinary results cost nothing and change nothing."""
     assert to_jsonable(value) == (value, ())
 
 
 @pytest.mark.parametrize("value", [2**53 + 1, 2**70, "", None, True, -(2**80)], ids=str)
-def test_exact_values_stay_exact(value: object) -> None:
+def test_large_integers_and_empty_values_are_converted_exactly(value: object) -> None:
     """Big integers are neither wrapped nor rounded; the empty string is a result."""
     assert to_jsonable(value) == (value, ())
     assert json.loads(canonical(value)) == value
@@ -291,7 +291,7 @@ def doubling() -> object:
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_a_result_that_is_no_json_is_refused_with_its_place_and_type(value: object, words: str) -> None:
+def test_a_non_json_result_is_refused_with_its_path_or_type(value: object, words: str) -> None:
     """For the tool's author: never a repr with an address, never a silent loss."""
     with pytest.raises(ResultNotSerializable, match="result") as caught:
         to_jsonable(value)
@@ -301,14 +301,14 @@ def test_a_result_that_is_no_json_is_refused_with_its_place_and_type(value: obje
     assert len(text) <= 1024
 
 
-def test_a_result_that_only_looks_small_is_refused_by_size() -> None:
+def test_a_result_is_refused_by_its_encoded_size_and_not_its_size_in_memory() -> None:
     """One string two hundred thousand times is 200 MB once it is written."""
     with pytest.raises(ResultNotSerializable) as caught:
         to_jsonable(["x" * 1000] * 200_000)
     assert caught.value.code == "output_too_large"
 
 
-async def test_a_coroutine_is_closed_and_named() -> None:
+async def test_a_coroutine_result_is_closed_and_reported_as_never_awaited() -> None:
     """A tool that forgot to await leaves no warning behind."""
 
     async def forgotten() -> int:
@@ -319,13 +319,13 @@ async def test_a_coroutine_is_closed_and_named() -> None:
 
 
 @given(st.text(st.sampled_from("a?\ufffd\ud800\udfff\x01\x02\x03\ufdd0\ufdd1é😀")))
-def test_half_a_surrogate_pair_in_a_result_becomes_one_mark_and_nothing_else_changes(text: str) -> None:
+def test_lone_surrogates_in_a_result_are_replaced_and_other_text_is_unchanged(text: str) -> None:
     made, notes = to_jsonable(text + "\ud800")
     assert made == "".join("\ufffd" if "\ud800" <= mark <= "\udfff" else mark for mark in text) + "\ufffd"
     assert len(notes) == 1
 
 
-def test_a_large_text_of_surrogates_is_not_replaced_mark_by_mark(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_surrogates_in_a_large_text_are_not_replaced_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """The encoder does it, many times faster; only where the text has every stand-in itself is there no other way."""
     marks: list[str] = []
 

@@ -14,7 +14,7 @@ from callgate.calls import Outcome
 from callgate.testing import Call, ScriptedModel
 from tests.canonical_json import canonical
 from tests.engine_calls import bodies, call, kinds, result_of
-from tests.hosts import Hider
+from tests.host_fakes import Hider
 
 MOST = 5
 
@@ -46,7 +46,7 @@ async def one_by_one(engine: Engine, raws: list[RawCall], scope: Scope) -> list[
 
 @pytest.mark.parametrize("hand_in", [together, one_by_one])
 @pytest.mark.parametrize("redactor", [None, Hider()], ids=["", "with a redactor"])
-async def test_calls_above_the_limit_are_refused_one_by_one_and_recorded_once(hand_in: object, redactor: Hider | None) -> None:
+async def test_calls_above_the_message_limit_are_refused_individually_and_recorded_once(hand_in: object, redactor: Hider | None) -> None:
     ran: list[int] = []
     async with Engine([counting(ran)], limits=Limits(calls_per_message=MOST), redactor=redactor) as engine:
         outcomes = await hand_in(engine, looks(MOST + 3), Scope(conversation="c", run="r"))  # type: ignore[operator]
@@ -64,7 +64,7 @@ async def test_calls_above_the_limit_are_refused_one_by_one_and_recorded_once(ha
         assert engine.control.errors_in_a_row("c") == 3
 
 
-async def test_as_many_calls_as_the_limit_allows_are_all_run() -> None:
+async def test_a_message_with_exactly_the_allowed_number_of_calls_runs_them_all() -> None:
     ran: list[int] = []
     async with Engine([counting(ran)], limits=Limits(calls_per_message=MOST)) as engine:
         outcomes = await engine.call_many(looks(MOST))
@@ -86,7 +86,7 @@ async def test_an_agent_tells_the_model_which_of_its_calls_were_too_many() -> No
 
 @pytest.mark.parametrize("hand_in", [together, one_by_one])
 @pytest.mark.parametrize("name", ["look", "write", "nothing"])
-async def test_the_event_loop_goes_on_between_calls_with_large_arguments(hand_in: object, name: str) -> None:
+async def test_the_event_loop_runs_between_calls_with_large_arguments(hand_in: object, name: str) -> None:
     """How much work a call is depends on its arguments, and not only how many calls there are."""
 
     @tool(name="look", effect="none")
@@ -125,7 +125,7 @@ async def turns_during(work: Coroutine[None, None, list[Outcome]]) -> tuple[int,
 
 
 @pytest.mark.parametrize("hand_in", [together, one_by_one])
-async def test_the_event_loop_goes_on_while_a_large_message_is_taken_in_and_run(hand_in: object) -> None:
+async def test_the_event_loop_runs_while_a_large_message_is_added_and_run(hand_in: object) -> None:
     """None of the calls waits for anything: only the engine itself can let the loop go on."""
     ran: list[int] = []
     async with Engine([counting(ran)]) as engine:
@@ -144,7 +144,7 @@ def short_queue(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("short_queue")
-async def test_a_large_message_waits_for_the_journal(tmp_path: Path) -> None:
+async def test_calls_of_a_large_message_wait_while_the_journal_queue_is_full(tmp_path: Path) -> None:
     ran: list[int] = []
     async with Engine([counting(ran)], journal=SqliteJournal(tmp_path / "journal.db")) as engine:
         outcomes = await engine.call_many(looks(1_500))
@@ -153,7 +153,7 @@ async def test_a_large_message_waits_for_the_journal(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("short_queue")
-async def test_many_calls_at_once_wait_for_the_journal(tmp_path: Path) -> None:
+async def test_concurrent_calls_wait_while_the_journal_queue_is_full(tmp_path: Path) -> None:
     ran: list[int] = []
     limits = Limits(parallel_calls=20)
     async with Engine([counting(ran)], journal=SqliteJournal(tmp_path / "journal.db"), limits=limits) as engine:
@@ -162,7 +162,7 @@ async def test_many_calls_at_once_wait_for_the_journal(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("short_queue")
-async def test_calls_of_a_tool_wait_for_the_journal(tmp_path: Path) -> None:
+async def test_nested_calls_wait_while_the_journal_queue_is_full(tmp_path: Path) -> None:
     ran: list[int] = []
 
     @tool(effect="none")
@@ -176,7 +176,7 @@ async def test_calls_of_a_tool_wait_for_the_journal(tmp_path: Path) -> None:
     assert set(result.structured) == {"ok"}  # type: ignore[call-overload]
 
 
-async def test_many_calls_with_one_id_are_each_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_duplicate_call_ids_are_found_in_linear_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which of them say the same is found without comparing each with each."""
     compared: list[object] = []
 
@@ -215,7 +215,7 @@ async def test_a_message_of_very_many_calls_has_a_bounded_number_of_tasks() -> N
     assert most <= 1_100
 
 
-async def test_as_many_calls_of_a_message_run_at_once_as_may_run_at_once() -> None:
+async def test_a_message_runs_as_many_calls_at_once_as_the_parallel_limit_allows() -> None:
     met = asyncio.Barrier(1_500)
 
     @tool(effect="none")

@@ -61,7 +61,7 @@ async def test_the_model_can_read_and_search_what_was_left_out() -> None:
         assert "line 0" in page.text
 
 
-async def test_a_large_list_keeps_whole_items_of_both_ends() -> None:
+async def test_an_excerpt_of_a_large_list_keeps_whole_items_from_both_ends() -> None:
     async with Engine([table]) as engine:
         result = await said(engine, call("table", rows=20_000))
     shown = result.content[0].text  # type: ignore[union-attr]
@@ -70,7 +70,7 @@ async def test_a_large_list_keeps_whole_items_of_both_ends() -> None:
     assert "of 20000 items left out" in shown
 
 
-async def test_an_object_keeps_its_small_members_and_shortens_the_large_one() -> None:
+async def test_an_excerpt_of_an_object_keeps_small_members_and_shortens_the_large_one() -> None:
     @tool(effect="none")
     async def search() -> dict[str, Any]:
         """Search."""
@@ -85,7 +85,7 @@ async def test_an_object_keeps_its_small_members_and_shortens_the_large_one() ->
     assert 10_000 < len(shown) <= 16_384 + 100
 
 
-async def test_a_result_above_a_megabyte_is_recorded_by_reference() -> None:
+async def test_a_result_above_result_inline_bytes_is_recorded_by_reference() -> None:
     async with Engine([log], limits=Limits(result_inline_bytes=10_000)) as engine:
         result = await said(engine, call("log", lines=10_000))
         (recorded,) = bodies(engine, "call.completed")
@@ -105,7 +105,7 @@ async def test_an_error_text_is_bounded() -> None:
     assert len(result.text.encode()) <= Limits().error_bytes
 
 
-async def test_what_a_failed_tool_gave_back_is_kept_whole() -> None:
+async def test_the_whole_value_of_a_large_declared_failure_is_stored() -> None:
     answer = {"success": False, "error": "build failed", "data": [f"line {n}" for n in range(50_000)]}
 
     @tool(effect="none")
@@ -139,7 +139,7 @@ async def test_a_small_failure_is_shown_whole() -> None:
     assert (result.metadata.truncated, result.metadata.blob, len(result.content)) == (False, None, 1)
 
 
-async def test_a_failure_above_a_megabyte_is_recorded_by_reference() -> None:
+async def test_a_failure_above_result_inline_bytes_is_recorded_by_reference() -> None:
     @tool(effect="none")
     async def build() -> dict[str, Any]:
         """Build."""
@@ -162,7 +162,7 @@ async def test_a_failure_above_a_megabyte_is_recorded_by_reference() -> None:
     ],
     ids=["one", "a hundred", "a thousand", "inside"],
 )
-async def test_keys_are_cut_like_everything_else(value: dict[str, Any]) -> None:
+async def test_long_keys_are_shortened_in_an_excerpt(value: dict[str, Any]) -> None:
     @tool(effect="none")
     async def look() -> dict[str, Any]:
         """Look."""
@@ -176,7 +176,7 @@ async def test_keys_are_cut_like_everything_else(value: dict[str, Any]) -> None:
     assert "bytes left out" in shown
 
 
-def test_of_a_large_value_no_more_is_looked_at_than_can_be_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_excerpt_encodes_a_large_value_at_most_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """An excerpt costs at most one more encoding of the whole, whatever the value's shape."""
     encoded = 0
 
@@ -208,13 +208,13 @@ values = st.recursive(
 
 
 @given(values, st.integers(200, 2000))
-def test_an_excerpt_keeps_its_budget_whatever_the_value_is_made_of(value: Any, budget: int) -> None:
+def test_an_excerpt_never_exceeds_its_budget(value: Any, budget: int) -> None:
     raw = value.encode() if isinstance(value, str) else plain_bytes(value)
     assert len(excerpt(raw, value, budget).encode()) <= budget
 
 
 @given(values)
-def test_the_least_excerpt_says_how_much_was_left_out(value: Any) -> None:
+def test_the_smallest_excerpt_says_how_much_was_left_out(value: Any) -> None:
     raw = value.encode() if isinstance(value, str) else plain_bytes(value)
     shown = excerpt(raw, value, 0)
     assert len(shown) <= 60
@@ -222,14 +222,14 @@ def test_the_least_excerpt_says_how_much_was_left_out(value: Any) -> None:
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=["Cs"]), min_size=500), st.integers(40, 200))
-def test_an_excerpt_of_text_never_tears_a_character(text: str, budget: int) -> None:
+def test_an_excerpt_of_text_never_splits_a_character(text: str, budget: int) -> None:
     shown = excerpt(text.encode(), text, budget)
     head, _, tail = shown.partition("\n... ")
     assert text.startswith(head)
     assert text.endswith(tail.partition(" ...\n")[2])
 
 
-async def test_what_a_tool_says_beside_its_data_is_bounded_too() -> None:
+async def test_the_message_and_image_metadata_of_a_result_are_bounded() -> None:
     """Every buffer has a written bound; what is left out is noted."""
 
     @tool(effect="none")
@@ -257,7 +257,7 @@ class FullDisk:
 
 
 @pytest.mark.parametrize("effect", ["none", "once"])
-async def test_a_result_whose_whole_cannot_be_stored_is_a_result_and_says_so(effect: Any, ledger: Ledger) -> None:
+async def test_a_result_whose_blob_cannot_be_stored_succeeds_and_says_so(effect: Any, ledger: Ledger) -> None:
     """A sink that fails never fails the call. What it came to is known, so it is not `unknown`, and the same call is in no doubt."""
 
     @tool(effect=effect)
@@ -282,7 +282,7 @@ async def test_a_result_whose_whole_cannot_be_stored_is_a_result_and_says_so(eff
     assert len(ledger.lines()) == 2
 
 
-async def test_a_failure_whose_whole_cannot_be_stored_is_that_failure() -> None:
+async def test_a_failure_whose_blob_cannot_be_stored_keeps_its_error() -> None:
     """What the tool said of it, as far as the model can be shown it."""
 
     @tool(effect="once")

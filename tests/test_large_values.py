@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 
 from callgate import Engine, Limits, RawCall, Scope, SqliteJournal, ToolContext, tool
-from callgate._blobs import MemoryBlobs
+from callgate._blob_store import MemoryBlobs
 from callgate._json import read_object
 from callgate._pipeline import parse
-from callgate._runners.process import runner
-from callgate._runners.process.protocol import read_execution
+from callgate._runners.process import process_runner
+from callgate._runners.process.worker_protocol import read_execution
 from callgate.calls import Outcome
 from callgate.protocols import Execution
 from tests.engine_calls import bodies, call, result_of, said
-from tests.patience import PATIENCE_S, until
+from tests.waiting import PATIENCE_S, until
 
 LARGE = 6_000_000
 
@@ -87,7 +87,7 @@ def rows_in_a_process(n: int) -> list[str]:
 
 
 @pytest.mark.parametrize("one", [rows, rows_in_a_thread, rows_in_a_process], ids=lambda one: one.name)
-async def test_a_large_result_is_kept_and_redacted_off_the_event_loop(one: Any) -> None:
+async def test_a_large_result_is_stored_and_redacted_off_the_event_loop(one: Any) -> None:
     kept, redacted = Where(), Where()
     async with Engine([one], blobs=Blobs(kept), redactor=Redacts(redacted)) as engine:
         given = await said(engine, call(one.name, n=30_000))
@@ -99,7 +99,7 @@ async def test_a_large_result_is_kept_and_redacted_off_the_event_loop(one: Any) 
     assert not redacted.on_loop
 
 
-async def test_a_large_result_is_held_against_its_schema_off_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_large_result_is_validated_off_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     where = Where()
     async with Engine([rows]) as engine:
         output = engine.tools.get("rows").output  # type: ignore[union-attr]
@@ -136,7 +136,7 @@ class Endless(Mapping[str, object]):
         return "x"
 
 
-async def test_an_endless_mapping_of_arguments_is_read_no_further_than_the_limit() -> None:
+async def test_an_endless_arguments_mapping_is_read_only_up_to_the_limit() -> None:
     endless = Endless()
     async with Engine([echo]) as engine:
         given = await said(engine, RawCall(name="echo", arguments=endless))
@@ -156,7 +156,7 @@ ARGUMENTS: dict[str, Any] = {
 
 @pytest.mark.parametrize("arguments", ARGUMENTS.values(), ids=ARGUMENTS)
 @pytest.mark.parametrize("on_disk", [False, True])
-async def test_arguments_above_any_limit_are_neither_hashed_nor_kept(arguments: Any, on_disk: bool, tmp_path: Path) -> None:
+async def test_oversized_arguments_are_recorded_only_in_part_and_without_a_hash(arguments: Any, on_disk: bool, tmp_path: Path) -> None:
     """Their first 64 KiB and their size are recorded at most."""
     journal = SqliteJournal(tmp_path / "journal.db") if on_disk else None
     async with Engine([echo], journal=journal) as engine:
@@ -178,7 +178,7 @@ async def test_arguments_up_to_4_mib_are_recorded_with_their_hash() -> None:
 
 
 @pytest.mark.parametrize("mark", ["x", "é", "\ud800"])
-async def test_an_id_a_name_or_a_reasoning_without_end_is_cut_before_anything_is_done_with_it(mark: str) -> None:
+async def test_a_huge_call_id_name_or_reasoning_is_truncated_in_the_journal(mark: str) -> None:
     endless = mark * LARGE
     async with Engine([echo]) as engine:
         by_id = await said(engine, RawCall(name="echo", arguments="{}", id=endless))
@@ -190,7 +190,7 @@ async def test_an_id_a_name_or_a_reasoning_without_end_is_cut_before_anything_is
     assert max(lengths) < 60_000
 
 
-async def test_large_arguments_of_a_nested_call_are_refused_before_they_are_compared() -> None:
+async def test_oversized_arguments_of_a_nested_call_are_refused() -> None:
     @tool(effect="none")
     async def outer(context: ToolContext) -> str:
         """Call with too much."""
@@ -250,7 +250,7 @@ async def test_large_arguments_are_parsed_off_the_event_loop(hand_in: Any, argum
 
 
 @pytest.mark.parametrize("hand_in", [one_call, of_a_message, of_a_stream])
-async def test_large_arguments_that_are_no_json_are_refused_off_the_event_loop(hand_in: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_large_arguments_of_invalid_json_are_refused_off_the_event_loop(hand_in: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     where = Where()
 
     def noted(given: Any, limits: Limits) -> Any:
@@ -266,7 +266,7 @@ async def test_large_arguments_that_are_no_json_are_refused_off_the_event_loop(h
     assert not where.on_loop
 
 
-async def test_a_message_that_is_discarded_while_large_arguments_are_parsed_runs_none_of_its_calls() -> None:
+async def test_a_message_cancelled_while_large_arguments_are_parsed_runs_no_call() -> None:
     ran: list[object] = []
 
     @tool(name="write")
@@ -302,7 +302,7 @@ class Slow(Mapping[str, object]):
         return "x"
 
 
-async def test_an_engine_that_is_closed_while_arguments_are_parsed_does_not_run_the_call() -> None:
+async def test_a_call_whose_arguments_are_still_parsed_when_the_engine_closes_is_not_run() -> None:
     ran: list[object] = []
 
     @tool(name="write")
@@ -330,7 +330,7 @@ async def test_a_large_result_of_a_process_tool_is_decoded_off_the_event_loop(mo
             where.note()
         return read_execution(body)
 
-    monkeypatch.setattr(runner, "read_execution", noted)
+    monkeypatch.setattr(process_runner, "read_execution", noted)
     async with Engine([rows_in_a_process]) as engine:
         assert (await said(engine, call("rows_in_a_process", n=30_000))).status == "ok"
         assert (await said(engine, call("rows_in_a_process", n=1, id="small"))).status == "ok"

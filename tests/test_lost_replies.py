@@ -64,7 +64,9 @@ def paying_in_a_thread(ledger: Ledger, error: BaseException, **settings: Any) ->
 
 @pytest.mark.parametrize("make", [paying, paying_in_a_thread])
 @pytest.mark.parametrize("error", LOST, ids=lambda error: type(error).__name__)
-async def test_what_a_once_tool_raises_leaves_its_outcome_unknown(error: BaseException, make: Callable[..., Any], ledger: Ledger) -> None:
+async def test_an_exception_of_a_once_tool_makes_the_outcome_unknown(
+    error: BaseException, make: Callable[..., Any], ledger: Ledger
+) -> None:
     async with Engine([make(ledger, error)]) as engine:
         first = await said(engine, call("pay", id="c1", to="A7"))
         again = await said(engine, call("pay", id="c2", to="A7"))
@@ -80,7 +82,7 @@ async def test_what_a_once_tool_raises_leaves_its_outcome_unknown(error: BaseExc
 
 @pytest.mark.process
 @pytest.mark.parametrize("how", ["raise", "exit", "crash"])
-async def test_a_process_tool_that_ends_after_its_effect_is_unknown(how: str, tmp_path: Path) -> None:
+async def test_a_process_tool_that_fails_after_its_effect_has_an_unknown_outcome(how: str, tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "paid")
     async with Engine([fixture_tools.pay_and_fail]) as engine:
         first = await said(engine, call("pay_and_fail", id="c1", to="A7", ledger=str(ledger.path), how=how))
@@ -90,7 +92,7 @@ async def test_a_process_tool_that_ends_after_its_effect_is_unknown(how: str, tm
 
 @pytest.mark.process
 @pytest.mark.parametrize("how", ["not_done", "declared"])
-async def test_a_process_tool_can_say_that_nothing_happened(how: str, tmp_path: Path) -> None:
+async def test_a_process_tool_can_report_that_nothing_happened(how: str, tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "paid")
     async with Engine([fixture_tools.pay_and_fail]) as engine:
         results = [
@@ -100,7 +102,7 @@ async def test_a_process_tool_can_say_that_nothing_happened(how: str, tmp_path: 
     assert ledger.lines() == ["A7"] * 3
 
 
-async def test_the_outcome_is_still_unknown_to_the_next_engine_on_the_journal(ledger: Ledger, tmp_path: Path) -> None:
+async def test_an_unknown_outcome_stays_unknown_for_the_next_engine_on_the_journal(ledger: Ledger, tmp_path: Path) -> None:
     for each in ("c1", "c2", "c1"):
         async with Engine([paying(ledger, TimeoutError("lost"))], journal=SqliteJournal(tmp_path / "journal.db")) as engine:
             assert (await said(engine, call("pay", id=each, to="A7"), Scope(run="case"))).status == "unknown"
@@ -108,7 +110,7 @@ async def test_the_outcome_is_still_unknown_to_the_next_engine_on_the_journal(le
 
 
 @pytest.mark.parametrize("settings", [{"effect": "none"}, {"effect": "none", "category": "safe_chain"}])
-async def test_what_a_reading_tool_raises_is_an_error(settings: dict[str, Any], ledger: Ledger) -> None:
+async def test_an_exception_of_a_tool_without_effects_is_an_error(settings: dict[str, Any], ledger: Ledger) -> None:
     async with Engine([paying(ledger, ValueError("no such page"), **settings)]) as engine:
         result = await said(engine, call("pay", to="A7"))
     assert (result.status, result.code) == ("error", "tool_raised")
@@ -119,7 +121,7 @@ class TestVerify:
     """The tool's own `verify` is asked before anybody hears `unknown`."""
 
     @pytest.mark.parametrize("error", LOST, ids=lambda error: type(error).__name__)
-    async def test_what_happened_is_told_as_done(self, error: BaseException, ledger: Ledger) -> None:
+    async def test_an_effect_confirmed_by_verify_is_reported_as_success(self, error: BaseException, ledger: Ledger) -> None:
         asked: list[tuple[dict[str, Any], str]] = []
 
         def verify(arguments: dict[str, Any], key: str) -> Verified:
@@ -135,7 +137,7 @@ class TestVerify:
         assert same.metadata.replayed
         assert ([arguments for arguments, _ in asked], ledger.lines()) == ([{"to": "A7"}], ["A7"])
 
-    async def test_what_did_not_happen_may_be_sent_again(self, ledger: Ledger) -> None:
+    async def test_a_call_that_verify_finds_not_done_may_be_sent_again(self, ledger: Ledger) -> None:
         async with Engine([paying(ledger, TimeoutError("lost"), verify=lambda *_: False)]) as engine:
             first = await said(engine, call("pay", id="c1", to="A7"))
             again = await said(engine, call("pay", id="c1", to="A7"))
@@ -144,18 +146,18 @@ class TestVerify:
         assert (again.metadata.replayed, len(ledger.lines())) == (False, 2)
 
     @pytest.mark.parametrize("answer", [None, "perhaps", 1])
-    async def test_what_nobody_can_tell_is_unknown(self, answer: object, ledger: Ledger) -> None:
+    async def test_an_undecided_verify_leaves_the_outcome_unknown(self, answer: object, ledger: Ledger) -> None:
         async with Engine([paying(ledger, TimeoutError("lost"), verify=lambda *_: answer)]) as engine:
             assert (await said(engine, call("pay", id="c1", to="A7"))).status == "unknown"
 
-    async def test_a_verify_that_fails_settles_nothing(self, ledger: Ledger) -> None:
+    async def test_a_failing_verify_leaves_the_outcome_unknown(self, ledger: Ledger) -> None:
         def verify(arguments: dict[str, Any], key: str) -> Verified:
             raise SystemExit(1)
 
         async with Engine([paying(ledger, TimeoutError("lost"), verify=verify)]) as engine:
             assert (await said(engine, call("pay", id="c1", to="A7"))).status == "unknown"
 
-    async def test_a_kill_ends_the_wait_for_it(self, ledger: Ledger) -> None:
+    async def test_a_kill_ends_the_wait_for_verify(self, ledger: Ledger) -> None:
         asked = asyncio.Event()
 
         async def verify(arguments: dict[str, Any], key: str) -> Verified | None:
@@ -173,14 +175,14 @@ class TestVerify:
         assert ledger.lines() == ["A7"]
 
     @pytest.mark.process
-    async def test_it_is_asked_after_a_crash_of_the_tools_process(self, tmp_path: Path) -> None:
+    async def test_verify_is_called_after_a_crash_of_the_tools_process(self, tmp_path: Path) -> None:
         ledger = Ledger(tmp_path / "paid")
         async with Engine([fixture_tools.pay_and_fail_verified]) as engine:
             result = await said(engine, call("pay_and_fail_verified", to="A7", ledger=str(ledger.path), how="crash"))
         assert (result.status, result.text.split("\n")[0], ledger.lines()) == ("ok", "paid A7", ["A7"])
 
 
-class TestProofThatNothingHappened:
+class TestNotDone:
     """Not in doubt is only what proves, or by the author's word is, that nothing happened."""
 
     @pytest.mark.parametrize(
@@ -195,7 +197,9 @@ class TestProofThatNothingHappened:
         ids=["NotDone", "declared", "declared by a base", "the author's word wins", "a group of such"],
     )
     @pytest.mark.parametrize("effect", ["once", "idempotent"])
-    async def test_a_tool_that_did_nothing_says_so(self, error: Exception, settings: dict[str, Any], effect: str, ledger: Ledger) -> None:
+    async def test_a_not_done_or_declared_exception_is_reported_as_not_done(
+        self, error: Exception, settings: dict[str, Any], effect: str, ledger: Ledger
+    ) -> None:
         async with Engine([paying(ledger, error, effect=effect, retryable=False, **settings)]) as engine:
             first = await said(engine, call("pay", id="c1", to="A7"))
             again = await said(engine, call("pay", id="c1", to="A7"))
@@ -203,13 +207,13 @@ class TestProofThatNothingHappened:
         assert "Nothing happened" in first.text
         assert (again.metadata.replayed, len(ledger.lines())) == (False, 2)
 
-    async def test_it_stays_free_for_the_next_engine_on_the_journal(self, ledger: Ledger, tmp_path: Path) -> None:
+    async def test_a_call_that_was_not_done_runs_again_in_the_next_engine_on_the_journal(self, ledger: Ledger, tmp_path: Path) -> None:
         for _ in range(2):
             async with Engine([paying(ledger, NotDone("closed"))], journal=SqliteJournal(tmp_path / "journal.db")) as engine:
                 assert (await said(engine, call("pay", id="c1", to="A7"), Scope(run="case"))).code == "not_done"
         assert ledger.lines() == ["A7", "A7"]
 
-    async def test_not_done_is_never_tried_again_by_itself(self, ledger: Ledger) -> None:
+    async def test_a_not_done_call_is_not_retried_automatically(self, ledger: Ledger) -> None:
         async with Engine([paying(ledger, NotDone("try again: rate limit"), effect="idempotent")]) as engine:
             await said(engine, call("pay", to="A7"))
         assert ledger.lines() == ["A7"]
@@ -224,7 +228,7 @@ class TestProofThatNothingHappened:
         ],
         ids=["refused", "no such name", "Retryable", "several addresses"],
     )
-    async def test_a_request_that_never_left_did_nothing(self, error: Exception, ledger: Ledger) -> None:
+    async def test_a_request_that_was_never_sent_is_reported_as_not_done(self, error: Exception, ledger: Ledger) -> None:
         async with Engine([paying(ledger, error)]) as engine:
             result = await said(engine, call("pay", to="A7"))
         assert (result.status, result.code) == ("error", "not_done")
@@ -239,11 +243,11 @@ class TestProofThatNothingHappened:
         ],
         ids=lambda error: str(error),
     )
-    async def test_what_only_looks_like_it_is_no_proof(self, error: Exception, ledger: Ledger) -> None:
+    async def test_an_ambiguous_error_leaves_the_outcome_unknown(self, error: Exception, ledger: Ledger) -> None:
         async with Engine([paying(ledger, error)]) as engine:
             assert (await said(engine, call("pay", to="A7"))).status == "unknown"
 
-    def test_a_declaration_that_names_no_exceptions_is_refused(self) -> None:
+    def test_a_not_done_option_without_exception_types_is_refused(self) -> None:
         with pytest.raises(UsageError, match="not_done"):
             Engine([tool(not_done=("ValueError",))(refund)])  # type: ignore[arg-type]
 
@@ -257,18 +261,20 @@ class TestIdempotent:
     """An idempotent tool is tried again with the same key; its outcome is unknown where the last replies were lost."""
 
     @pytest.mark.parametrize("error", [TimeoutError("lost"), ConnectionResetError("reset"), httpx.ReadError("lost"), Retryable("lost")])
-    async def test_attempts_that_are_used_up_by_lost_replies_are_unknown(self, error: Exception, ledger: Ledger) -> None:
+    async def test_an_idempotent_call_whose_replies_are_all_lost_is_retried_and_then_unknown(
+        self, error: Exception, ledger: Ledger
+    ) -> None:
         async with Engine([paying(ledger, error, effect="idempotent")]) as engine:
             result = await said(engine, call("pay", to="A7"))
         assert (result.status, len(ledger.lines())) == ("unknown", 4)
         assert "4 times" in result.text
 
-    async def test_a_failure_that_is_an_answer_is_an_error(self, ledger: Ledger) -> None:
+    async def test_a_non_retryable_exception_of_an_idempotent_tool_is_an_error(self, ledger: Ledger) -> None:
         async with Engine([paying(ledger, ValueError("no such account"), effect="idempotent")]) as engine:
             assert (await said(engine, call("pay", to="A7"))).status == "error"
 
     @pytest.mark.parametrize("last", [ConnectionRefusedError("refused"), ValueError("odd"), Retryable("closed", not_started=True)])
-    async def test_a_reply_that_was_lost_before_stays_in_doubt(self, last: Exception, ledger: Ledger) -> None:
+    async def test_a_lost_reply_leaves_the_outcome_unknown_when_a_later_attempt_fails(self, last: Exception, ledger: Ledger) -> None:
         @tool(effect="idempotent", retry=QUICK)
         async def pay(to: str, ctx: ToolContext) -> str:
             """Pay somebody."""
@@ -278,7 +284,7 @@ class TestIdempotent:
         async with Engine([pay]) as engine:
             assert (await said(engine, call("pay", to="A7"))).status == "unknown"
 
-    async def test_a_tool_that_finds_out_in_a_later_attempt_is_believed(self, ledger: Ledger) -> None:
+    async def test_not_done_in_a_later_attempt_overrides_an_earlier_lost_reply(self, ledger: Ledger) -> None:
         @tool(effect="idempotent", retry=QUICK)
         async def pay(to: str, ctx: ToolContext) -> str:
             """Pay somebody."""
@@ -288,7 +294,7 @@ class TestIdempotent:
             assert (await said(engine, call("pay", to="A7"))).code == "not_done"
 
 
-async def test_the_author_is_told_once_how_to_say_more(ledger: Ledger, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_warning_tells_the_tool_author_once_how_to_declare_not_done(ledger: Ledger, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "callgate"):
         async with Engine([paying(ledger, ValueError("odd"))]) as engine:
             for order in ("A7", "B8", "C9"):
@@ -401,21 +407,21 @@ def posting(client: Callable[[str], Any], **settings: Any) -> Any:
 
 
 @pytest.mark.parametrize("client", [*CLIENTS, _streams], ids=lambda client: client.__name__)
-async def test_a_refused_connection_of_a_real_client_did_nothing(client: Callable[[str], Any], nobody: int) -> None:
+async def test_a_refused_connection_of_a_real_client_is_reported_as_not_done(client: Callable[[str], Any], nobody: int) -> None:
     async with Engine([posting(client)]) as engine:
         result = await said(engine, call("post", url=f"http://127.0.0.1:{nobody}/"))
     assert (result.status, result.code) == ("error", "not_done"), result.text
 
 
 @pytest.mark.parametrize("client", [*CLIENTS, _streams], ids=lambda client: client.__name__)
-async def test_a_name_that_a_real_client_cannot_resolve_did_nothing(client: Callable[[str], Any]) -> None:
+async def test_a_host_name_that_a_real_client_cannot_resolve_is_reported_as_not_done(client: Callable[[str], Any]) -> None:
     async with Engine([posting(client)]) as engine:
         result = await said(engine, call("post", url="http://nobody.invalid:80/"))
     assert (result.status, result.code) == ("error", "not_done"), result.text
 
 
 @pytest.mark.parametrize("client", [*CLIENTS, _streams], ids=lambda client: client.__name__)
-async def test_an_answer_that_a_real_client_lost_is_unknown(client: Callable[[str], Any], server: tuple[str, list[str]]) -> None:
+async def test_a_reply_lost_by_a_real_client_makes_the_outcome_unknown(client: Callable[[str], Any], server: tuple[str, list[str]]) -> None:
     url, posts = server
     async with Engine([posting(client)]) as engine:
         first = await said(engine, call("post", id="c1", url=f"{url}/lost"))
@@ -424,7 +430,7 @@ async def test_an_answer_that_a_real_client_lost_is_unknown(client: Callable[[st
 
 
 @pytest.mark.parametrize("client", [*CLIENTS, _streams], ids=lambda client: client.__name__)
-async def test_an_idempotent_post_whose_answers_are_lost_is_tried_again_and_then_unknown(
+async def test_an_idempotent_post_with_lost_replies_is_retried_and_then_unknown(
     client: Callable[[str], Any], server: tuple[str, list[str]]
 ) -> None:
     url, posts = server
@@ -434,7 +440,9 @@ async def test_an_idempotent_post_whose_answers_are_lost_is_tried_again_and_then
 
 
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.__name__)
-async def test_a_redirect_that_leads_nowhere_comes_after_the_effect(client: Callable[[str], Any], server: tuple[str, list[str]]) -> None:
+async def test_a_failed_redirect_after_a_post_makes_the_outcome_unknown(
+    client: Callable[[str], Any], server: tuple[str, list[str]]
+) -> None:
     url, posts = server
     async with Engine([posting(client)]) as engine:
         result = await said(engine, call("post", url=f"{url}/moved"))
@@ -495,7 +503,7 @@ SENDING_AGAIN = [_post_twice, _sockets, _requests_with_retries, _aiohttp_delete]
 
 
 @pytest.mark.parametrize("client", SENDING_AGAIN)
-async def test_a_second_try_that_is_refused_comes_after_the_first_may_have_had_its_effect(client: Callable[[str], Any]) -> None:
+async def test_a_refused_second_request_after_a_lost_reply_makes_the_outcome_unknown(client: Callable[[str], Any]) -> None:
     with dying_server() as (url, seen):
         async with Engine([posting(client)]) as engine:
             result = await said(engine, call("post", url=url))
@@ -503,20 +511,20 @@ async def test_a_second_try_that_is_refused_comes_after_the_first_may_have_had_i
 
 
 @pytest.mark.parametrize("client", SENDING_AGAIN)
-async def test_tries_that_are_all_refused_did_nothing(client: Callable[[str], Any], nobody: int) -> None:
+async def test_requests_that_are_all_refused_are_reported_as_not_done(client: Callable[[str], Any], nobody: int) -> None:
     async with Engine([posting(client)]) as engine:
         result = await said(engine, call("post", url=f"http://127.0.0.1:{nobody}/"))
     assert (result.status, result.code) == ("error", "not_done"), result.text
 
 
 @pytest.mark.parametrize("error", [urllib.error.URLError(TimeoutError("timed out")), ssl.SSLEOFError(8, "EOF occurred")])
-async def test_a_reply_that_urllib_or_tls_lost_is_tried_again_where_that_is_safe_and_then_unknown(error: Exception, ledger: Ledger) -> None:
+async def test_an_idempotent_call_with_a_urllib_or_tls_error_is_retried_and_then_unknown(error: Exception, ledger: Ledger) -> None:
     async with Engine([paying(ledger, error, effect="idempotent")]) as engine:
         result = await said(engine, call("pay", to="ann"))
     assert (result.status, len(ledger.lines()) > 1) == ("unknown", True), result.text
 
 
-def test_nothing_of_these_clients_is_imported_for_that() -> None:
+def test_classifying_a_lost_reply_imports_no_http_client() -> None:
     import subprocess
 
     code = (

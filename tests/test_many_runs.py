@@ -44,7 +44,7 @@ class Steps:
 
 @pytest.mark.parametrize("name", ["look", "act"])
 @pytest.mark.parametrize("waiting", [0, 30], ids=["", "beside others"])
-async def test_a_call_of_a_new_run_takes_as_many_steps_after_thousands_of_runs(name: str, waiting: int) -> None:
+async def test_the_cost_of_a_call_does_not_grow_with_the_number_of_earlier_runs(name: str, waiting: int) -> None:
     release = asyncio.Event()
 
     @tool(effect="none")
@@ -71,7 +71,7 @@ async def test_a_call_of_a_new_run_takes_as_many_steps_after_thousands_of_runs(n
     assert max(last) <= max(first) + 60, "what is done for a new run grows with the number of runs"
 
 
-async def test_runs_that_are_needed_are_not_forgotten_when_thousands_come_after_them() -> None:
+async def test_unknown_running_and_completed_calls_are_kept_after_thousands_of_runs() -> None:
     """A doubt, a call that runs, and what was done in a run."""
     release = asyncio.Event()
     ran: list[str] = []
@@ -117,7 +117,7 @@ class Counted(str):
     __hash__ = str.__hash__
 
 
-def test_reading_a_run_looks_at_no_other_runs_events() -> None:
+def test_reading_one_run_does_not_scan_the_events_of_other_runs() -> None:
     journal = MemoryJournal()
     for n in range(5_000):
         journal.append(Draft(kind="call.received", run=Counted(f"run-{n % 1_000}"), call=Counted(f"call-{n}"), body=b"{}"))
@@ -128,7 +128,7 @@ def test_reading_a_run_looks_at_no_other_runs_events() -> None:
     assert Counted.compared < 20
 
 
-def test_reading_a_journal_in_memory_gives_what_a_look_at_every_event_would() -> None:
+def test_memory_journal_reads_match_a_full_scan_of_its_events() -> None:
     """By run, by call, after a position, backwards, in part; also of what is left when the oldest are forgotten."""
     journal, written = MemoryJournal(most=100), []
     for n in range(330):
@@ -148,7 +148,7 @@ def test_reading_a_journal_in_memory_gives_what_a_look_at_every_event_would() ->
     assert of_run == list(range(of_run[0], of_run[0] + len(of_run)))
 
 
-def test_what_is_kept_of_runs_whose_events_are_forgotten_is_bounded() -> None:
+def test_the_memory_journal_keeps_a_bounded_amount_about_forgotten_runs() -> None:
     journal = MemoryJournal(most=100)
     for n in range(2_000):
         journal.append(Draft(kind="k", run=f"run-{n}", body=b"{}"))

@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[1]
 LIST = ROOT / "tests/mutants_equivalent.toml"
 
 
-def test_every_equivalent_change_has_its_line_and_a_reason() -> None:
+def test_every_equivalent_mutant_matches_a_source_line_and_has_a_reason() -> None:
     listed = tomllib.loads(LIST.read_text(encoding="utf-8")).get("mutant", [])
     for entry in listed:
         assert entry.keys() == {"module", "was", "becomes", "reason"}
@@ -18,7 +18,7 @@ def test_every_equivalent_change_has_its_line_and_a_reason() -> None:
         assert entry["reason"].endswith(".")
 
 
-def test_the_tests_that_mutants_are_shown_to_exist() -> None:
+def test_the_module_and_test_patterns_of_mutants_toml_match_files() -> None:
     settings = tomllib.loads((ROOT / "tools/mutants.toml").read_text(encoding="utf-8"))
     for names in settings["tests"].values():
         for name in names:

@@ -11,7 +11,7 @@ import pytest
 from callgate import Engine, RawCall, Retryable, RetryPolicy, ToolContext, tool
 from callgate.testing import ManualClock
 from tests.engine_calls import bodies, call, kinds, said
-from tests.patience import DEADLINE_S, LoopClock, past_deadline
+from tests.waiting import DEADLINE_S, LoopClock, past_deadline
 
 
 async def test_a_nested_call_takes_the_same_route_under_its_parents_deadline() -> None:
@@ -50,7 +50,7 @@ async def test_a_nested_call_takes_the_same_route_under_its_parents_deadline() -
 
 
 @pytest.mark.parametrize("own_s", [None, 100.0, 5.0], ids=["none", "longer", "shorter"])
-async def test_a_nested_call_has_what_is_left_of_its_parents_time(own_s: float | None) -> None:
+async def test_a_nested_call_gets_no_more_time_than_its_parent_has_left(own_s: float | None) -> None:
     """And no more than its own limit, where that is shorter. So far down as calls go."""
     clock = ManualClock()
     deadlines: list[float] = []
@@ -83,7 +83,7 @@ async def test_a_nested_call_has_what_is_left_of_its_parents_time(own_s: float |
     assert left == [40.0, 20.0, least - 30.0]
 
 
-async def test_a_nested_call_is_not_tried_again_beyond_its_parents_time() -> None:
+async def test_a_nested_call_is_not_retried_past_its_parents_deadline() -> None:
     clock = ManualClock(jitter=1.0)
     tried: list[int] = []
 
@@ -104,7 +104,7 @@ async def test_a_nested_call_is_not_tried_again_beyond_its_parents_time() -> Non
     assert tried == [1]
 
 
-async def test_a_plain_function_calls_other_tools_from_its_thread() -> None:
+async def test_a_sync_tool_calls_other_tools_from_its_thread() -> None:
     @tool(effect="none")
     async def inner(n: int) -> int:
         """Inner."""
@@ -120,7 +120,7 @@ async def test_a_plain_function_calls_other_tools_from_its_thread() -> None:
 
 
 @pytest.mark.parametrize("in_thread", [False, True], ids=["task", "thread"])
-async def test_what_a_tool_left_behind_calls_no_tools_once_its_call_is_over(in_thread: bool) -> None:
+async def test_a_leftover_task_cannot_call_tools_after_its_call_has_ended(in_thread: bool) -> None:
     """A call is part of the one that made it; of one that has its end, nothing can be a part any more."""
     over = asyncio.Event()
     strays: list[Any] = []
@@ -157,7 +157,7 @@ async def test_what_a_tool_left_behind_calls_no_tools_once_its_call_is_over(in_t
 
 
 @pytest.mark.parametrize("in_thread", [False, True], ids=["task", "thread"])
-async def test_what_an_attempt_left_behind_calls_no_tools_while_the_next_one_runs(in_thread: bool) -> None:
+async def test_a_leftover_task_of_an_attempt_cannot_call_tools_during_the_next_attempt(in_thread: bool) -> None:
     """It would count as the next attempt's own call, and push that one aside as if it had been made before."""
     strays: list[Any] = []
     ran: list[int] = []
@@ -201,7 +201,7 @@ async def test_what_an_attempt_left_behind_calls_no_tools_while_the_next_one_run
     assert ran == [2]
 
 
-async def test_a_parent_holds_no_slot_while_it_waits_for_its_child() -> None:
+async def test_a_parent_call_holds_no_slot_while_it_waits_for_a_nested_call() -> None:
     from callgate import Limits
 
     @tool(effect="none")

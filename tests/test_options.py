@@ -41,25 +41,25 @@ def plain(*_: object) -> None:
     ],
     ids=str,
 )
-def test_a_retry_policy_that_makes_no_sense_is_refused(setting: dict[str, Any], said: str) -> None:
+def test_an_invalid_retry_policy_is_refused(setting: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=rf"^RetryPolicy\({said}\): it must be "):
         RetryPolicy(**setting)
 
 
 @given(st.integers(1, 10**6), st.floats(1, 1e300), st.floats(0, 1, exclude_max=True))
-def test_no_wait_is_longer_than_its_bound_however_often_it_failed(failures: int, multiplier: float, chance: float) -> None:
+def test_no_backoff_exceeds_its_maximum_after_any_number_of_failures(failures: int, multiplier: float, chance: float) -> None:
     """Every wait has a bound; numbers that no float holds are no exception."""
     assert 0 <= RetryPolicy(multiplier=multiplier).delay_s(failures, chance) <= 10.0
 
 
 @pytest.mark.parametrize("name", [field.name for field in msgspec.structs.fields(Limits)])
 @pytest.mark.parametrize("value", [-1, "5", math.nan, True, 1.5j], ids=repr)
-async def test_a_limit_that_limits_nothing_is_refused_by_its_name(name: str, value: Any) -> None:
+async def test_an_invalid_limit_is_refused_by_name(name: str, value: Any) -> None:
     with pytest.raises(UsageError, match=rf"^Limits\({name}=.*\): it must be a"):
         Limits(**{name: value})
 
 
-def test_limits_of_another_kind_are_refused() -> None:
+def test_limits_of_another_type_are_refused() -> None:
     with pytest.raises(UsageError, match=r"^Engine\(limits=\{'parallel_calls': 1\}\): it must be a Limits\.$"):
         Engine(limits={"parallel_calls": 1})  # type: ignore[arg-type]
 
@@ -94,7 +94,7 @@ def test_limits_of_another_kind_are_refused() -> None:
         ({"process_limits": 5}, r"^Engine\(process_limits=5\): it must be a ProcessLimits\.$"),
     ],
 )
-def test_what_an_engine_cannot_work_with_is_refused_when_it_is_made(options: dict[str, Any], said: str) -> None:
+def test_invalid_engine_options_are_refused_at_construction(options: dict[str, Any], said: str) -> None:
     """Otherwise it shows in the middle of a call: as a policy that fails, a wait that never ends, a word that counts as yes."""
     with pytest.raises(UsageError, match=said):
         Engine(**options)
@@ -110,13 +110,13 @@ def test_what_an_engine_cannot_work_with_is_refused_when_it_is_made(options: dic
         (5, {}, "was given 5, which is not a function"),
     ],
 )
-def test_a_hook_that_cannot_work_is_refused_when_it_is_made(function: Any, settings: dict[str, Any], said: str) -> None:
+def test_an_invalid_hook_is_refused_by_its_decorator(function: Any, settings: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         before_call("t", **settings)(function)
 
 
 @pytest.mark.parametrize("decorator", [before_call, after_call])
-def test_a_decorator_without_its_brackets_says_so(decorator: Any) -> None:
+def test_a_hook_decorator_without_parentheses_is_refused_with_the_fix(decorator: Any) -> None:
     with pytest.raises(UsageError, match=rf"Write @{decorator.__name__}\(\) for all tools"):
         decorator(plain)
 
@@ -128,7 +128,7 @@ class Empty(MemoryJournal):
         return len(list(self.read()))
 
 
-async def test_an_empty_journal_is_the_journal_all_the_same() -> None:
+async def test_a_journal_that_is_falsy_while_empty_is_still_used() -> None:
     """What is handed in is used, whatever its truth value."""
 
     @tool(effect="none")
@@ -149,7 +149,7 @@ async def seen() -> str:
 
 
 @pytest.mark.parametrize("raw", [None, "seen", {"name": "seen"}], ids=repr)
-async def test_what_is_no_call_is_refused_with_what_to_make_of_it(raw: Any) -> None:
+async def test_a_value_that_is_not_a_raw_call_is_refused_with_the_fix(raw: Any) -> None:
     async with Engine([seen]) as engine:
         for hand_in in (lambda: engine.call(raw), lambda: engine.call_many([raw])):
             with pytest.raises(UsageError, match=r"was handed in as a call\. Make a RawCall of it"):
@@ -171,7 +171,7 @@ async def test_what_is_no_call_is_refused_with_what_to_make_of_it(raw: Any) -> N
     ],
     ids=["none", "dict", "run", "tick", "principal", "iteration", "allowed tools"],
 )
-async def test_a_scope_that_cannot_be_recorded_or_compared_is_refused_and_hurts_no_other_call(scope: Any, said: str) -> None:
+async def test_an_invalid_scope_is_refused_and_other_calls_still_run(scope: Any, said: str) -> None:
     """A word of another kind was found when the record was read, or by the writer of the file, and then no call could go on. In a text,
     every piece of it counts as a name that is allowed."""
     async with Engine([seen]) as engine:
@@ -184,7 +184,7 @@ async def test_a_scope_that_cannot_be_recorded_or_compared_is_refused_and_hurts_
         assert kinds(engine)
 
 
-async def test_what_closed_a_call_counts_as_nothing_where_the_word_is_unknown() -> None:
+async def test_an_unknown_value_of_closed_counts_as_truncated() -> None:
     """Only `sealed` and `finished` prove that a call is whole."""
     async with Engine([seen]) as engine:
         for word in ("Cut", "", None, object()):
@@ -193,7 +193,7 @@ async def test_what_closed_a_call_counts_as_nothing_where_the_word_is_unknown() 
         assert kinds(engine).count("call.started") == 0
 
 
-async def test_a_door_that_is_given_the_wrong_thing_says_so() -> None:
+async def test_answer_settle_and_register_refuse_invalid_arguments() -> None:
     async with Engine([seen]) as engine:
         with pytest.raises(UsageError, match="No approval 'None' is open"):
             await engine.answer(None, allow=True)  # type: ignore[arg-type]
@@ -203,7 +203,7 @@ async def test_a_door_that_is_given_the_wrong_thing_says_so() -> None:
             engine.register(seen, layer="top")  # type: ignore[arg-type]
 
 
-async def test_a_tool_that_calls_another_with_nonsense_is_told_as_the_model_would_be() -> None:
+async def test_a_nested_call_with_invalid_arguments_returns_an_error_result() -> None:
     @tool(effect="none")
     async def ask(ctx: ToolContext) -> list[str]:
         """Ask."""

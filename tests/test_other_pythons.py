@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.patience import PATIENCE_S
+from tests.waiting import PATIENCE_S
 
 TOOL = Path(__file__).parents[1] / "tools/other_pythons.py"
 SAYS = 'if [ "$1" = -c ]; then echo "cpython 3 {minor} 3.{minor}.0"; exit 0; fi\n'
@@ -42,7 +42,7 @@ def run(path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(told, cwd=path.parent, env=environment, capture_output=True, text=True, timeout=PATIENCE_S)
 
 
-def test_what_starts_is_found_once_and_what_does_not_is_named(path: Path) -> None:
+def test_each_working_python_is_listed_once_and_each_broken_one_is_named(path: Path) -> None:
     command(path, OTHER, SAYS)
     command(path, ANOTHER, "exit 127\n")
     command(path, OWN, SAYS)
@@ -56,7 +56,7 @@ def test_what_starts_is_found_once_and_what_does_not_is_named(path: Path) -> Non
     assert "3.10" not in told.stdout
 
 
-def test_a_shim_that_does_not_start_is_no_matter_where_its_version_is(path: Path) -> None:
+def test_a_broken_shim_is_ignored_if_its_version_is_found_elsewhere(path: Path) -> None:
     command(path, OTHER, "exit 127\n")
     command(path, OTHER, SAYS, name=f"../pyenv/versions/3.{OTHER}.9/bin/python")
     told = run(path, "--list")
@@ -75,7 +75,7 @@ def test_a_shim_that_does_not_start_is_no_matter_where_its_version_is(path: Path
     ],
     ids=["passes", "fails twice", "fails once", "breaks off", "cannot be installed for"],
 )
-def test_a_failing_suite_fails_the_whole_and_a_version_without_dependencies_does_not(
+def test_a_failing_suite_fails_the_command_but_a_failed_installation_does_not(
     pip: int, suite: int, again: int, code: int, says: str, path: Path
 ) -> None:
     made = MAKES.replace("{pip}", str(pip)).replace("{suite}", str(suite)).replace("{again}", str(again))

@@ -58,7 +58,7 @@ WAYS = [
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("absolute", [False, True])
-async def test_no_file_tool_reaches_the_record(way: str, absolute: bool, root: Path) -> None:
+async def test_no_path_gives_a_file_tool_access_to_the_callgate_folder(way: str, absolute: bool, root: Path) -> None:
     path = f"{root}/{way}" if absolute else way
     before = contents(root)
     raws = [
@@ -81,7 +81,7 @@ async def test_no_file_tool_reaches_the_record(way: str, absolute: bool, root: P
     assert contents(root) == before
 
 
-async def test_no_search_or_listing_comes_across_the_record(root: Path) -> None:
+async def test_searches_and_listings_leave_out_the_callgate_folder(root: Path) -> None:
     async with Engine([*workspace_tools(), *symbol_tools()]) as engine:
         scope = Scope(workspace=str(root))
         listed: Any = (await said(engine, call("list_files", depth=9), scope)).structured
@@ -102,7 +102,7 @@ def raws(path: str) -> list[RawCall]:
 
 
 @pytest.mark.parametrize("name", ["record.db", "kept/record.db"])
-async def test_an_engines_files_elsewhere_in_the_workspace_are_out_of_reach_too(name: str, tmp_path: Path) -> None:
+async def test_journal_cache_and_memory_files_elsewhere_in_the_workspace_are_unreachable(name: str, tmp_path: Path) -> None:
     journal = SqliteJournal(tmp_path / name)
     cache, memory = SqliteCache(tmp_path / "cache.db"), Memory(tmp_path / "memory.db")
     (tmp_path / "mine.txt").write_text("mine", encoding="utf-8")
@@ -122,7 +122,7 @@ async def test_an_engines_files_elsewhere_in_the_workspace_are_out_of_reach_too(
         assert (await said(engine, call("read_file", path="mine.txt"), scope)).success
 
 
-async def test_a_workspace_below_such_a_folder_is_one_like_any_other(tmp_path: Path) -> None:
+async def test_a_workspace_inside_a_callgate_folder_works_normally(tmp_path: Path) -> None:
     root = tmp_path / ".callgate" / "work"
     root.mkdir(parents=True)
     async with Engine(workspace_tools()) as engine:
@@ -131,7 +131,7 @@ async def test_a_workspace_below_such_a_folder_is_one_like_any_other(tmp_path: P
         assert (await said(engine, call("read_file", path="a/b.txt"), scope)).success
 
 
-def test_the_record_of_the_command_line_is_private_and_not_for_version_control(tmp_path: Path) -> None:
+def test_files_of_the_command_line_are_private_and_ignored_by_git(tmp_path: Path) -> None:
     os.umask(os.umask(0o022))
     (tmp_path / "a.txt").write_text("a", encoding="utf-8")
     assert shell(tmp_path, "call", "read_file", "path=a.txt").code == 0
@@ -148,7 +148,7 @@ def test_the_record_of_the_command_line_is_private_and_not_for_version_control(t
     assert tracked == "a.txt\n"
 
 
-def test_a_journal_anywhere_is_its_owners_alone(tmp_path: Path) -> None:
+def test_journal_files_are_accessible_to_their_owner_only(tmp_path: Path) -> None:
     journal = SqliteJournal(tmp_path / "j.db")
     try:
         assert {file.name: oct(stat.S_IMODE(file.stat().st_mode)) for file in tmp_path.iterdir() if file.is_file()} == {
@@ -176,7 +176,7 @@ async def run(command: str | list[str], cwd: str = ".") -> str:
         ('{"command": ["git", "status"]}', False),
     ],
 )
-async def test_rules_see_a_command_that_names_the_record(arguments: str, denied: bool, root: Path) -> None:
+async def test_the_own_files_fact_matches_commands_that_name_the_callgate_folder(arguments: str, denied: bool, root: Path) -> None:
     """Nothing but a sandbox keeps a command from the files that its process may use."""
     rules = Rules.parse('[[rule]]\nid = "record"\nverdict = "deny"\nwhen = { own_files = true }\n')
     async with Engine([run], policies=[rules]) as engine:

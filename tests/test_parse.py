@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callgate import Limits
-from callgate._json.repair import repair_text
+from callgate._json.json_repair import repair_text
 from callgate._pipeline.parse import parse
+from callgate.call_stages import ParsedCall
 from callgate.calls import RawCall
 from callgate.errors import ArgumentsMalformed, ArgumentsTruncated, CallAborted
-from callgate.route import ParsedCall
 
 LIMITS = Limits()
 
@@ -33,7 +33,7 @@ def test_a_call_without_a_name_aborts_its_message(name: Any) -> None:
 
 @pytest.mark.parametrize("item", [None, "pay", ["pay"], 5, {"function": "pay"}, {"function": None}])
 @pytest.mark.parametrize("read", [RawCall.from_openai, RawCall.from_dict], ids=["openai", "dict"])
-def test_an_item_that_is_no_call_is_one_without_a_name(read: Any, item: Any) -> None:
+def test_an_item_that_is_not_a_call_aborts_like_a_call_without_a_name(read: Any, item: Any) -> None:
     """A9: a payload that is missing ends the message, and nobody gets a traceback."""
     with pytest.raises(CallAborted):
         parsed(read(item))
@@ -41,21 +41,21 @@ def test_an_item_that_is_no_call_is_one_without_a_name(read: Any, item: Any) -> 
 
 @pytest.mark.parametrize("more", [{}, {"id": "7"}, {"id": "7", "type": "function"}])
 @pytest.mark.parametrize("form", [("name", "args"), ("name", "arguments"), ("tool", "parameters"), ("tool", "arguments")])
-def test_every_form_of_a_call_is_the_same_call(form: tuple[str, str], more: dict[str, str]) -> None:
+def test_every_form_of_a_call_is_parsed_to_the_same_call(form: tuple[str, str], more: dict[str, str]) -> None:
     """Every form of a call that hosts hand in."""
     name, arguments = form
     raw = RawCall.from_dict({name: "pay", arguments: {"amount": 1}, **more})
     assert (raw.name, parsed(raw).arguments, raw.id, raw.beside) == ("pay", {"amount": 1}, more.get("id", ""), None)
 
 
-def test_a_parameter_that_is_called_args_is_one() -> None:
+def test_a_flat_call_may_have_a_parameter_named_args() -> None:
     """Beside what only a flat call has, it is no word of the form."""
     raw = RawCall.from_dict({"tool": "run", "args": ["-x"]})
     assert raw.beside == {"args": ["-x"]}
 
 
 @pytest.mark.parametrize("arguments", [["x"], [], True, False, 5, 1.5])
-def test_arguments_that_are_no_object_are_called_what_they_are(arguments: object) -> None:
+def test_arguments_that_are_not_an_object_are_refused_as_not_object(arguments: object) -> None:
     """Not malformed JSON, which nobody has sent."""
     for raw in (
         RawCall.from_openai({"function": {"name": "pay", "arguments": arguments}}),
@@ -66,13 +66,13 @@ def test_arguments_that_are_no_object_are_called_what_they_are(arguments: object
         assert caught.value.code == "not_object"
 
 
-def test_a_cut_call_is_refused_whatever_it_looks_like() -> None:
+def test_a_cut_off_call_is_refused_even_with_valid_arguments() -> None:
     """Cut means that nothing proved the arguments complete; valid text may still be half of them."""
     with pytest.raises(ArgumentsTruncated):
         parsed(RawCall(name="pay", arguments='{"amount":100}', closed="cut"), repair=True)
 
 
-def test_ordinary_arguments_are_read_without_a_note() -> None:
+def test_valid_arguments_are_parsed_without_a_note() -> None:
     call = parsed(RawCall(name="t", arguments='{"a":1}'))
     assert call.arguments == {"a": 1}
     assert call.notes == ()
@@ -80,20 +80,20 @@ def test_ordinary_arguments_are_read_without_a_note() -> None:
 
 
 @pytest.mark.parametrize("arguments", ["", "null", b"", b" null", "\n"])
-def test_empty_arguments_are_taken_as_an_object_and_noted(arguments: str | bytes) -> None:
+def test_empty_arguments_become_an_empty_object_with_a_note(arguments: str | bytes) -> None:
     """C2: the default is an empty dict."""
     call = parsed(RawCall(name="t", arguments=arguments))
     assert call.arguments == {}
     assert [note.kind for note in call.notes] == ["empty"]
 
 
-def test_an_empty_object_is_nothing_to_note() -> None:
+def test_an_explicit_empty_object_has_no_note() -> None:
     """It was said, not assumed."""
     assert parsed(RawCall(name="t", arguments="{}")).notes == ()
     assert parsed(RawCall(name="t", arguments={})).notes == ()
 
 
-def test_parameters_beside_the_arguments_are_lifted_and_noted() -> None:
+def test_parameters_beside_empty_arguments_are_lifted_with_a_note() -> None:
     """C3, C4."""
     raw = RawCall.from_dict({"tool": "say", "reasoning": "why", "text": "hi", "volume": 3})
     call = parsed(raw)
@@ -101,13 +101,13 @@ def test_parameters_beside_the_arguments_are_lifted_and_noted() -> None:
     assert [note.kind for note in call.notes] == ["lifted"]
 
 
-def test_parameters_beside_are_left_where_the_arguments_are_not_empty() -> None:
+def test_parameters_beside_nonempty_arguments_are_ignored() -> None:
     """C3 applies to empty parameters only."""
     raw = RawCall.from_dict({"tool": "say", "parameters": {"text": "hi"}, "stray": 1})
     assert parsed(raw).arguments == {"text": "hi"}
 
 
-def test_malformed_json_is_refused_unless_repair_is_asked_for() -> None:
+def test_malformed_json_is_refused_unless_repair_is_enabled() -> None:
     """Off by default: a repair is a guess about what was meant."""
     raw = RawCall(name="t", arguments="{text:'hi', n: .5,}")
     with pytest.raises(ArgumentsMalformed) as caught:
@@ -140,7 +140,7 @@ def test_malformed_json_is_refused_unless_repair_is_asked_for() -> None:
     ],
     ids=lambda text: text[:24],
 )
-def test_repair_never_guesses(text: str) -> None:
+def test_repair_refuses_ambiguous_or_incomplete_text(text: str) -> None:
     """No merging, no lost key, no prose, no list, nothing cut off, nothing beyond 16 KiB."""
     with pytest.raises((ArgumentsMalformed, ArgumentsTruncated)):
         parsed(RawCall(name="t", arguments=text), repair=True)
@@ -151,7 +151,7 @@ objects = st.dictionaries(plain, plain | st.integers() | st.booleans() | st.none
 
 
 @given(objects)
-def test_no_prefix_of_an_object_is_ever_repaired(value: dict[str, object]) -> None:
+def test_a_truncated_object_is_never_repaired(value: dict[str, object]) -> None:
     """Truncation is never repaired into an executable call."""
     text = json.dumps(value)
     for end in range(1, len(text)):
@@ -177,6 +177,6 @@ def test_single_quotes_and_a_trailing_comma_are_repaired_exactly(value: dict[str
         ('{"a":"foo",b":"bar"}', {"a": "foo", "b": "bar"}),
     ],
 )
-def test_what_has_one_meaning_is_repaired(text: str, meant: dict[str, object]) -> None:
+def test_unambiguous_malformed_json_is_repaired(text: str, meant: dict[str, object]) -> None:
     """Quotes, constants, commas, comments, fences, raw line ends."""
     assert repair_text(text, LIMITS) == (True, meant)

@@ -16,12 +16,12 @@ from callgate import Engine, Limits, RetryPolicy, Scope, Tool, after_call, tool
 from callgate.protocols import Execution, RunRequest
 from callgate.tools import Verified
 from tests.engine_calls import call, said
-from tests.patience import PATIENCE_S, soon
+from tests.waiting import PATIENCE_S, soon
 
 RUNNERS: list[Literal["inline", "thread"]] = ["inline", "thread"]
 
 
-class Held:
+class BlockedCode:
     """Code that cannot go on until the event loop lets it."""
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class Dumps:
 
     __pydantic_serializer__ = None
 
-    def __init__(self, held: Held) -> None:
+    def __init__(self, held: BlockedCode) -> None:
         self._held = held
 
     def model_dump(self, mode: str) -> object:
@@ -55,14 +55,14 @@ class Dumps:
 
 @dataclass
 class WithProperty:
-    held: Held
+    held: BlockedCode
 
     def __getattribute__(self, name: str) -> Any:
         return object.__getattribute__(self, name).wait() if name == "held" else object.__getattribute__(self, name)
 
 
 class Iterates(list[object]):
-    def __init__(self, held: Held) -> None:
+    def __init__(self, held: BlockedCode) -> None:
         super().__init__([1])
         self._held = held
 
@@ -71,7 +71,7 @@ class Iterates(list[object]):
 
 
 class Maps(dict[str, object]):
-    def __init__(self, held: Held) -> None:
+    def __init__(self, held: BlockedCode) -> None:
         super().__init__(a=1)
         self._held = held
 
@@ -80,7 +80,7 @@ class Maps(dict[str, object]):
 
 
 class Zone(datetime.tzinfo):
-    def __init__(self, held: Held) -> None:
+    def __init__(self, held: BlockedCode) -> None:
         self._held = held
 
     def utcoffset(self, when: datetime.datetime | None) -> datetime.timedelta:
@@ -93,13 +93,13 @@ class Zone(datetime.tzinfo):
 
 
 class StructWithProperty(msgspec.Struct):
-    held: Held
+    held: BlockedCode
 
     def __getattribute__(self, name: str) -> Any:
         return object.__getattribute__(self, name).wait() if name == "held" else object.__getattribute__(self, name)
 
 
-VALUES: dict[str, Callable[[Held], object]] = {
+VALUES: dict[str, Callable[[BlockedCode], object]] = {
     "model_dump": Dumps,
     "nested in plain data": lambda held: {"rows": [1, {"row": Dumps(held)}]},
     "dataclass": WithProperty,
@@ -124,9 +124,11 @@ def giving(value: Callable[[], object], runner: Literal["inline", "thread"], **s
 
 @pytest.mark.parametrize("runner", RUNNERS)
 @pytest.mark.parametrize("value", VALUES.values(), ids=VALUES)
-async def test_code_of_a_result_does_not_hold_the_event_loop(value: Callable[[Held], object], runner: Literal["inline", "thread"]) -> None:
+async def test_code_that_runs_while_reading_a_result_does_not_block_the_event_loop(
+    value: Callable[[BlockedCode], object], runner: Literal["inline", "thread"]
+) -> None:
     """The event loop goes on while it is read: nothing else could let it go on."""
-    held = Held()
+    held = BlockedCode()
     async with Engine([giving(lambda: value(held), runner)]) as engine:
         given, _ = await asyncio.gather(said(engine, call("give")), held.release())
     assert given.status == "ok", given
@@ -135,10 +137,10 @@ async def test_code_of_a_result_does_not_hold_the_event_loop(value: Callable[[He
 
 @pytest.mark.parametrize("runner", RUNNERS)
 @pytest.mark.parametrize("effect", ["none", "once"])
-async def test_reading_a_result_is_within_the_time_of_the_call(
+async def test_reading_a_result_counts_towards_the_timeout_of_the_call(
     runner: Literal["inline", "thread"], effect: Literal["none", "once"]
 ) -> None:
-    held = Held()
+    held = BlockedCode()
     async with Engine([giving(lambda: Dumps(held), runner, timeout_s=0.05, effect=effect, retry=RetryPolicy(attempts=1))]) as engine:
         given = await said(engine, call("give"))
         assert (given.status, given.code) == ("error" if effect == "none" else "unknown", "timeout")
@@ -147,7 +149,7 @@ async def test_reading_a_result_is_within_the_time_of_the_call(
 
 @pytest.mark.parametrize("runner", RUNNERS)
 async def test_a_kill_ends_the_reading_of_a_result(runner: Literal["inline", "thread"]) -> None:
-    held = Held()
+    held = BlockedCode()
     async with Engine([giving(lambda: Dumps(held), runner)]) as engine:
         running = asyncio.create_task(engine.call(call("give"), Scope(conversation="c")))
         assert await soon(held.entered.is_set)
@@ -189,7 +191,7 @@ class EndlessSet(set[object]):
 
 @pytest.mark.parametrize("runner", RUNNERS)
 @pytest.mark.parametrize("kind", [Endless, EndlessItems, EndlessSet])
-async def test_an_endless_result_is_read_no_further_than_the_limit(kind: Any, runner: Literal["inline", "thread"]) -> None:
+async def test_an_endless_result_is_read_only_up_to_the_limit(kind: Any, runner: Literal["inline", "thread"]) -> None:
     value = kind()
     async with Engine([giving(lambda: {"rows": value}, runner)]) as engine:
         given = await said(engine, call("give"))
@@ -199,7 +201,7 @@ async def test_an_endless_result_is_read_no_further_than_the_limit(kind: Any, ru
 
 @pytest.mark.parametrize("runner", [*RUNNERS, "process"])
 @pytest.mark.parametrize("text", ["x" * 70_000, "é" * 40_000], ids=["ascii", "two bytes each"])
-async def test_the_limit_of_results_holds_for_every_runner(runner: Any, text: str) -> None:
+async def test_the_result_size_limit_applies_to_every_runner(runner: Any, text: str) -> None:
     """In bytes of UTF-8."""
     made = large_ascii if text.isascii() else large_accents
     one = tool(name="give", effect="none", runner=runner)(made)
@@ -218,7 +220,7 @@ def large_accents() -> str:
     return "é" * 40_000
 
 
-async def test_a_small_plain_result_is_read_at_once() -> None:
+async def test_a_small_plain_result_is_read_without_a_thread() -> None:
     """No thread is asked where none is needed."""
     before = threading.active_count()
     async with Engine([giving(lambda: {"rows": [1, "two", {"three": None}], "at": (1.5, True)}, "inline")]) as engine:
@@ -239,8 +241,8 @@ class Elsewhere:
     async def close(self) -> None: ...
 
 
-async def test_what_a_runner_of_the_host_gives_is_read_like_any_other() -> None:
-    held = Held()
+async def test_a_result_of_a_custom_runner_is_read_off_the_event_loop() -> None:
+    held = BlockedCode()
 
     @tool(effect="none", runner="elsewhere")
     async def give() -> str:
@@ -252,8 +254,8 @@ async def test_what_a_runner_of_the_host_gives_is_read_like_any_other() -> None:
     assert given.structured == {"said": "read"}
 
 
-async def test_what_a_hook_puts_in_a_results_place_is_read_elsewhere_too() -> None:
-    held = Held()
+async def test_a_result_replaced_by_a_hook_is_read_off_the_event_loop() -> None:
+    held = BlockedCode()
 
     @after_call(kind="transform")
     def put(one: object, checked: object) -> object:
@@ -265,7 +267,7 @@ async def test_what_a_hook_puts_in_a_results_place_is_read_elsewhere_too() -> No
 
 
 class Speaks(Exception):
-    def __init__(self, held: Held) -> None:
+    def __init__(self, held: BlockedCode) -> None:
         super().__init__()
         self._held = held
 
@@ -273,8 +275,8 @@ class Speaks(Exception):
         return self._held.wait()
 
 
-class Words:
-    def __init__(self, held: Held) -> None:
+class SlowText:
+    def __init__(self, held: BlockedCode) -> None:
         self._held = held
 
     def __str__(self) -> str:
@@ -283,11 +285,11 @@ class Words:
 
 @pytest.mark.parametrize("runner", RUNNERS)
 @pytest.mark.parametrize("waits", [False, True])
-@pytest.mark.parametrize("error", [Speaks, lambda held: ValueError(Words(held))], ids=["own __str__", "own arguments"])
-async def test_the_words_of_an_error_do_not_hold_the_event_loop(
-    error: Callable[[Held], Exception], runner: Literal["inline", "thread"], waits: bool
+@pytest.mark.parametrize("error", [Speaks, lambda held: ValueError(SlowText(held))], ids=["own __str__", "own arguments"])
+async def test_reading_the_text_of_an_error_does_not_block_the_event_loop(
+    error: Callable[[BlockedCode], Exception], runner: Literal["inline", "thread"], waits: bool
 ) -> None:
-    held = Held()
+    held = BlockedCode()
 
     async def inline() -> object:
         """Fail."""
@@ -306,8 +308,8 @@ async def test_the_words_of_an_error_do_not_hold_the_event_loop(
     assert threading.get_ident() not in held.threads
 
 
-async def test_what_verify_found_is_read_elsewhere_too() -> None:
-    held, ran = Held(), []
+async def test_a_result_returned_by_verify_is_read_off_the_event_loop() -> None:
+    held, ran = BlockedCode(), []
 
     async def verify(arguments: object, key: str) -> Verified:
         return Verified(happened=True, result=Dumps(held))
@@ -326,8 +328,8 @@ async def test_what_verify_found_is_read_elsewhere_too() -> None:
 
 
 @pytest.mark.parametrize("left_behind", [0, 1])
-async def test_an_error_whose_words_do_not_come_in_time_is_an_error_all_the_same(left_behind: int) -> None:
-    held = Held()
+async def test_an_error_whose_text_is_not_read_in_time_still_fails_the_call(left_behind: int) -> None:
+    held = BlockedCode()
 
     @tool(effect="none", timeout_s=0.05, retry=RetryPolicy(attempts=1))
     async def fail(read: bool) -> object:

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from callgate import Deny, Engine, Limits, RawCall, SqliteCache, ToolResult, before_call, tool
+from callgate.call_stages import ValidatedCall
 from callgate.protocols import Allow, Modify, Verdict
-from callgate.route import ValidatedCall
 from tests.canonical_json import canonical
 from tests.engine_calls import call, said
-from tests.hosts import Hider
+from tests.host_fakes import Hider
 
 SECRET = "hunter2"
 
@@ -54,18 +54,18 @@ async def hidden(given: Any, **settings: Any) -> ToolResult:
     ],
     ids=["text", "object", "shaped", "failure", "large failure", "large", "raised", "raised surrogate"],
 )
-async def test_no_field_of_a_result_has_what_the_redactor_knows(given: Any) -> None:
+async def test_no_field_of_a_result_contains_a_redacted_secret(given: Any) -> None:
     await hidden(given)
 
 
 @pytest.mark.parametrize("shift", range(len(SECRET)))
-async def test_a_secret_that_a_cut_would_tear_is_hidden_before(shift: int) -> None:
+async def test_a_secret_is_redacted_before_an_error_text_is_cut(shift: int) -> None:
     result = await hidden(ValueError("x" * (2048 - len("login failed: ") - shift) + SECRET + "y" * 9000))
     for piece in (SECRET[:4], SECRET[-4:]):
         assert piece not in result.text
 
 
-async def test_what_policies_and_hooks_say_is_hidden_too() -> None:
+async def test_texts_of_policies_and_hooks_are_redacted() -> None:
     class Refuse:
         async def decide(self, call: ValidatedCall) -> Verdict:
             return Deny(reason=f"because of {SECRET}", rule=f"rule {SECRET}")
@@ -83,7 +83,7 @@ async def test_what_policies_and_hooks_say_is_hidden_too() -> None:
     assert (await hidden(1, hooks=[reject])).failure_class == "denied"
 
 
-async def test_a_name_nobody_has_is_hidden_and_the_id_stays() -> None:
+async def test_an_unknown_tool_name_is_redacted_and_the_call_id_is_kept() -> None:
     async with Engine([], redactor=Hider()) as engine:
         result = await said(engine, RawCall(name=f"x{SECRET}", id="call_1"))
         record = b"".join(event.body for event in engine.journal.read())
@@ -93,7 +93,7 @@ async def test_a_name_nobody_has_is_hidden_and_the_id_stays() -> None:
 
 @pytest.mark.parametrize("answer", [b"", b"[]", b'{"status":"[hidden]"}', None], ids=["nothing", "a list", "no status", "an error"])
 @pytest.mark.parametrize("given", ["fine", ValueError(SECRET)], ids=["success", "failure"])
-async def test_where_the_redactor_fails_the_result_is_withheld(answer: bytes | None, given: Any) -> None:
+async def test_a_result_is_withheld_if_the_redactor_fails(answer: bytes | None, given: Any) -> None:
     class Broken:
         def redact(self, body: bytes) -> bytes:
             if b'"attempts":' not in body and SECRET.encode() not in body and b"fine" not in body:
@@ -117,7 +117,7 @@ async def test_where_the_redactor_fails_the_result_is_withheld(answer: bytes | N
     assert SECRET not in result.text
 
 
-async def test_a_cache_that_outlives_the_process_has_no_secret(tmp_path: Path) -> None:
+async def test_a_persistent_cache_stores_no_redacted_secret(tmp_path: Path) -> None:
     """Neither the file nor what is given from it later, by an engine without a redactor."""
 
     @tool(effect="none", cacheable=True, cache_scope="persistent")

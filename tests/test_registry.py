@@ -11,7 +11,7 @@ import pytest
 from callgate import Engine, Scope, SqliteJournal, UsageError, tool
 from callgate.protocols import Execution, RunRequest
 from callgate.tools import ToolRegistry
-from tests.complete import Complete
+from tests.complete_tool import Complete
 from tests.engine_calls import call, said
 
 
@@ -42,7 +42,7 @@ def test_a_tool_hidden_by_an_earlier_layer_is_reported() -> None:
 
 
 @pytest.mark.parametrize("order", [["mcp", "capability", "builtin"], ["builtin", "capability", "mcp"]])
-def test_resolution_asks_built_in_then_capability_then_mcp(order: list[Any]) -> None:
+def test_a_built_in_tool_hides_tools_of_the_same_name_in_later_layers(order: list[Any]) -> None:
     registry = ToolRegistry()
     for layer in order:
         registry.register(Complete(), layer=layer)
@@ -57,7 +57,7 @@ async def test_a_tool_of_a_later_layer_is_found_by_the_engine() -> None:
         assert (await said(engine, call("complete", n=3), Scope(actor="ann"))).data == 3
 
 
-def test_aliases_resolve_and_cannot_take_a_name() -> None:
+def test_an_alias_resolves_to_its_tool_and_cannot_take_a_tool_name() -> None:
     @tool(aliases=("old_name",))
     def fresh() -> None:
         """Do."""
@@ -75,7 +75,7 @@ def test_aliases_resolve_and_cannot_take_a_name() -> None:
         registry.register(other)
 
 
-def test_lookup_by_name_by_category_and_of_all() -> None:
+def test_tools_are_found_by_name_and_category_and_all_names_are_listed() -> None:
     @tool(category="terminal")
     def say() -> None:
         """Say."""
@@ -87,7 +87,7 @@ def test_lookup_by_name_by_category_and_of_all() -> None:
     assert registry.names() == ["complete", "say"]
 
 
-def test_the_schemas_are_what_an_openai_request_takes() -> None:
+def test_the_schemas_have_the_form_of_openai_tools() -> None:
     (item,) = ToolRegistry([Complete()]).openai()
     assert item == {
         "type": "function",
@@ -95,7 +95,7 @@ def test_the_schemas_are_what_an_openai_request_takes() -> None:
     }
 
 
-def test_a_process_tool_that_no_other_process_could_find_is_refused_with_the_fix() -> None:
+def test_a_process_tool_that_cannot_be_imported_is_refused_with_the_fix() -> None:
     @tool(runner="process")
     def inner() -> None:
         """Live in a function."""
@@ -119,7 +119,7 @@ class Elsewhere:
         self.closed = True
 
 
-async def test_the_host_may_bring_a_runner_of_its_own() -> None:
+async def test_an_engine_runs_tools_with_a_custom_runner_and_closes_it() -> None:
     @tool(runner="elsewhere", effect="none")
     async def far(n: int) -> None:
         """Run far away."""
@@ -132,7 +132,7 @@ async def test_the_host_may_bring_a_runner_of_its_own() -> None:
     assert runner.closed
 
 
-def test_a_runner_that_nobody_has_is_refused_with_those_there_are() -> None:
+def test_an_unknown_runner_is_refused_with_a_list_of_the_known_ones() -> None:
     @tool(runner="gpu")
     async def do() -> None:
         """Do."""
@@ -143,6 +143,6 @@ def test_a_runner_that_nobody_has_is_refused_with_those_there_are() -> None:
         Engine(runners={"thread": Elsewhere()})
 
 
-async def test_an_engine_that_nobody_called_is_closed_by_close_sync(tmp_path: Path) -> None:
+async def test_close_sync_closes_an_engine_that_was_never_used(tmp_path: Path) -> None:
     await asyncio.to_thread(Engine(journal=SqliteJournal(tmp_path / "journal.db")).close_sync)
     await SqliteJournal(tmp_path / "journal.db").close()

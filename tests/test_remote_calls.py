@@ -12,10 +12,10 @@ from examples.remote_runner.near import RemoteRunner
 
 from callgate import Aborted, Engine, Scope
 from tests.engine_calls import bodies, call, said
-from tests.patience import soon
 from tests.runners.far_side import TOKEN, Far
-from tests.runners.lines import Cable
 from tests.runners.remote_tools import look, pay, stubborn
+from tests.runners.scripted_connections import Cable
+from tests.waiting import soon
 
 pytestmark = pytest.mark.process
 
@@ -34,7 +34,7 @@ def engine_over(runner: RemoteRunner) -> Engine:
     return Engine([pay, look, stubborn], runners={"remote": runner})
 
 
-async def test_what_may_have_happened_on_the_far_side_is_unknown_and_not_done_again(far: Far, tmp_path: Path) -> None:
+async def test_a_remote_effect_is_unknown_and_not_retried_after_a_lost_connection(far: Far, tmp_path: Path) -> None:
     ledger = tmp_path / "ledger"
     async with Cable(far.port) as cable, engine_over(cable.runner()) as engine:
         running = asyncio.ensure_future(said(engine, call("pay", ledger=str(ledger))))
@@ -46,7 +46,7 @@ async def test_what_may_have_happened_on_the_far_side_is_unknown_and_not_done_ag
     assert begun(ledger) == 1
 
 
-async def test_a_read_whose_connection_was_lost_is_tried_again(far: Far, tmp_path: Path) -> None:
+async def test_a_remote_read_is_retried_after_a_lost_connection(far: Far, tmp_path: Path) -> None:
     ledger = tmp_path / "ledger"
     async with Cable(far.port) as cable, engine_over(cable.runner()) as engine:
         running = asyncio.ensure_future(said(engine, call("look", ledger=str(ledger))))
@@ -57,7 +57,7 @@ async def test_a_read_whose_connection_was_lost_is_tried_again(far: Far, tmp_pat
     assert cable.connections == 2
 
 
-async def test_what_never_left_is_tried_again_and_said_to_be_harmless(tmp_path: Path) -> None:
+async def test_a_remote_call_that_was_never_sent_is_reported_as_not_started(tmp_path: Path) -> None:
     ledger = tmp_path / "ledger"
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -68,7 +68,7 @@ async def test_what_never_left_is_tried_again_and_said_to_be_harmless(tmp_path: 
     assert begun(ledger) == 0
 
 
-async def test_a_kill_reaches_the_far_side_and_what_comes_after_it_is_on_record(far: Far) -> None:
+async def test_a_kill_reaches_the_remote_worker_and_its_late_result_is_recorded(far: Far) -> None:
     runner = far.runner()
     async with engine_over(runner) as engine:
         shown: list[object] = []

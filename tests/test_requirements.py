@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.patience import COMMAND_S
 from tests.requirements import OPEN, REQUIREMENTS, Requirement
+from tests.waiting import COMMAND_S
 
 ROOT = Path(__file__).parents[1]
 COUNTS = {"A": 59, "B": 24, "C": 76, "D": 44, "E": 20}
@@ -26,11 +26,11 @@ NOT_HERE = re.compile(
 IDS = [f"{letter}{number}" for letter, count in COUNTS.items() for number in range(1, count + 1)]
 
 
-def test_every_number_is_there_once_and_in_order() -> None:
+def test_requirement_ids_are_complete_unique_and_in_order() -> None:
     assert [requirement.id for requirement in REQUIREMENTS] == IDS
 
 
-def test_no_file_names_a_document_that_is_not_in_the_repository() -> None:
+def test_no_file_refers_to_a_document_outside_the_repository() -> None:
     """A reader can open whatever a text refers to."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, timeout=COMMAND_S)
     named = listed.stdout.split("\0") if listed.returncode == 0 else [str(file.relative_to(ROOT)) for file in ROOT.glob("tests/**/*.py")]
@@ -46,7 +46,7 @@ def test_no_file_names_a_document_that_is_not_in_the_repository() -> None:
 
 
 @pytest.mark.parametrize("requirement", REQUIREMENTS, ids=lambda requirement: requirement.id)
-def test_a_promise_is_one_sentence_and_its_proofs_exist(requirement: Requirement) -> None:
+def test_a_requirement_is_one_sentence_and_its_tests_exist(requirement: Requirement) -> None:
     assert re.fullmatch(r"[A-Z`].*\.", requirement.promise), "a sentence"
     assert not re.search(r"\.\s+[A-Z]", requirement.promise), "one sentence"
     assert len(set(requirement.tests)) == len(requirement.tests)
@@ -63,7 +63,7 @@ def proofs_in(path: str) -> frozenset[str]:
     return frozenset(node.name for node in functions if node.name.startswith("test_"))
 
 
-def test_each_line_says_what_it_is() -> None:
+def test_each_requirement_line_names_a_test_or_is_open() -> None:
     """One line each, with the number in quotes and either a test or the word OPEN."""
     lines = (ROOT / "tests/requirements.py").read_text(encoding="utf-8").splitlines()
     said = {match[1]: line for line in lines if (match := re.match(r'    Requirement\("([A-E]\d+)", ', line))}
@@ -74,7 +74,7 @@ def test_each_line_says_what_it_is() -> None:
         assert bool(requirement.tests) is ("::test_" in line)
 
 
-def test_how_many_are_open(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_number_of_open_requirements_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     opened = Counter(requirement.id[0] for requirement in REQUIREMENTS if requirement.tests is OPEN)
     with capsys.disabled():
         sys.stdout.write(f"\n{opened.total()} of {len(REQUIREMENTS)} promises are open: {dict(sorted(opened.items()))}\n")

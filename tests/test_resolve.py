@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callgate._pipeline.resolve import almost, resolve
+from callgate.call_stages import ParsedCall, ResolvedCall
 from callgate.calls import RawCall, Scope
 from callgate.errors import ToolBlocked, UnknownTool
-from callgate.route import ParsedCall, ResolvedCall
 from callgate.tools import Tool, ToolRegistry
 from tests.canonical_json import canonical
 
@@ -42,7 +42,7 @@ def test_an_exact_name_or_alias_is_found_without_a_note(name: str) -> None:
 @pytest.mark.parametrize(
     "name", [" read_file\n", '"read_file"', "`read_file`", "functions.read_file", "READ_FILE", "read-file", ' "functions.Read-File" ']
 )
-def test_an_almost_right_name_is_taken_and_noted(name: str) -> None:
+def test_an_almost_right_name_resolves_with_a_note(name: str) -> None:
     """White space, quotes, prefix, case and `-` for `_`, where exactly one tool can be meant."""
     call = resolved(name)
     assert call.tool.name == "read_file"
@@ -67,7 +67,7 @@ def test_an_almost_right_name_is_taken_and_noted(name: str) -> None:
     ],
     ids=lambda name: ascii(name)[:30],
 )
-def test_a_name_in_other_letters_is_another_name(name: str) -> None:
+def test_a_lookalike_name_does_not_resolve_to_a_tool(name: str) -> None:
     """No Unicode folding; a look-alike must not reach a tool."""
     with pytest.raises(UnknownTool) as caught:
         resolved(name)
@@ -75,14 +75,14 @@ def test_a_name_in_other_letters_is_another_name(name: str) -> None:
     assert canonical([str(caught.value), caught.value.details])
 
 
-def test_a_name_that_two_tools_could_mean_is_unknown() -> None:
+def test_an_ambiguous_name_is_unknown() -> None:
     """Folding decides only where one is left."""
     assert almost("SEARCH", ["search", "Search"]) is None
     assert almost("Search", ["search", "Search"]) == "Search"
     assert almost("a-b", ["a_b", "A-B"]) is None
 
 
-def test_an_unknown_tool_is_answered_with_close_names_and_those_available() -> None:
+def test_an_unknown_tool_error_lists_close_and_available_names() -> None:
     """Requirement D6: the model can correct itself."""
     with pytest.raises(UnknownTool) as caught:
         resolved("serch")
@@ -91,7 +91,7 @@ def test_an_unknown_tool_is_answered_with_close_names_and_those_available() -> N
     assert "read_file" in str(caught.value)
 
 
-def test_the_answer_stays_small_however_many_tools_there_are() -> None:
+def test_an_unknown_tool_error_is_bounded_with_many_tools() -> None:
     """At most 4 KiB."""
     many = ToolRegistry([Named(f"tool_{number:04d}_{'x' * 40}") for number in range(500)])
     with pytest.raises(UnknownTool) as caught:
@@ -104,7 +104,7 @@ def deliberate(*names: str) -> Scope:
     return Scope(deliberate=True, allowed_tools=frozenset(names))
 
 
-def test_a_tool_that_this_turn_does_not_offer_is_blocked_before_it_is_looked_up() -> None:
+def test_a_tool_outside_the_allowlist_is_blocked_before_lookup() -> None:
     """Requirements A25-A28."""
     with pytest.raises(ToolBlocked) as caught:
         resolved("read_file", deliberate("search", "Search2"))
@@ -116,19 +116,19 @@ def test_a_tool_that_this_turn_does_not_offer_is_blocked_before_it_is_looked_up(
     assert caught.value.failure_class == "blocked_deliberate"
 
 
-def test_an_empty_allowlist_blocks_everything() -> None:
+def test_an_empty_allowlist_blocks_every_tool() -> None:
     """None is no gate, empty blocks all."""
     with pytest.raises(ToolBlocked):
         resolved("search", deliberate())
     assert resolved("search", Scope(deliberate=True)).tool.name == "search"
 
 
-def test_without_deliberate_mode_the_allowlist_is_no_gate() -> None:
+def test_the_allowlist_has_no_effect_without_deliberate_mode() -> None:
     """A25: all three conditions."""
     assert resolved("search", Scope(allowed_tools=frozenset())).tool.name == "search"
 
 
-def test_an_almost_right_name_is_judged_by_the_tool_it_means() -> None:
+def test_the_allowlist_applies_to_the_tool_that_an_almost_right_name_means() -> None:
     """The gate is neither passed nor missed by a spelling."""
     assert resolved("SEARCH2 ", deliberate("Search2")).tool.name == "Search2"
     with pytest.raises(ToolBlocked) as caught:
@@ -137,14 +137,14 @@ def test_an_almost_right_name_is_judged_by_the_tool_it_means() -> None:
     assert caught.value.details["function_name"] == "read_file"
 
 
-def test_an_alias_is_judged_by_its_tool() -> None:
+def test_the_allowlist_applies_to_the_tool_of_an_alias() -> None:
     """An alias is no way around the allowlist, nor a way to be locked out."""
     assert resolved("cat", deliberate("read_file")).tool.name == "read_file"
     with pytest.raises(ToolBlocked):
         resolved("cat", deliberate("search"))
 
 
-def test_an_unknown_name_in_deliberate_mode_names_only_what_is_offered() -> None:
+def test_an_unknown_name_in_deliberate_mode_lists_only_allowed_tools() -> None:
     """The model is not told of tools that this turn hides."""
     with pytest.raises(ToolBlocked) as caught:
         resolved("nothing_like_it", deliberate("search"))
@@ -155,14 +155,14 @@ names = st.from_regex(r"[a-z][a-z_]{0,8}", fullmatch=True)
 
 
 @given(st.sets(names, max_size=6), names)
-def test_what_is_resolved_is_always_one_of_the_names(known: set[str], name: str) -> None:
+def test_name_folding_returns_only_known_names_and_keeps_exact_ones(known: set[str], name: str) -> None:
     """And an exact name is always itself."""
     found = almost(name, known)
     assert found is None or found in known
     assert name not in known or found == name
 
 
-def test_an_allowed_name_that_no_tool_has_is_unknown() -> None:
+def test_an_allowed_name_without_a_tool_is_unknown() -> None:
     """The allowlist offers it, the registry does not have it; only what is both is suggested."""
     with pytest.raises(UnknownTool) as caught:
         resolved("serch", deliberate("serch", "search"))

@@ -14,7 +14,7 @@ from callgate import Aborted, Engine, Limits, RawCall, Scope, SqliteJournal, Too
 from callgate.errors import FAILURE_CLASSES, UsageError
 from callgate.messages import fallback_call, function_response, history_entry, openai_message
 from tests.engine_calls import bodies, call, kinds, result_of, said
-from tests.patience import PATIENCE_S, threads_since
+from tests.waiting import PATIENCE_S, threads_since
 
 
 @tool(effect="none")
@@ -35,7 +35,7 @@ async def broken() -> None:
     raise ValueError("no such account")
 
 
-async def test_a_valid_call_gets_one_result_in_one_shape() -> None:
+async def test_a_valid_call_returns_one_result_with_status_text_and_metadata() -> None:
     async with Engine([add]) as engine:
         result = await said(engine, call("add", id="call_1", a=2, b=3))
     assert (result.id, result.name, result.status, result.success) == ("call_1", "add", "ok", True)
@@ -46,7 +46,7 @@ async def test_a_valid_call_gets_one_result_in_one_shape() -> None:
     assert result.failure_class is None
 
 
-async def test_a_failure_has_the_same_shape_with_a_reason() -> None:
+async def test_a_failure_has_the_same_fields_and_a_reason() -> None:
     async with Engine([broken]) as engine:
         result = await said(engine, call("broken", id="x"))
     assert (result.id, result.status, result.failure_class, result.code) == ("x", "error", "exception", "tool_raised")
@@ -55,7 +55,7 @@ async def test_a_failure_has_the_same_shape_with_a_reason() -> None:
     assert json.loads(result.text)["error"] == result.error
 
 
-async def test_results_of_every_ending_have_the_same_keys() -> None:
+async def test_results_of_every_outcome_have_the_same_fields() -> None:
     async with Engine([add, broken]) as engine:
         results = [
             await said(engine, call("add", a=1, b=2)),
@@ -67,14 +67,14 @@ async def test_results_of_every_ending_have_the_same_keys() -> None:
     assert {result.failure_class for result in results[1:]} <= FAILURE_CLASSES
 
 
-async def test_found_nothing_is_a_success() -> None:
+async def test_an_empty_search_result_is_a_success() -> None:
     async with Engine([find]) as engine:
         result = await said(engine, call("find", text="x"))
     assert result.success
     assert result.text == "[]"
 
 
-async def test_an_unknown_tool_is_a_failure_the_model_can_act_on() -> None:
+async def test_the_result_for_an_unknown_tool_names_a_close_tool() -> None:
     async with Engine([add, find]) as engine:
         result = await said(engine, call("ad", a=1, b=2))
     assert (result.failure_class, result.code) == ("unknown_tool", "unknown_tool")
@@ -91,7 +91,7 @@ async def test_a_call_without_a_name_aborts_and_is_logged(caplog: pytest.LogCapt
     assert "aborted" in caplog.text
 
 
-async def test_every_call_leaves_its_events_with_causal_parents() -> None:
+async def test_every_call_records_its_events_with_causal_parents() -> None:
     async with Engine([add]) as engine:
         result = await said(engine, call("add", a=1, b=1))
         events = list(engine.journal.read(call=result.uid))
@@ -100,7 +100,7 @@ async def test_every_call_leaves_its_events_with_causal_parents() -> None:
     assert [event.seq for event in events] == [1, 2, 3, 4]
 
 
-async def test_the_decision_and_the_duration_are_logged_at_info(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_reasoning_and_duration_of_a_call_are_logged_at_info(caplog: pytest.LogCaptureFixture) -> None:
     async with Engine([add]) as engine:
         with caplog.at_level(logging.INFO, logger="callgate"):
             await said(engine, RawCall(name="add", arguments='{"a": 1, "b": 2}', reasoning="to know the sum"))
@@ -110,7 +110,7 @@ async def test_the_decision_and_the_duration_are_logged_at_info(caplog: pytest.L
 
 
 @pytest.mark.parametrize("allowed", [None, frozenset({"add"})], ids=["unknown", "not offered"])
-async def test_the_decision_for_a_tool_that_cannot_be_had_is_logged_as_well(
+async def test_the_reasoning_for_an_unknown_or_blocked_tool_is_logged(
     allowed: frozenset[str] | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Before the lookup: what the model chose is in the log whatever becomes of it."""
@@ -125,7 +125,7 @@ async def test_the_decision_for_a_tool_that_cannot_be_had_is_logged_as_well(
 
 
 @pytest.mark.parametrize("beside", ["function", "item"])
-async def test_why_a_call_in_openais_form_is_made_is_kept(beside: str) -> None:
+async def test_the_reasoning_of_an_openai_call_is_kept(beside: str) -> None:
     function: dict[str, object] = {"name": "add", "arguments": '{"a": 1, "b": 2}'}
     item: dict[str, object] = {"id": "1", "type": "function", "function": function}
     (function if beside == "function" else item)["reasoning"] = "to know the sum"
@@ -144,7 +144,7 @@ async def test_a_call_written_as_tool_and_parameters_is_understood() -> None:
     assert raw.reasoning == "sum"
 
 
-async def test_parameters_at_top_level_are_lifted_and_that_is_recorded(caplog: pytest.LogCaptureFixture) -> None:
+async def test_top_level_parameters_are_lifted_with_a_note_and_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     async with Engine([add]) as engine:
         with caplog.at_level(logging.WARNING, logger="callgate"):
             result = await said(engine, RawCall.from_dict({"tool": "add", "a": 1, "b": 2}))
@@ -169,14 +169,14 @@ async def test_missing_parameters_and_reasoning_default_to_empty() -> None:
         assert (raw.reasoning, (await said(engine, raw)).text) == ("", "pong")
 
 
-async def test_an_openai_tool_call_is_understood_and_answered_in_kind() -> None:
+async def test_an_openai_tool_call_runs_and_gets_an_openai_tool_message() -> None:
     item = {"id": "call_9", "type": "function", "function": {"name": "add", "arguments": '{"a": 20, "b": 22}'}}
     async with Engine([add]) as engine:
         result = await said(engine, RawCall.from_openai(item))
     assert openai_message(result) == {"role": "tool", "tool_call_id": "call_9", "content": "42"}
 
 
-async def test_a_message_cut_by_length_never_runs_its_calls(ledger: object) -> None:
+async def test_calls_of_a_message_cut_by_length_never_run(ledger: object) -> None:
     ran = []
 
     @tool
@@ -219,7 +219,7 @@ async def test_the_function_response_carries_data_or_an_error_object() -> None:
     assert (seen.failure_class, dark.failure_class) == (None, "tool_declared")
 
 
-async def test_a_tool_sees_one_context_with_everything_the_scope_says() -> None:
+async def test_a_tool_context_carries_the_fields_of_the_scope() -> None:
     seen: list[ToolContext] = []
 
     @tool(effect="none")
@@ -254,7 +254,7 @@ async def test_a_tool_sees_one_context_with_everything_the_scope_says() -> None:
     assert not seen[1].suppress_progress_notices
 
 
-async def test_a_result_that_enriches_the_context_leaves_no_result() -> None:
+async def test_a_context_restart_leaves_no_result() -> None:
     taken: list[object] = []
 
     @tool(effect="none")
@@ -274,7 +274,7 @@ async def test_a_result_that_enriches_the_context_leaves_no_result() -> None:
     assert taken == [{"type": "context_restart_video", "item": "u"}]
 
 
-async def test_successes_are_counted_and_failures_are_not() -> None:
+async def test_successes_count_as_activity_and_failures_do_not() -> None:
     async with Engine([add, broken]) as engine:
         await said(engine, call("add", a=1, b=1))
         await said(engine, call("broken"))
@@ -308,8 +308,8 @@ async def test_activity_is_counted_per_conversation_and_per_engine() -> None:
         assert counts() == (0, 0, 0)
 
 
-async def test_of_many_conversations_the_activity_of_those_active_last_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("callgate._pipeline.lifecycle.ACTIVE_CONVERSATIONS", 2)
+async def test_activity_is_kept_for_the_most_recently_active_conversations(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("callgate._pipeline.engine_lifecycle.ACTIVE_CONVERSATIONS", 2)
     async with Engine([add]) as engine:
         for conversation in ("a", "b", "a", "c"):
             await said(engine, call("add", a=1, b=1), Scope(conversation=conversation))
@@ -317,7 +317,7 @@ async def test_of_many_conversations_the_activity_of_those_active_last_is_known(
         assert engine.activity_since_wake == 4
 
 
-async def test_the_latest_success_is_the_conversations_current_call() -> None:
+async def test_the_current_tool_call_is_the_latest_success_of_the_conversation() -> None:
     async with Engine([add, broken]) as engine:
         assert engine.current_tool_call("c") is None
         await said(engine, call("add", id="one", a=1, b=1), Scope(conversation="c"))
@@ -327,7 +327,7 @@ async def test_the_latest_success_is_the_conversations_current_call() -> None:
     assert current.id == "one"
 
 
-async def test_the_current_call_has_the_parameters_it_ran_with_and_why_it_was_made(tmp_path: Path) -> None:
+async def test_the_current_tool_call_has_its_final_parameters_and_reasoning(tmp_path: Path) -> None:
     """Coerced ones as they were coerced; of a call that is handed in again, its own."""
 
     @tool
@@ -359,14 +359,14 @@ async def test_the_current_call_has_the_parameters_it_ran_with_and_why_it_was_ma
         assert engine.current_tool_call("c") == current
 
 
-async def test_plain_code_calls_by_call_sync_and_a_running_loop_is_refused() -> None:
+async def test_call_sync_is_refused_on_a_running_event_loop() -> None:
     engine = Engine([add])
     with pytest.raises(UsageError, match="event loop that runs here"):
         engine.call_sync(call("add", a=1, b=2))
     await engine.close()
 
 
-def test_plain_code_that_still_calls_while_the_engine_is_closed_is_told_so_and_never_left_waiting() -> None:
+def test_call_sync_never_hangs_while_the_engine_closes() -> None:
     """Every wait has a bound; and no thread is left."""
     engine, answers, before = Engine([add]), list[str](), set(threading.enumerate())
 
@@ -389,7 +389,7 @@ def test_plain_code_that_still_calls_while_the_engine_is_closed_is_told_so_and_n
     assert not threads_since(before)
 
 
-def test_call_sync_runs_on_a_loop_of_the_engines_own() -> None:
+def test_call_sync_runs_on_an_event_loop_of_the_engine() -> None:
     engine = Engine([add])
     try:
         assert result_of(engine.call_sync(call("add", a=1, b=2))).structured == 3
@@ -397,14 +397,14 @@ def test_call_sync_runs_on_a_loop_of_the_engines_own() -> None:
         engine.close_sync()
 
 
-async def test_many_engines_live_in_one_process_without_sharing_anything() -> None:
+async def test_engines_in_one_process_share_nothing() -> None:
     async with Engine([add]) as one, Engine([find]) as other:
         assert (await said(one, call("add", a=1, b=2))).success
         assert not (await said(other, call("add", a=1, b=2))).success
         assert len(kinds(one)) == 4
 
 
-async def test_an_engine_in_use_is_not_closed_from_another_thread() -> None:
+async def test_closing_an_engine_from_another_event_loop_is_refused() -> None:
     """An engine belongs to one event loop."""
     async with Engine([add]) as engine:
         assert (await said(engine, call("add", a=1, b=2))).success
@@ -415,7 +415,7 @@ async def test_an_engine_in_use_is_not_closed_from_another_thread() -> None:
         assert (await said(engine, call("add", a=1, b=2))).success
 
 
-async def test_a_closed_engine_says_so() -> None:
+async def test_a_closed_engine_refuses_calls() -> None:
     engine = Engine([add])
     await engine.close()
     await engine.close()
@@ -423,7 +423,7 @@ async def test_a_closed_engine_says_so() -> None:
         await engine.call(call("add", a=1, b=2))
 
 
-async def test_a_journal_that_cannot_be_written_stops_the_call_before_it_runs() -> None:
+async def test_a_call_does_not_run_if_the_journal_cannot_be_written() -> None:
     ran = []
 
     @tool
@@ -443,14 +443,14 @@ def _full(draft: object) -> object:
     raise OSError("no space left")
 
 
-async def test_the_received_event_keeps_the_text_as_it_came() -> None:
+async def test_the_received_event_keeps_the_arguments_as_sent() -> None:
     async with Engine([add], limits=Limits()) as engine:
         await said(engine, RawCall(name="add", arguments='{"a": 1, "b": 2 }', id="i", origin="openai.chat"))
         received = bodies(engine, "call.received")[0]
     assert (received["arguments"], received["id"], received["origin"]) == ('{"a": 1, "b": 2 }', "i", "openai.chat")
 
 
-async def test_calls_without_an_id_get_one_each_that_result_record_and_tool_agree_on() -> None:
+async def test_a_call_without_an_id_gets_a_unique_id_in_result_record_and_context() -> None:
     seen: list[str] = []
 
     @tool(effect="none")
@@ -478,7 +478,7 @@ async def test_calls_without_an_id_get_one_each_that_result_record_and_tool_agre
     assert seen == [result.id for result in results if result.success]
 
 
-async def test_an_id_of_the_models_is_kept_as_it_came() -> None:
+async def test_a_call_id_from_the_model_is_kept_unchanged() -> None:
     async with Engine([add]) as engine:
         first, second = [await said(engine, call("add", id="call_1", a=1, b=2)) for _ in range(2)]
     assert (first.id, second.id) == ("call_1", "call_1")

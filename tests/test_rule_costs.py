@@ -19,8 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from callgate import Engine, Limits, RawCall, Rules, Scope, ToolResult, tool
+from callgate._engine_limits import RULE_COMMAND_CHARS, RULE_LIST_ITEMS, RULE_PATH_BYTES, RULE_TEXT_CHARS, RULE_URL_CHARS
 from callgate._globs import glob_regex
-from callgate._limits import RULE_COMMAND_CHARS, RULE_LIST_ITEMS, RULE_PATH_BYTES, RULE_TEXT_CHARS, RULE_URL_CHARS
 from callgate.builtins import workspace_tools
 from tests.engine_calls import call, said
 
@@ -102,7 +102,7 @@ async def lines_for(rules: str, raw: RawCall) -> int:
     ],
     ids=["words", "one word", "a huge command", "path", "host", "address", "pattern"],
 )
-async def test_a_longer_value_takes_no_more_steps_of_python_to_judge(rules: str, small: RawCall, large: RawCall) -> None:
+async def test_the_python_cost_of_judging_does_not_grow_with_the_value(rules: str, small: RawCall, large: RawCall) -> None:
     """A model could hold everything up with one legal call: a million characters took seconds, character by character."""
     few, many = await lines_for(rules, small), await lines_for(rules, large)
     assert many < few + 500
@@ -130,7 +130,7 @@ async def test_a_value_that_is_too_large_to_judge_is_denied_with_the_limit(
     assert told in str(result.error)
 
 
-async def test_what_no_rule_asks_for_may_be_as_large_as_it_likes() -> None:
+async def test_a_large_value_that_no_rule_reads_is_accepted() -> None:
     text = "x" * (RULE_TEXT_CHARS + 1)
     rules = about("arguments.to", '"bob"') + '[[rule]]\nid = "s"\nverdict = "deny"\nwhen = { "arguments.text" = "y", tool = "run" }\n'
     assert (await judged(rules, call("send", to=["ann"], text=text))).success
@@ -151,7 +151,7 @@ async def test_paths_are_resolved_in_a_thread_and_not_on_the_event_loop(tmp_path
     assert threading.get_ident() not in asked_in
 
 
-async def test_a_file_system_that_hangs_is_a_deny_at_the_policys_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_hanging_file_system_denies_the_call_at_the_policy_timeout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The loop goes on meanwhile, and so does a call that needs no file system."""
     resolve, hangs, let_go = os.path.realpath, asyncio.Event(), threading.Event()
     loop = asyncio.get_running_loop()
@@ -206,7 +206,7 @@ class Counted(str):
 
 
 @pytest.mark.parametrize("quotes", ['"', '"""', "'''"])
-def test_reading_rules_looks_at_the_text_once_however_many_they_are(quotes: str) -> None:
+def test_the_cost_of_parsing_rules_is_linear_in_their_text(quotes: str) -> None:
     """Thirty thousand rules took half a minute: each began to count the lines anew."""
     text = Counted("".join(f'[[rule]]\nid = "r{n}"\nverdict = "deny"\nreason = {quotes}[[rule]]{quotes}\n' for n in range(2_000)))
     Counted.looked_at = 0
@@ -226,7 +226,7 @@ def lines_to_read(rules: str) -> int:
 
 @pytest.mark.parametrize("piece", UNCLOSED)
 @pytest.mark.parametrize("place", ["condition", "tool"])
-def test_a_glob_of_a_rule_is_read_in_time_that_grows_with_its_length(piece: str, place: str) -> None:
+def test_the_cost_of_reading_a_glob_in_a_rule_is_linear(piece: str, place: str) -> None:
     """20,000 brackets that nothing closes took seven seconds, each looked for its end."""
 
     def rules(size: int) -> str:
@@ -240,7 +240,7 @@ def test_a_glob_of_a_rule_is_read_in_time_that_grows_with_its_length(piece: str,
 
 
 @pytest.mark.parametrize("piece", UNCLOSED)
-async def test_a_glob_that_a_model_sends_is_read_in_time_that_grows_with_its_length(piece: str, tmp_path: Path) -> None:
+async def test_a_huge_glob_from_a_model_is_read_before_the_timeout(piece: str, tmp_path: Path) -> None:
     """A megabyte of brackets would have kept a thread busy for hours."""
     (tmp_path / "a.txt").write_text("text")
     asked = call("glob_files", pattern=piece * (900_000 // len(piece)))
@@ -254,5 +254,5 @@ PARTS = st.lists(st.sampled_from(["[", "]", "!", "-", "*", "?", "a", "b", "^", "
 
 @settings(max_examples=2_000, deadline=None)
 @given(PARTS, PARTS)
-def test_a_glob_means_what_it_means_in_the_standard_library(glob: str, text: str) -> None:
+def test_a_glob_matches_like_fnmatch_of_the_standard_library(glob: str, text: str) -> None:
     assert (re.match(glob_regex(glob), text) is not None) == fnmatchcase(text, glob)

@@ -24,7 +24,7 @@ from tests.engine_calls import call, said
         ('"l*"', False),
     ],
 )
-async def test_a_rule_is_about_the_tools_that_its_pattern_matches(entry: str, denied: bool, ledger: Ledger) -> None:
+async def test_a_rule_applies_to_the_tools_its_pattern_matches(entry: str, denied: bool, ledger: Ledger) -> None:
     looking = paying(ledger)
     looking.name = "lax"
     rules = Rules.parse(f'[[rule]]\nid = "no"\nverdict = "deny"\ntool = {entry}')

@@ -82,11 +82,11 @@ async def test_deny_beats_ask_beats_allow_in_any_order(order: tuple[str, ...]) -
 
 
 @pytest.mark.parametrize(("default", "expected"), [("", "allow"), ('default = "deny"\n', "deny"), ('default = "ask"\n', "ask")])
-async def test_what_no_rule_is_about_gets_the_default(default: str, expected: str) -> None:
+async def test_a_call_that_no_rule_matches_gets_the_default_verdict(default: str, expected: str) -> None:
     assert await decide(default + rule("deny", '"arguments.to" = "bob"'), call("refund", amount=1)) == expected
 
 
-async def test_the_decision_names_the_rule_the_file_and_the_line() -> None:
+async def test_a_verdict_names_its_rule_file_and_line() -> None:
     rules = 'default = "allow"\n\n' + rule("deny", '"arguments.amount" = { above = 100 }', id="no-large")
     async with Engine([refund], policies=[Rules.parse(rules, where="team/rules.toml")]) as engine:
         denied = await said(engine, call("refund", amount=500))
@@ -117,31 +117,31 @@ async def test_the_decision_names_the_rule_the_file_and_the_line() -> None:
         ('{ glob = "EUR *" }', "USD 5", False),
     ],
 )
-async def test_conditions(condition: str, amount: object, matches: bool) -> None:
+async def test_conditions_match_argument_values(condition: str, amount: object, matches: bool) -> None:
     assert await decide(rule("deny", f'"arguments.amount" = {condition}'), call("refund", amount=amount)) == (
         "deny" if matches else "allow"
     )
 
 
 @pytest.mark.parametrize("amount", ["many", None, [500], {"a": 1}, True])
-async def test_a_value_of_a_kind_the_rule_did_not_foresee_is_never_allowed_by_it(amount: object) -> None:
+async def test_a_rule_never_allows_a_value_of_an_unexpected_type(amount: object) -> None:
     """An array must not slip past a rule about numbers: a deny matches, an allow does not."""
     assert await decide(rule("deny", '"arguments.amount" = { above = 100 }'), call("refund", amount=amount)) == "deny"
     closed = 'default = "deny"\n' + rule("allow", '"arguments.amount" = { at_most = 100 }')
     assert await decide(closed, call("refund", amount=amount)) == "deny"
 
 
-async def test_a_default_of_the_function_is_judged_like_a_written_argument() -> None:
+async def test_a_parameter_default_is_judged_like_a_given_argument() -> None:
     """Policy and tool see one value: leaving `to` out is no way around a rule about it."""
     assert await decide(rule("deny", '"arguments.to" = "ann"'), call("refund", amount=1)) == "deny"
 
 
-async def test_a_fact_the_call_does_not_have_matches_nothing() -> None:
+async def test_a_rule_about_a_fact_the_call_lacks_does_not_match() -> None:
     assert await decide(rule("deny", '"arguments.absent" = 1'), call("refund", amount=1)) == "allow"
     assert await decide(rule("deny", '"url.host" = "x"'), call("refund", amount=1)) == "allow"
 
 
-async def test_rules_judge_the_path_as_the_file_system_resolves_it(tmp_path: Path) -> None:
+async def test_rules_judge_the_resolved_path(tmp_path: Path) -> None:
     root = tmp_path / "root"
     root.mkdir()
     (tmp_path / "secret.txt").write_text("s", encoding="utf-8")
@@ -159,7 +159,7 @@ async def test_rules_judge_the_path_as_the_file_system_resolves_it(tmp_path: Pat
     assert {path: await decide(outside, call("read", path=path), str(root)) for path in expected} == expected
 
 
-async def test_a_path_without_a_workspace_cannot_be_known_and_is_denied() -> None:
+async def test_a_path_without_a_workspace_is_unknown_and_denied() -> None:
     assert await decide(rule("deny", '"path.inside" = false'), call("read", path="a.txt")) == "deny"
     assert await decide('default = "deny"\n' + rule("allow", '"path.inside" = true'), call("read", path="a.txt")) == "deny"
 
@@ -179,7 +179,7 @@ async def test_a_path_without_a_workspace_cannot_be_known_and_is_denied() -> Non
         ("", "deny"),
     ],
 )
-async def test_a_command_rule_covers_one_simple_command_of_literal_words(command: object, expected: str) -> None:
+async def test_a_command_rule_allows_only_one_simple_command_of_literal_words(command: object, expected: str) -> None:
     rules = 'default = "deny"\n' + rule("allow", '"command.program" = "git"')
     assert await decide(rules, call("run", command=command)) == expected
 
@@ -187,7 +187,7 @@ async def test_a_command_rule_covers_one_simple_command_of_literal_words(command
 @pytest.mark.parametrize(
     ("url", "private"), [("http://localhost/x", True), ("http://10.0.0.1/", True), ("http://[::1]/", True), ("https://example.com/", False)]
 )
-async def test_rules_know_private_addresses(url: str, private: bool) -> None:
+async def test_url_private_recognises_private_addresses(url: str, private: bool) -> None:
     assert await decide(rule("deny", '"url.private" = true'), call("fetch", url=url)) == ("deny" if private else "allow")
 
 
@@ -208,7 +208,7 @@ ODD_HOSTS = [
 
 
 @pytest.mark.parametrize("host", ODD_HOSTS)
-async def test_a_host_that_is_no_plain_public_one_is_never_taken_for_one(host: str) -> None:
+async def test_an_unusual_host_is_never_judged_as_a_plain_public_one(host: str) -> None:
     """Every program reads such hosts in its own way: the rule does not guess which one will be asked."""
     raw = call("fetch", url=f"http://{host}/good.example")
     assert await decide(rule("deny", '"url.private" = true'), raw) == "deny"
@@ -219,7 +219,7 @@ async def test_a_host_that_is_no_plain_public_one_is_never_taken_for_one(host: s
 @pytest.mark.parametrize(
     "url", ["//127.0.0.1/", "http:\\\\127.0.0.1/", "127.0.0.1:80", " http://a.example", "http:///127.0.0.1/", "about:blank"]
 )
-async def test_a_url_that_names_no_host_plainly_is_never_allowed_for_its_host(url: str) -> None:
+async def test_a_url_without_a_plain_host_is_never_allowed_by_its_host(url: str) -> None:
     assert await decide(rule("deny", '"url.host" = "127.0.0.1"'), call("fetch", url=url)) == "deny"
     assert await decide('default = "deny"\n' + rule("allow", '"url.private" = false'), call("fetch", url=url)) == "deny"
 
@@ -248,7 +248,9 @@ async def test_an_ordinary_url_is_judged_by_its_host(url: str) -> None:
         ('"arguments.to" = { not = ["ann", "bob"] }', {"to": [["ann"]]}),
     ],
 )
-async def test_a_second_argument_or_another_shape_is_no_way_around_a_rule(when: str, arguments: dict[str, object], tmp_path: Path) -> None:
+async def test_a_deny_rule_cannot_be_bypassed_by_a_second_argument_or_another_shape(
+    when: str, arguments: dict[str, object], tmp_path: Path
+) -> None:
     assert await decide(rule("deny", when), anything(arguments), str(tmp_path)) == "deny"
 
 
@@ -262,7 +264,7 @@ async def test_a_second_argument_or_another_shape_is_no_way_around_a_rule(when: 
         ('"arguments.to" = { not = "mallory" }', {"to": ["mallory"]}),
     ],
 )
-async def test_what_an_allow_is_about_is_all_that_could_be_meant(when: str, arguments: dict[str, object], tmp_path: Path) -> None:
+async def test_an_allow_rule_must_match_every_argument_that_could_be_meant(when: str, arguments: dict[str, object], tmp_path: Path) -> None:
     assert await decide('default = "deny"\n' + rule("allow", when), anything(arguments), str(tmp_path)) == "deny"
 
 
@@ -276,7 +278,7 @@ async def test_what_an_allow_is_about_is_all_that_could_be_meant(when: str, argu
         ('"arguments.to" = { not = "mallory" }', {"to": None}),
     ],
 )
-async def test_arguments_that_agree_are_judged_as_one(when: str, arguments: dict[str, object], tmp_path: Path) -> None:
+async def test_arguments_that_agree_satisfy_an_allow_rule(when: str, arguments: dict[str, object], tmp_path: Path) -> None:
     assert await decide('default = "deny"\n' + rule("allow", when), anything(arguments), str(tmp_path)) == "allow"
 
 
@@ -327,7 +329,7 @@ async def test_a_list_is_judged_item_by_item(condition: str, items: list[object]
         ("ask", '"arguments.n" = { above = 5 }', {"n": 7}, "May anything run? (arguments.n is 7)"),
     ],
 )
-async def test_a_verdict_names_the_facts_it_follows_from(
+async def test_a_verdict_names_the_facts_it_is_based_on(
     verdict: str, when: str, arguments: dict[str, object], told: str, tmp_path: Path
 ) -> None:
     """Values whole or only by their size, nothing that a terminal would act on, and not where a path leads."""
@@ -338,21 +340,21 @@ async def test_a_verdict_names_the_facts_it_follows_from(
     assert "/etc" not in said
 
 
-async def test_a_reason_of_its_own_comes_with_the_facts() -> None:
+async def test_a_custom_reason_is_shown_with_the_facts() -> None:
     rules = rule("deny", '"arguments.amount" = { above = 100 }') + 'reason = "Offer a voucher."\n'
     async with Engine([refund], policies=[Rules.parse(rules)]) as engine:
         assert "Offer a voucher. (arguments.amount is 500)" in (await said(engine, call("refund", amount=500))).text
 
 
 @pytest.mark.parametrize(("words", "same"), [(["git", "status"], True), (["git status"], False), (["git", "", "status"], False)])
-async def test_the_words_of_a_command_are_never_confused(words: list[str], same: bool) -> None:
+async def test_a_command_is_compared_word_by_word(words: list[str], same: bool) -> None:
     closed = 'default = "deny"\n' + rule("allow", 'command = "git status"')
     assert await decide(closed, call("run", command=words)) == ("allow" if same else "deny")
     assert await decide(closed, call("run", command="  git\t status ")) == "allow"
 
 
 @pytest.mark.parametrize("name", ["anything", "do_anything"])
-async def test_a_rule_that_names_an_alias_is_about_its_tool(name: str) -> None:
+async def test_a_rule_that_names_an_alias_applies_to_its_tool(name: str) -> None:
     assert await decide('[[rule]]\nid = "r"\nverdict = "deny"\ntool = "do_anything"\n', call(name)) == "deny"
 
 
@@ -378,7 +380,7 @@ async def test_a_rule_that_names_an_alias_is_about_its_tool(name: str) -> None:
         ('[[rule]]\nid = "y"\nverdict = "deny"\nreason = """\n[[rule]]\n"""\n[["rule"]]\nid = "x"', "^rules:7: rule 'x' has verdict None"),
     ],
 )
-def test_a_rule_file_is_read_strictly(text: str, complaint: str) -> None:
+def test_an_invalid_rule_file_is_refused_with_the_reason(text: str, complaint: str) -> None:
     with pytest.raises(UsageError, match=complaint):
         Rules.parse(text)
 
@@ -396,20 +398,20 @@ def test_a_rule_file_is_read_strictly(text: str, complaint: str) -> None:
         ("[[1]]", "is [1]"),
     ],
 )
-def test_a_condition_that_could_never_hold_is_refused_with_its_place(condition: str, complaint: str) -> None:
+def test_a_condition_that_can_never_hold_is_refused_with_its_line(condition: str, complaint: str) -> None:
     with pytest.raises(UsageError) as caught:
         Rules.parse("\n" + rule("deny", f'"arguments.x" = {condition}'), where="rules.toml")
     assert "rules.toml:2: rule 'r'" in str(caught.value) or str(caught.value).startswith("rules.toml:2: ")
     assert complaint in str(caught.value)
 
 
-def test_a_rule_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_rule_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"absent\.toml"):
         Rules.load(tmp_path / "absent.toml")
 
 
 @given(st.lists(st.sampled_from(["allow", "ask", "deny"]), max_size=5))
-async def test_the_strictest_matching_rule_decides_whatever_the_order(verdicts: list[str]) -> None:
+async def test_the_strictest_matching_rule_decides_in_any_order(verdicts: list[str]) -> None:
     rules = "".join(rule(verdict, '"arguments.to" = "ann"', id=f"r{n}") for n, verdict in enumerate(verdicts))
     expected = next((word for word in ("deny", "ask", "allow") if word in verdicts), "allow")
     assert await decide(rules, call("refund", amount=1)) == expected

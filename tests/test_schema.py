@@ -74,7 +74,7 @@ FAN = {f"d{n}": {"anyOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 4} for n in range(14
         ),
     ],
 )
-def test_a_schema_that_cannot_be_checked_safely_is_refused_at_registration(source: Any, code: str) -> None:
+def test_an_unsafe_or_invalid_schema_is_refused_at_registration(source: Any, code: str) -> None:
     """Not when the tool is called, and never by a crash; nothing is fetched or opened."""
     assert refusal(source).code == code
 
@@ -96,14 +96,14 @@ def test_a_cycle_in_a_schema_given_as_a_dict_is_refused() -> None:
         ("https://json-schema.org/draft/2020-12/schema", {"const": 4}, 4, 5),
     ],
 )
-def test_a_schema_is_read_by_the_draft_it_names(dialect: str, schema: Schema, good: object, bad: object) -> None:
+def test_a_schema_is_interpreted_by_the_draft_it_names(dialect: str, schema: Schema, good: object, bad: object) -> None:
     """Drafts 4 to 2020-12; 2020-12 where none is named."""
     made = schema_of({"a": schema}, **{"$schema": dialect})
     assert made.is_valid({"a": good})
     assert not made.is_valid({"a": bad})
 
 
-def test_references_inside_the_document_work() -> None:
+def test_references_within_a_schema_are_resolved() -> None:
     """Pointers, escaped pointers, anchors, embedded `$id`s, the metaschema."""
     made = schema_of(
         {
@@ -128,7 +128,7 @@ TWICE = {
 }
 
 
-def test_recursion_that_tries_every_level_twice_is_bounded() -> None:
+def test_exponential_recursion_in_a_schema_is_bounded() -> None:
     """2^60 checks are counted before they are done, and the value is refused with the reason."""
     made = compile_schema(TWICE, WHERE)
     assert made.is_valid(nested(2, None)) is False
@@ -138,7 +138,7 @@ def test_recursion_that_tries_every_level_twice_is_bounded() -> None:
     assert [problem.keyword for problem in made.problems(nested(60, 5))] == ["budget"]
 
 
-def test_recursion_that_branches_only_into_different_places_is_ordinary() -> None:
+def test_linear_recursion_in_a_schema_is_allowed() -> None:
     """Trees and JSON values of any legal depth."""
     tree = compile_schema(
         {
@@ -154,7 +154,7 @@ def test_recursion_that_branches_only_into_different_places_is_ordinary() -> Non
 
 @pytest.mark.parametrize("pattern", [r"^(a|aa)+$", r"^(\w+\s?)*$!", r"\s+$", r"(a|b)*a(a|b){300}c", r"(?=.*y)x", r"^(a+)+\1y$"])
 @pytest.mark.parametrize("text", [" " * 200_000 + "x", "ab" * 100_000, "a" * 200_000 + "!"], ids=["spaces", "ab", "a"])
-def test_no_pattern_holds_the_loop(pattern: str, text: str) -> None:
+def test_a_costly_pattern_is_bounded_and_rejects_the_value(pattern: str, text: str) -> None:
     """Linear where possible, else a fixed number of steps, else not begun; a doubt is a no."""
     made = schema_of({"s": {"type": "string", "pattern": pattern}, "other": {"type": "string"}})
     assert not made.is_valid({"s": text})
@@ -172,7 +172,7 @@ def test_no_pattern_holds_the_loop(pattern: str, text: str) -> None:
         (r"^\p{L}+$", "é", "1"),
     ],
 )
-def test_patterns_mean_what_ecma_262_says(pattern: str, good: str, bad: str) -> None:
+def test_patterns_follow_ecma_262(pattern: str, good: str, bad: str) -> None:
     """Unanchored, ASCII digits, `$` at the very end, look-around, Unicode classes."""
     made = schema_of({"s": {"pattern": pattern}})
     assert made.is_valid({"s": good})
@@ -190,7 +190,7 @@ def test_patterns_mean_what_ecma_262_says(pattern: str, good: str, bad: str) -> 
     ],
     ids=["flags", "flag and list", "number as text", "boolean as text", "draft 4 bound"],
 )
-def test_a_slip_with_one_meaning_is_mended_and_said(given: Schema, shown: Schema) -> None:
+def test_an_unambiguous_schema_mistake_is_repaired_with_a_note(given: Schema, shown: Schema) -> None:
     """C44, and what real catalogues write; the source stays as it was given, what models see is valid."""
     before = json.dumps(given)
     made = compile_schema(given, WHERE)
@@ -200,7 +200,7 @@ def test_a_slip_with_one_meaning_is_mended_and_said(given: Schema, shown: Schema
     assert compile_schema(made.source, WHERE).notes == ()
 
 
-def test_the_top_level_properties_are_found_wherever_they_are_named() -> None:
+def test_top_level_properties_are_found_in_all_branches() -> None:
     """An argument that only a branch or a `required` names is not unknown."""
     made = schema_of({"a": True}, allOf=[{"properties": {"b": {}}}, {"$ref": "#/$defs/c"}], **{"$defs": {"c": {"required": ["c"]}}})
     assert made.properties == {"a", "b", "c"}
@@ -244,7 +244,7 @@ FULL: Schema = {
     ],
     ids=lambda value: str(value)[:30],
 )
-def test_a_problem_says_where_what_was_expected_what_came_and_what_would_pass(value: Schema, message: str, passes: object) -> None:
+def test_a_problem_states_path_expectation_value_and_a_passing_value(value: Schema, message: str, passes: object) -> None:
     """C45-C49; for the model, which has to put it right."""
     (problem,) = schema_of(FULL, additionalProperties=False).problems(value)
     assert problem.message == message
@@ -252,7 +252,7 @@ def test_a_problem_says_where_what_was_expected_what_came_and_what_would_pass(va
     assert problem.path.startswith("/")
 
 
-def test_every_problem_is_said_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     """C13, C14."""
     problems = schema_of(FULL, required=["limit", "mode"]).problems({"code": "a", "tags": 5, "step": 1})
     assert sorted(problem.path for problem in problems) == ["/code", "/limit", "/mode", "/step", "/tags"]
@@ -284,7 +284,7 @@ def test_conditional_and_exclusive_parameters_are_explained(value: Schema, path:
     assert words in problem.message
 
 
-def test_exactly_one_of_several_is_explained_both_ways() -> None:
+def test_one_of_is_explained_when_none_and_when_several_match() -> None:
     """C52: none of them, and more than one."""
     made = schema_of({"a": {}, "b": {}}, oneOf=[{"required": ["a"]}, {"required": ["b"]}])
     assert "one of these: a, b" in made.problems({})[0].message
@@ -292,7 +292,7 @@ def test_exactly_one_of_several_is_explained_both_ways() -> None:
     assert made.is_valid({"a": 1})
 
 
-def test_problems_stay_small_whatever_the_value() -> None:
+def test_problems_are_bounded_in_number_and_size() -> None:
     """At most twenty, each bounded; a huge value is not echoed."""
     made = schema_of(FULL, additionalProperties=False)
     for value in ({f"k{n}" * 300: n for n in range(500)}, {"mode": "x" * 100_000}, {"limit": 10**30}, {"kind": [[["x" * 9999]] * 99] * 99}):
@@ -301,12 +301,12 @@ def test_problems_stay_small_whatever_the_value() -> None:
         assert sum(len(problem.message) for problem in problems) < 16_000
 
 
-def test_a_problem_is_plain_data() -> None:
+def test_a_validation_problem_has_no_passing_value_by_default() -> None:
     """It travels in a result's details."""
     assert ValidationProblem(path="/a", message="m").passes is None
 
 
-def test_the_validator_is_loaded_with_the_first_schema_only() -> None:
+def test_schema_libraries_are_not_loaded_at_import() -> None:
     """Importing callgate stays light."""
     code = "import sys, callgate._schema, callgate._json, callgate._pipeline.validate; print(*sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
@@ -342,7 +342,7 @@ soup = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from(KEYWORDS), soup, max_size=4), st.dictionaries(st.sampled_from("ab"), anything, max_size=2))
-def test_a_strange_schema_is_refused_or_works(source: Schema, value: Schema) -> None:
+def test_an_arbitrary_schema_is_refused_or_explains_every_invalid_value(source: Schema, value: Schema) -> None:
     """A stranger's schema raises nothing but the refusal; what compiles explains whatever it refuses."""
     try:
         made = compile_schema(source, WHERE)

@@ -61,7 +61,7 @@ def property_of(made: FunctionSchema, name: str) -> dict[str, Any]:
     return found
 
 
-def test_standard_types_defaults_and_required() -> None:
+def test_a_signature_gives_types_defaults_and_required_parameters() -> None:
     """C64: one schema from one signature."""
 
     def find(text: str, limit: int = 5, *, exact: bool = False, tags: list[str] | None = None, mode: Literal["a", "b"] = "a") -> str:
@@ -83,7 +83,7 @@ def test_standard_types_defaults_and_required() -> None:
     assert made.context is None
 
 
-def test_a_parameter_without_annotation_takes_anything() -> None:
+def test_a_parameter_without_annotation_accepts_any_value() -> None:
     """No guess from the default's type."""
 
     def find(what, limit=5):  # type: ignore[no-untyped-def]
@@ -131,7 +131,7 @@ def test_a_default_of_none_allows_none() -> None:
     ],
     ids=str,
 )
-def test_a_valid_json_value_becomes_what_the_annotation_asks_for(kind: Any, given: Any, expected: object) -> None:
+def test_a_valid_json_value_is_converted_to_the_annotated_type(kind: Any, given: Any, expected: object) -> None:
     """Strictly: text stays text, and the schema has already judged the value."""
 
     def take(value: Any) -> None:
@@ -145,7 +145,7 @@ def test_a_valid_json_value_becomes_what_the_annotation_asks_for(kind: Any, give
 
 
 @pytest.mark.parametrize("kind", [Point, Order, list[Order], set[int]], ids=str)
-def test_integral_floats_are_integers_to_typed_values_too(kind: Any) -> None:
+def test_typed_values_accept_integral_floats_as_integers(kind: Any) -> None:
     """JSON Schema takes 1.0 for an integer, so the conversion must not refuse it."""
 
     def take(value: Any) -> None:
@@ -157,7 +157,7 @@ def test_integral_floats_are_integers_to_typed_values_too(kind: Any) -> None:
     assert read(take).refusal({"value": given}) is None
 
 
-def test_a_value_that_only_its_type_can_judge_is_refused_in_words() -> None:
+def test_a_value_that_cannot_be_converted_to_its_type_is_refused_with_a_reason() -> None:
     """A date in text that is no date: found before the tool starts."""
 
     def plan(day: datetime.date) -> None:
@@ -170,7 +170,7 @@ def test_a_value_that_only_its_type_can_judge_is_refused_in_words() -> None:
     assert refused.startswith("day: ")
 
 
-def test_constraints_reach_the_schema() -> None:
+def test_constraints_of_annotations_appear_in_the_schema() -> None:
     """msgspec's and pydantic's own words for them."""
 
     def take(a: Annotated[int, msgspec.Meta(ge=1)], b: Annotated[int, Field(le=9, description="B.")], c: Order) -> None:
@@ -184,7 +184,7 @@ def test_constraints_reach_the_schema() -> None:
     assert checked.is_valid({"a": 1, "b": 9, "c": {"item": "x", "count": 1}})
 
 
-def test_pydantic_does_not_take_true_for_one() -> None:
+def test_an_integer_field_of_pydantic_does_not_accept_true() -> None:
     """Lax where it hurts is refused."""
 
     def take(order: Order) -> None:
@@ -215,7 +215,7 @@ def test_the_docstring_describes_tool_and_parameters(text: str) -> None:
     assert property_of(made, "limit")["description"] == "How many."
 
 
-def test_the_context_is_no_argument() -> None:
+def test_the_context_parameter_is_not_in_the_schema() -> None:
     """Found by its type, whatever its name; also where it may be None."""
 
     def one(text: str, ctx: ToolContext) -> None:
@@ -228,7 +228,7 @@ def test_the_context_is_no_argument() -> None:
     assert (read(two).context, list(read(two).parameters["properties"])) == ("where", ["text"])
 
 
-def test_annotations_in_text_find_types_of_the_enclosing_function() -> None:
+def test_string_annotations_resolve_types_of_the_enclosing_function() -> None:
     """`from __future__ import annotations` works for functions defined inside functions."""
 
     class Local(msgspec.Struct):
@@ -240,7 +240,7 @@ def test_annotations_in_text_find_types_of_the_enclosing_function() -> None:
     assert read(take).convert({"value": {"n": 1}}) == {"value": Local(1)}
 
 
-def test_wrapped_partial_and_bound_functions_are_read_through() -> None:
+def test_signatures_of_wrapped_partial_and_bound_functions_are_read() -> None:
     """Decorators and objects are how tools are written."""
 
     def plain(a: int, b: int = 2) -> None:
@@ -272,14 +272,14 @@ def with_two(a: ToolContext, b: ToolContext) -> None: ...
 
 
 @pytest.mark.parametrize("function", [with_args, with_kwargs, by_position, with_callable, with_unknown, with_two])
-def test_what_a_json_object_cannot_call_is_refused_with_the_next_step(function: Callable[..., Any]) -> None:
+def test_a_signature_that_a_json_object_cannot_fill_is_refused(function: Callable[..., Any]) -> None:
     """At registration, naming the place."""
     with pytest.raises(UsageError, match=r"shop\.py:1") as caught:
         function_schema(function, "shop.py:1", context_type=ToolContext)
     assert caught.value.code == "schema_refused"
 
 
-def test_a_schema_of_ones_own_is_taken_instead_of_the_signature() -> None:
+def test_an_explicit_schema_replaces_the_signature() -> None:
     """Then the function may take what a signature could not say."""
     given = {"type": "object", "properties": {"f": {}, "n": {"type": "integer"}, "day": {"type": "string"}}}
 
@@ -299,7 +299,7 @@ def returning(kind: Any) -> FunctionSchema:
 
 
 @pytest.mark.parametrize("kind", [None, Any, str, int, bool, float | None, Literal["a"], object, Callable, type], ids=str)
-def test_a_return_annotation_without_structure_promises_nothing(kind: Any) -> None:
+def test_a_return_annotation_without_structure_gives_no_output_schema(kind: Any) -> None:
     """What is not promised is not checked."""
     assert returning(kind).output is None
 
@@ -318,14 +318,14 @@ def test_a_return_annotation_without_structure_promises_nothing(kind: Any) -> No
     ],
     ids=str,
 )
-def test_a_return_annotation_with_structure_is_the_output_schema(kind: Any, value: object) -> None:
+def test_a_structured_return_annotation_becomes_the_output_schema(kind: Any, value: object) -> None:
     """And never refuses what the annotation allows."""
     output = returning(kind).output
     assert output is not None
     assert compile_schema(output, "t", any_root=True).is_valid(value)
 
 
-def test_converting_plain_arguments_makes_a_new_dict() -> None:
+def test_converting_arguments_returns_a_new_dict() -> None:
     """The tool may add and remove arguments."""
 
     def take(a: int) -> None:
@@ -337,7 +337,7 @@ def test_converting_plain_arguments_makes_a_new_dict() -> None:
     assert values is not arguments
 
 
-def test_a_decorated_function_with_typed_values_checks_them_before_it_runs() -> None:
+def test_typed_arguments_are_validated_before_the_function_runs() -> None:
     """Only then is the tool's own validator asked at all."""
 
     @tool(description="Plans.")

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from callgate import Aborted, Allow, Engine, Limits, Modify, Scope, ToolContext, tool
+from callgate.call_stages import ValidatedCall
 from callgate.protocols import Verdict
-from callgate.route import ValidatedCall
 from tests.effect_ledger import Ledger
 from tests.effect_tools import paying_amounts
 from tests.engine_calls import call, ends, result_of, said
-from tests.patience import PATIENCE_S
+from tests.waiting import PATIENCE_S
 
 
 @pytest.mark.parametrize("first_effect", ["idempotent", "none"])
-async def test_calls_that_meet_only_after_a_policy_changed_one_run_one_after_the_other(first_effect: Any) -> None:
+async def test_calls_that_conflict_only_after_a_policy_changed_one_run_sequentially(first_effect: Any) -> None:
     running: set[str] = set()
     met: list[set[str]] = []
 
@@ -77,7 +77,7 @@ def keyed(trace: list[str]) -> list[Any]:
 
 
 @pytest.mark.parametrize("end", ["seal", "discard", "cancel"])
-async def test_an_early_read_moved_onto_what_an_earlier_call_will_write_waits_without_holding_anything(end: str) -> None:
+async def test_an_early_read_moved_onto_an_earlier_write_waits_without_holding_a_slot(end: str) -> None:
     trace: list[str] = []
     async with Engine(keyed(trace), policies=[OntoA()]) as engine:
         emission = engine.emission()
@@ -122,7 +122,7 @@ async def test_a_kill_ends_the_wait_for_a_slot(ledger: Ledger) -> None:
     assert ledger.lines() == ["ann 1", "eve 1"]
 
 
-async def test_children_of_one_parent_never_wait_for_each_others_slots() -> None:
+async def test_nested_calls_of_one_parent_never_deadlock_on_slots() -> None:
     @tool(effect="none")
     async def leaf(n: int) -> int:
         """Leaf."""

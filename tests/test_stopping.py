@@ -7,13 +7,13 @@ import asyncio
 import pytest
 
 from callgate import AbortController, Aborted, Allow, Engine, RawCall, RetryPolicy, Scope, Tool, ToolContext, UsageError, tool
-from callgate._environment_limits import timeout_from_environment
+from callgate._limits_from_environment import timeout_from_environment
+from callgate.call_stages import ValidatedCall
 from callgate.calls import Effect
 from callgate.protocols import Verdict
-from callgate.route import ValidatedCall
 from callgate.testing import ManualClock
 from tests.engine_calls import bodies, call, kinds, result_of, said
-from tests.patience import HANGS_S, PATIENCE_S, until
+from tests.waiting import HANGS_S, PATIENCE_S, until
 
 HERE = Scope(conversation="here")
 
@@ -46,7 +46,7 @@ UNREADABLE = {
 
 
 @pytest.mark.parametrize("raw", UNREADABLE.values(), ids=UNREADABLE.keys())
-async def test_a_pending_stop_is_looked_at_before_the_arguments_are(raw: RawCall) -> None:
+async def test_a_pending_stop_is_checked_before_the_arguments(raw: RawCall) -> None:
     """Requirements A8, A12: whatever a call looks like, a stop that is pending ends its message, and it leaves no result."""
 
     @tool
@@ -94,7 +94,7 @@ class Till:
         return [pay]
 
 
-async def test_a_call_that_was_read_before_the_stop_does_not_start_after_it() -> None:
+async def test_a_call_received_before_a_stop_does_not_start_after_it() -> None:
     """Requirement A12: a message that streams in is read call by call; the stop counts until the moment in which a tool would start."""
     till = Till()
     async with Engine(till.tools()) as engine:
@@ -107,7 +107,7 @@ async def test_a_call_that_was_read_before_the_stop_does_not_start_after_it() ->
         assert "call.verdict" not in kinds(engine)
 
 
-async def test_a_call_does_not_start_after_a_stop_that_came_while_a_policy_judged_it() -> None:
+async def test_a_call_does_not_start_after_a_stop_during_its_policy_decision() -> None:
     till, asking = Till(), Asking()
     async with Engine(till.tools(), policies=[asking]) as engine:
         asked = asyncio.create_task(engine.call(call("pay", amount=1), HERE))
@@ -118,7 +118,7 @@ async def test_a_call_does_not_start_after_a_stop_that_came_while_a_policy_judge
     assert till.paid == []
 
 
-async def test_a_call_does_not_start_after_a_stop_that_came_while_it_waited_for_its_place() -> None:
+async def test_a_call_does_not_start_after_a_stop_during_its_wait_for_a_slot() -> None:
     till = Till()
     async with Engine(till.tools()) as engine:
         other = asyncio.create_task(engine.call(call("pay", amount=1), Scope(conversation="elsewhere", run="other")))
@@ -132,7 +132,7 @@ async def test_a_call_does_not_start_after_a_stop_that_came_while_it_waited_for_
     assert till.paid == [1]
 
 
-async def test_a_call_without_a_name_is_an_error_also_where_a_stop_is_pending() -> None:
+async def test_a_call_without_a_name_is_an_error_even_with_a_pending_stop() -> None:
     """Requirement A8: the payload is the first step, the stop the second."""
     async with Engine() as engine:
         engine.control.stop("here")
@@ -141,7 +141,7 @@ async def test_a_call_without_a_name_is_an_error_also_where_a_stop_is_pending() 
     assert outcome.status == "error"
 
 
-async def test_a_kill_ends_a_running_tool_at_once_and_aborts() -> None:
+async def test_a_kill_ends_a_running_tool_and_aborts_its_message() -> None:
     running = asyncio.Event()
 
     @tool(effect="none")
@@ -178,7 +178,7 @@ async def test_a_kill_ends_the_wait_between_two_attempts() -> None:
         assert isinstance(await task, Aborted)
 
 
-async def test_a_signal_of_the_hosts_own_gives_a_killed_result() -> None:
+async def test_a_host_abort_signal_gives_a_killed_result() -> None:
     from callgate import AbortController
 
     running = asyncio.Event()
@@ -199,7 +199,7 @@ async def test_a_signal_of_the_hosts_own_gives_a_killed_result() -> None:
     assert "the page was closed" in result.text
 
 
-async def test_a_tool_can_hand_the_abort_signal_on() -> None:
+async def test_a_tool_can_wait_for_and_listen_to_its_abort_signal() -> None:
     seen = []
 
     @tool(effect="none")
@@ -240,7 +240,7 @@ async def test_a_stop_without_a_kill_lets_the_tool_finish_and_then_ends_the_mess
 
 @pytest.mark.parametrize("during", ["the attempt", "the wait"])
 @pytest.mark.parametrize("end", ["stop", "kill"])
-async def test_nothing_is_tried_again_after_a_stop(during: str, end: str) -> None:
+async def test_a_call_is_not_retried_after_a_stop_or_kill(during: str, end: str) -> None:
     """After a stop nothing further starts, no second attempt either; and nobody waits for one. The call has a signal of its own."""
     tried: list[int] = []
 
@@ -267,7 +267,7 @@ async def test_nothing_is_tried_again_after_a_stop(during: str, end: str) -> Non
 
 
 @pytest.mark.parametrize("effect", ["none", "idempotent"])
-async def test_a_signal_of_the_hosts_own_ends_the_wait_between_two_attempts(effect: Effect) -> None:
+async def test_a_host_abort_signal_ends_the_wait_between_two_attempts(effect: Effect) -> None:
     tried: list[int] = []
 
     @tool(effect=effect, retry=RetryPolicy(base_s=HANGS_S, max_s=HANGS_S))
@@ -286,7 +286,7 @@ async def test_a_signal_of_the_hosts_own_ends_the_wait_between_two_attempts(effe
     assert "the page was closed" in result.text
 
 
-def test_an_event_loop_that_ends_ends_the_calls_that_are_left_in_it() -> None:
+def test_an_ending_event_loop_ends_the_calls_left_in_it() -> None:
     """Every call has one end, also where the host forgets it in a task and its loop stops."""
     cleaned: list[str] = []
     engines: list[Engine] = []
@@ -339,7 +339,7 @@ async def test_errors_in_a_row_are_counted_until_a_success_or_a_restart() -> Non
         assert engine.control.errors_in_a_row("here") == 0
 
 
-async def test_a_coroutine_that_will_not_stop_is_abandoned_and_its_late_answer_discarded() -> None:
+async def test_the_late_result_of_an_abandoned_coroutine_is_recorded_and_discarded() -> None:
     release = asyncio.Event()
 
     @tool
@@ -359,7 +359,7 @@ async def test_a_coroutine_that_will_not_stop_is_abandoned_and_its_late_answer_d
             await asyncio.sleep(0)
 
 
-async def test_a_cancelled_error_nobody_asked_for_is_a_failure_of_the_tool() -> None:
+async def test_an_unrequested_cancelled_error_is_a_failure_of_the_tool() -> None:
     @tool(effect="none")
     async def odd() -> None:
         """Raise what only the engine may."""
@@ -370,7 +370,7 @@ async def test_a_cancelled_error_nobody_asked_for_is_a_failure_of_the_tool() -> 
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), MemoryError(), GeneratorExit()], ids=lambda e: type(e).__name__)
-async def test_no_exception_of_a_tool_takes_the_engine_down(error: BaseException) -> None:
+async def test_no_exception_of_a_tool_stops_the_engine(error: BaseException) -> None:
     @tool(effect="none")
     async def odd() -> None:
         """Raise."""
@@ -386,7 +386,7 @@ async def test_no_exception_of_a_tool_takes_the_engine_down(error: BaseException
         assert (await said(engine, call("odd_too"))).code == "tool_raised"
 
 
-async def test_a_fault_of_the_engine_itself_ends_the_call_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_internal_engine_error_ends_the_call_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     ran = []
 
     @tool
@@ -411,15 +411,13 @@ async def test_a_fault_of_the_engine_itself_ends_the_call_and_is_logged(caplog: 
 @pytest.mark.parametrize(
     ("value", "seconds"), [(None, 300), ("", 300), (" 450000 ", 450), ("5", 10), ("-3", 10), ("10000", 10), ("450000", 450)]
 )
-def test_the_environment_sets_the_deadline_and_is_clamped(value: str | None, seconds: float) -> None:
+def test_the_environment_sets_the_timeout_with_a_lower_bound(value: str | None, seconds: float) -> None:
     environ = {} if value is None else {"TOOL_EXECUTION_TIMEOUT_MS": value}
     assert timeout_from_environment(environ) == seconds
 
 
 @pytest.mark.parametrize("value", ["abc", "1.5", "2147483648", "1e6", "-", "9" * 5_000])
-def test_a_deadline_in_the_environment_that_is_none_is_refused_and_one_in_code_needs_none(
-    value: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_invalid_timeout_in_the_environment_is_refused_unless_set_in_code(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever set it would wait for another time than they think."""
     monkeypatch.setenv("TOOL_EXECUTION_TIMEOUT_MS", value)
     with pytest.raises(UsageError, match=r"TOOL_EXECUTION_TIMEOUT_MS is .* up to 2147483647, of which less than 10000 counts as 10000"):
@@ -427,7 +425,7 @@ def test_a_deadline_in_the_environment_that_is_none_is_refused_and_one_in_code_n
     Engine([], timeout_s=1.0)
 
 
-async def test_an_explicit_deadline_is_any_positive_number() -> None:
+async def test_an_explicit_timeout_may_be_any_positive_number() -> None:
     @tool(effect="none")
     async def hang() -> None:
         """Hang."""
@@ -437,7 +435,7 @@ async def test_an_explicit_deadline_is_any_positive_number() -> None:
         assert (await said(engine, call("hang"))).failure_class == "timeout"
 
 
-async def test_a_listener_of_the_signal_that_raises_keeps_no_call_from_the_kill() -> None:
+async def test_an_abort_listener_that_raises_does_not_prevent_the_kill() -> None:
     """It is the tool's own code, and the first that is told."""
     begun = asyncio.Event()
 

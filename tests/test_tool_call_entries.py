@@ -9,13 +9,13 @@ import pytest
 
 from callgate import Ask, Deny, Engine, EventQuery, MemoryJournal, Modify, RawCall, Scope, SqliteJournal, ToolContext, tool
 from callgate.agent import Agent
+from callgate.call_stages import ValidatedCall
 from callgate.protocols import Allow, Verdict
-from callgate.route import ValidatedCall
-from callgate.tool_calls import ToolCallEntry, find_tool_calls
-from tests.agent.scripts import Script, says
-from tests.agent.scripts import call as model_call
+from callgate.recorded_calls import ToolCallEntry, find_tool_calls
+from tests.agent.scripted_model import Script, says
+from tests.agent.scripted_model import call as model_call
 from tests.engine_calls import call
-from tests.hosts import Hider
+from tests.host_fakes import Hider
 
 
 @tool
@@ -54,7 +54,7 @@ async def entries_of(journal: Any) -> dict[str, ToolCallEntry]:
 
 
 @pytest.mark.parametrize("store", ["memory", "file"])
-async def test_one_query_gives_every_calls_entry_denied_and_invalid_ones_too(store: str, tmp_path: Path) -> None:
+async def test_one_query_returns_the_entry_of_every_call_including_denied_and_invalid_ones(store: str, tmp_path: Path) -> None:
     journal = MemoryJournal() if store == "memory" else SqliteJournal(tmp_path / "journal.db")
     found = await entries_of(journal)
     assert list(found) == [one.id for one in CALLS]
@@ -87,7 +87,7 @@ async def test_one_query_gives_every_calls_entry_denied_and_invalid_ones_too(sto
         await journal.close()
 
 
-async def test_an_entry_says_what_caused_its_call() -> None:
+async def test_an_entry_names_the_cause_of_its_call() -> None:
     """The message of its phase, or the call whose tool made it."""
 
     @tool(effect="none")
@@ -112,7 +112,7 @@ async def test_an_entry_says_what_caused_its_call() -> None:
     assert [entry.parent for entry in found] == ["", found[0].uid, "", found[2].uid]
 
 
-async def test_entries_are_narrowed_like_events() -> None:
+async def test_entries_are_filtered_like_events() -> None:
     found = MemoryJournal()
     async with Engine([pay], policies=[Judge()], journal=found) as engine:
         for number in range(5):
@@ -129,7 +129,7 @@ async def test_entries_are_narrowed_like_events() -> None:
         assert [entry.tool for entry in find_tool_calls(found, EventQuery(field=("failure_class", "unknown_tool")))] == ["nope"]
 
 
-async def test_an_entry_has_nothing_that_was_redacted() -> None:
+async def test_an_entry_contains_no_redacted_value() -> None:
     async with Engine([pay], redactor=Hider()) as engine:
         await engine.call(call("pay", to="hunter2"))
         [entry] = find_tool_calls(engine.journal)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.patience import COMMAND_S
+from tests.waiting import COMMAND_S
 
 TOOL = Path(__file__).parents[1] / "tools" / "check_tracked_files.py"
 ARCHITECTURE = """# Architecture
@@ -50,13 +50,13 @@ def checked(root: Path) -> tuple[int, list[str]]:
     return done.returncode, done.stdout.splitlines()
 
 
-def test_a_repository_with_only_named_entries_passes(repository: Path) -> None:
+def test_a_repository_with_only_documented_entries_passes(repository: Path) -> None:
     assert checked(repository) == (0, [])
 
 
 @pytest.mark.parametrize("entry", ["notes.md", ".notes", "elsewhere/notes.md"])
 @pytest.mark.parametrize("tracked", [True, False], ids=["tracked", "not tracked yet"])
-def test_a_top_level_entry_that_the_architecture_does_not_name_is_refused(repository: Path, entry: str, tracked: bool) -> None:
+def test_an_undocumented_top_level_entry_is_refused(repository: Path, entry: str, tracked: bool) -> None:
     (repository / entry).parent.mkdir(exist_ok=True)
     (repository / entry).touch()
     if tracked:
@@ -66,14 +66,14 @@ def test_a_top_level_entry_that_the_architecture_does_not_name_is_refused(reposi
     assert [line.split(" ")[0] for line in lines] == [entry.split("/")[0]]
 
 
-def test_an_ignored_entry_is_nobodys_business(repository: Path) -> None:
+def test_a_git_ignored_entry_is_not_checked(repository: Path) -> None:
     (repository / "src" / ".gitignore").write_text("*.log\n", encoding="utf-8")
     (repository / ".git" / "info" / "exclude").write_text("/notes.md\n", encoding="utf-8")
     (repository / "notes.md").touch()
     assert checked(repository) == (0, [])
 
 
-def test_a_named_entry_that_does_not_exist_is_refused(repository: Path) -> None:
+def test_a_documented_entry_that_does_not_exist_is_refused(repository: Path) -> None:
     (repository / "src" / "module.py").unlink()
     code, (line,) = checked(repository)
     assert code == 1

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from callgate._pipeline.validate import revalidate, validate
 from callgate._schema import whole_numbers
+from callgate.call_stages import ParsedCall, ResolvedCall, ValidatedCall
 from callgate.calls import RawCall, Scope
 from callgate.errors import ArgumentsInvalid, ArgumentsMalformed, ToolRaised
-from callgate.route import ParsedCall, ResolvedCall, ValidatedCall
 from callgate.tools import BoundTool, Tool, ToolRegistry, ValidationResult, tool
 from tests.canonical_json import canonical
 
@@ -68,7 +68,7 @@ def kinds(call: ValidatedCall) -> list[str]:
     return [note.kind for note in call.notes]
 
 
-def test_valid_arguments_pass_unchanged_and_unnoted() -> None:
+def test_valid_arguments_pass_unchanged_without_a_note() -> None:
     """C12, D7."""
     call = validated(Search(), {"text": "a", "limit": 5})
     assert call.arguments == {"text": "a", "limit": 5}
@@ -76,7 +76,7 @@ def test_valid_arguments_pass_unchanged_and_unnoted() -> None:
     assert call.scope.run == "r"
 
 
-def test_everything_that_is_wrong_is_said_at_once_as_sentences_and_as_data() -> None:
+def test_all_problems_are_reported_at_once_as_text_and_data() -> None:
     """C13, D8: the model can put it right in one step."""
     error = refused(Search(), {"limit": 5000, "exact": "maybe"})
     assert error.code == "schema_invalid"
@@ -93,7 +93,7 @@ def test_everything_that_is_wrong_is_said_at_once_as_sentences_and_as_data() -> 
     }
 
 
-def test_coercion_is_noted_and_the_remaining_errors_are_about_what_was_meant() -> None:
+def test_coercion_is_noted_and_remaining_errors_describe_the_coerced_value() -> None:
     """Requirement C46."""
     call = validated(Search(), {"text": "a", "limit": "5", "exact": "True"})
     assert call.arguments == {"text": "a", "limit": 5, "exact": True}
@@ -102,7 +102,7 @@ def test_coercion_is_noted_and_the_remaining_errors_are_about_what_was_meant() -
 
 
 @pytest.mark.parametrize(("engine", "own", "taken"), [(True, None, True), (False, None, False), (True, False, False), (False, True, True)])
-def test_a_tools_own_setting_decides_about_coercion(engine: bool, own: bool | None, taken: bool) -> None:
+def test_the_coerce_setting_of_a_tool_overrides_that_of_the_engine(engine: bool, own: bool | None, taken: bool) -> None:
     """Can be switched off per tool or engine."""
     subject = Search(coerce=own)
     if taken:
@@ -111,7 +111,7 @@ def test_a_tools_own_setting_decides_about_coercion(engine: bool, own: bool | No
         refused(subject, {"text": "a", "limit": "5"}, coerce=engine)
 
 
-def test_an_integral_float_in_the_place_of_an_integer_becomes_one() -> None:
+def test_an_integral_float_becomes_an_integer_where_the_schema_wants_one() -> None:
     """Valid by the schema, and still not what a tool can count with."""
     call = validated(Search(), {"text": "a", "limit": 5.0})
     assert type(call.arguments["limit"]) is int
@@ -124,14 +124,14 @@ def search(text: str, limit: int = 5) -> str:
     return text * limit
 
 
-def test_a_function_tool_drops_unknown_keys_and_says_so() -> None:
+def test_a_function_tool_drops_unknown_keys_with_a_note() -> None:
     """C23: only where the schema is silent about them."""
     call = validated(search, {"text": "a", "colour": "red", "limit": 1})
     assert call.arguments == {"text": "a", "limit": 1}
     assert [(note.kind, note.path) for note in call.notes] == [("dropped", "/colour")]
 
 
-def test_a_schema_tool_passes_unknown_keys_on() -> None:
+def test_a_schema_tool_receives_unknown_keys() -> None:
     """Its schema may say less than it takes."""
     assert validated(Search(), {"text": "a", "colour": "red"}).arguments["colour"] == "red"
 
@@ -152,26 +152,26 @@ def test_a_function_tool_with_an_open_schema_keeps_unknown_keys() -> None:
     refused(decorated, {"text": "a", "more": "x"})
 
 
-def test_the_tools_own_errors_are_refusals() -> None:
+def test_errors_of_a_tools_validator_refuse_the_call() -> None:
     """C50, C43."""
     error = refused(Answering(ValidationResult(valid=False, errors=["text: must name a city; 'Rome' would pass"])), {"text": "a"})
     assert "must name a city" in str(error)
 
 
-def test_errors_count_even_where_the_tool_says_valid() -> None:
+def test_a_validator_result_with_errors_or_valid_false_refuses_the_call() -> None:
     """Fail closed."""
     refused(Answering(ValidationResult(valid=True, errors=["no"])), {"text": "a"})
     refused(Answering(ValidationResult(valid=False)), {"text": "a"})
 
 
-def test_the_tools_warnings_are_noted_and_its_cleaned_arguments_used() -> None:
+def test_validator_warnings_are_noted_and_its_cleaned_arguments_are_used() -> None:
     """Requirement C43: the tool runs with the cleaned arguments."""
     call = validated(Answering(ValidationResult(valid=True, warnings=["trimmed"], cleaned_params={"text": "b"})), {"text": " b "})
     assert call.arguments == {"text": "b"}
     assert [(note.kind, note.text) for note in call.notes] == [("warning", "trimmed")]
 
 
-def test_a_validator_cannot_change_the_arguments_but_by_its_answer() -> None:
+def test_a_validator_cannot_change_the_arguments_in_place() -> None:
     """It gets a copy."""
     assert validated(Answering(ValidationResult(valid=True)), {"text": "a"}).arguments == {"text": "a"}
 
@@ -194,12 +194,12 @@ def test_a_broken_validator_fails_the_call(answer: Any) -> None:
     assert caught.value.code == "validator_failed"
 
 
-def test_the_schema_speaks_before_the_tools_own_validator() -> None:
+def test_the_schema_is_checked_before_the_validator_of_the_tool() -> None:
     """A validator never sees arguments of the wrong type."""
     refused(Answering(RuntimeError("must not be asked")), {"text": 5})
 
 
-def test_a_decorators_validator_has_its_say() -> None:
+def test_a_validate_function_of_the_decorator_can_refuse_arguments() -> None:
     """C50 for functions."""
     picky = tool(name="search", description="d", validate=lambda params: "no digits" if params["text"].isdigit() else None)(
         lambda text: text
@@ -233,7 +233,7 @@ ONE_COUNT: dict[str, Any] = {
         {}, optional={"text": st.text(), "number": numbers, "count": numbers, "rows": st.lists(st.fixed_dictionaries({"count": numbers}))}
     ),
 )
-def test_every_float_that_means_an_integer_is_found(schema: dict[str, Any], arguments: dict[str, Any]) -> None:
+def test_fast_integer_conversion_matches_a_schema_check_of_every_float(schema: dict[str, Any], arguments: dict[str, Any]) -> None:
     """The quick look says the same as the schema asked about every float."""
     expected, notes, problems = whole_numbers(arguments, bound(Search(schema)).schema)
     assert problems == []
@@ -242,7 +242,7 @@ def test_every_float_that_means_an_integer_is_found(schema: dict[str, Any], argu
     assert call.notes == notes
 
 
-def test_changed_arguments_are_held_to_the_same_rules_and_never_coerced() -> None:
+def test_changed_arguments_are_revalidated_and_never_coerced() -> None:
     """What a hook or a human writes is checked again; the notes of before stay."""
     call = validated(Search(), {"text": "a", "limit": "5"})
     given = {"text": "b", "limit": 6}
@@ -256,14 +256,14 @@ def test_changed_arguments_are_held_to_the_same_rules_and_never_coerced() -> Non
         revalidate(call, {"text": object()})
 
 
-def test_a_pattern_that_runs_out_of_its_budget_is_refused_by_that_name() -> None:
+def test_a_pattern_that_exceeds_its_budget_is_refused_as_regex_budget() -> None:
     """Not as a wrong value: the model should send less, not something else."""
     schema = {"type": "object", "properties": {"text": {"type": "string", "pattern": r"^(a+)+\1y$"}}}
     assert refused(Search(schema), {"text": "a" * 3_000}).code == "regex_budget"
     assert refused(Search(schema), {"text": "a" * 500_000}).code == "regex_budget"
 
 
-def test_a_huge_wrong_value_makes_a_small_error() -> None:
+def test_a_large_invalid_value_gives_a_bounded_error() -> None:
     """At most 4 KiB, nothing echoed whole."""
     refused(Search(), {"text": ["x" * 1000] * 900})
     refused(Search({**SCHEMA, "additionalProperties": False}), {"text": "a", **{f"k{n}" * 100: n for n in range(300)}})

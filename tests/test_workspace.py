@@ -58,7 +58,7 @@ PATHS = st.lists(PIECES, min_size=1, max_size=7).map("/".join) | st.text(max_siz
 @given(path=PATHS, other=PATHS)
 @example(path="out/secret.txt", other="up/outside/secret.txt")
 @example(path="new/../../outside/x", other="sub/../../outside/y")
-def test_no_path_whatever_opens_or_changes_anything_outside(
+def test_no_path_opens_or_changes_anything_outside_the_workspace(
     opener: Opener, tmp_path_factory: pytest.TempPathFactory, path: str, other: str
 ) -> None:
     """Files stay inside the workspace, enforced by the kernel where it can be."""
@@ -102,7 +102,7 @@ def _facts(top: Path) -> list[tuple[str, int, int, bytes]]:
 
 
 @pytest.mark.parametrize("path", ["a.txt", "./a.txt", "sub/../a.txt", "link", "sub/up/a.txt", "{root}/a.txt", "{root}//./a.txt"])
-def test_a_path_that_stays_inside_is_followed(top: Path, workspace: Workspace, path: str) -> None:
+def test_a_path_that_stays_inside_the_workspace_is_followed(top: Path, workspace: Workspace, path: str) -> None:
     (top / "root/link").symlink_to("a.txt")
     (top / "root/sub/up").symlink_to("..")
     spelled = path.format(root=top / "root")
@@ -119,7 +119,7 @@ def test_a_write_through_a_link_inside_changes_the_file_and_keeps_the_link(top: 
     assert (top / "root/sub/real.txt").read_bytes() == b"new"
 
 
-def test_a_root_reached_by_a_link_is_known_by_both_names(top: Path, opener: Opener) -> None:
+def test_a_root_given_as_a_symlink_accepts_paths_by_both_names(top: Path, opener: Opener) -> None:
     (top / "alias").symlink_to("root")
     with Workspace(top / "alias", opener=opener) as workspace:
         assert workspace.read_bytes(str(top / "alias/a.txt")) == workspace.read_bytes(str(top / "root/a.txt")) == b"a"
@@ -155,13 +155,13 @@ def test_each_refusal_names_its_rule(top: Path, workspace: Workspace) -> None:
     assert rule(lambda: workspace.delete("sub")) == "not_empty"
 
 
-def test_a_message_names_the_path_as_given_and_escapes_it(workspace: Workspace) -> None:
+def test_an_error_message_names_the_path_as_given_and_escaped(workspace: Workspace) -> None:
     with pytest.raises(PathNotFound, match=r"'gone\\u202e\.txt' does not exist in the workspace"):
         workspace.read_bytes("gone\u202e.txt")
     assert quoted_path("a" * 1000) == "'" + "a" * 80 + "…" + "a" * 80 + "'"
 
 
-def test_whole_life_of_a_file(top: Path, workspace: Workspace) -> None:
+def test_a_file_can_be_created_appended_copied_renamed_and_deleted(top: Path, workspace: Workspace) -> None:
     assert workspace.write_bytes("d/e/f.txt", b"1") is True
     assert workspace.append("d/e/f.txt", b"2") is False
     assert workspace.copy("d/e/f.txt", "d/g.txt") == 2
@@ -181,7 +181,7 @@ def test_deleting_a_link_leaves_its_target(top: Path, workspace: Workspace) -> N
     assert (top / "outside/secret.txt").read_text() == "CANARY"
 
 
-def test_a_write_keeps_mode_and_owner_and_leaves_no_draft(top: Path, workspace: Workspace) -> None:
+def test_a_write_keeps_mode_and_owner_and_leaves_no_temporary_file(top: Path, workspace: Workspace) -> None:
     path = top / "root/a.txt"
     path.chmod(0o4751)
     before = path.stat()
@@ -192,7 +192,7 @@ def test_a_write_keeps_mode_and_owner_and_leaves_no_draft(top: Path, workspace: 
 
 
 @pytest.mark.parametrize("path", ["~/x", "$HOME/x", "C:/x", "file:///tmp/x", "..../x", "%2e%2e/x"])
-def test_a_folder_that_looks_like_a_spelling_is_not_made_on_the_way(top: Path, workspace: Workspace, path: str) -> None:
+def test_a_missing_folder_with_an_encoded_or_expandable_name_is_not_created(top: Path, workspace: Workspace, path: str) -> None:
     """paths.jsonl, classes encoded and expand: file tools neither decode nor expand, and hide no mistake."""
     assert rule(lambda: workspace.write_bytes(path, b"x")) == "not_found"
     assert sorted(os.listdir(top / "root")) == ["a.txt", "sub"]
@@ -207,7 +207,7 @@ def test_listing_shows_links_as_links_and_odd_names_escaped(top: Path, workspace
     assert (entries["\\udcff\\n"].kind, entries["\\udcff\\n"].size) == ("file", 0)
 
 
-def test_a_stamp_changes_with_every_write_and_with_nothing_else(top: Path, workspace: Workspace) -> None:
+def test_a_stamp_changes_with_every_write_and_not_with_a_read(top: Path, workspace: Workspace) -> None:
     """Times that are put back do not hide a write; reading changes nothing."""
     file = top / "root/a.txt"
     stamps = [_stamp(workspace, "a.txt")]
@@ -236,7 +236,7 @@ def test_a_walk_is_bounded_ordered_and_follows_no_link(top: Path, workspace: Wor
     assert workspace.glob("**", limit=1).truncated
 
 
-def test_ignored_says_what_searches_pass_over(top: Path, workspace: Workspace) -> None:
+def test_ignored_is_true_for_the_paths_that_searches_skip(top: Path, workspace: Workspace) -> None:
     (top / "root/.gitignore").write_text("*.log\n/sub/\n")
     assert workspace.ignored("x.log")
     assert workspace.ignored("sub/deep.txt")
@@ -244,7 +244,7 @@ def test_ignored_says_what_searches_pass_over(top: Path, workspace: Workspace) -
     assert not workspace.ignored("a.txt")
 
 
-def test_a_gitignore_that_leads_outside_or_takes_for_ever_is_not_used(top: Path, workspace: Workspace) -> None:
+def test_a_gitignore_outside_the_root_and_costly_patterns_are_not_used(top: Path, workspace: Workspace) -> None:
     (top / "outside/rules").write_text("a.txt\n")
     (top / "root/.gitignore").symlink_to("../outside/rules")
     assert not workspace.ignored("a.txt")
@@ -269,14 +269,14 @@ def test_a_gitignore_that_leads_outside_or_takes_for_ever_is_not_used(top: Path,
         ("/".join(["**"] * 50) + "/x", "/".join(["y"] * 50), False),
     ],
 )
-def test_a_glob_matches_by_names_and_cannot_run_away(pattern: str, path: str, matches: bool) -> None:
+def test_a_glob_matches_by_path_components_in_bounded_time(pattern: str, path: str, matches: bool) -> None:
     assert Glob(pattern).matches(path) is matches
 
 
 @pytest.mark.parametrize(
     "path", [".git/hooks/x", "a/.GIT/config", ".git./x", ".g\u200dit/x", ".env", ".env.local", "sub/.ssh/id_rsa", "x.pth", "\uff0egit/x"]
 )
-def test_names_that_make_programs_run_code_are_known_in_every_spelling(path: str) -> None:
+def test_protected_names_are_recognised_in_every_spelling(path: str) -> None:
     """paths.jsonl, class protected."""
     assert is_protected(path)
 
@@ -286,22 +286,22 @@ def test_ordinary_names_are_not_protected(path: str) -> None:
     assert not is_protected(path)
 
 
-def test_a_protected_name_behind_a_link_is_seen(top: Path, workspace: Workspace) -> None:
+def test_a_protected_name_behind_a_link_is_recognised(top: Path, workspace: Workspace) -> None:
     (top / "root/.git").mkdir()
     (top / "root/plain").symlink_to(".git")
     assert workspace.protected("plain/config")
 
 
-def test_facts_about_a_path_outside_say_so_without_looking(workspace: Workspace) -> None:
+def test_inside_is_false_and_size_is_refused_for_a_path_outside(workspace: Workspace) -> None:
     assert not workspace.inside("../outside/secret.txt")
     assert rule(lambda: workspace.size("../outside/secret.txt")) == "outside"
 
 
-def test_text_alone_gives_the_key_of_a_path_or_says_that_it_cannot() -> None:
+def test_a_lexical_path_is_none_where_the_text_alone_does_not_decide_it() -> None:
     assert [lexical(path) for path in ("a//./b/", ".", "a/../b", "/a")] == ["a/b", "", None, None]
 
 
-def test_a_rename_never_replaces_what_came_meanwhile(top: Path) -> None:
+def test_a_rename_never_replaces_an_existing_file(top: Path) -> None:
     folder = os.open(top / "root", os.O_RDONLY)
     try:
         (top / "root/b.txt").write_text("b")
@@ -312,7 +312,9 @@ def test_a_rename_never_replaces_what_came_meanwhile(top: Path) -> None:
     assert (top / "root/b.txt").read_text() == "b"
 
 
-def test_a_failed_write_leaves_the_old_content_and_no_draft(top: Path, workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_leaves_the_old_content_and_no_temporary_file(
+    top: Path, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The old file or the new one, never a half: here the disk is full."""
     resource = pytest.importorskip("resource")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -325,7 +327,7 @@ def test_a_failed_write_leaves_the_old_content_and_no_draft(top: Path, workspace
     assert sorted(os.listdir(top / "root")) == ["a.txt", "sub"]
 
 
-def test_a_closed_workspace_gives_nothing_and_a_missing_root_is_refused(top: Path, opener: Opener) -> None:
+def test_a_closed_workspace_and_a_missing_root_are_refused(top: Path, opener: Opener) -> None:
     workspace = Workspace(top / "root", opener=opener)
     workspace.close()
     workspace.close()
@@ -335,7 +337,7 @@ def test_a_closed_workspace_gives_nothing_and_a_missing_root_is_refused(top: Pat
         Workspace(top / "absent")
 
 
-def test_every_descriptor_is_given_back(top: Path, workspace: Workspace) -> None:
+def test_every_file_descriptor_is_closed(top: Path, workspace: Workspace) -> None:
     (top / "root/out").symlink_to("../outside")
     before = _held_below(top)
     for path in ("a.txt", "sub", "out/x", "loop", "n/m", "absent", ".."):

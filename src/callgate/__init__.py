@@ -20,12 +20,12 @@ _WHERE = {
     "Ask": "policy",
     "CallgateError": "errors",
     "Deny": "policy",
-    "DirectoryBlobs": "_blobs",
+    "DirectoryBlobs": "_blob_store",
     "Engine": "engine",
-    "EventQuery": "queries",
+    "EventQuery": "event_queries",
     "Hook": "hooks",
     "Judge": "judging",
-    "Limits": "_limits",
+    "Limits": "_engine_limits",
     "MemoryJournal": "_journal",
     "Modify": "policy",
     "NotDone": "errors",
@@ -93,19 +93,19 @@ __all__ = [
 
 if TYPE_CHECKING:
     from callgate._abort_signals import AbortController
-    from callgate._blobs import DirectoryBlobs
+    from callgate._blob_store import DirectoryBlobs
     from callgate._cache import SqliteCache
+    from callgate._engine_limits import Limits
     from callgate._journal import MemoryJournal, PostgresJournal, SqliteJournal
-    from callgate._limits import Limits
     from callgate._runners.process import ProcessLimits
     from callgate.agent import Agent
     from callgate.calls import Aborted, Answered, RawCall, Restarted, Scope, Suspended, ToolResult
     from callgate.engine import Engine
     from callgate.errors import CallgateError, NotDone, Retryable, UsageError
+    from callgate.event_queries import EventQuery
     from callgate.hooks import Hook, after_call, before_call
     from callgate.judging import Judge
     from callgate.policy import Allow, Ask, Deny, Modify, Rules
-    from callgate.queries import EventQuery
     from callgate.tools import RetryPolicy, Tool, ToolContext, ValidationResult, Verified, tool
 
 

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Self
 
 from callgate._abort_signals import AbortSignal
 from callgate._clock import Clock
-from callgate._environment_limits import timeout_from_environment
-from callgate._limits import Limits
-from callgate._options import by_name
-from callgate._pipeline.engine_parts import EngineParts, GivenParts
-from callgate._pipeline.lifecycle import SyncRunner
-from callgate._pipeline.options import (
+from callgate._engine_limits import Limits
+from callgate._limits_from_environment import timeout_from_environment
+from callgate._option_checks import by_name
+from callgate._pipeline.engine_assembly import EngineParts, GivenParts
+from callgate._pipeline.engine_lifecycle import SyncRunner
+from callgate._pipeline.engine_options import (
     EngineContext,
     HostFields,
     check_parts,

@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 from msgspec import Struct
 
 from callgate._globs import glob_regex
-from callgate._options import by_name
+from callgate._option_checks import by_name
 from callgate.calls import Category, Effect
 from callgate.errors import UsageError
 from callgate.tools import BoundTool

@@ -18,14 +18,14 @@ from msgspec import DecodeError, Struct
 from callgate._clock import SystemClock
 from callgate._journal import JournalAddress, JournalReader, MemoryJournal, open_reader
 from callgate._journal.event_rows import Unreadable
-from callgate._journal.inbox_client import open_inbox
+from callgate._journal.inbox_sender import open_inbox
 from callgate._json import canonical, decode
 from callgate._pipeline.approvals import Question
 from callgate._pipeline.event_bodies import Received, decode_reason
-from callgate._pipeline.recovery import RunReader
+from callgate._pipeline.run_recovery import RunReader
 from callgate.errors import UsageError
+from callgate.event_queries import EventQuery
 from callgate.events import Event
-from callgate.queries import EventQuery
 
 __all__ = ["CallToRepeat", "MessageOutcome", "PendingApproval", "SentMessage", "approve", "deny", "kill", "outcome", "stop", "waiting"]
 

@@ -7,11 +7,11 @@ them. The work is done in `_undo`.
 from __future__ import annotations
 
 from callgate._undo.change_capture import UndoLimits
-from callgate._undo.changes import Change, ChangeSource, Gap, Step
 from callgate._undo.checkpoints import Checkpoint
-from callgate._undo.difference import UndoDiff
+from callgate._undo.patch_text import UndoDiff
 from callgate._undo.path_state import State
-from callgate._undo.refusals import Conflict, StoreDamaged, UndoFailed, UndoRefused
+from callgate._undo.stored_change import Change, ChangeSource, Gap, Step
+from callgate._undo.undo_errors import Conflict, StoreDamaged, UndoFailed, UndoRefused
 from callgate._undo.undo_history import UndoHistory, Undone
 from callgate._undo.undo_plan import Move, UndoPlan
 from callgate._undo.undo_store import UndoStore

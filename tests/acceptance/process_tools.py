@@ -10,7 +10,7 @@ from typing import Any
 
 from callgate import Retryable
 from callgate.tools import FunctionTool, ToolContext
-from tests.patience import HANGS_S
+from tests.waiting import HANGS_S
 
 __all__ = ["RUNNERS", "answers", "asks_for_patience", "environment", "facts", "floods", "hangs", "raises", "run_by", "talks"]
 

@@ -10,17 +10,17 @@ import pytest
 
 from callgate import Allow, Deny, Engine, MemoryJournal, Scope, ToolContext, ToolResult, after_call, before_call, tool
 from callgate.builtins import command_tools
+from callgate.call_stages import Checked, ValidatedCall
 from callgate.events import Progress
 from callgate.hooks import Hook
 from callgate.protocols import Policy, Verdict
-from callgate.route import Checked, ValidatedCall
 from tests.acceptance.process_tools import RUNNERS, run_by, talks
 from tests.engine_calls import call, kinds, said
 
 
 @pytest.mark.process
 @pytest.mark.parametrize("runner", RUNNERS[1:])
-async def test_partial_output_is_on_the_bus_while_the_tool_still_runs(runner: str, tmp_path: Path) -> None:
+async def test_partial_output_is_published_while_the_tool_runs(runner: str, tmp_path: Path) -> None:
     """The tool ends only after its output was heard, so what was heard came before the end."""
     heard: list[Progress] = []
     gate = tmp_path / "gate"
@@ -42,7 +42,7 @@ async def test_partial_output_is_on_the_bus_while_the_tool_still_runs(runner: st
     assert {item.call for item in heard} == {result.uid}
 
 
-async def test_an_async_tools_output_is_on_the_bus_at_once() -> None:
+async def test_output_of_an_async_tool_is_published_immediately() -> None:
     heard = asyncio.Event()
 
     @tool(effect="none")
@@ -58,7 +58,7 @@ async def test_an_async_tools_output_is_on_the_bus_at_once() -> None:
 
 
 @pytest.mark.process
-async def test_a_commands_output_is_on_the_bus_while_it_runs(tmp_path: Path) -> None:
+async def test_output_of_a_command_is_published_while_it_runs(tmp_path: Path) -> None:
     heard: list[tuple[str, str]] = []
 
     def listen(topic: str, item: object) -> None:
@@ -75,7 +75,7 @@ async def test_a_commands_output_is_on_the_bus_while_it_runs(tmp_path: Path) -> 
     assert heard[0] == ("stdout", "first\n")
 
 
-async def test_every_result_is_announced_as_a_completed_tool_whatever_it_is() -> None:
+async def test_every_result_is_published_as_tool_completed() -> None:
     """With the very result that the caller gets, to every listener; one that breaks stops neither the call nor the others."""
     heard: list[object] = []
 
@@ -104,7 +104,7 @@ async def read(path: str) -> str:
     return f"the password of {path} is hunter2"
 
 
-async def test_hooks_after_a_call_run_before_its_result_goes_back() -> None:
+async def test_after_call_hooks_run_before_the_result_is_returned() -> None:
     """They see what the tool gave, and neither the caller, the record nor the bus has the result yet."""
     order: list[str] = []
     journal = MemoryJournal()
@@ -122,7 +122,7 @@ async def test_hooks_after_a_call_run_before_its_result_goes_back() -> None:
     assert order == ["hook", "call.completed", "tool.completed", "caller"]
 
 
-async def test_a_hook_observes_transforms_or_rejects() -> None:
+async def test_an_after_call_hook_can_observe_transform_or_reject() -> None:
     seen: list[tuple[str, str]] = []
 
     @after_call("read", priority=1)
@@ -154,7 +154,7 @@ async def test_a_hook_observes_transforms_or_rejects() -> None:
     assert b"hunter2" not in record
 
 
-async def test_every_call_goes_by_policy_and_hooks_to_the_tool_and_back() -> None:
+async def test_every_call_passes_policies_and_hooks_in_a_fixed_order() -> None:
     order: list[str] = []
 
     @tool
@@ -191,7 +191,7 @@ async def agent(engine: Engine) -> list[ToolResult]:
     return [await said(engine, call("read", path=path)) for path in ("a", "b", "c")]
 
 
-async def test_a_call_can_be_audited_redacted_limited_and_denied_without_touching_the_agent() -> None:
+async def test_hooks_and_policies_audit_redact_limit_and_deny_without_changing_the_agent() -> None:
     audited: list[object] = []
 
     @before_call()

@@ -35,7 +35,7 @@ def as_raw(found: FoundCall) -> RawCall:
 
 
 @pytest.mark.parametrize("text", WRITTEN, ids=["bare", "fenced"])
-async def test_a_strict_json_object_in_the_text_is_a_call(text: str) -> None:
+async def test_a_strict_json_object_in_text_is_a_call(text: str) -> None:
     """The fallback format: JSON in the assistant message's content, as the system prompt asks for it."""
     found = only_call(text)
     async with Engine([look]) as engine:
@@ -52,7 +52,7 @@ async def test_a_strict_json_object_in_the_text_is_a_call(text: str) -> None:
         '{"tool": "look", "parameters": null, "at": "sky"}',
     ],
 )
-async def test_parameters_that_stand_beside_empty_ones_are_found_in_text(text: str) -> None:
+async def test_parameters_beside_empty_ones_are_read_from_text(text: str) -> None:
     """The fallback format, with the mistake that models make in it."""
     async with Engine([look]) as engine:
         assert (await said(engine, as_raw(only_call(text)))).data == {"seen": "sky"}
@@ -62,25 +62,25 @@ async def test_parameters_that_stand_beside_empty_ones_are_found_in_text(text: s
     "text",
     ['{"tool": "look", "for": "rain"}', '{"tool": "look"}', '{"tool": "look", "at": "sky", "for": 1}', '{"tool": "gaze", "at": "sky"}'],
 )
-def test_what_a_tool_does_not_take_makes_no_call_of_an_answer(text: str) -> None:
+def test_an_object_that_does_not_match_the_schema_is_not_a_call(text: str) -> None:
     """An object that names a tool may be about it: only just what the tool takes is its parameters."""
     assert read_text(text, {"look": SCHEMA}).calls == ()
     assert read_text(text, {"look": None}).calls == ()
 
 
-def test_a_tool_that_takes_nothing_needs_no_parameters() -> None:
+def test_a_tool_without_parameters_needs_none_in_text() -> None:
     nothing = {"type": "object", "properties": {}}
     (found,) = read_text('{"tool": "look"}', {"look": nothing}).calls
     assert found.arguments == "{}"
 
 
 @pytest.mark.parametrize("text", ['{"tool": "look", "parameters": {"at": "s', '{"tool": look, parameters: at the sky}'])
-def test_what_is_not_strict_json_is_text(text: str) -> None:
+def test_text_that_is_not_strict_json_is_not_a_call(text: str) -> None:
     """The fallback format is strict: cut off or invented, it is an answer."""
     assert read_text(text, {"look": SCHEMA}).calls == ()
 
 
-async def test_the_history_of_the_fallback_has_the_call_as_json_and_the_result_as_a_marked_user_message() -> None:
+async def test_fallback_history_has_the_call_as_json_and_the_result_as_a_user_message() -> None:
     found = only_call(WRITTEN[0])
     async with Engine([look]) as engine:
         result = await said(engine, as_raw(found))
@@ -92,7 +92,7 @@ async def test_the_history_of_the_fallback_has_the_call_as_json_and_the_result_a
     assert (answered["role"], line, json.loads(rest)) == ("user", "[TOOL RESULT: look]", {"seen": "sky"})
 
 
-async def test_a_result_in_the_history_makes_no_call() -> None:
+async def test_a_failed_result_in_fallback_history_has_the_tool_result_marker() -> None:
     """A failed call is marked in the same way."""
     async with Engine([look]) as engine:
         answered = fallback_result(await said(engine, RawCall(name="look", arguments="{}")))

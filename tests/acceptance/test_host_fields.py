@@ -12,10 +12,10 @@ from msgspec import Struct
 
 from callgate import Engine, MemoryJournal, Scope, SqliteJournal, Tool, ToolContext, UsageError, tool
 from callgate.agent import Agent
-from tests.agent.scripts import Script, says
-from tests.agent.scripts import call as model_calls
+from tests.agent.scripted_model import Script, says
+from tests.agent.scripted_model import call as model_calls
 from tests.engine_calls import call
-from tests.hosts import Asks
+from tests.host_fakes import Asks
 
 
 class Client:
@@ -111,7 +111,7 @@ paths = pytest.mark.parametrize("make", PATHS.values(), ids=PATHS.keys())
 
 @paths
 @pytest.mark.parametrize("disk", [False, True], ids=["memory", "disk"])
-async def test_what_a_host_declares_is_checked_and_reaches_the_tools_as_the_same_object(
+async def test_a_declared_extra_is_checked_and_passed_to_tools_as_the_same_object(
     make: Callable[[Engine, Scope], Awaitable[None]], disk: bool, tmp_path: Path
 ) -> None:
     """Requirement A56: one shape for all tools, on every way that calls come in."""
@@ -139,7 +139,7 @@ async def test_what_a_host_declares_is_checked_and_reaches_the_tools_as_the_same
         ("on_done", None, "Callable"),
     ],
 )
-async def test_a_field_of_another_type_is_named(field: str, wrong: object, wanted: str) -> None:
+async def test_a_field_of_the_wrong_type_is_named_in_the_error(field: str, wrong: object, wanted: str) -> None:
     seen = Seen()
     async with Engine(seen.tools(), extra=Bot) as engine:
         with pytest.raises(UsageError, match=rf"has {type(wrong).__name__} in its field '{field}', and must have .*{wanted}"):
@@ -147,7 +147,7 @@ async def test_a_field_of_another_type_is_named(field: str, wrong: object, wante
     assert seen.extras == []
 
 
-async def test_a_field_that_is_not_there_is_named() -> None:
+async def test_a_missing_field_is_named_in_the_error() -> None:
     class Late:
         user_id: str
 
@@ -167,7 +167,7 @@ async def test_a_field_that_is_not_there_is_named() -> None:
         (HasUser, Plain(), Client()),
     ],
 )
-async def test_a_declaration_may_be_any_class_with_or_without_none(declared: object, fits: object, does_not: object) -> None:
+async def test_extra_may_be_declared_as_any_class_or_as_optional(declared: object, fits: object, does_not: object) -> None:
     async with Engine(Seen().tools(), extra=declared) as engine:
         await one_call(engine, Scope(extra=fits))
         with pytest.raises(UsageError, match=r"Scope\.extra"):
@@ -175,12 +175,12 @@ async def test_a_declaration_may_be_any_class_with_or_without_none(declared: obj
 
 
 @pytest.mark.parametrize("declared", [5, "Bot", Plain(), Plain | Bot, None | int | str])
-def test_what_is_no_declaration_is_refused(declared: object) -> None:
+def test_an_invalid_extra_declaration_is_refused(declared: object) -> None:
     with pytest.raises(UsageError, match="must be the class of what scopes have"):
         Engine(extra=declared)
 
 
-async def test_a_run_that_goes_on_needs_what_is_declared_too() -> None:
+async def test_a_resumed_run_needs_the_declared_extra() -> None:
     """The record has no live objects: whoever resumes a run by its id gives them."""
     seen = Seen()
     model = Script(says(model_calls("look")), says("Done."))

@@ -13,12 +13,12 @@ from msgspec import Struct
 
 from callgate import Aborted, Answered, Engine, RawCall, Restarted, Scope, Tool, ToolContext, tool
 from callgate.builtins import fetch_tool
-from callgate.models.model import StreamingContext
+from callgate.models.model_protocol import StreamingContext
 from callgate.testing import ManualClock
 from tests.acceptance.process_tools import RUNNERS, facts, run_by
 from tests.effect_ledger import Ledger
 from tests.engine_calls import call, kinds, result_of, said
-from tests.patience import PATIENCE_S
+from tests.waiting import PATIENCE_S
 
 
 class Bot(Struct):
@@ -79,7 +79,7 @@ async def test_a_call_without_payload_or_name_aborts_with_an_error_and_is_logged
     assert ledger.lines() == []
 
 
-async def test_a_stop_counts_in_its_own_conversation_and_before_the_tool(ledger: Ledger) -> None:
+async def test_a_stop_applies_to_its_conversation_only_and_before_the_tool_starts(ledger: Ledger) -> None:
     @tool
     async def pay(to: str) -> str:
         """Pay."""
@@ -96,7 +96,7 @@ async def test_a_stop_counts_in_its_own_conversation_and_before_the_tool(ledger:
     assert ledger.lines() == ["bob"]
 
 
-async def test_a_tool_gets_one_context_with_the_scope_and_the_hosts_own_objects_untouched() -> None:
+async def test_a_tool_context_has_the_scope_fields_and_the_unchanged_host_object() -> None:
     seen: list[ToolContext] = []
 
     @tool(effect="none")
@@ -125,7 +125,7 @@ async def test_a_tool_gets_one_context_with_the_scope_and_the_hosts_own_objects_
 
 
 @pytest.mark.parametrize("runner", ["inline", "thread"])
-async def test_what_the_host_adds_while_a_tool_runs_is_seen_by_the_tool(runner: Any) -> None:
+async def test_a_running_tool_sees_changes_to_the_host_object(runner: Any) -> None:
     bot = a_bot()
     started, release = asyncio.Event(), asyncio.Event()
 
@@ -147,7 +147,7 @@ async def test_what_the_host_adds_while_a_tool_runs_is_seen_by_the_tool(runner: 
 
 
 @pytest.mark.parametrize(("iteration", "hint"), [(0, False), (19, False), (20, True), (35, True)])
-async def test_the_kill_hint_appears_from_the_twentieth_iteration_on(iteration: int, hint: bool) -> None:
+async def test_show_kill_hint_is_true_from_iteration_20(iteration: int, hint: bool) -> None:
     @tool(effect="none")
     async def look(ctx: ToolContext) -> bool:
         """Look."""
@@ -158,7 +158,7 @@ async def test_the_kill_hint_appears_from_the_twentieth_iteration_on(iteration: 
 
 
 @pytest.mark.parametrize("surface", [True, False])
-async def test_notices_are_suppressed_where_the_host_does_not_show_errors(surface: bool) -> None:
+async def test_progress_notices_are_suppressed_if_errors_are_not_surfaced(surface: bool) -> None:
     @tool(effect="none")
     async def look(ctx: ToolContext) -> bool:
         """Look."""
@@ -168,7 +168,7 @@ async def test_notices_are_suppressed_where_the_host_does_not_show_errors(surfac
         assert (await said(engine, call("look"), Scope(surface_errors=surface))).structured is not surface
 
 
-async def test_the_signal_of_a_tool_is_the_turns_and_outlives_the_message() -> None:
+async def test_the_abort_signal_of_a_tool_lasts_for_the_turn() -> None:
     """Two messages of one turn see one signal; the next turn has a fresh one."""
     seen: list[Any] = []
 
@@ -188,7 +188,7 @@ async def test_the_signal_of_a_tool_is_the_turns_and_outlives_the_message() -> N
         assert seen[2] is not seen[0]
 
 
-async def test_the_signal_of_every_call_of_a_message_fires_when_the_turn_is_killed() -> None:
+async def test_a_kill_fires_the_abort_signal_of_every_call_of_a_message() -> None:
     seen: dict[str, Any] = {}
     running = asyncio.Event()
 
@@ -233,7 +233,7 @@ class HangingServer:
         writer.close()
 
 
-async def test_a_tool_that_hands_the_signal_on_has_its_http_request_cancelled_by_a_kill() -> None:
+async def test_a_kill_cancels_the_http_request_of_a_tool_that_uses_its_signal() -> None:
     """In a thread, where nothing but the signal can reach the request."""
 
     @tool(effect="none")
@@ -256,7 +256,7 @@ async def test_a_tool_that_hands_the_signal_on_has_its_http_request_cancelled_by
         await asyncio.wait_for(server.left.wait(), PATIENCE_S)
 
 
-async def test_a_kill_cuts_off_the_request_of_the_built_in_fetch() -> None:
+async def test_a_kill_closes_the_request_of_the_built_in_fetch_tool() -> None:
     async with HangingServer() as server, Engine([fetch_tool(allow=[f"127.0.0.1:{server.port}"])]) as engine:
         raw = call("fetch_url", url=f"http://127.0.0.1:{server.port}/")
         task = asyncio.create_task(engine.call(raw, Scope(conversation="c")))
@@ -288,7 +288,7 @@ PLUMBING = {"for_thread", "loop", "nested", "policies", "report"}
 
 
 @pytest.mark.process
-async def test_the_context_has_the_same_shape_for_every_tool() -> None:
+async def test_the_context_has_the_same_attributes_for_every_runner() -> None:
     """A contract: what is added here is added for all tools."""
     for runner in RUNNERS:
         async with Engine([run_by(facts, runner)]) as engine:
@@ -314,7 +314,7 @@ async def test_the_environment_sets_the_deadline_of_a_call(monkeypatch: pytest.M
         assert left == expected, given
 
 
-async def test_an_explicit_deadline_is_not_clamped() -> None:
+async def test_an_explicit_timeout_is_not_clamped() -> None:
     @tool(effect="none")
     async def hang() -> None:
         """Hang."""
@@ -324,7 +324,7 @@ async def test_an_explicit_deadline_is_not_clamped() -> None:
         assert result_of(await engine.call(call("hang"))).failure_class == "timeout"
 
 
-async def test_a_call_of_the_tick_kind_runs_for_its_session_and_its_actor() -> None:
+async def test_a_call_in_tool_parameters_form_runs_for_its_conversation_and_actor() -> None:
     """`{"tool", "parameters", "reasoning"}` for a conversation and an actor: one call, one result."""
 
     class Say(Tool):
@@ -345,7 +345,7 @@ async def test_a_call_of_the_tick_kind_runs_for_its_session_and_its_actor() -> N
     assert current.uid == result.uid
 
 
-async def test_the_decision_is_logged_at_info_with_tool_and_reasoning(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_tool_and_reasoning_of_a_call_are_logged_at_info(caplog: pytest.LogCaptureFixture) -> None:
     @tool(effect="none")
     async def look() -> str:
         """Look."""
@@ -377,7 +377,7 @@ async def test_the_duration_is_logged_at_info_in_milliseconds(caplog: pytest.Log
 
 
 @pytest.mark.parametrize("end", ["restart", "stop", "kill", "failure"])
-async def test_the_duration_is_logged_however_the_call_ends(end: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_duration_is_logged_for_every_outcome_of_a_call(end: str, caplog: pytest.LogCaptureFixture) -> None:
     """Requirement A52: a call whose result enriches the context, is dropped by a stop, or is a failure, has run as well."""
 
     @tool(effect="none")

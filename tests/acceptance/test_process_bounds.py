@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from callgate import Engine, ProcessLimits, Scope
-from callgate._runners.output import LIVE_CHARS_PER_S, TAIL_CHARS
+from callgate._runners.output_limits import LIVE_CHARS_PER_S, TAIL_CHARS
 from callgate.builtins.command import run_command
 from callgate.events import Progress
 from tests.acceptance.process_tools import environment, floods, run_by
@@ -33,7 +33,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("host")
-async def test_a_process_tool_sees_the_variables_that_are_named_and_no_other() -> None:
+async def test_a_process_tool_sees_only_allowed_environment_variables() -> None:
     async with Engine([run_by(environment, "process")], process_limits=ProcessLimits(environment=("WANTED",))) as engine:
         seen = (await said(engine, call("environment"))).structured
     assert isinstance(seen, dict)
@@ -42,7 +42,7 @@ async def test_a_process_tool_sees_the_variables_that_are_named_and_no_other() -
 
 
 @pytest.mark.usefixtures("host")
-async def test_a_command_sees_the_variables_that_are_named_and_no_other(tmp_path: Path) -> None:
+async def test_a_command_sees_only_allowed_environment_variables(tmp_path: Path) -> None:
     async with Engine([run_command]) as engine:
         result = await said(engine, call("run_command", command="env"), Scope(workspace=str(tmp_path)))
     assert isinstance(result.structured, dict)
@@ -52,7 +52,7 @@ async def test_a_command_sees_the_variables_that_are_named_and_no_other(tmp_path
 
 
 @pytest.mark.parametrize("stream", ["progress", "stdout"])
-async def test_what_a_process_tool_shows_is_bounded_by_a_rate(stream: str) -> None:
+async def test_output_of_a_process_tool_is_rate_limited(stream: str) -> None:
     """So much a second, and of the rest the end; a slow machine has more seconds, and less to show in each."""
     shown: list[str] = []
 

@@ -31,13 +31,13 @@ class Add(Tool):
 @pytest.mark.parametrize(
     ("attribute", "value"), [("name", ""), ("description", ""), ("parameters", None), ("category", None), ("category", "harmless")]
 )
-def test_an_engine_refuses_a_tool_that_is_not_complete(attribute: str, value: object) -> None:
+def test_an_engine_refuses_an_incomplete_tool(attribute: str, value: object) -> None:
     lacking = type("Lacking", (Add,), {attribute: value})
     with pytest.raises(UsageError, match=attribute):
         Engine([lacking()])
 
 
-async def test_a_tools_class_is_taken_like_an_instance_of_it() -> None:
+async def test_a_tool_class_is_registered_like_an_instance() -> None:
     """`register(MyTool)`."""
 
     class More(Add):
@@ -51,7 +51,7 @@ async def test_a_tools_class_is_taken_like_an_instance_of_it() -> None:
 
 
 @pytest.mark.parametrize("later", [True, False])
-def test_a_class_that_is_not_complete_or_cannot_be_made_is_refused(later: bool) -> None:
+def test_an_incomplete_or_unconstructible_tool_class_is_refused(later: bool) -> None:
     class Lacking(Add):
         description = ""
 
@@ -66,7 +66,7 @@ def test_a_class_that_is_not_complete_or_cannot_be_made_is_refused(later: bool) 
         engine.close_sync()
 
 
-def test_an_engine_refuses_two_tools_of_one_name_and_names_both_places() -> None:
+def test_two_tools_of_one_name_are_refused_and_both_places_are_named() -> None:
     @tool(name="add")
     def other() -> None:
         """Another one."""
@@ -75,7 +75,7 @@ def test_an_engine_refuses_two_tools_of_one_name_and_names_both_places() -> None
         Engine([Add(), other])
 
 
-async def test_tools_are_found_by_name_by_category_and_all() -> None:
+async def test_tools_are_found_by_name_and_category_and_all_are_listed() -> None:
     @tool(category="terminal")
     def say(text: str) -> None:
         """Say."""
@@ -91,7 +91,7 @@ async def test_tools_are_found_by_name_by_category_and_all() -> None:
         assert (await said(engine, call("nobody"))).failure_class == "unknown_tool"
 
 
-async def test_a_model_gets_openai_schemas_and_its_call_comes_back_as_a_message() -> None:
+async def test_openai_schemas_and_calls_round_trip_to_a_tool_message() -> None:
     """The whole round: schemas out, a tool call in, a tool message out."""
     async with Engine([Add()]) as engine:
         (schema,) = json.loads(json.dumps(engine.tools.openai()))
@@ -104,7 +104,7 @@ async def test_a_model_gets_openai_schemas_and_its_call_comes_back_as_a_message(
     assert json.loads(str(message["content"]))["data"] == 42
 
 
-async def test_a_tool_class_has_the_defaults_it_is_documented_with() -> None:
+async def test_a_tool_class_has_the_documented_defaults() -> None:
     """Not cacheable; cached for the tick where it is; no time to live; needs an actor."""
     runs: list[str] = []
 
@@ -128,7 +128,7 @@ async def test_a_tool_class_has_the_defaults_it_is_documented_with() -> None:
 
 
 @pytest.mark.parametrize("scope", ["tick", "session", "persistent"])
-def test_the_three_cache_scopes_are_taken_and_no_other(scope: Any) -> None:
+def test_only_the_three_cache_scopes_are_accepted(scope: Any) -> None:
     cached = Add()
     cached.cacheable, cached.cache_scope = True, scope
     Engine([cached])
@@ -137,7 +137,7 @@ def test_the_three_cache_scopes_are_taken_and_no_other(scope: Any) -> None:
         Engine([cached])
 
 
-async def test_execute_gets_the_actor_and_the_arguments_and_the_base_one_is_not_implemented() -> None:
+async def test_execute_receives_actor_and_arguments_and_must_be_implemented() -> None:
     class Empty(Tool):
         name = "empty"
         description = "Nothing yet."
@@ -160,7 +160,7 @@ async def test_execute_gets_the_actor_and_the_arguments_and_the_base_one_is_not_
         (["builtin", "mcp"], "builtin"),
     ],
 )
-async def test_a_name_is_looked_up_built_in_first_then_capability_then_mcp(layers: list[Any], first: str) -> None:
+async def test_a_name_is_resolved_in_builtin_then_capability_then_mcp(layers: list[Any], first: str) -> None:
     """Whatever order they were registered in: one of them runs, and what it hides is reported."""
     async with Engine() as engine:
         for layer in layers:
@@ -170,7 +170,7 @@ async def test_a_name_is_looked_up_built_in_first_then_capability_then_mcp(layer
     assert result["where"] == first
 
 
-async def test_a_name_in_no_layer_is_a_failure_with_close_names_and_what_there_is() -> None:
+async def test_an_unknown_name_is_a_failure_with_close_and_available_names() -> None:
     async with Engine([Add()]) as engine:
         engine.register(type("Sum", (Add,), {"name": "sum_all"})(), layer="mcp")
         result = await said(engine, call("sumall", a=1, b=2))
@@ -181,7 +181,7 @@ async def test_a_name_in_no_layer_is_a_failure_with_close_names_and_what_there_i
 
 
 @pytest.mark.process
-async def test_a_built_in_tool_runs_here_and_an_external_one_in_its_own_process() -> None:
+async def test_inline_and_thread_tools_run_in_this_process_and_process_tools_do_not() -> None:
     where: dict[str, int] = {}
     for runner in ("inline", "thread", "process"):
         async with Engine([run_by(facts, runner)]) as engine:
@@ -191,7 +191,7 @@ async def test_a_built_in_tool_runs_here_and_an_external_one_in_its_own_process(
     assert where["process"] != os.getpid()
 
 
-async def test_the_predicates_say_what_the_engine_does() -> None:
+async def test_is_retryable_error_and_validate_tool_result_match_the_engine() -> None:
     """Which failure passes, and what is wrong with a result, can be asked without an engine."""
 
     class Odd(Add):

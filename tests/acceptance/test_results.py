@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from callgate import Aborted, Answered, Deny, Engine, RawCall, Scope, Tool, ToolResult, tool
+from callgate.call_stages import ValidatedCall
 from callgate.errors import FAILURE_CLASSES
 from callgate.messages import function_response, openai_message
 from callgate.protocols import Allow, Verdict
-from callgate.route import ValidatedCall
 from callgate.testing import ManualClock
 from callgate.tools import validate_tool_result
 from tests.acceptance.process_tools import RUNNERS, answers, raises, run_by
@@ -48,7 +48,7 @@ class Returns(Tool):
         ({"error": ["a"]}, "'error' is a list; it must be a string"),
     ],
 )
-async def test_a_result_of_the_wrong_shape_is_its_authors_error(value: object, complaint: str) -> None:
+async def test_a_result_of_the_wrong_shape_is_an_invalid_result(value: object, complaint: str) -> None:
     async with Engine([Returns(value)]) as engine:
         result = await said(engine, call("returns"))
     assert (result.status, result.failure_class, result.code) == ("error", "invalid_result", "invalid_result")
@@ -66,7 +66,7 @@ async def test_a_result_of_the_wrong_shape_is_its_authors_error(value: object, c
         ({"error": "broken"}, False, {"error": "broken"}, "broken"),
     ],
 )
-async def test_the_standard_shape_is_success_data_and_an_error_where_it_failed(
+async def test_the_standard_result_keys_give_success_data_and_error(
     value: dict[str, Any], success: bool, data: object, error: str | None
 ) -> None:
     async with Engine([Returns(value)]) as engine:
@@ -162,7 +162,7 @@ def failures() -> Engine:
         (call("returns"), "tool_declared", "none left"),
     ],
 )
-async def test_every_failure_is_data_with_its_class_and_a_reason(raw: RawCall, failure_class: str, words: str) -> None:
+async def test_every_failure_is_a_result_with_its_class_and_a_reason(raw: RawCall, failure_class: str, words: str) -> None:
     """Nothing is raised, nothing ends the message, and the next call is answered."""
     async with failures() as engine:
         outcome = await engine.call(raw)
@@ -176,7 +176,7 @@ async def test_every_failure_is_data_with_its_class_and_a_reason(raw: RawCall, f
     assert json.loads(result.content[0].text)["status"] == "error"  # type: ignore[union-attr]
 
 
-async def test_a_network_timeout_is_data() -> None:
+async def test_a_network_timeout_is_an_error_result() -> None:
     clock = ManualClock()
     async with Engine([offline], clock=clock) as engine:
         task = asyncio.create_task(said(engine, call("offline")))
@@ -189,7 +189,7 @@ async def test_a_network_timeout_is_data() -> None:
 
 
 @pytest.mark.parametrize("value", [[], {"results": []}, {"found": False}, None, "", 0, False, {"success": True, "data": []}])
-async def test_found_nothing_is_a_success_and_the_message_goes_on(value: object) -> None:
+async def test_an_empty_result_is_a_success_and_does_not_end_the_message(value: object) -> None:
     @tool(effect="none")
     async def search() -> object:
         """Search."""
@@ -218,7 +218,7 @@ def shape(result: ToolResult) -> tuple[set[str], set[str]]:
 
 
 @pytest.mark.process
-async def test_results_have_one_shape_in_the_engines_process_and_in_a_process_of_their_own() -> None:
+async def test_results_have_the_same_shape_for_every_runner() -> None:
     good: dict[str, ToolResult] = {}
     bad: dict[str, ToolResult] = {}
     for runner in RUNNERS:
@@ -233,7 +233,7 @@ async def test_results_have_one_shape_in_the_engines_process_and_in_a_process_of
     assert (good["process"].data, good["process"].message, good["process"].end_turn) == ({"n": 1}, "done", True)
 
 
-async def test_the_model_gets_one_format_whatever_tool_or_ending() -> None:
+async def test_tool_messages_have_one_format_for_every_tool_and_outcome() -> None:
     async with failures() as engine:
         engine.register(Returns({"success": True, "data": 1}), layer="mcp")
         raws = [call("find", text="a"), call("returns"), call("broken"), call("pay", amount=1), call("nobody"), call("find", text=1)]

@@ -17,7 +17,7 @@ from callgate.tools import is_retryable_error
 from tests.acceptance.process_tools import asks_for_patience, run_by
 from tests.effect_ledger import Ledger
 from tests.engine_calls import bodies, call, said
-from tests.patience import HANGS_S, LoopClock, past_deadline
+from tests.waiting import HANGS_S, LoopClock, past_deadline
 
 
 async def told(engine: Engine, clock: ManualClock, name: str) -> ToolResult:
@@ -45,22 +45,22 @@ async def waits(clock: ManualClock, **settings: Any) -> list[object]:
         return [body["wait_s"] for body in bodies(engine, "call.attempt_failed")]
 
 
-async def test_by_default_there_are_four_attempts_with_waits_of_one_two_and_four_seconds() -> None:
+async def test_the_default_is_four_attempts_with_waits_of_one_two_and_four_seconds() -> None:
     assert await waits(ManualClock(jitter=1.0)) == [1.0, 2.0, 4.0]
 
 
-async def test_a_wait_never_exceeds_ten_seconds() -> None:
+async def test_a_backoff_never_exceeds_ten_seconds() -> None:
     assert await waits(ManualClock(jitter=1.0), retry=RetryPolicy(attempts=8)) == [1.0, 2.0, 4.0, 8.0, 10.0, 10.0, 10.0]
 
 
-async def test_chance_shortens_a_wait_by_up_to_half() -> None:
+async def test_jitter_shortens_a_backoff_by_up_to_half() -> None:
     """So that many callers do not return together."""
     assert await waits(ManualClock(jitter=0.0)) == [0.5, 1.0, 2.0]
     assert await waits(ManualClock(jitter=0.5)) == [0.75, 1.5, 3.0]
 
 
 @pytest.mark.parametrize("effect", ["none", "idempotent"])
-async def test_no_wait_that_really_passes_exceeds_ten_seconds_however_often_a_tool_is_tried(effect: Effect) -> None:
+async def test_the_actual_wait_never_exceeds_ten_seconds_after_many_attempts(effect: Effect) -> None:
     """On the clock, not in the record; also where doubling would exceed what a number can hold."""
     clock, started = ManualClock(jitter=1.0), list[float]()
 
@@ -82,7 +82,7 @@ async def test_no_wait_that_really_passes_exceeds_ten_seconds_however_often_a_to
 
 
 @pytest.mark.parametrize(("asked_s", "waited"), [(30.0, [30.0] * 3), (1.5, [1.5, 2.0, 4.0]), (0.0, [1.0, 2.0, 4.0])])
-async def test_a_service_that_asks_for_a_longer_wait_gets_it(asked_s: float, waited: list[float]) -> None:
+async def test_retry_after_lengthens_the_backoff_and_never_shortens_it(asked_s: float, waited: list[float]) -> None:
     """Never a shorter one than without its word."""
     clock = ManualClock(jitter=1.0)
     async with Engine([failing(Retryable("busy", retry_after_s=asked_s))], clock=clock, timeout_s=200) as engine:
@@ -91,7 +91,7 @@ async def test_a_service_that_asks_for_a_longer_wait_gets_it(asked_s: float, wai
         assert clock.monotonic() >= sum(waited)
 
 
-async def test_a_service_that_asks_for_a_wait_beyond_the_deadline_is_not_asked_again() -> None:
+async def test_a_call_is_not_retried_if_retry_after_passes_the_deadline() -> None:
     clock = ManualClock(jitter=1.0)
     async with Engine([failing(Retryable("busy", retry_after_s=50.0))], clock=clock, timeout_s=40) as engine:
         result = await told(engine, clock, "ask")
@@ -99,14 +99,14 @@ async def test_a_service_that_asks_for_a_wait_beyond_the_deadline_is_not_asked_a
 
 
 @pytest.mark.process
-async def test_the_wait_that_a_tool_in_its_own_process_asks_for_crosses_over() -> None:
+async def test_retry_after_of_a_process_tool_is_applied() -> None:
     clock = ManualClock(jitter=1.0)
     async with Engine([run_by(asks_for_patience, "process")], clock=clock) as engine:
         await told(engine, clock, "asks_for_patience")
         assert [body["wait_s"] for body in bodies(engine, "call.attempt_failed")] == [20.0, 20.0, 20.0]
 
 
-async def test_the_wait_is_really_waited() -> None:
+async def test_the_next_attempt_starts_after_the_backoff() -> None:
     clock, started = ManualClock(jitter=1.0), []
 
     @tool(effect="none")
@@ -138,7 +138,7 @@ async def test_the_wait_is_really_waited() -> None:
         (PermissionError("not yours"), 1),
     ],
 )
-async def test_a_failure_that_passes_is_tried_again_and_any_other_is_not(error: Exception, attempts: int) -> None:
+async def test_only_transient_exceptions_are_retried(error: Exception, attempts: int) -> None:
     clock = ManualClock()
     async with Engine([failing(error)], clock=clock) as engine:
         result = await told(engine, clock, "ask")
@@ -170,9 +170,7 @@ def returning(result: object, effect: Effect = "none", **settings: Any) -> Any:
         ("no such account", 1),
     ],
 )
-async def test_a_returned_failure_that_passes_is_tried_again_and_any_other_is_not(
-    effect: Effect, key: str, words: str, attempts: int
-) -> None:
+async def test_only_transient_returned_failures_are_retried(effect: Effect, key: str, words: str, attempts: int) -> None:
     clock, failure = ManualClock(jitter=1.0), {"success": False, key: words, "data": 7}
     async with Engine([returning(failure, effect)], clock=clock) as engine:
         result = await told(engine, clock, "ask")
@@ -186,7 +184,7 @@ async def test_a_returned_failure_that_passes_is_tried_again_and_any_other_is_no
     assert ('"attempts":4' in result.text) is (attempts > 1)
 
 
-async def test_what_a_tool_with_effects_returns_as_a_failure_is_its_last_word() -> None:
+async def test_a_returned_failure_of_a_once_tool_is_not_retried() -> None:
     """It may have done half of its work before it said so."""
     clock = ManualClock()
     async with Engine([returning({"success": False, "error": "rate limit: try again"}, "once")], clock=clock) as engine:
@@ -194,14 +192,14 @@ async def test_what_a_tool_with_effects_returns_as_a_failure_is_its_last_word() 
     assert (result.status, result.metadata.attempts) == ("error", 1)
 
 
-async def test_a_returned_failure_is_not_tried_again_where_the_tool_says_so() -> None:
+async def test_a_returned_failure_is_not_retried_if_retryable_is_false() -> None:
     clock = ManualClock()
     async with Engine([returning({"success": False, "error": "try again"}, retryable=False)], clock=clock) as engine:
         assert (await told(engine, clock, "ask")).metadata.attempts == 1
 
 
 @pytest.mark.parametrize("result", ["try again", {"error": "try again"}, {"success": True, "error": "try again"}, {"success": False}])
-async def test_words_that_are_no_failure_of_the_tool_are_not_tried_again(result: object) -> None:
+async def test_a_result_that_is_no_transient_failure_is_not_retried(result: object) -> None:
     """A function may return anything; only `success: False` is a failure of it."""
     clock = ManualClock()
     async with Engine([returning(result)], clock=clock) as engine:
@@ -209,9 +207,7 @@ async def test_words_that_are_no_failure_of_the_tool_are_not_tried_again(result:
 
 
 @pytest.mark.parametrize(("result", "attempts"), [({"error": "connection reset"}, 4), ({"success": False, "error": 5}, 1)])
-async def test_of_a_tool_class_an_error_alone_is_a_failure_and_a_faulty_result_is_not_tried_again(
-    result: dict[str, Any], attempts: int
-) -> None:
+async def test_an_error_of_a_tool_class_is_retried_and_an_invalid_result_is_not(result: dict[str, Any], attempts: int) -> None:
     class Ask(Look):
         name = "ask"
         cacheable = False
@@ -224,7 +220,7 @@ async def test_of_a_tool_class_an_error_alone_is_a_failure_and_a_faulty_result_i
         assert (await told(engine, clock, "ask")).metadata.attempts == attempts
 
 
-async def test_a_returned_failure_that_passes_can_be_followed_by_a_success() -> None:
+async def test_a_retried_returned_failure_can_be_followed_by_a_success() -> None:
     clock, answers = ManualClock(), iter([{"success": False, "error": "rate limit: try again"}, {"success": True, "data": "there"}])
 
     @tool(effect="none")
@@ -237,7 +233,7 @@ async def test_a_returned_failure_that_passes_can_be_followed_by_a_success() -> 
         assert (result.success, result.data, result.metadata.attempts, engine.activity_since_wake) == (True, "there", 2, 1)
 
 
-async def test_a_kill_between_attempts_leaves_the_tools_own_word() -> None:
+async def test_an_abort_between_attempts_keeps_the_failure_the_tool_returned() -> None:
     """An idempotent tool that said that it failed is not in doubt."""
     clock, stop = ManualClock(), AbortController()
     failure = {"success": False, "error": "rate limit: try again"}
@@ -250,7 +246,7 @@ async def test_a_kill_between_attempts_leaves_the_tools_own_word() -> None:
     assert (outcome.result.status, outcome.result.failure_class, outcome.result.metadata.attempts) == ("error", "tool_declared", 1)
 
 
-async def test_the_error_comes_with_the_number_of_retries() -> None:
+async def test_the_result_states_the_error_and_the_number_of_attempts() -> None:
     clock = ManualClock()
     async with Engine([failing(ConnectionError("reset"))], clock=clock) as engine:
         result = await told(engine, clock, "ask")
@@ -261,7 +257,7 @@ async def test_the_error_comes_with_the_number_of_retries() -> None:
 
 
 @pytest.mark.parametrize("flavour", ["sync", "async"])
-async def test_sync_and_async_tools_get_a_timeout_per_attempt_and_a_result_for_it(flavour: str) -> None:
+async def test_a_timeout_ends_sync_and_async_tools_with_a_timeout_result(flavour: str) -> None:
     begun, release = threading.Event(), threading.Event()
 
     def wait() -> None:
@@ -315,7 +311,7 @@ async def test_a_cached_result_is_found_by_tool_and_arguments() -> None:
 
 
 @pytest.mark.parametrize(("scope", "turns", "engines"), [("tick", 2, 4), ("session", 1, 2), ("persistent", 1, 1)])
-async def test_a_result_lives_as_long_as_its_scope(scope: Any, turns: int, engines: int, tmp_path: Path) -> None:
+async def test_a_cached_result_lasts_as_long_as_its_scope(scope: Any, turns: int, engines: int, tmp_path: Path) -> None:
     """The same call in two turns of two engines; `turns` and `engines` say how many runs there have been by then."""
     look = Look()
     look.cache_scope = scope
@@ -329,7 +325,7 @@ async def test_a_result_lives_as_long_as_its_scope(scope: Any, turns: int, engin
     assert look.runs == engines
 
 
-async def test_without_a_cache_of_its_own_a_persistent_result_is_kept_beside_the_journals_file(tmp_path: Path) -> None:
+async def test_persistent_results_are_stored_beside_the_journal_file_by_default(tmp_path: Path) -> None:
     look, path = Look(), tmp_path / "journal.db"
     look.cache_scope = "persistent"
     for scope in ("tick", "persistent"):
@@ -342,7 +338,7 @@ async def test_without_a_cache_of_its_own_a_persistent_result_is_kept_beside_the
     assert look.runs == 2
 
 
-async def test_what_is_written_is_forgotten_by_the_cache_beside_the_journal_also_in_a_later_engine(tmp_path: Path) -> None:
+async def test_a_write_invalidates_the_cache_beside_the_journal_for_later_engines(tmp_path: Path) -> None:
     look, path = Look(), tmp_path / "journal.db"
     look.cache_scope, look.reads = "persistent", "board"
 
@@ -362,7 +358,7 @@ async def test_what_is_written_is_forgotten_by_the_cache_beside_the_journal_also
 
 @pytest.mark.parametrize(("settings", "warned"), [({}, True), ({"journal": "file"}, False), ({"persistent_cache": "file"}, False)])
 @pytest.mark.parametrize("later", [False, True])
-async def test_an_engine_that_cannot_keep_persistent_results_says_so_when_it_gets_the_tool(
+async def test_an_engine_that_cannot_store_persistent_results_warns_at_registration(
     settings: dict[str, Any], warned: bool, later: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     kinds: Any = {"journal": SqliteJournal, "persistent_cache": SqliteCache}
@@ -378,7 +374,7 @@ async def test_an_engine_that_cannot_keep_persistent_results_says_so_when_it_get
     assert all("tool look" in line for line in lines)
 
 
-async def test_success_is_cached_and_counted_and_a_hit_is_not_counted_again() -> None:
+async def test_a_success_counts_as_activity_and_a_cache_hit_does_not() -> None:
     look = Look()
     async with Engine([look, failing(ValueError("no"))]) as engine:
         for _ in range(3):
@@ -390,7 +386,7 @@ async def test_success_is_cached_and_counted_and_a_hit_is_not_counted_again() ->
         assert engine.activity_since_wake == 1
 
 
-async def test_the_conversations_latest_success_is_known_to_the_next_process(tmp_path: Path) -> None:
+async def test_the_current_tool_call_is_known_to_the_next_engine(tmp_path: Path) -> None:
     path, scope = tmp_path / "journal.db", Scope(conversation="c1")
     async with Engine([Look(), failing(ValueError("no"))], journal=SqliteJournal(path)) as engine:
         await said(engine, call("look", id="good", at="door"), scope)
@@ -402,7 +398,7 @@ async def test_the_conversations_latest_success_is_known_to_the_next_process(tmp
     assert (current.id, current.name, current.data) == ("good", "look", 1)
 
 
-async def test_attempts_share_one_key_and_end_with_the_first_success(ledger: Ledger) -> None:
+async def test_attempts_share_one_idempotency_key_and_end_with_the_first_success(ledger: Ledger) -> None:
     clock = ManualClock()
 
     @tool(effect="idempotent")

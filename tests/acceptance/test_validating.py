@@ -55,7 +55,7 @@ async def booked(**arguments: Any) -> ToolResult:
     return result
 
 
-async def test_arguments_that_keep_every_rule_run() -> None:
+async def test_arguments_that_satisfy_every_rule_run() -> None:
     good = {**GOOD, "nights": 14, "rate": 9.5, "breakfast": True, "extras": ["tea"], "code": "ABC", "confirm": True, "email": "a@b"}
     assert (await booked(**good)).data == good
 
@@ -81,18 +81,18 @@ async def test_arguments_that_keep_every_rule_run() -> None:
         ({**GOOD, "card": "1", "voucher": "2"}, "expected not card and voucher together"),
     ],
 )
-async def test_a_broken_rule_is_said_with_what_was_expected_and_what_came(arguments: dict[str, Any], sentence: str) -> None:
+async def test_a_violated_rule_is_reported_with_expected_and_actual_value(arguments: dict[str, Any], sentence: str) -> None:
     result = await booked(**arguments)
     assert (result.failure_class, result.code, result.metadata.attempts) == ("invalid_parameters", "schema_invalid", 0)
     assert sentence in str(result.error)
 
 
 @pytest.mark.parametrize("arguments", [{**GOOD, "nights": 1}, {**GOOD, "confirm": False}, {**GOOD, "card": "1"}, {**GOOD, "voucher": "2"}])
-async def test_the_edge_of_a_rule_is_within_it(arguments: dict[str, Any]) -> None:
+async def test_boundary_values_of_a_rule_are_valid(arguments: dict[str, Any]) -> None:
     assert (await booked(**arguments)).success
 
 
-async def test_everything_that_is_wrong_is_said_at_once() -> None:
+async def test_all_problems_are_reported_at_once() -> None:
     """As sentences for the model, and as data beside them."""
     result = await booked(city="Paris", nights=99, breakfast="maybe", code="x")
     data: Any = result.structured
@@ -113,14 +113,14 @@ async def test_everything_that_is_wrong_is_said_at_once() -> None:
         ("address", '{"street": "x"}', {"street": "x"}),
     ],
 )
-async def test_what_was_written_as_text_is_put_right_and_noted(name: str, written: object, meant: object) -> None:
+async def test_values_of_a_convertible_type_are_coerced_with_a_note(name: str, written: object, meant: object) -> None:
     result = await booked(**GOOD, **{name: written})
     data: Any = result.data
     assert (type(data[name]), data[name]) == (type(meant), meant)
     assert [(note.kind, note.path) for note in result.metadata.notes] == [("coerced", f"/{name}")]
 
 
-async def test_a_tools_own_validator_speaks_after_the_schema_and_its_whole_answer_counts() -> None:
+async def test_a_tools_validator_runs_after_the_schema_and_sets_errors_notes_and_arguments() -> None:
     """Its errors refuse, its warnings are shown, its cleaned arguments are the ones that run."""
 
     class Even(Book):
@@ -144,19 +144,19 @@ async def test_a_tools_own_validator_speaks_after_the_schema_and_its_whole_answe
     assert [(note.kind, note.text) for note in even.metadata.notes] == [("warning", "Oslo is cheaper")]
 
 
-def test_a_validation_result_has_four_fields_three_of_them_empty_by_default() -> None:
+def test_a_validation_result_has_four_fields_and_independent_empty_defaults() -> None:
     assert ValidationResult.__struct_fields__ == ("valid", "errors", "warnings", "cleaned_params")
     one, other = ValidationResult(valid=True), ValidationResult(valid=True)
     one.errors.append("changed")
     assert (other.errors, other.warnings, other.cleaned_params) == ([], [], {})
 
 
-async def test_a_tool_without_a_validator_of_its_own_is_held_to_its_schema() -> None:
+async def test_a_tool_without_its_own_validator_is_validated_by_its_schema() -> None:
     assert "validate_parameters" not in vars(Book)
     assert (await booked(city="Paris", guest="ann")).failure_class == "invalid_parameters"
 
 
-async def test_a_refusal_names_the_keys_that_were_none_and_the_one_that_was_meant() -> None:
+async def test_a_refusal_names_dropped_keys_and_the_key_that_was_probably_meant() -> None:
     @tool(effect="none")
     async def say(text: str, loud: bool = False) -> str:
         """Say it."""
@@ -173,7 +173,7 @@ async def test_a_refusal_names_the_keys_that_were_none_and_the_one_that_was_mean
     ]
 
 
-async def test_unexpected_keys_are_dropped_before_every_attempt_and_noted() -> None:
+async def test_unexpected_keys_are_dropped_before_every_attempt_with_a_note() -> None:
     seen: list[set[str]] = []
 
     @tool(effect="none")
@@ -196,7 +196,7 @@ async def test_unexpected_keys_are_dropped_before_every_attempt_and_noted() -> N
     assert seen == [{"a"}] * 3
 
 
-async def test_an_invalid_call_is_data_that_the_model_can_put_right_on_its_next_step() -> None:
+async def test_a_refused_call_returns_data_to_correct_it_in_the_next_step() -> None:
     async with Engine([Book()]) as engine:
         first = await said(engine, RawCall(name="book", arguments='{"city": "Paris", "guest": "ann"}', id="c1"))
         errors: Any = first.structured
@@ -206,7 +206,7 @@ async def test_an_invalid_call_is_data_that_the_model_can_put_right_on_its_next_
     assert "Correct these and call it again" in first.text
 
 
-async def test_the_default_validation_called_directly_gives_the_arguments_that_would_run() -> None:
+async def test_validate_parameters_returns_the_arguments_that_would_run() -> None:
     """As a loop of one's own does: `found = tool.validate_parameters(params)`, then `execute(actor, **found.cleaned_params)`."""
     asked = {**GOOD, "nights": "5", "rate": "9.5", "breakfast": "true", "extras": '["tea"]'}
     found = Book().validate_parameters(asked)
@@ -216,12 +216,12 @@ async def test_the_default_validation_called_directly_gives_the_arguments_that_w
     assert asked["nights"] == "5"
 
 
-def test_the_default_validation_called_directly_refuses_what_cannot_be_put_right() -> None:
+def test_validate_parameters_refuses_arguments_that_cannot_be_corrected() -> None:
     found = Book().validate_parameters({"city": "Paris", "nights": "many"})
     assert (found.valid, found.cleaned_params, len(found.errors)) == (False, {}, 3)
 
 
-def test_a_tool_that_is_not_to_be_coerced_is_not_when_it_is_asked_directly() -> None:
+def test_validate_parameters_does_not_coerce_if_coerce_is_false() -> None:
     class Strict(Book):
         coerce = False
 
@@ -229,7 +229,7 @@ def test_a_tool_that_is_not_to_be_coerced_is_not_when_it_is_asked_directly() -> 
     assert Strict().validate_parameters({**GOOD, "nights": 5}).cleaned_params == {**GOOD, "nights": 5}
 
 
-def test_the_validation_of_a_function_called_directly_cleans_drops_and_asks_its_own_validator() -> None:
+def test_validate_parameters_of_a_function_coerces_drops_and_runs_its_validator() -> None:
     @tool(effect="none", validate=lambda params: None if params["n"] > 1 else "n: too small")
     def count(n: int) -> int:
         """Count."""
@@ -240,7 +240,7 @@ def test_the_validation_of_a_function_called_directly_cleans_drops_and_asks_its_
     assert count.validate_parameters({"n": "1"}).errors == ["n: too small"]
 
 
-async def test_what_coercion_is_switched_off_for_reaches_a_function_as_it_came() -> None:
+async def test_a_function_receives_the_uncoerced_value_if_coercion_is_off() -> None:
     """Also where the function has a validator, which the engine asks after its own checks."""
 
     @tool(effect="none", validate=lambda params: None)
@@ -261,7 +261,7 @@ class Named(Book):
 
 
 @pytest.mark.parametrize("more", [{"nights": 2}, {"colour": "red"}, {"actor": "eve"}], ids=["declared", "unknown", "the actor"])
-async def test_a_tool_class_gets_no_keyword_that_its_execute_has_not(more: dict[str, Any]) -> None:
+async def test_execute_of_a_tool_class_receives_only_the_keywords_it_declares(more: dict[str, Any]) -> None:
     (name,) = more
     async with Engine([Named()]) as engine:
         result = await said(engine, call("book", **GOOD, **more))
@@ -272,11 +272,11 @@ async def test_a_tool_class_gets_no_keyword_that_its_execute_has_not(more: dict[
     assert Named().validate_parameters({**GOOD, **more}).cleaned_params == GOOD
 
 
-async def test_a_tool_class_that_takes_any_keyword_gets_all_but_the_actors_name() -> None:
+async def test_execute_that_accepts_any_keyword_receives_all_but_the_actor() -> None:
     assert (await booked(**GOOD, colour="red", actor="eve")).data == {**GOOD, "colour": "red"}
 
 
-async def test_a_closed_schema_refuses_what_the_code_would_not_take() -> None:
+async def test_a_closed_schema_refuses_unknown_keys() -> None:
     class Closed(Named):
         parameters = {"type": "object", "properties": {"city": {}, "guest": {}}, "additionalProperties": False}
 
@@ -288,7 +288,7 @@ async def test_a_closed_schema_refuses_what_the_code_would_not_take() -> None:
 @pytest.mark.parametrize(
     ("arguments", "valid"), [({"p": "5"}, True), ({"p": 5, "q": "x"}, True), ({}, False), ({"q": "x"}, False), ({"p": "x"}, False)]
 )
-async def test_a_flat_map_of_parameters_is_read_as_what_it_means(arguments: dict[str, Any], valid: bool) -> None:
+async def test_a_flat_map_of_parameters_is_read_as_an_object_schema(arguments: dict[str, Any], valid: bool) -> None:
     """A plain map of parameters, without an object schema around it."""
 
     class Flat(Book):
@@ -308,7 +308,7 @@ async def test_a_flat_map_of_parameters_is_read_as_what_it_means(arguments: dict
         assert "p: expected an integer, got nothing: it is missing" in result.text
 
 
-async def test_of_a_flat_map_without_types_the_required_parameter_is_named() -> None:
+async def test_a_missing_required_parameter_of_an_untyped_flat_map_is_named() -> None:
     class Bare(Book):
         parameters = {"p": {"required": True}}
 
@@ -318,7 +318,7 @@ async def test_of_a_flat_map_without_types_the_required_parameter_is_named() -> 
 
 
 @pytest.mark.parametrize("flagged", [True, False])
-async def test_a_parameter_may_have_the_name_of_a_word_of_json_schema(flagged: bool) -> None:
+async def test_a_parameter_may_be_named_like_a_json_schema_keyword(flagged: bool) -> None:
     """With a flag it can only be a parameter; without one, an object's own words stay its own."""
 
     class Odd(Book):

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.agent.board import Board, Desk
+from tests.agent.recording_tools import Board, Desk
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ import pytest
 
 from callgate import Allow, Engine, Limits, MemoryJournal, RawCall, SqliteJournal, before_call, tool
 from callgate.agent import Agent, AgentRunOptions, AgentStreamOptions, EngineOptions, Settings
+from callgate.call_stages import ValidatedCall
 from callgate.errors import UsageError
-from callgate.route import ValidatedCall
-from tests.agent.scripts import Script, call, says
+from tests.agent.scripted_model import Script, call, says
 
 
 @tool(effect="none")
@@ -33,7 +33,7 @@ class Counting:
         return Allow()
 
 
-async def test_an_agent_takes_what_its_engine_is_made_of() -> None:
+async def test_an_agent_accepts_the_options_of_its_engine() -> None:
     journal, policy = MemoryJournal(), Counting()
     hooked: list[str] = []
 
@@ -49,7 +49,7 @@ async def test_an_agent_takes_what_its_engine_is_made_of() -> None:
     assert agent.engine.journal is journal
 
 
-async def test_an_agent_closes_the_engine_that_it_made_and_no_other() -> None:
+async def test_an_agent_closes_only_the_engine_that_it_created() -> None:
     async with Agent(Script(), tools=[look]) as own:
         pass
     with pytest.raises(UsageError, match="closed"):
@@ -64,20 +64,20 @@ async def test_an_agent_closes_the_engine_that_it_made_and_no_other() -> None:
 @pytest.mark.parametrize(
     "given", [{"tools": [look]}, {"policies": []}, {"journal": None}, {"limits": Limits(), "timeout_s": 3}], ids=",".join
 )
-async def test_options_of_an_engine_beside_an_engine_are_refused_by_name(given: dict[str, Any]) -> None:
+async def test_engine_options_given_together_with_an_engine_are_refused_by_name(given: dict[str, Any]) -> None:
     """Which of the two would count is a guess."""
     async with Engine() as engine:
         with pytest.raises(UsageError, match=rf"^Agent was given an engine, and {', '.join(given)} for a new one\. "):
             Agent(Script(), engine, **given)
 
 
-async def test_an_agent_of_a_model_alone_has_an_engine_without_tools() -> None:
+async def test_an_agent_with_only_a_model_has_an_engine_without_tools() -> None:
     async with Agent(Script(says("Hello."))) as agent:
         assert (await agent.run("Hi.")).text == "Hello."
         assert list(agent.engine.tools) == []
 
 
-async def test_limits_of_an_own_engine_count_where_the_settings_say_nothing() -> None:
+async def test_agent_limits_and_settings_are_combined_and_a_contradiction_is_refused() -> None:
     async with Agent(Script(), limits=Limits(content_bytes=4_096), settings=Settings(soft_warn=3, dangerous_per_tick=2)) as agent:
         limits = agent.engine.limits
         assert (limits.content_bytes, limits.soft_warn_iteration, limits.dangerous_per_tick) == (4_096, 3, 2)
@@ -87,25 +87,25 @@ async def test_limits_of_an_own_engine_count_where_the_settings_say_nothing() ->
         Agent(Script(), limits=Limits(soft_warn_iteration=7), settings=Settings(soft_warn=3))
 
 
-def test_the_options_of_an_agents_engine_are_those_of_an_engine() -> None:
+def test_engine_options_have_the_names_and_types_of_the_engines_parameters() -> None:
     """Each by its name and its type, so that an option which an engine gets later is not forgotten."""
     taken = inspect.signature(Engine).parameters
     assert {name: one.annotation for name, one in taken.items()} == _annotations(EngineOptions)
 
 
-def test_the_options_of_the_other_ways_into_a_run_are_those_of_run() -> None:
+def test_run_and_stream_options_match_the_parameters_of_agent_run() -> None:
     taken = {name: one.annotation for name, one in inspect.signature(Agent.run).parameters.items() if one.kind is one.KEYWORD_ONLY}
     assert taken == _annotations(AgentRunOptions)
     assert taken.keys() - {"on_event"} == _annotations(AgentStreamOptions).keys()
 
 
-def test_no_option_of_an_agent_is_of_any_type() -> None:
+def test_no_agent_option_except_output_is_annotated_as_any() -> None:
     for function in (Agent, Agent.run, Agent.run_sync, Agent.stream, Agent.follow_up, Agent.resume):
         loose = [name for name, one in inspect.signature(function).parameters.items() if one.annotation == "Any"]
         assert loose in ([], ["output"]), function  # a type that a checker cannot name: any form of annotation
 
 
-async def test_the_record_of_an_agent_may_be_a_file(tmp_path: Path) -> None:
+async def test_an_agent_records_its_run_in_a_sqlite_file(tmp_path: Path) -> None:
     async with Agent(Script(says("Done.")), journal=SqliteJournal(tmp_path / "runs.db")) as agent:
         result = await agent.run("Go.")
     assert result.recorded > 0
@@ -115,7 +115,7 @@ def _annotations(options: type) -> dict[str, object]:
     return {name: getattr(one, "__forward_arg__", one) for name, one in options.__annotations__.items()}
 
 
-def test_an_agent_is_composed_of_parts_that_do_not_know_it() -> None:
+def test_the_parts_of_an_agent_hold_no_reference_to_it() -> None:
     """One class, its parts as fields; no part refers to the agent, directly or through another part."""
     agent = Agent(Script(), tools=[look])
     assert Agent.__mro__ == (Agent, object)

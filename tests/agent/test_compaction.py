@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callgate import AbortController, tool
-from callgate._runners.host_awaits import HostAwaits
+from callgate._runners.await_host_code import HostAwaits
 from callgate.agent import Agent, AgentEvent, Compaction, Notice, estimate_tokens, keep_last, summarise
 from callgate.agent.compaction import Compact, Compactor, _problem
 from callgate.agent.history import History
 from callgate.calls import Image, Text
 from callgate.errors import UsageError
 from callgate.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
-from tests.agent.scripts import Script, call, says
+from tests.agent.scripted_model import Script, call, says
 
 LONG = "word " * 400
 DONE = says("Done.")
@@ -36,7 +36,7 @@ def chat(turns: int) -> list[Message]:
     return messages
 
 
-async def test_a_history_is_made_shorter_before_the_pass_that_would_be_too_long() -> None:
+async def test_a_history_over_the_threshold_is_compacted_before_the_next_pass() -> None:
     model = Script(DONE)
     events: list[AgentEvent] = []
     compact = Compaction(compact=keep_last(2), at_tokens=2_000)
@@ -54,7 +54,7 @@ async def test_a_history_is_made_shorter_before_the_pass_that_would_be_too_long(
     assert (notice.kind, notice.hidden) == ("compacted", True)
 
 
-async def test_a_history_below_the_threshold_is_left_alone_and_never_walked() -> None:
+async def test_a_short_history_is_not_compacted_and_each_message_is_estimated_once() -> None:
     """The estimate grows with the history: each message is weighed once, over all turns of a conversation."""
     weighed: list[Message] = []
 
@@ -73,7 +73,7 @@ async def test_a_history_below_the_threshold_is_left_alone_and_never_walked() ->
     assert all(a is b for a, b in zip(weighed, result.messages, strict=False))
 
 
-async def test_a_long_turn_keeps_its_task_and_every_call_its_result() -> None:
+async def test_compaction_of_a_long_turn_keeps_its_task_and_the_result_of_every_kept_call() -> None:
     """One message of the user, many rounds of tools."""
     model = Script(*[says(call("read", {"page": page}, id=f"p{page}")) for page in range(12)], DONE)
     async with Agent(model, tools=[read], compact=Compaction(compact=keep_last(3), at_tokens=2_500), stuck=None) as agent:
@@ -87,7 +87,7 @@ async def test_a_long_turn_keeps_its_task_and_every_call_its_result() -> None:
     assert len(model.seen[-1]) < 12
 
 
-async def test_a_summary_stands_where_the_messages_were_that_went() -> None:
+async def test_a_summary_replaces_the_messages_that_compaction_removed() -> None:
     gone: list[Message] = []
 
     async def write(messages: Sequence[Message]) -> str:
@@ -105,7 +105,7 @@ async def test_a_summary_stands_where_the_messages_were_that_went() -> None:
     assert "They asked nine questions." in summary.content
 
 
-async def test_the_next_summary_is_given_the_one_before() -> None:
+async def test_the_next_summary_receives_the_previous_summary() -> None:
     given: list[list[Message]] = []
 
     def write(messages: Sequence[Message]) -> str:
@@ -124,23 +124,23 @@ def fails(messages: Sequence[Message]) -> Sequence[Message]:
     raise OSError("no model for that")
 
 
-def parts_a_call_from_its_result(messages: Sequence[Message]) -> Sequence[Message]:
+def removes_results(messages: Sequence[Message]) -> Sequence[Message]:
     return [message for message in messages if not isinstance(message, ToolMessage)]
 
 
-def gives_what_is_no_message(messages: Sequence[Message]) -> Sequence[Message]:
+def returns_a_value_that_is_not_a_message(messages: Sequence[Message]) -> Sequence[Message]:
     return ["a text"]  # type: ignore[list-item]
 
 
-def gives_nothing(messages: Sequence[Message]) -> Sequence[Message]:
+def returns_none(messages: Sequence[Message]) -> Sequence[Message]:
     return None  # type: ignore[return-value]
 
 
-def leaves_nothing(messages: Sequence[Message]) -> Sequence[Message]:
+def returns_an_empty_list(messages: Sequence[Message]) -> Sequence[Message]:
     return []
 
 
-def leaves_no_task(messages: Sequence[Message]) -> Sequence[Message]:
+def removes_the_task(messages: Sequence[Message]) -> Sequence[Message]:
     return [message for message in messages if not isinstance(message, UserMessage)]
 
 
@@ -150,9 +150,11 @@ def makes_it_longer(messages: Sequence[Message]) -> Sequence[Message]:
 
 @pytest.mark.parametrize(
     "hook",
-    [fails, parts_a_call_from_its_result, gives_what_is_no_message, gives_nothing, leaves_nothing, leaves_no_task, makes_it_longer],
+    [fails, removes_results, returns_a_value_that_is_not_a_message, returns_none, returns_an_empty_list, removes_the_task, makes_it_longer],
 )
-async def test_a_hook_that_fails_changes_nothing(hook: Compact, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_compaction_hook_that_fails_or_returns_an_invalid_history_changes_nothing(
+    hook: Compact, caplog: pytest.LogCaptureFixture
+) -> None:
     """What comes back is taken only if it is a valid conversation with a task, and shorter; the run goes on either way."""
     model = Script(says(call("read", {"page": 1})), DONE)
     async with Agent(model, tools=[read], compact=Compaction(compact=hook, at_tokens=100)) as agent:
@@ -162,7 +164,7 @@ async def test_a_hook_that_fails_changes_nothing(hook: Compact, caplog: pytest.L
     assert "history stays as it is" in caplog.text or "it stays as it is" in caplog.text
 
 
-async def test_a_hook_that_cannot_shorten_is_not_asked_before_every_pass() -> None:
+async def test_a_hook_that_cannot_shorten_is_called_again_only_after_the_history_grows() -> None:
     """Only when the history has grown by a tenth since."""
     asked: list[int] = []
 
@@ -181,7 +183,7 @@ async def test_a_hook_that_cannot_shorten_is_not_asked_before_every_pass() -> No
     assert len(asked) == 2
 
 
-async def test_a_kill_ends_a_hook_that_hangs() -> None:
+async def test_a_kill_ends_a_hanging_compaction_hook() -> None:
     began = asyncio.Event()
 
     async def hang(messages: Sequence[Message]) -> Sequence[Message]:
@@ -198,7 +200,7 @@ async def test_a_kill_ends_a_hook_that_hangs() -> None:
     assert result.messages == (UserMessage("Hello."),)
 
 
-async def test_a_hook_that_takes_too_long_is_left() -> None:
+async def test_a_compaction_hook_that_exceeds_its_timeout_is_abandoned() -> None:
     async def hang(messages: Sequence[Message]) -> Sequence[Message]:
         await asyncio.Event().wait()
         return messages
@@ -207,7 +209,7 @@ async def test_a_hook_that_takes_too_long_is_left() -> None:
         assert (await agent.run("Hello.")).completed
 
 
-def test_a_token_is_four_characters_and_a_picture_is_no_text() -> None:
+def test_the_token_estimate_uses_four_characters_per_token_but_not_for_image_data() -> None:
     assert estimate_tokens(UserMessage("x" * 400)) == 104
     assert estimate_tokens(SystemMessage("x" * 3)) == 5
     assert estimate_tokens(AssistantMessage(parts=(ToolCall(id="1", name="read", arguments='{"a": 1}'),))) == 7
@@ -215,7 +217,7 @@ def test_a_token_is_four_characters_and_a_picture_is_no_text() -> None:
 
 
 @pytest.mark.parametrize("make", [keep_last, lambda count: summarise(lambda _: "", keep=count)])
-def test_nothing_cannot_be_kept(make: object) -> None:
+def test_keeping_zero_messages_is_refused(make: object) -> None:
     with pytest.raises(UsageError):
         make(0)  # type: ignore[operator]
 
@@ -241,7 +243,7 @@ def conversations(draw: st.DrawFn) -> list[Message]:
 
 
 @given(conversations(), st.integers(1, 30))
-async def test_what_is_kept_is_always_a_valid_piece_of_the_conversation(messages: list[Message], count: int) -> None:
+async def test_the_kept_messages_always_form_a_valid_conversation(messages: list[Message], count: int) -> None:
     """Head, perhaps the question, then the end without a gap; at least as many as were asked for, and in their order."""
     kept = list(keep_last(count)(messages))  # type: ignore[arg-type]
     assert _problem(kept) == ""

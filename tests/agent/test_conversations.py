@@ -12,7 +12,7 @@ from callgate.calls import Text
 from callgate.errors import UsageError
 from callgate.messages import AssistantMessage, UserMessage
 from callgate.models.wire.request import ToolSpec
-from tests.agent.scripts import Gate, Script, call, says
+from tests.agent.scripted_model import Gate, Script, call, says
 
 
 async def turns_of_the_loop() -> None:
@@ -20,7 +20,7 @@ async def turns_of_the_loop() -> None:
         await asyncio.sleep(0)
 
 
-async def at_work_and_waiting(agent: Agent, gate: Gate, *, waiting: int = 1) -> list[asyncio.Future[RunResult]]:
+async def running_and_queued_turns(agent: Agent, gate: Gate, *, waiting: int = 1) -> list[asyncio.Future[RunResult]]:
     """Turns of one conversation: the first has come to the gate, the others are in its queue."""
     first = asyncio.ensure_future(agent.run("1", conversation="c"))
     await gate.reached.wait()
@@ -29,11 +29,11 @@ async def at_work_and_waiting(agent: Agent, gate: Gate, *, waiting: int = 1) -> 
     return [first, *others]
 
 
-async def test_turns_of_one_conversation_take_turns_and_others_do_not_wait() -> None:
+async def test_turns_of_one_conversation_run_one_at_a_time_and_others_do_not_wait() -> None:
     gate = Gate()
     model = Script([gate, *says("one")], says("other"), says("two"))
     async with Agent(model) as agent:
-        first, second = await at_work_and_waiting(agent, gate)
+        first, second = await running_and_queued_turns(agent, gate)
         assert (await agent.run("3", conversation="d")).text == "other"
         assert agent.conversations.waiting("c") == 1
         gate.open.set()
@@ -45,25 +45,25 @@ async def test_a_kill_ends_the_turn_and_empties_the_queue() -> None:
     gate = Gate()
     model = Script([gate, *says("one")], says("later"))
     async with Agent(model) as agent:
-        first, second = await at_work_and_waiting(agent, gate)
+        first, second = await running_and_queued_turns(agent, gate)
         agent.kill("c")
         assert [(await first).turn_status, (await second).turn_status] == ["stopped_by_user", "stopped_by_user"]
         assert len(model.requests) == 1
         assert (await agent.run("3", conversation="c")).text == "later"
 
 
-async def test_a_stop_ends_the_turn_and_leaves_the_queue() -> None:
+async def test_a_stop_ends_the_turn_and_keeps_the_queue() -> None:
     gate = Gate()
     model = Script([gate, *says("one")], says("two"))
     async with Agent(model) as agent:
-        first, second = await at_work_and_waiting(agent, gate)
+        first, second = await running_and_queued_turns(agent, gate)
         agent.stop("c")
         assert (await first).turn_status == "stopped_by_user"
         assert (await second).text == "two"
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
-async def test_where_nothing_is_under_way_nothing_is_stopped_and_nothing_remembered(end: str) -> None:
+async def test_stop_and_kill_of_an_idle_conversation_have_no_effect_and_are_not_stored(end: str) -> None:
     """Requirements A11, A13: a stop is for what runs; what is kept of conversations that never come back has a bound."""
     async with Agent(Script(says("one"))) as agent:
         told = [getattr(agent, end)(f"gone-{number}") for number in range(100)]
@@ -103,7 +103,7 @@ async def test_a_run_that_is_still_being_opened_can_be_stopped(end: str) -> None
         assert agent.engine.control.stops == {}
 
 
-async def test_an_agent_stops_the_calls_of_a_host_that_shares_its_engine() -> None:
+async def test_a_kill_by_an_agent_aborts_host_calls_in_the_same_conversation() -> None:
     """Requirement A12: calls that run in the conversation without a turn are under way too; the host begins anew with `end_turn`."""
     begun = asyncio.Event()
 
@@ -120,12 +120,12 @@ async def test_an_agent_stops_the_calls_of_a_host_that_shares_its_engine() -> No
         assert isinstance(await running, Aborted)
 
 
-async def test_a_follow_up_interrupts_an_answer_and_goes_next() -> None:
+async def test_a_follow_up_interrupts_an_answer_and_runs_before_queued_turns() -> None:
     """Requirement B12: what the model was saying is dropped; the follow-up goes before others that wait."""
     gate = Gate()
     model = Script([*says("I was")[:1], gate], says("to the follow-up"), says("two"))
     async with Agent(model) as agent:
-        first, second = await at_work_and_waiting(agent, gate)
+        first, second = await running_and_queued_turns(agent, gate)
         third = asyncio.ensure_future(agent.follow_up("wait!", conversation="c"))
         assert (await first).turn_status == "follow_up_interrupt"
         assert (await third).text == "to the follow-up"
@@ -133,7 +133,7 @@ async def test_a_follow_up_interrupts_an_answer_and_goes_next() -> None:
     assert [message.content for message in model.seen[1] if isinstance(message, UserMessage)] == ["1", "wait!"]
 
 
-async def test_a_follow_up_does_not_disturb_a_chain_of_tools() -> None:
+async def test_a_follow_up_waits_for_the_running_tool_call_before_it_interrupts() -> None:
     """It is left in the queue; the turn yields before its next pass, and what was done keeps its place."""
     begun, go_on = asyncio.Event(), asyncio.Event()
 
@@ -157,7 +157,7 @@ async def test_a_follow_up_does_not_disturb_a_chain_of_tools() -> None:
         assert (await second).text == "to the follow-up"
 
 
-async def test_follow_ups_interrupt_only_so_often() -> None:
+async def test_follow_ups_interrupt_at_most_three_times_in_a_row() -> None:
     gates = [Gate() for _ in range(5)]
     model = Script(*[[gate, *says(str(number))] for number, gate in enumerate(gates)])
     async with Agent(model) as agent:
@@ -173,7 +173,9 @@ async def test_follow_ups_interrupt_only_so_often() -> None:
 
 
 @pytest.mark.parametrize(("triggers", "targets"), [(["a", "b"], ["a", "b"]), (["a", "a"], [None, None]), ([None, "b"], [None, "b"])])
-async def test_a_turn_answers_its_trigger_but_not_in_a_scene(triggers: list[str | None], targets: list[str | None]) -> None:
+async def test_a_queued_turn_replies_to_its_trigger_unless_several_turns_share_it(
+    triggers: list[str | None], targets: list[str | None]
+) -> None:
     """Requirement B20: several turns that share one trigger have no reply target."""
     gate = Gate()
     model = Script([gate, *says("one")], says("two"))
@@ -189,7 +191,7 @@ async def test_a_turn_answers_its_trigger_but_not_in_a_scene(triggers: list[str 
 
 
 @pytest.mark.parametrize("trigger", ["a", None])
-async def test_a_turn_that_did_not_wait_replies_to_no_message(trigger: str | None) -> None:
+async def test_a_turn_that_was_not_queued_has_no_reply_target(trigger: str | None) -> None:
     """Requirement B20: only a queued turn replies; who comes first answers what was just said."""
     model = Script(says("one"))
     async with Agent(model) as agent:
@@ -197,7 +199,7 @@ async def test_a_turn_that_did_not_wait_replies_to_no_message(trigger: str | Non
     assert [context.reply_to for context in model.contexts] == [None]
 
 
-async def test_a_turn_of_a_scene_replies_to_no_message_also_where_it_waits_alone() -> None:
+async def test_a_turn_of_a_scene_has_no_reply_target_even_if_it_is_queued_alone() -> None:
     """Requirement B20: a scene says so; its turns need not stand in the queue at once."""
     gate = Gate()
     model = Script([gate, *says("one")], says("two"), says("three"))
@@ -211,7 +213,7 @@ async def test_a_turn_of_a_scene_replies_to_no_message_also_where_it_waits_alone
     assert [context.reply_to for context in model.contexts] == [None, None, "b"]
 
 
-async def test_the_queue_has_a_bound() -> None:
+async def test_a_conversation_queue_holds_at_most_64_turns() -> None:
     gate = Gate()
     model = Script([gate])
     async with Agent(model) as agent:
@@ -223,11 +225,11 @@ async def test_the_queue_has_a_bound() -> None:
         await asyncio.gather(*runs)
 
 
-async def test_a_turn_that_is_cancelled_while_it_waits_hands_the_conversation_on() -> None:
+async def test_a_turn_cancelled_in_the_queue_does_not_block_the_next_turn() -> None:
     gate = Gate()
     model = Script([gate, *says("one")], says("three"))
     async with Agent(model) as agent:
-        first, second, third = await at_work_and_waiting(agent, gate, waiting=2)
+        first, second, third = await running_and_queued_turns(agent, gate, waiting=2)
         second.cancel()
         gate.open.set()
         assert (await first).text == "one"
@@ -235,12 +237,12 @@ async def test_a_turn_that_is_cancelled_while_it_waits_hands_the_conversation_on
     assert second.cancelled()
 
 
-async def test_a_turn_that_waits_while_the_engine_closes_ends_and_asks_no_model() -> None:
+async def test_a_queued_turn_fails_without_a_model_request_when_the_engine_closes() -> None:
     gate = Gate()
     model = Script([gate, *says("one")], says("two"))
     async with Engine() as engine:
         agent = Agent(model, engine)
-        first, second = await at_work_and_waiting(agent, gate)
+        first, second = await running_and_queued_turns(agent, gate)
         await engine.close()
         gate.open.set()
         await first
@@ -249,12 +251,12 @@ async def test_a_turn_that_waits_while_the_engine_closes_ends_and_asks_no_model(
     assert len(model.requests) == 1
 
 
-async def test_a_turn_that_leaves_the_queue_lets_nobody_in() -> None:
+async def test_a_turn_cancelled_in_the_queue_does_not_start_the_next_turn_early() -> None:
     """A11: one turn at a time. Whoever gives up waiting has no turn to hand on."""
     gate = Gate()
     model = Script([gate, *says("one")], says("three"))
     async with Agent(model) as agent:
-        first, second, third = await at_work_and_waiting(agent, gate, waiting=2)
+        first, second, third = await running_and_queued_turns(agent, gate, waiting=2)
         second.cancel()
         await turns_of_the_loop()
         assert second.cancelled()
@@ -266,7 +268,7 @@ async def test_a_turn_that_leaves_the_queue_lets_nobody_in() -> None:
         assert not agent.conversations.busy("c")
 
 
-async def test_a_turn_that_finds_the_queue_full_lets_nobody_in() -> None:
+async def test_a_turn_refused_by_a_full_queue_does_not_start_another_turn() -> None:
     """A11: one turn at a time, also where too many wait."""
     gate = Gate()
     model = Script([gate, *says("one")])
@@ -284,12 +286,12 @@ async def test_a_turn_that_finds_the_queue_full_lets_nobody_in() -> None:
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
-async def test_what_is_asked_for_between_two_turns_is_meant_for_the_second(end: str) -> None:
+async def test_a_stop_or_kill_between_two_turns_applies_to_the_second(end: str) -> None:
     """A12: no moment in which a stop is lost, not even the one in which the conversation is handed on."""
     gate = Gate()
     model = Script([gate, *says("one")], says("two"), says("three"))
     async with Agent(model) as agent:
-        first, second = await at_work_and_waiting(agent, gate)
+        first, second = await running_and_queued_turns(agent, gate)
         gate.open.set()
         while agent.conversations.waiting("c"):
             await asyncio.sleep(0)
@@ -299,7 +301,7 @@ async def test_what_is_asked_for_between_two_turns_is_meant_for_the_second(end: 
         assert (await agent.run("3", conversation="c")).turn_status == "completed"
 
 
-async def test_what_a_model_says_beside_its_exit_call_is_in_the_conversation() -> None:
+async def test_text_beside_an_exit_call_is_kept_in_the_conversation() -> None:
     model = Script(says("All is well.", call("done", {})), says("That is all."), says("As I said."))
     async with Agent(model, exit_tools=[ToolSpec(name="done")]) as agent:
         first = await agent.run("How is it?", conversation="c")

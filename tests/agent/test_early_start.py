@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from callgate.agent import Agent, AgentEvent, Budget, MessageEnded, Settings
-from callgate.models.events import CallSealed
-from tests.agent.board import Board, Desk
-from tests.agent.scripts import Gate, Script, call, ends, says, tool_texts
+from callgate.models.model_events import CallSealed
+from tests.agent.recording_tools import Board, Desk
+from tests.agent.scripted_model import Gate, Script, call, ends, says, tool_texts
 from tests.effect_tools import Unending
 
 
@@ -32,7 +32,7 @@ async def test_a_read_starts_while_the_message_still_streams(board: Board) -> No
     assert board.done == ["look a", "change b"]
 
 
-async def test_what_started_early_is_discarded_where_the_message_fails(board: Board) -> None:
+async def test_an_early_started_call_is_discarded_if_its_message_fails(board: Board) -> None:
     asked = says(call("look", {"what": "a"}, id="1"))
     model = Script([*asked[:2], RuntimeError("broken")])
     async with Agent(model, tools=board.tools()) as agent:
@@ -43,7 +43,7 @@ async def test_what_started_early_is_discarded_where_the_message_fails(board: Bo
     assert tool_texts(result.messages) == []
 
 
-async def test_a_model_that_answers_at_once_leaves_nothing_in_the_event_loops_queue(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_immediate_answers_do_not_accumulate_callbacks_in_the_event_loop(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
     """A call that starts early asks the event loop to begin it; a loop that never comes round must not gather what was taken back."""
     event_loop = asyncio.get_running_loop()
     asked: list[object] = []
@@ -80,7 +80,7 @@ async def test_early_start_can_be_switched_off(board: Board) -> None:
     assert board.done == ["look a"]
 
 
-async def test_nothing_starts_early_where_no_iteration_is_left(desk: Desk) -> None:
+async def test_no_call_starts_early_when_no_iteration_is_left(desk: Desk) -> None:
     """A call with no iteration left is refused, also one that could start while the message streams."""
     model = Script(says(call("look", {"what": "first"})), says(call("look", {"what": "second"})))
     async with Agent(model, tools=desk.tools(), settings=Settings(budget=Budget(iterations=1))) as agent:
@@ -88,7 +88,7 @@ async def test_nothing_starts_early_where_no_iteration_is_left(desk: Desk) -> No
     assert (result.turn_status, desk.looked) == ("budget_exhausted", ["first"])
 
 
-async def test_an_observer_that_fails_leaves_no_call_running() -> None:
+async def test_a_failing_observer_ends_the_run_and_its_early_started_calls() -> None:
     """One end per call: what started early ends with the run, whoever ended the run."""
     unending = Unending()
 

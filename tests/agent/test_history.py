@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callgate.agent import Agent, History
+from callgate.agent.conversation_formats import fallback, from_native, native
 from callgate.agent.history_repair import repair_history
-from callgate.agent.message_formats import fallback, from_native, native
 from callgate.calls import Audio, Image, Suspended, Text, ToolResult
 from callgate.messages import (
     AssistantMessage,
@@ -28,8 +28,8 @@ from callgate.models.wire.request import ModelRequest
 from callgate.models.wire.result_order import order_results
 from callgate.models.wire.tool_names import WireNames
 from callgate.tools import Tool, ValidationResult, tool
-from tests.agent.board import Board
-from tests.agent.scripts import Script, call, says
+from tests.agent.recording_tools import Board
+from tests.agent.scripted_model import Script, call, says
 
 
 async def conversation() -> list[Message]:
@@ -44,7 +44,7 @@ async def conversation() -> list[Message]:
         return list((await agent.run("Go.")).messages)
 
 
-async def test_in_the_native_form_calls_are_tool_calls_and_results_tool_messages() -> None:
+async def test_the_native_form_has_tool_calls_and_tool_messages() -> None:
     """Requirements C6, C8, C37, C71, C72."""
     items = native(await conversation())
     assert items[1] == {
@@ -71,7 +71,7 @@ RESULTS: list[tuple[object, object]] = [
 
 @pytest.mark.parametrize(("value", "shown"), RESULTS)
 @pytest.mark.parametrize("warned", [False, True])
-async def test_a_result_has_one_text_form_in_a_history_of_an_agents_and_of_a_hosts_own(value: object, shown: object, warned: bool) -> None:
+async def test_a_result_has_the_same_text_in_an_agents_and_in_a_hosts_own_history(value: object, shown: object, warned: bool) -> None:
     """Requirements C72, C74: JSON. Text that a tool gives stays text for models with tool calls, and is a JSON string for others."""
 
     @tool(name="look", effect="none", validate=lambda _: ValidationResult(valid=True, warnings=["odd"] if warned else []))
@@ -96,7 +96,7 @@ async def test_a_result_has_one_text_form_in_a_history_of_an_agents_and_of_a_hos
     assert (read if result.success else read["code"] if isinstance(value, Exception) else read["result"]) == shown
 
 
-async def test_in_the_fallback_form_calls_and_results_are_text() -> None:
+async def test_the_fallback_form_writes_calls_and_results_as_text() -> None:
     """Requirements C9, C38, C73, C74."""
     told = fallback(await conversation())
     assert [type(message) for message in told] == [UserMessage, *[AssistantMessage, UserMessage] * 3, AssistantMessage]
@@ -113,7 +113,7 @@ async def test_in_the_fallback_form_calls_and_results_are_text() -> None:
 
 
 @pytest.mark.parametrize("api", known_apis())
-def test_a_model_that_only_reads_text_is_told_of_the_pictures_that_it_does_not_see(api: str) -> None:
+def test_the_fallback_form_names_images_and_audio_that_it_leaves_out(api: str) -> None:
     """Nothing is lost silently, whichever provider the fallback form is sent to."""
     content = (Text(text="Here."), Image(data="QUJD", mime_type="image/png"), Audio(data="REVG", mime_type="audio/wav"))
     history: list[Message] = [
@@ -125,7 +125,7 @@ def test_a_model_that_only_reads_text_is_told_of_the_pictures_that_it_does_not_s
     assert ("[image/png: a picture, which is not shown here]" in body, "audio/wav" in body) == (True, True)
 
 
-def test_what_is_no_text_in_a_stored_history_is_named_in_its_place() -> None:
+def test_non_text_parts_of_a_stored_history_are_replaced_by_their_type_name() -> None:
     stored = [
         {"type": "text", "text": "Look: "},
         {"type": "image_url", "image_url": {"url": "data:image/png;base64,QUJD"}},
@@ -134,12 +134,12 @@ def test_what_is_no_text_in_a_stored_history_is_named_in_its_place() -> None:
     assert from_native([{"role": "user", "content": stored}]) == [UserMessage("Look: [image_url, which is not taken over]")]
 
 
-async def test_a_stored_native_history_comes_back() -> None:
+async def test_a_stored_native_history_round_trips() -> None:
     messages = await conversation()
     assert native(from_native(native(messages))) == native(messages)
 
 
-def test_a_stored_call_of_a_custom_tool_comes_back() -> None:
+def test_a_stored_custom_tool_call_round_trips() -> None:
     """Its arguments are free text; it was left out, and its result told as nobody's."""
     call = ToolCall(id="a", name="py", arguments="print(1)", custom=True)
     said: list[Message] = [AssistantMessage(parts=(call,)), ToolMessage(call_id="a", name="py", content=(Text(text="1"),), custom=True)]
@@ -182,14 +182,14 @@ def check_valid(messages: list[Message]) -> None:
 
 
 @given(MESSAGES)
-def test_any_conversation_can_be_mended_and_a_mended_one_stays_as_it_is(messages: list[Message]) -> None:
+def test_any_conversation_can_be_repaired_and_repair_is_idempotent(messages: list[Message]) -> None:
     mended, notes = repair_history(messages)
     check_valid(mended)
     assert repair_history(mended) == (mended, [])
     assert notes or mended == messages
 
 
-def test_mending_tells_what_it_did() -> None:
+def test_history_repair_reports_its_changes() -> None:
     asked = AssistantMessage(parts=(ToolCall(id="a", name="pay"), ToolCall(id="b", name="look")))
     mended, notes = repair_history([asked, ToolMessage(call_id="b", name="look"), ToolMessage(call_id="z", name="who")])
     assert [message.call_id for message in mended if isinstance(message, ToolMessage)] == ["a", "b"]
@@ -201,7 +201,7 @@ def test_mending_tells_what_it_did() -> None:
 
 
 @given(MESSAGES)
-def test_a_mended_conversation_can_be_written_for_every_provider(messages: list[Message]) -> None:
+def test_a_repaired_conversation_can_be_encoded_for_every_provider(messages: list[Message]) -> None:
     """Also after a switch of provider in the middle: nothing that one API left behind breaks another's request."""
     mended, _ = repair_history([UserMessage("begin"), *messages, UserMessage("go on")])
     for api in known_apis():
@@ -214,7 +214,7 @@ def test_a_mended_conversation_can_be_written_for_every_provider(messages: list[
         st.tuples(st.lists(st.sampled_from("abx"), min_size=1, max_size=4), st.lists(st.booleans(), min_size=4, max_size=4)), max_size=6
     )
 )
-def test_what_is_committed_is_always_valid(turns: list[tuple[list[str], list[bool]]]) -> None:
+def test_a_history_is_valid_after_any_commits(turns: list[tuple[list[str], list[bool]]]) -> None:
     """Whatever calls had results and whatever ids models choose: each committed call has exactly one result, in its place."""
     history = History([UserMessage("begin")])
     for ids, had in turns:
@@ -233,7 +233,7 @@ def same_ids() -> list[Message]:
     return [AssistantMessage(parts=calls), *(ToolMessage(call_id="c", name="look") for _ in calls)]
 
 
-def test_ids_are_told_apart_in_the_time_that_it_takes_to_read_them() -> None:
+def test_duplicate_call_ids_are_made_unique_in_linear_time() -> None:
     """Some servers give every call one id; a long conversation with them is written and mended all the same."""
     for mended in (repair_history(same_ids())[0], order_results(same_ids())):
         asked, *answers = mended
@@ -243,7 +243,7 @@ def test_ids_are_told_apart_in_the_time_that_it_takes_to_read_them() -> None:
         assert [answer.call_id for answer in answers if isinstance(answer, ToolMessage)] == ids
 
 
-def test_a_number_that_somebody_has_used_is_passed_over() -> None:
+def test_suffixes_for_duplicate_call_ids_skip_ids_that_are_in_use() -> None:
     ids = ["c", "c_2", "c", "c", "c-2", "c"]
     messages: list[Message] = [AssistantMessage(parts=tuple(ToolCall(id=one, name="look", arguments="{}") for one in ids))]
     (asked, *_), (written, *_) = repair_history(messages)[0], order_results(messages)
@@ -253,13 +253,13 @@ def test_a_number_that_somebody_has_used_is_passed_over() -> None:
     assert [call.id for call in written.calls] == ["c", "c_2", "c_3", "c_4", "c-2", "c_5"]
 
 
-def test_a_result_that_is_there_twice_is_told_once_more_as_text() -> None:
+def test_a_duplicate_tool_result_becomes_a_user_message() -> None:
     result = ToolMessage(call_id="c", name="look", content=(Text(text="seen"),))
     placed = order_results([AssistantMessage(parts=(ToolCall(id="c", name="look", arguments="{}"),)), result, UserMessage("So?"), result])
     assert [type(message) for message in placed] == [AssistantMessage, ToolMessage, UserMessage, UserMessage]
 
 
-def test_ids_that_a_rewritten_conversation_brings_are_taken() -> None:
+def test_call_ids_of_a_rewritten_conversation_are_not_reused() -> None:
     """From the record the conversation is the same: whoever had it from its beginning knew these ids too."""
     brought = History()
     brought.commit(AssistantMessage(parts=(ToolCall(id="a", name="f"),)), [ToolResult(id="a", uid="u", name="f", status="ok")])
@@ -269,7 +269,7 @@ def test_ids_that_a_rewritten_conversation_brings_are_taken() -> None:
     assert [message.call_id for message in history.messages if isinstance(message, ToolMessage)] == ["a", "a-2"]
 
 
-def test_an_id_that_comes_again_and_again_is_told_apart_each_time() -> None:
+def test_every_call_with_a_repeated_id_gets_a_unique_id() -> None:
     """C37: each call has an id of its own, also where a server numbers anew in every answer."""
     history = History([AssistantMessage(parts=(ToolCall(id="call_0-3", name="look", arguments="{}"),))])
     result = ToolResult(id="", uid="", name="look", status="ok", content=(Text(text="seen"),))
@@ -302,7 +302,7 @@ def _paired(messages: list[Message]) -> list[tuple[str, str]]:
     return [(one, texts[one]) for one in asked]
 
 
-def test_a_call_that_waited_and_is_to_leave_no_trace_leaves_all_the_others() -> None:
+def test_a_waiting_call_that_ends_without_a_result_is_removed_and_the_others_stay() -> None:
     history = History([UserMessage("begin")])
     before = history.commit(_asked("a", "b", "c"), [_seen("A"), WAITS, WAITS])
     history.user("And then?")
@@ -312,14 +312,14 @@ def test_a_call_that_waited_and_is_to_leave_no_trace_leaves_all_the_others() -> 
     assert (after.ids, after.waiting, len(after.answered)) == (("a", "b", ""), (), 2)
 
 
-def test_a_message_that_has_nothing_but_a_call_that_leaves_no_trace_goes_with_it() -> None:
+def test_a_message_whose_only_call_is_removed_is_removed_too() -> None:
     history = History([UserMessage("begin")])
     before = history.commit(AssistantMessage(parts=(ToolCall(id="a", name="look", arguments="{}"),)), [WAITS])
     history.complete(before, [None])
     assert history.messages == [UserMessage("begin")]
 
 
-def test_a_message_whose_waiting_call_was_compacted_away_is_committed_anew_and_once() -> None:
+def test_a_message_whose_waiting_call_was_compacted_away_is_committed_again_once() -> None:
     history = History([UserMessage("begin")])
     before = history.commit(_asked("a", "b"), [_seen("A"), WAITS])
     history.rewrite([UserMessage("begin"), _asked("a"), ToolMessage(call_id="a", name="look", content=(Text(text="A"),))])

@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 
 from callgate.agent import Agent
 from callgate.errors import UsageError
-from tests.agent.scripts import Script, says
+from tests.agent.scripted_model import Script, says
 
 pydantic = pytest.importorskip("pydantic", reason="the types of pydantic need pydantic")
 
@@ -72,7 +72,7 @@ OF_MSGSPEC: list[tuple[Any, Any, Any]] = [
 
 
 @pytest.mark.parametrize(("kind", "written", "value"), OF_PYDANTIC + OF_MSGSPEC, ids=range(12))
-async def test_an_answer_of_any_kind_of_type_is_described_and_read(kind: Any, written: Any, value: Any) -> None:
+async def test_an_answer_of_any_supported_type_is_described_by_a_schema_and_parsed(kind: Any, written: Any, value: Any) -> None:
     """`Agent(output=T)`: pydantic reads what uses pydantic, wherever in the type."""
     model = Script(says('{"no": "way"}'), says(json.dumps(written)))
     async with Agent(model, output=kind) as agent:
@@ -82,7 +82,7 @@ async def test_an_answer_of_any_kind_of_type_is_described_and_read(kind: Any, wr
     assert "not what was asked for" in str(model.seen[1][-1])
 
 
-async def test_what_pydantic_reads_is_not_bent_into_shape() -> None:
+async def test_pydantic_types_nested_in_an_output_type_are_validated_strictly() -> None:
     async with Agent(Script(*[says('[{"name": "Hall", "floor": "2"}]')] * 3), output=list[Place]) as agent:
         result = await agent.run("Where?")
     assert result.status == "failed"
@@ -90,7 +90,7 @@ async def test_what_pydantic_reads_is_not_bent_into_shape() -> None:
 
 
 @pytest.mark.parametrize("kind", [Mixed, list[Mixed], list[Place | Point], list[object], print, "Place", 3], ids=range(7))
-def test_a_type_that_cannot_be_described_is_refused_in_one_sentence_with_the_way_out(kind: Any) -> None:
+def test_an_unsupported_output_type_is_refused_with_the_supported_types(kind: Any) -> None:
     with pytest.raises(UsageError, match="Take standard types, dataclasses and TypedDicts") as caught:
         Agent(Script(), output=kind)
     said = str(caught.value)

@@ -9,13 +9,13 @@ import pytest
 
 from callgate import tool
 from callgate.agent import Agent
-from callgate.agent.events import AgentEvent, CallStarted, MessageEnded
-from callgate.models.events import TextDelta
-from callgate.models.http import Retries
+from callgate.agent.run_events import AgentEvent, CallStarted, MessageEnded
+from callgate.models.http_transport import Retries
+from callgate.models.model_events import TextDelta
 from callgate.models.providers import model
 from callgate.stream import StreamLimits
 from callgate.testing import Call, Drop, Fail, Item, Pause, Reply, ScriptedServer
-from tests.patience import PATIENCE_S, let_pass, soon
+from tests.waiting import PATIENCE_S, let_pass, soon
 
 
 @tool(effect="none")
@@ -27,7 +27,7 @@ async def look(what: str) -> str:
 LOOK: list[Item] = ["I look. ", Call("look", {"what": "a"})]
 
 
-async def test_a_pass_opens_its_own_connection_and_the_result_is_in_the_next_request() -> None:
+async def test_a_tool_result_is_sent_in_the_next_http_request() -> None:
     async with ScriptedServer([LOOK, "It is fine."]) as server:
         over_http = model("openai-compatible:any", base_url=server.url)
         async with Agent(over_http, tools=[look]) as agent:
@@ -38,7 +38,7 @@ async def test_a_pass_opens_its_own_connection_and_the_result_is_in_the_next_req
         assert sent[-1] == {"role": "tool", "tool_call_id": "call_1", "content": "a is fine"}
 
 
-async def test_a_read_starts_while_the_rest_of_its_message_is_still_on_the_way() -> None:
+async def test_a_read_starts_before_the_rest_of_its_message_has_arrived() -> None:
     """The server sends the end of the message only once the call has begun."""
     events: list[AgentEvent] = []
     begun = Pause(asyncio.Event())
@@ -60,7 +60,7 @@ async def test_a_read_starts_while_the_rest_of_its_message_is_still_on_the_way()
 
 @pytest.mark.parametrize("where", ["headers", "body"])
 @pytest.mark.parametrize("given", ["environment", "limits"])
-async def test_the_transport_is_as_patient_with_silence_as_the_stream(given: str, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_http_transport_uses_the_idle_limit_of_the_stream(given: str, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Requirements B9, B22, B24: one number; the transport ends nothing before it, and after it the status is `timeout`."""
     held = asyncio.Event()
     script: Any = ["I ", Pause(held), "wait."] if where == "body" else Reply(turn="I wait.", before=Pause(held))
@@ -86,7 +86,7 @@ async def test_the_transport_is_as_patient_with_silence_as_the_stream(given: str
 
 
 @pytest.mark.parametrize("how", ["stop", "kill"])
-async def test_a_pass_that_is_stopped_or_killed_closes_its_connection_and_ends_as_that(how: str) -> None:
+async def test_stop_and_kill_close_the_connection_and_end_the_run_as_stopped_by_user(how: str) -> None:
     said = asyncio.Event()
     async with ScriptedServer([["Half", Pause(asyncio.Event())]]) as server:
         over_http = model("openai-compatible:any", base_url=server.url)
@@ -105,7 +105,7 @@ async def server_has(server: ScriptedServer, said: asyncio.Event) -> None:
     await said.wait()
 
 
-async def test_a_message_that_breaks_off_leaves_no_call_behind_and_is_said() -> None:
+async def test_an_interrupted_response_leaves_no_results_and_is_reported_as_cut_off() -> None:
     async with ScriptedServer([[*LOOK, Drop()]]) as server:
         over_http = model("openai-compatible:any", base_url=server.url, retries=Retries(max_retries=0))
         async with Agent(over_http, tools=[look]) as agent:
@@ -116,7 +116,7 @@ async def test_a_message_that_breaks_off_leaves_no_call_behind_and_is_said() -> 
     assert "Ask again" in result.reason
 
 
-async def test_a_key_that_is_refused_says_which_one_it_was() -> None:
+async def test_a_refused_api_key_is_reported_by_its_variable_and_never_printed() -> None:
     async with ScriptedServer([Reply(turn=Fail("invalid_api_key", "Incorrect API key provided."), status=401)]) as server:
         over_http = model("openai:any", base_url=server.url, api_key="sk-test-000")
         async with Agent(over_http) as agent:

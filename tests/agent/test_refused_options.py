@@ -10,15 +10,15 @@ import pytest
 
 from callgate import EventQuery, RetryPolicy, before_call, tool
 from callgate.agent import Agent, Budget, Compaction, ContextRestarts, Deliberate, Settings, keep_last, summarise
+from callgate.agent.loop_settings import ModelSettings, Prices
 from callgate.agent.repetition import StuckLimits
-from callgate.agent.settings import ModelSettings, Prices
-from callgate.decide import LoopRules
 from callgate.engine import Engine
 from callgate.errors import UsageError
+from callgate.loop_decision import LoopRules
 from callgate.messages import UserMessage
-from callgate.models.http import Retries
+from callgate.models.http_transport import Retries
 from callgate.stream import StreamLimits
-from tests.agent.scripts import Script, says
+from tests.agent.scripted_model import Script, says
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ from tests.agent.scripts import Script, says
         ({"tools": [print]}, r"<built-in function print> is not a tool. Put @tool over the function"),
     ],
 )
-def test_an_option_that_cannot_be_is_refused_with_what_can(options: dict[str, Any], said: str) -> None:
+def test_an_invalid_option_value_is_refused_with_the_allowed_values(options: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         Agent(Script(), **options)
 
@@ -79,7 +79,7 @@ def test_an_option_that_cannot_be_is_refused_with_what_can(options: dict[str, An
         (lambda: ContextRestarts(ttl_s="x"), "ContextRestarts(ttl_s='x'): it must be a finite number of seconds above 0."),  # type: ignore[arg-type]
     ],
 )
-def test_a_limit_that_limits_nothing_is_refused_where_it_is_written(made: Callable[[], object], said: str) -> None:
+def test_invalid_limits_and_settings_are_refused_when_they_are_created(made: Callable[[], object], said: str) -> None:
     """A budget that is silently none is found out on the bill; a guard that refuses the first call, nobody meant."""
     with pytest.raises(UsageError) as caught:
         made()
@@ -118,13 +118,13 @@ async def hears_later(event: object) -> None:
         (lambda: Agent(MODEL).run_sync("x", max_iterations=5), "Agent.run has no option 'max_iterations'. It takes task, conversation, "),  # type: ignore[call-arg]
     ],
 )
-def test_an_option_that_there_is_not_is_refused_with_the_nearest_and_all_there_are(made: Callable[[], object], said: str) -> None:
+def test_unknown_missing_and_positional_options_are_refused_with_the_option_names(made: Callable[[], object], said: str) -> None:
     with pytest.raises(UsageError) as caught:
         made()
     assert str(caught.value).startswith(said)
 
 
-def test_an_error_of_types_within_is_not_taken_for_a_wrong_option() -> None:
+def test_a_type_error_raised_by_an_argument_is_not_reported_as_a_wrong_option() -> None:
     class Odd:
         def __iter__(self) -> None:
             raise TypeError("odd")
@@ -133,7 +133,7 @@ def test_an_error_of_types_within_is_not_taken_for_a_wrong_option() -> None:
         Engine(Odd())  # type: ignore[arg-type]
 
 
-async def test_a_history_in_a_providers_form_is_refused_with_what_reads_it() -> None:
+async def test_a_history_of_provider_dictionaries_is_refused_and_from_native_is_named() -> None:
     """It would be sent as nothing, and the model would answer without it."""
     async with Agent(Script(says("done"))) as agent:
         with pytest.raises(UsageError, match=r"^Message 1 of the history is a dict\. .*from_native makes them of OpenAI's\.$"):
@@ -142,7 +142,7 @@ async def test_a_history_in_a_providers_form_is_refused_with_what_reads_it() -> 
 
 
 @pytest.mark.parametrize("task", [None, 5, ["x"], b"x"])
-async def test_a_task_that_is_no_message_is_refused_before_anything_begins(task: Any) -> None:
+async def test_a_task_of_the_wrong_type_is_refused_before_the_run_starts(task: Any) -> None:
     async with Agent(Script(says("done"))) as agent:
         with pytest.raises(UsageError, match="Give text, or a UserMessage"):
             await agent.run(task, conversation="c")
@@ -172,18 +172,18 @@ async def test_a_task_that_is_no_message_is_refused_before_anything_begins(task:
     ],
     ids=str,
 )
-def test_what_an_agent_cannot_be_made_of_is_refused_by_name(given: dict[str, Any]) -> None:
+def test_agent_options_of_the_wrong_type_are_refused_by_name(given: dict[str, Any]) -> None:
     """One sentence names the wrong option and the next step; no wrong value is taken for the default."""
     with pytest.raises(UsageError, match=rf"^Agent\({next(iter(given))}=.*: it must be "):
         Agent(Script(), **given)
 
 
-def test_tools_without_a_list_around_them_are_refused_by_an_engine_too() -> None:
+def test_an_engine_refuses_tools_that_are_not_a_list() -> None:
     with pytest.raises(UsageError, match=r"^Engine\(tools=\.\.\.\) was given a builtin_function_or_method; it must be a list of them\.$"):
         Engine(len)  # type: ignore[arg-type]
 
 
-async def test_instructions_that_come_out_as_no_text_fail_the_run_and_say_so() -> None:
+async def test_an_instructions_function_that_returns_no_text_fails_the_run_with_a_reason() -> None:
     async with Agent(Script(says("done")), instructions=lambda left: 5) as agent:  # type: ignore[arg-type, return-value]
         result = await agent.run("x")
     assert (result.turn_status, result.reason) == (
@@ -193,7 +193,7 @@ async def test_instructions_that_come_out_as_no_text_fail_the_run_and_say_so() -
 
 
 @pytest.mark.parametrize("model", [None, 5, object])
-def test_what_is_no_model_is_refused(model: Any) -> None:
+def test_a_value_that_is_not_a_model_is_refused(model: Any) -> None:
     with pytest.raises(UsageError, match=r"is no model\. Give 'provider:model'"):
         Agent(model)
 
@@ -219,13 +219,15 @@ def test_what_is_no_model_is_refused(model: Any) -> None:
         (lambda agent: agent.resume("run-1", on_event=5), r"Agent.resume\(on_event=5\)"),
     ],
 )
-async def test_what_cannot_be_asked_of_an_agent_is_refused_by_name(ask: Callable[[Agent], Awaitable[object]], named: str) -> None:
+async def test_arguments_of_run_follow_up_and_resume_of_the_wrong_type_are_refused_by_name(
+    ask: Callable[[Agent], Awaitable[object]], named: str
+) -> None:
     async with Agent(Script()) as agent:
         with pytest.raises(UsageError, match=named):
             await ask(agent)
 
 
-async def test_a_stream_takes_no_listener_and_says_where_the_events_are() -> None:
+async def test_agent_stream_refuses_on_event_and_says_that_it_yields_the_events() -> None:
     async with Agent(Script()) as agent:
         with pytest.raises(UsageError, match=r"^Agent\.stream\(on_event=\.\.\.\) is not taken: the events are what it yields\."):
             async for _ in agent.stream("Go.", on_event=print):  # type: ignore[call-arg]

@@ -11,11 +11,11 @@ import pytest
 from callgate import Engine, Tool, ToolContext, tool
 from callgate.agent import Agent, RunResult
 from callgate.errors import UsageError
-from tests.agent.scripts import Gate, Script, call, says, tool_texts
+from tests.agent.scripted_model import Gate, Script, call, says, tool_texts
 from tests.agent.test_conversations import turns_of_the_loop
 
 
-async def test_agents_of_one_engine_take_turns_in_one_conversation() -> None:
+async def test_agents_of_one_engine_run_one_turn_at_a_time_in_a_conversation() -> None:
     """Requirement A13: what is keyed by conversation is keyed by nothing else, so one turn of it runs, whoever runs it."""
     gate = Gate()
     async with Engine() as engine:
@@ -30,7 +30,7 @@ async def test_agents_of_one_engine_take_turns_in_one_conversation() -> None:
         assert [(await first).text, (await second).text] == ["one", "two"]
 
 
-async def test_the_end_of_one_agents_turn_takes_no_stop_from_anothers() -> None:
+async def test_a_stop_by_any_agent_ends_only_the_running_turn() -> None:
     """Requirements A11, A12: a stop is for the turn that runs; the next turn of the conversation begins clean."""
     gate = Gate()
     async with Engine() as engine:
@@ -44,7 +44,7 @@ async def test_the_end_of_one_agents_turn_takes_no_stop_from_anothers() -> None:
 
 
 @pytest.mark.parametrize("kill", [lambda agent: agent.kill("c"), lambda agent: agent.engine.control.kill("c")], ids=["agent", "engine"])
-async def test_a_kill_by_any_door_ends_the_turn_and_the_queue_of_all_agents(kill: Callable[[Agent], None]) -> None:
+async def test_a_kill_by_any_agent_or_the_engine_ends_the_turn_and_all_queued_turns(kill: Callable[[Agent], None]) -> None:
     """Requirement B18: the kill reaches whatever runs in the conversation, and nothing that waits begins."""
     gate = Gate()
     async with Engine() as engine:
@@ -58,7 +58,7 @@ async def test_a_kill_by_any_door_ends_the_turn_and_the_queue_of_all_agents(kill
         assert (await other.run("3", conversation="c")).text == "two"
 
 
-async def test_a_follow_up_through_one_agent_interrupts_anothers_answer() -> None:
+async def test_a_follow_up_by_one_agent_interrupts_the_answer_of_another() -> None:
     gate = Gate()
     async with Engine() as engine:
         one, other = Agent(Script([gate]), engine), Agent(Script(says("to the follow-up")), engine)
@@ -83,7 +83,7 @@ async def in_a_task(work: Coroutine[Any, Any, RunResult]) -> RunResult:
 
 @pytest.mark.parametrize("named", [True, False], ids=["named", "unnamed"])
 @pytest.mark.parametrize("apart", [False, True], ids=["awaited", "in a task of its own"])
-async def test_an_agent_whose_tool_runs_a_turn_of_the_same_conversation_is_refused_at_once(named: bool, apart: bool) -> None:
+async def test_a_tool_that_runs_a_turn_of_its_own_conversation_is_refused(named: bool, apart: bool) -> None:
     """Such a turn would wait for the end of the one that waits for it."""
 
     async def ask(ctx: ToolContext) -> RunResult:
@@ -99,7 +99,7 @@ async def test_an_agent_whose_tool_runs_a_turn_of_the_same_conversation_is_refus
         assert not agent.conversations.busy(result.conversation)
 
 
-async def test_the_refusal_is_typed_for_the_developer() -> None:
+async def test_the_refusal_of_a_nested_turn_has_the_code_waits_for_itself() -> None:
     caught: list[UsageError] = []
 
     async def ask(ctx: ToolContext) -> RunResult:
@@ -131,7 +131,7 @@ async def test_a_turn_that_waits_for_itself_through_another_agent_is_refused() -
     assert "'c'" in tool_texts(model.seen[1])[0]
 
 
-async def test_two_turns_that_wait_for_each_other_are_refused() -> None:
+async def test_the_last_of_two_turns_that_wait_for_each_other_is_refused() -> None:
     """The turn of `c` waits for `d`, whose turn asks for `c`: whoever asks last is refused, and both end."""
     both = asyncio.Barrier(2)
 
@@ -150,7 +150,7 @@ async def test_two_turns_that_wait_for_each_other_are_refused() -> None:
     assert sorted(result.results[0].status for result in ended) == ["ok", "unknown"]
 
 
-async def test_what_a_turn_leaves_running_may_ask_for_a_turn_when_it_is_over() -> None:
+async def test_a_background_task_of_a_turn_may_run_a_turn_after_it_ended() -> None:
     go_on, left = asyncio.Event(), []
 
     @tool(effect="once")
@@ -170,7 +170,7 @@ async def test_what_a_turn_leaves_running_may_ask_for_a_turn_when_it_is_over() -
         assert (await left[0]).text == "two"
 
 
-async def test_a_tool_in_a_thread_that_asks_for_its_own_conversation_is_refused() -> None:
+async def test_a_tool_in_a_thread_that_runs_a_turn_of_its_conversation_is_refused() -> None:
     @tool(effect="once")
     def ask() -> str:
         """Run the agent from plain code."""

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from callgate import Engine, UsageError
 from callgate._abort_signals import Control
-from callgate._environment_limits import silence_from_environment
+from callgate._limits_from_environment import silence_from_environment
 from callgate.agent import Agent
 from callgate.messages import Message, ToolMessage, UserMessage
-from callgate.models.events import ArgumentsDelta, CallOpened, CallReopened, CallSealed, Fault, Finished, ModelEvent, TextDelta
-from callgate.models.model import StreamingContext
+from callgate.models.model_events import ArgumentsDelta, CallOpened, CallReopened, CallSealed, Fault, Finished, ModelEvent, TextDelta
+from callgate.models.model_protocol import StreamingContext
 from callgate.models.wire.request import ModelRequest
 from callgate.stream import StreamLimits, StreamResult, stream_once
-from tests.agent.scripts import Answer, Gate, Pause, Script, Step, call, ends, says
+from tests.agent.scripted_model import Answer, Gate, Pause, Script, Step, call, ends, says
 
 SILENT = StreamLimits(idle_s=0.05, grace_s=0.02)
 PATIENT = StreamLimits(idle_s=60.0, grace_s=0.02)
@@ -60,13 +60,13 @@ class Pass:
         assert self.control.kill_callback("c") is None
 
 
-async def test_a_finished_answer_is_completed_with_its_text() -> None:
+async def test_a_finished_answer_has_status_completed_and_its_text() -> None:
     """Requirements B1, B6, B7."""
     result = await Pass("Hello ", "there.").run()
     assert (result.status, result.text) == ("completed", "Hello there.")
 
 
-async def test_a_call_is_handed_over_with_its_payload() -> None:
+async def test_a_call_has_status_function_call_and_its_payload() -> None:
     """Requirement B13."""
     result = await Pass("Let me look.", call("search", {"q": "x"}, id="a")).run()
     assert result.status == "function_call"
@@ -75,20 +75,20 @@ async def test_a_call_is_handed_over_with_its_payload() -> None:
     assert result.text == "Let me look."
 
 
-async def test_an_answer_of_nothing_is_an_empty_response() -> None:
+async def test_an_answer_without_visible_text_is_an_empty_response() -> None:
     """Requirement B10."""
     assert (await Pass(answer=[ends()]).run()).status == "empty_response"
     assert (await Pass("  \n").run()).status == "empty_response"
 
 
 @pytest.mark.parametrize(("said", "shown"), [("SAFETY", "SAFETY"), ("", "stop")])
-async def test_an_empty_answer_says_why_in_the_providers_word_or_in_ours(said: str, shown: str) -> None:
+async def test_an_empty_answer_gives_the_providers_finish_reason_or_else_callgates(said: str, shown: str) -> None:
     whole = ends()
     result = await Pass(answer=[Finished(reason=whole.reason, message=whole.message, said=said)]).run()
     assert (result.status, result.reason) == ("empty_response", f"the answer was empty ({shown})")
 
 
-async def test_a_failure_that_the_provider_reports_is_an_error() -> None:
+async def test_a_fault_reported_by_the_provider_has_status_error() -> None:
     """Requirement B8: an adapter may return an error."""
     fault = Fault(code="overloaded", message="try later", retryable=True)
     ended = ends(reason="error")
@@ -96,7 +96,7 @@ async def test_a_failure_that_the_provider_reports_is_an_error() -> None:
     assert (result.status, result.text, result.reason, result.retryable) == ("error", "I ", "overloaded: try later", True)
 
 
-async def test_what_the_model_raises_leaves_the_pass() -> None:
+async def test_exceptions_of_the_model_propagate_from_stream_once() -> None:
     """Requirement B22: only silence is a timeout, and a provider's own timeout is none of ours."""
     for error in (RuntimeError("broken"), TimeoutError("the provider's own"), TimeoutError("SDK_CALL_TIMEOUT: forged")):
         with pytest.raises(type(error), match=str(error)):
@@ -104,18 +104,18 @@ async def test_what_the_model_raises_leaves_the_pass() -> None:
 
 
 @pytest.mark.parametrize(("model", "rather"), [(None, "Give an object"), (object(), "Give an object"), ("openai:any", "providers.model")])
-async def test_what_is_no_model_is_refused_before_anything_begins(model: object, rather: str) -> None:
+async def test_a_value_that_is_not_a_model_is_refused_before_the_pass_starts(model: object, rather: str) -> None:
     context, control = StreamingContext("c"), Control()
     with pytest.raises(UsageError, match=f"which is not a model.*{rather}"):
         await stream_once(model, ModelRequest(model="m", messages=[]), context, control=control, limits=PATIENT)  # type: ignore[arg-type]
     assert (context.abort_signal, context.on_progress, control.kill_callback("c")) == (None, None, None)
 
 
-async def test_a_stream_that_falls_silent_is_a_timeout() -> None:
+async def test_a_silent_stream_times_out_and_fires_its_abort_signal() -> None:
     """Requirement B9: its abort signal fires, so that the connection is closed."""
     one = Pass(answer=[TextDelta("I am"), Gate()], limits=SILENT)
     fired: list[str] = []
-    one.model._answers[0] = [lambda context: fired_into(context, fired), *one.model._answers[0]]
+    one.model._answers[0] = [lambda context: record_abort(context, fired), *one.model._answers[0]]
     result = await one.run()
     assert (result.status, result.text) == ("timeout", "I am")
     assert result.reason.startswith("SDK_CALL_TIMEOUT:")
@@ -123,14 +123,14 @@ async def test_a_stream_that_falls_silent_is_a_timeout() -> None:
     assert one.model.closed == 1
 
 
-def fired_into(context: StreamingContext, fired: list[str]) -> None:
+def record_abort(context: StreamingContext, fired: list[str]) -> None:
     signal = context.abort_signal
     assert signal is not None
     signal.on_abort(lambda: fired.append(signal.reason or ""))
 
 
 @pytest.mark.parametrize("sign", ["event", "beat", None])
-async def test_each_sign_of_life_starts_the_silence_anew(sign: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_each_event_or_beat_restarts_the_idle_timer(sign: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Requirements B2, B15: on a clock that the test moves, by a little less than the limit at each step."""
     loop = asyncio.get_running_loop()
     now = loop.time()
@@ -149,9 +149,7 @@ async def test_each_sign_of_life_starts_the_silence_anew(sign: str | None, monke
 
 
 @pytest.mark.parametrize(("spoken", "allowed_s"), [(True, 1.0), (False, 3.0)], ids=["after an event", "before the first"])
-async def test_silence_counts_from_the_moment_in_which_the_model_first_waits(
-    spoken: bool, allowed_s: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_idle_timer_starts_when_the_model_first_waits(spoken: bool, allowed_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Requirement B2: nobody is silent who works; before its first event a model has the time that is for that."""
     loop = asyncio.get_running_loop()
     now = loop.time()
@@ -172,7 +170,7 @@ async def test_silence_counts_from_the_moment_in_which_the_model_first_waits(
     assert (await silent.run()).status == "timeout"
 
 
-async def test_a_kill_ends_the_connection_and_the_wait_in_the_same_moment() -> None:
+async def test_a_kill_fires_the_abort_signal_and_ends_the_pass_at_once() -> None:
     """Requirements B17, B18: the status is `stopped_by_user`, not `timeout`."""
     gate = Gate()
     one = Pass(answer=[TextDelta("I am"), gate])
@@ -188,7 +186,7 @@ async def test_a_kill_ends_the_connection_and_the_wait_in_the_same_moment() -> N
     assert one.model.closed == 1
 
 
-async def test_a_stop_while_the_model_speaks_ends_the_pass() -> None:
+async def test_a_stop_while_the_model_streams_ends_the_pass() -> None:
     """Requirement B11."""
     gate = Gate()
     one = Pass(answer=[TextDelta("I am"), gate])
@@ -198,7 +196,7 @@ async def test_a_stop_while_the_model_speaks_ends_the_pass() -> None:
     assert (await running).status == "stopped_by_user"
 
 
-async def test_a_message_that_comes_in_between_interrupts_and_its_text_is_dropped() -> None:
+async def test_a_follow_up_interrupts_the_pass_and_drops_its_text() -> None:
     """Requirement B12."""
     gate = Gate()
     one = Pass(answer=[TextDelta("I am"), gate])
@@ -219,7 +217,7 @@ async def test_a_follow_up_never_overrides_a_stop() -> None:
     assert (await running).status == "stopped_by_user"
 
 
-async def test_nothing_streams_where_a_stop_or_a_follow_up_waits() -> None:
+async def test_a_pending_stop_or_follow_up_prevents_the_model_request() -> None:
     for ask, status in ((Control.stop, "stopped_by_user"), (Control.follow_up, "follow_up_interrupt")):
         one = Pass("Hello.")
         ask(one.control, "c")
@@ -227,7 +225,7 @@ async def test_nothing_streams_where_a_stop_or_a_follow_up_waits() -> None:
         assert one.model.requests == []
 
 
-async def test_each_pass_has_a_signal_and_a_callback_of_its_own() -> None:
+async def test_each_pass_has_its_own_abort_signal() -> None:
     """Requirements B14, B15, B16, B19, B21: `check_clean` runs after each."""
     signals = []
     one = Pass()
@@ -238,7 +236,7 @@ async def test_each_pass_has_a_signal_and_a_callback_of_its_own() -> None:
     assert all(signal is not None and not signal.aborted for signal in signals)
 
 
-async def test_the_callbacks_are_gone_after_every_kind_of_end() -> None:
+async def test_callbacks_are_removed_however_the_pass_ends() -> None:
     """Requirements B16, B19, B21."""
     await Pass(answer=[TextDelta("x")]).run()
     await Pass(answer=[Gate()], limits=SILENT).run()
@@ -252,7 +250,7 @@ async def test_the_callbacks_are_gone_after_every_kind_of_end() -> None:
         await task
 
 
-async def test_a_model_that_ignores_the_kill_is_left_behind() -> None:
+async def test_a_model_that_ignores_cancellation_is_abandoned_after_a_kill() -> None:
     """Stopped is stopped, whatever an adapter does with its cancellation."""
     gate = Gate()
 
@@ -275,7 +273,7 @@ async def test_a_model_that_ignores_the_kill_is_left_behind() -> None:
     gate.open.set()
 
 
-async def test_the_pass_reads_the_conversation_and_never_writes_it() -> None:
+async def test_a_pass_sends_the_conversation_and_does_not_change_it() -> None:
     """Requirements B3, B4, B5: what was said and what the calls came to go to the provider; nothing is added here."""
     one = Pass("Done.", call("f", id="b"))
     one.history += [ends(call("f", id="a")).message, ToolMessage(call_id="a", name="f")]
@@ -285,7 +283,7 @@ async def test_the_pass_reads_the_conversation_and_never_writes_it() -> None:
     assert one.history == before
 
 
-async def test_who_only_wants_calls_is_told_what_is_sealed_and_what_goes_on_after_all() -> None:
+async def test_on_call_receives_only_sealed_and_reopened_calls_in_order() -> None:
     """Each at once and in order; the arguments' pieces, texts and the end are for whoever wants everything."""
     sealed = call("f", {"a": 1})
     answer: list[ModelEvent] = [
@@ -304,7 +302,7 @@ async def test_who_only_wants_calls_is_told_what_is_sealed_and_what_goes_on_afte
     assert result.closed == ("finished",)
 
 
-async def test_what_a_listener_raises_ends_the_pass() -> None:
+async def test_an_exception_of_a_listener_ends_the_pass() -> None:
     def broken(event: ModelEvent) -> None:
         raise ValueError("the listener is broken")
 
@@ -318,7 +316,7 @@ async def test_what_a_listener_raises_ends_the_pass() -> None:
 
 @given(ended_at=st.integers(0, 7), how=st.sampled_from(["kill", "stop", "follow_up"]))
 @settings(max_examples=60, deadline=None)
-def test_an_end_from_outside_is_right_at_every_point_of_a_stream(ended_at: int, how: str) -> None:
+def test_kill_stop_and_follow_up_at_any_event_give_the_right_status(ended_at: int, how: str) -> None:
     """Kill, stop and follow-up at every event: the status is theirs, the text is what had come, nothing is left."""
     answer = says("one ", "two ", call("f"), "three", call("g", position=1))
     seen = 0
@@ -344,12 +342,12 @@ def test_an_end_from_outside_is_right_at_every_point_of_a_stream(ended_at: int, 
     ("value", "seconds"),
     [(None, 120.0), ("30000", 30.0), ("5", 10.0)],
 )
-def test_the_environment_sets_the_silence(value: str | None, seconds: float) -> None:
+def test_the_environment_sets_the_idle_limit(value: str | None, seconds: float) -> None:
     """Requirement B24."""
     assert silence_from_environment({} if value is None else {"STREAM_SDK_CALL_TIMEOUT_MS": value}) == seconds
 
 
-def test_a_silence_in_the_environment_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_idle_limit_in_the_environment_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STREAM_SDK_CALL_TIMEOUT_MS", "x")
     with pytest.raises(UsageError, match="STREAM_SDK_CALL_TIMEOUT_MS is 'x'"):
         Agent(Script(), Engine([]))

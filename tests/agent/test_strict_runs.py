@@ -13,8 +13,8 @@ from callgate.agent import Agent, RunResult
 from callgate.calls import Effect
 from callgate.messages import ToolCall
 from callgate.policy import Deny
-from callgate.tools.retry import RetryPolicy
-from tests.agent.scripts import Script, call, says
+from callgate.tools.retry_policy import RetryPolicy
+from tests.agent.scripted_model import Script, call, says
 
 ONCE = RetryPolicy(attempts=1)
 
@@ -94,7 +94,7 @@ KILLS: dict[str, tuple[ToolCall, str, set[str | None]]] = {
 
 @pytest.mark.parametrize("effect", get_args(Effect))
 @pytest.mark.parametrize("way", KILLS)
-async def test_each_failure_of_execution_or_form_kills_a_strict_run(way: str, effect: Effect) -> None:
+async def test_each_execution_or_parse_failure_ends_a_strict_run(way: str, effect: Effect) -> None:
     """Requirements E7 to E10, E12: the run ends with it, and keeps its text, its result and its history."""
     asked, status, classes = KILLS[way]
     released = threading.Event()
@@ -110,7 +110,7 @@ async def test_each_failure_of_execution_or_form_kills_a_strict_run(way: str, ef
 
 @pytest.mark.parametrize("effect", get_args(Effect))
 @pytest.mark.parametrize("value", NO_JSON, ids=["object", "inside", "set", "nan", "inf", "circular", "function"])
-async def test_a_value_that_is_no_json_kills_a_strict_run(value: object, effect: Effect) -> None:
+async def test_a_result_that_cannot_be_written_as_json_ends_a_strict_run(value: object, effect: Effect) -> None:
     """Requirement E11: an error of the implementation, whatever the tool has done."""
     result = await worked(tools(effect, value), call("give"))
     assert (result.turn_status, [one.failure_class for one in result.results]) == ("tool_execution_error", ["non_serializable"])
@@ -137,7 +137,7 @@ DATA: list[object] = [
 
 @pytest.mark.parametrize("effect", get_args(Effect))
 @pytest.mark.parametrize("value", DATA)
-async def test_nothing_else_kills_a_strict_run(value: object, effect: Effect) -> None:
+async def test_data_results_reported_failures_and_denials_do_not_end_a_strict_run(value: object, effect: Effect) -> None:
     """Requirements E7, E13: what a tool has to say is data, also that it failed; and so is a denial."""
     result = await worked(tools(effect, value), call("give"))
     assert (result.status, result.text, len(result.results)) == ("completed", "Done.", 1)

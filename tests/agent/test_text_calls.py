@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 
 from callgate import Engine, Limits
-from callgate.agent import Agent, Budget, RunResult, Settings, text_calls
+from callgate.agent import Agent, Budget, RunResult, Settings, text_call_model
 from callgate.calls import Text
 from callgate.messages import AssistantMessage, Native, Reasoning, SystemMessage, UserMessage
 from callgate.models.dialects import python_calls
 from callgate.models.dialects.python_literals import parse_keyword_arguments
-from callgate.models.events import Finished, ModelEvent, ReasoningDelta, TextDelta
-from callgate.models.model import StreamingContext
+from callgate.models.model_events import Finished, ModelEvent, ReasoningDelta, TextDelta
+from callgate.models.model_protocol import StreamingContext
 from callgate.models.wire.request import ModelRequest, ToolSpec
 from callgate.testing import ManualClock
-from tests.agent.board import Board
-from tests.agent.scripts import Answer, Script, call, says
+from tests.agent.recording_tools import Board
+from tests.agent.scripted_model import Answer, Script, call, says
 from tests.engine_calls import bodies
 
 ASKED = json.dumps({"tool": "look", "parameters": {"what": "a"}, "reasoning": "I have to see it."})
@@ -47,7 +47,7 @@ async def run(*answers: Any, model: type[Script] = Recorder, **options: Any) -> 
 
 @pytest.mark.parametrize("text", ["It is a.", "Is a < b? {", "a\n```", "See <", 'It is {"tool": ', "[", "a `b"])
 @pytest.mark.parametrize("whole", [True, False], ids=["at once", "by letters"])
-async def test_who_listens_reads_the_whole_answer_up_to_its_last_letter(text: str, whole: bool) -> None:
+async def test_text_events_contain_the_whole_answer_to_its_last_character(text: str, whole: bool) -> None:
     """Also where the end looks as if a call began there."""
     told: list[str] = []
     end = Finished(reason="stop", message=AssistantMessage(parts=(Text(text=text),), api="scripted"))
@@ -69,9 +69,7 @@ LIFTED = [
 
 
 @pytest.mark.parametrize("text", LIFTED, ids=["bare", "in tags"])
-async def test_what_a_call_in_text_says_beside_its_parameters_is_kept_noted_and_warned_of(
-    text: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_top_level_parameters_and_reasoning_of_a_text_call_are_kept_and_logged(text: str, caplog: pytest.LogCaptureFixture) -> None:
     """As of a call that a host hands in as a dict: why it is made, and that its parameters stood at the top level."""
     board, model = Board(), Recorder(letters(text), letters("It is a."))
     async with Agent(model, tools=board.tools()) as agent:
@@ -89,7 +87,7 @@ async def test_what_a_call_in_text_says_beside_its_parameters_is_kept_noted_and_
     assert json.loads(asked.text) == {"tool": "look", "parameters": {"what": "a"}, "reasoning": "it may rain"}
 
 
-async def test_a_call_in_text_is_run_and_its_result_comes_back_as_text() -> None:
+async def test_a_text_call_runs_and_its_result_is_sent_as_text() -> None:
     """Requirements E5, E6, C9, C38, C73, C74: strict JSON, in the form that the system prompt asks for."""
     result, model, board = await run(letters(f"Let me see.\n{ASKED}"), letters("It is a."))
     assert (result.status, result.text, board.done) == ("completed", "It is a.", ["look a"])
@@ -106,7 +104,7 @@ async def test_a_call_in_text_is_run_and_its_result_comes_back_as_text() -> None
     assert answer.content == '[TOOL RESULT: look]\n{"seen":"a"}'
 
 
-async def test_the_visible_text_comes_without_the_call() -> None:
+async def test_the_visible_text_does_not_contain_the_call() -> None:
     result, _, _ = await run(letters(f"Let me see.\n{ASKED}"), letters("Done."), settings=Settings(budget=Budget(iterations=0)))
     assert result.text.strip() == "Let me see."
 
@@ -121,7 +119,7 @@ async def test_the_visible_text_comes_without_the_call() -> None:
     ],
     ids=["a mention", "a piece of one", "a JSON answer", "cut off"],
 )
-async def test_what_is_no_call_stays_text(text: str) -> None:
+async def test_text_that_is_not_a_complete_call_stays_text(text: str) -> None:
     result, _, board = await run(letters(text))
     assert (result.status, result.text, board.done) == ("completed", text, [])
 
@@ -135,7 +133,7 @@ UNKNOWN = [
 
 @pytest.mark.parametrize("model", [Recorder, Script], ids=["taught", "fallback"])
 @pytest.mark.parametrize("text", UNKNOWN)
-async def test_a_call_in_the_taught_form_of_a_tool_that_does_not_exist_is_a_failure(text: str, model: type[Script]) -> None:
+async def test_a_call_of_an_unknown_tool_in_the_prompted_form_is_a_failure(text: str, model: type[Script]) -> None:
     """Requirement E12: the model hears of it, with the names there are; it ends a strict run."""
     result, script, _ = await run(letters(text), letters("Sorry."), model=model, text_calls="fallback")
     assert (result.text, [one.failure_class for one in result.results]) == ("Sorry.", ["unknown_tool"])
@@ -157,7 +155,7 @@ async def test_a_call_in_the_taught_form_of_a_tool_that_does_not_exist_is_a_fail
         '{"tool": "gaze", "parameters": "none"}',
     ],
 )
-async def test_what_names_no_tool_and_has_not_the_taught_form_stays_text(text: str) -> None:
+async def test_json_of_an_unknown_tool_that_deviates_from_the_prompted_form_stays_text(text: str) -> None:
     """It may be the answer."""
     result, _, _ = await run(letters(text))
     assert (result.status, result.text, result.results) == ("completed", text, ())
@@ -173,7 +171,7 @@ NOT_STRICT = [
 
 @pytest.mark.parametrize("model", [Recorder, Script], ids=["taught", "fallback"])
 @pytest.mark.parametrize("text", NOT_STRICT)
-async def test_a_call_that_is_not_strict_json_is_a_failure_and_never_runs(text: str, model: type[Script]) -> None:
+async def test_a_text_call_that_is_not_strict_json_fails_and_never_runs(text: str, model: type[Script]) -> None:
     """Requirements E6, E10: the system text promises strict JSON."""
     result, script, board = await run(letters(text), letters("Sorry."), model=model, text_calls="fallback")
     assert (result.text, board.done, [one.failure_class for one in result.results]) == ("Sorry.", [], ["malformed_arguments"])
@@ -188,7 +186,7 @@ NO_OBJECT = ['"a"', '["a"]', "5", "true"]
 
 @pytest.mark.parametrize("model", [Recorder, Script], ids=["taught", "fallback"])
 @pytest.mark.parametrize("parameters", NO_OBJECT)
-async def test_a_call_whose_parameters_are_no_object_is_a_failure_and_never_runs(parameters: str, model: type[Script]) -> None:
+async def test_a_text_call_whose_parameters_are_not_an_object_fails_and_never_runs(parameters: str, model: type[Script]) -> None:
     """Requirement E10: a call of a tool that exists, in the taught form, is never taken for the answer."""
     text = f'{{"tool": "look", "parameters": {parameters}, "reasoning": "r"}}'
     result, _, board = await run(letters(text), letters("Sorry."), model=model, text_calls="fallback")
@@ -201,7 +199,7 @@ OTHER_FORMS = ['look(what="a")', '[look(what="a")]', 'Action: look\nAction Input
 
 
 @pytest.mark.parametrize("text", OTHER_FORMS)
-async def test_the_fallback_takes_no_form_without_markers_but_the_taught_one(text: str) -> None:
+async def test_the_fallback_reads_no_unmarked_form_other_than_the_prompted_one(text: str) -> None:
     """Requirement E6: what the system text did not ask for is an answer. A host that knows a family's form names it."""
     result, _, board = await run(letters(text))
     assert (result.text, board.done) == (text, [])
@@ -209,20 +207,20 @@ async def test_the_fallback_takes_no_form_without_markers_but_the_taught_one(tex
     assert (result.text, board.done) == ("Done.", ["look a"])
 
 
-async def test_a_family_that_marks_its_calls_is_still_found_out() -> None:
+async def test_calls_with_the_markers_of_a_model_family_are_recognised() -> None:
     text = '<tool_call>{"name": "look", "arguments": {"what": "a"}}</tool_call>'
     result, _, board = await run(letters(text), letters("Done."))
     assert (result.text, board.done) == ("Done.", ["look a"])
 
 
-async def test_an_exit_tool_in_text_is_a_signal() -> None:
+async def test_an_exit_call_in_text_is_recorded_as_a_signal() -> None:
     text = 'All done.\n{"tool": "done", "parameters": {"how": "well"}}'
     result, _, _ = await run(letters(text), exit_tools=[ToolSpec(name="done")])
     assert [(one.name, one.arguments) for one in result.signals] == [("done", {"how": "well"})]
     assert result.status == "completed"
 
 
-async def test_a_model_with_calls_may_fall_back_to_text() -> None:
+async def test_a_model_with_native_calls_can_fall_back_to_text_calls() -> None:
     """Requirement E5: where structured calls are absent or unreliable; a message that has some is not read for more."""
     result, model, board = await run(letters(ASKED), letters("Done."), model=Script, text_calls="fallback")
     assert (result.status, board.done) == ("completed", ["look a"])
@@ -254,7 +252,7 @@ class Events:
         return await self._events.__anext__()
 
 
-async def test_a_model_that_answers_all_at_once_writes_calls_too() -> None:
+async def test_text_calls_are_read_from_a_finished_message_without_text_events() -> None:
     """The model's protocol: events end with the whole message, and whatever yields them need not be a generator."""
     result, _, board = await run(letters(ASKED)[-1:], letters("Done.")[-1:], model=Plain, text_calls="fallback")
     assert (result.status, result.text, board.done) == ("completed", "Done.", ["look a"])
@@ -264,7 +262,7 @@ SIGNED = (Reasoning(text="Hm.", opaque={"signature": "s"}), Native(kind="search"
 
 
 @pytest.mark.parametrize(("text", "rest"), [("It is a.", ()), (f"I look.\n{ASKED}", letters("Done."))], ids=["an answer", "a call"])
-async def test_what_a_provider_wants_back_is_in_the_history_also_where_text_is_read_for_calls(text: str, rest: Answer) -> None:
+async def test_reasoning_and_native_parts_are_kept_when_text_is_read_for_calls(text: str, rest: Answer) -> None:
     """Signatures and what the provider did itself: without them it refuses, or forgets, what it has begun."""
     answer = Finished(reason="stop", message=AssistantMessage(parts=(*SIGNED, Text(text=text)), api="scripted"))
     result, _, _ = await run(
@@ -275,7 +273,7 @@ async def test_what_a_provider_wants_back_is_in_the_history_also_where_text_is_r
     assert (kept.parts[:2], kept.text.strip(), len(kept.calls)) == (SIGNED, text.partition("\n")[0], len(rest) > 0)
 
 
-async def test_the_system_text_says_what_is_left_and_is_made_anew() -> None:
+async def test_the_system_text_states_the_iterations_left_and_is_rebuilt_for_every_pass() -> None:
     """Version, time, rounds left, rules of tools, exit tools; regenerated for every pass."""
     board, model = Board(), Script(says(call("look", {"what": "a"})), says("Done."))
     async with Engine(board.tools(), clock=ManualClock()) as engine:
@@ -300,7 +298,7 @@ async def test_the_system_text_says_what_is_left_and_is_made_anew() -> None:
     ],
 )
 @pytest.mark.parametrize("whole", [False, True])
-async def test_a_result_that_the_model_repeats_is_never_read_for_calls(text: str, whole: bool) -> None:
+async def test_a_tool_result_repeated_by_the_model_is_not_read_for_calls(text: str, whole: bool) -> None:
     """What a tool brought in is not what the model asks for, even where the model writes it out."""
     answer = says(text) if whole else letters(text)
     result, _, board = await run(answer)
@@ -308,13 +306,13 @@ async def test_a_result_that_the_model_repeats_is_never_read_for_calls(text: str
     assert '"look"' in result.text
 
 
-async def test_a_call_behind_a_result_that_the_model_repeats_is_a_call() -> None:
+async def test_a_call_after_a_tool_result_repeated_by_the_model_is_a_call() -> None:
     text = f"<tool_response>\n{ASKED}\n</tool_response>\nSo I look again.\n{ASKED}"
     result, _, board = await run(letters(text), says("Done."))
     assert (result.text, board.done) == ("Done.", ["look a"])
 
 
-async def test_a_text_with_more_calls_than_the_limit_fails() -> None:
+async def test_a_text_with_more_calls_than_calls_per_message_fails_the_run() -> None:
     """The same bound as on calls of a model's own."""
     engine = Engine(limits=Limits(calls_per_message=3))
     board, script = Board(), Recorder(letters(f"{ASKED}\n" * 5))
@@ -352,19 +350,19 @@ def pieces(text: str, size: int) -> Answer:
 
 @pytest.mark.parametrize("size", [7, 10_000, len(LARGE)])
 @pytest.mark.parametrize("model", [Recorder, Script])
-async def test_a_large_call_in_text_is_read_off_the_event_loop(
+async def test_a_large_text_call_is_parsed_off_the_event_loop(
     size: int, model: type[Script], threads_that_read: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And not with a thread for every letter."""
     hops = 0
-    in_thread = vars(text_calls)["in_thread"]
+    in_thread = vars(text_call_model)["in_thread"]
 
     async def counted(work: Callable[[], Any]) -> Any:
         nonlocal hops
         hops += 1
         return await in_thread(work)
 
-    monkeypatch.setattr(text_calls, "in_thread", counted)
+    monkeypatch.setattr(text_call_model, "in_thread", counted)
     answer = pieces(f"I look.\n{LARGE}", size)
     result, _, _ = await run(
         answer, letters("Done."), model=model, text_calls="auto" if model is Recorder else "fallback", dialect="pythonic"

@@ -12,18 +12,18 @@ from msgspec.structs import replace
 
 from callgate import Engine, MemoryJournal, Scope, SqliteJournal, ToolContext, tool
 from callgate.agent import PRESETS, Agent, AgentEvent, Settings
+from callgate.call_stages import ValidatedCall
 from callgate.calls import Text
-from callgate.decide import CallEnd, Failures, LoopRules, check_loop_continuation
 from callgate.errors import ModelUnreachable
+from callgate.loop_decision import CallEnd, Failures, LoopRules, check_loop_continuation
 from callgate.messages import AssistantMessage, ToolMessage, UserMessage
-from callgate.models.events import TextDelta
+from callgate.models.model_events import TextDelta
 from callgate.protocols import Deny, Verdict
-from callgate.route import ValidatedCall
-from tests.agent.board import LOOK, Board, run
-from tests.agent.scripts import Script, call, ends, says, tool_texts
+from tests.agent.recording_tools import LOOK, Board, run
+from tests.agent.scripted_model import Script, call, ends, says, tool_texts
 
 
-async def test_the_model_sees_the_result_in_its_next_message_and_the_turn_completes(board: Board) -> None:
+async def test_the_model_gets_the_result_in_its_next_request_and_the_turn_completes(board: Board) -> None:
     """Requirements A1, A2, A7, A8, D1, D2, D3, D40: intent, execution, result, and the next answer."""
     result, model = await run(board, LOOK, says("It is a."))
     assert (result.status, result.turn_status, result.text) == ("completed", "completed", "It is a.")
@@ -41,7 +41,7 @@ async def test_the_model_sees_the_result_in_its_next_message_and_the_turn_comple
 
 @pytest.mark.parametrize("journal", ["memory", "disk"])
 @pytest.mark.parametrize("runner", ["inline", "thread"])
-async def test_a_tool_sees_the_very_context_that_its_model_streams_in(
+async def test_every_tool_call_of_a_turn_gets_the_models_streaming_context(
     runner: Literal["inline", "thread"], journal: str, tmp_path: Path
 ) -> None:
     """Requirement A17: one object for every pass, every call of the turn and the calls that its tools make; none is recorded."""
@@ -67,7 +67,7 @@ async def test_a_tool_sees_the_very_context_that_its_model_streams_in(
         assert not any(b'"streaming":{' in event.body for event in engine.journal.read())
 
 
-async def test_nothing_is_touched_until_the_engine_takes_the_call_up(board: Board) -> None:
+async def test_denied_unknown_and_truncated_calls_run_no_tool_and_each_has_a_result(board: Board) -> None:
     """Requirements D1, D3: an unknown name, a cut call and a denied one have touched nothing; each has its result."""
 
     class No:
@@ -81,7 +81,7 @@ async def test_nothing_is_touched_until_the_engine_takes_the_call_up(board: Boar
     assert len(tool_texts(model.seen[1])) == 3
 
 
-async def test_a_terminal_call_ends_the_loop_and_others_chain(board: Board) -> None:
+async def test_a_terminal_call_ends_the_loop_and_other_calls_continue_it(board: Board) -> None:
     """Requirements C39, C40, C42."""
     answers = LOOK, says(call("fetch", {"what": "b"})), says("I say:", call("tell", {"text": "hello"}))
     result, model = await run(board, *answers)
@@ -89,12 +89,12 @@ async def test_a_terminal_call_ends_the_loop_and_others_chain(board: Board) -> N
     assert (result.status, result.text, len(model.requests)) == ("completed", "I say:", 3)
 
 
-async def test_a_terminal_call_that_failed_does_not_end_the_loop(board: Board) -> None:
+async def test_a_failed_terminal_call_does_not_end_the_loop(board: Board) -> None:
     result, _ = await run(board, says(call("tell", {})), says("Sorry."))
     assert (result.status, result.text) == ("completed", "Sorry.")
 
 
-async def test_a_tool_may_end_the_turn(board: Board) -> None:
+async def test_a_result_with_end_turn_ends_the_turn(board: Board) -> None:
     """Requirement A7: the entry is pushed first, then the end is looked at."""
     result, model = await run(board, says("So.", call("finish")))
     assert (result.status, len(model.requests)) == ("completed", 1)
@@ -102,7 +102,7 @@ async def test_a_tool_may_end_the_turn(board: Board) -> None:
 
 
 @pytest.mark.parametrize("failures", ["recover", "strict"])
-async def test_a_failed_result_may_end_the_turn_too(board: Board, failures: Failures) -> None:
+async def test_a_failed_result_with_end_turn_ends_the_turn(board: Board, failures: Failures) -> None:
     """Requirement A7: `end_turn` is looked at whether or not the call succeeded; its entry is in the history."""
 
     @tool(effect="none")
@@ -119,7 +119,7 @@ async def test_a_failed_result_may_end_the_turn_too(board: Board, failures: Fail
     assert [message.is_error for message in result.messages if isinstance(message, ToolMessage)] == [True, False]
 
 
-async def test_an_answer_before_the_calls_may_end_the_turn(board: Board) -> None:
+async def test_text_before_successful_calls_of_the_configured_tools_ends_the_turn(board: Board) -> None:
     """Requirement A7: the rule of text before tools, for the tools that the host names, and only after success."""
     settings = Settings(rules=LoopRules(end_after_text=frozenset({"look"})))
     result, model = await run(board, LOOK, settings=settings)
@@ -128,7 +128,7 @@ async def test_an_answer_before_the_calls_may_end_the_turn(board: Board) -> None
     assert len(model.requests) == 2
 
 
-def test_whether_the_loop_goes_on_is_a_function_of_its_own() -> None:
+def test_check_loop_continuation_decides_without_an_agent() -> None:
     """Requirement C75."""
     assert check_loop_continuation([], LoopRules()) is None
     ending = check_loop_continuation([], LoopRules(errors_in_a_row=3), errors_in_a_row=3)
@@ -137,7 +137,7 @@ def test_whether_the_loop_goes_on_is_a_function_of_its_own() -> None:
     assert CallEnd.__struct_fields__ == ("result", "category")
 
 
-async def test_errors_in_a_row_end_the_turn_and_a_success_starts_the_count_anew(board: Board) -> None:
+async def test_errors_in_a_row_end_the_turn_and_a_success_resets_the_count(board: Board) -> None:
     """Requirements A6, A49."""
     bad = [says(call("fail", {"why": str(number)})) for number in range(9)]
     result, model = await run(board, *bad, settings=Settings(rules=LoopRules(errors_in_a_row=3)))
@@ -158,7 +158,7 @@ async def test_errors_in_a_row_end_the_turn_and_a_success_starts_the_count_anew(
     ],
     ids=["exception", "unknown tool", "invalid", "cut", "no name"],
 )
-async def test_a_worker_fails_by_failures_of_form_and_execution(board: Board, asked: Any, status: str) -> None:
+async def test_a_worker_fails_on_parse_and_execution_failures(board: Board, asked: Any, status: str) -> None:
     """In `strict`, exactly the failures of E8 to E12 end the request; text and history are kept."""
     result, _ = await run(board, says("Trying.", asked), preset="worker")
     assert (result.status, result.turn_status) == ("failed", status)
@@ -167,7 +167,7 @@ async def test_a_worker_fails_by_failures_of_form_and_execution(board: Board, as
     assert result.turn_status == ("error" if not asked.name else "completed")
 
 
-async def test_a_call_without_a_name_ends_the_turn_before_anything_happens(board: Board) -> None:
+async def test_a_call_without_a_name_ends_the_turn_before_any_call_runs(board: Board) -> None:
     """Requirements A5, A6, A9."""
     result, model = await run(board, says(call("change", {"what": "a"}), call("", {}, position=1)))
     assert (result.turn_status, board.done, len(model.requests)) == ("error", [], 1)
@@ -175,7 +175,7 @@ async def test_a_call_without_a_name_ends_the_turn_before_anything_happens(board
     assert [len(message.calls) for message in result.messages if isinstance(message, AssistantMessage)] == [1]
 
 
-async def test_a_restart_generates_again_and_leaves_no_trace_of_the_call(board: Board) -> None:
+async def test_a_restart_asks_the_model_again_and_removes_its_call_from_the_history(board: Board) -> None:
     """Requirements A4, A44, A48, A49: other calls of the message keep their results; it counts as an iteration."""
 
     @tool(effect="none")
@@ -195,7 +195,7 @@ async def test_a_restart_generates_again_and_leaves_no_trace_of_the_call(board: 
     assert [item.id for item in asked.calls] == ["1"]
 
 
-async def test_a_kill_during_a_tool_ends_the_turn_and_the_model_never_sees_it() -> None:
+async def test_a_kill_during_a_call_ends_the_turn_and_leaves_no_history_entry_for_it() -> None:
     """Requirements A5, A50, A36: no history entry for the killed call; what had ended before keeps its place."""
     started = asyncio.Event()
 
@@ -223,7 +223,7 @@ async def test_a_kill_during_a_tool_ends_the_turn_and_the_model_never_sees_it() 
     assert len(model.requests) == 1
 
 
-async def test_a_stop_lets_the_running_call_be_the_last(board: Board) -> None:
+async def test_a_stop_between_two_passes_ends_the_turn_before_the_next(board: Board) -> None:
     """Requirements A6, A12: a stop between two passes ends the turn before the next."""
     model = Script(LOOK, says("Never."))
     async with Agent(model, tools=board.tools()) as agent:
@@ -237,7 +237,7 @@ async def test_a_stop_lets_the_running_call_be_the_last(board: Board) -> None:
     assert len(result.results) == 1
 
 
-async def test_reflection_leaves_no_trace_in_the_conversation(board: Board) -> None:
+async def test_a_reflection_is_not_kept_in_the_conversation(board: Board) -> None:
     """Requirement C7: the reflection sees its own results, the conversation sees nothing of it."""
     model = Script(says("Hello."), LOOK, says("I was too long."), says("Yes."))
     async with Agent(model, tools=board.tools()) as agent:
@@ -250,7 +250,7 @@ async def test_reflection_leaves_no_trace_in_the_conversation(board: Board) -> N
     assert tool_texts(model.seen[3]) == []
 
 
-async def test_an_empty_answer_ends_the_turn_or_is_asked_for_again(board: Board) -> None:
+async def test_an_empty_answer_ends_the_turn_or_is_retried_if_configured(board: Board) -> None:
     result, _ = await run(board, [ends()])
     assert (result.status, result.turn_status) == ("failed", "empty_response")
     patient = replace(PRESETS["chat"], empty_retry_s=0.0)
@@ -258,19 +258,19 @@ async def test_an_empty_answer_ends_the_turn_or_is_asked_for_again(board: Board)
     assert (result.status, len(model.requests)) == ("completed", 3)
 
 
-async def test_the_text_before_what_a_model_raises_is_in_the_result(board: Board) -> None:
+async def test_the_text_before_an_exception_of_the_model_is_in_the_result(board: Board) -> None:
     """All visible text so far, as after a failure that the provider reports."""
     result, _ = await run(board, says("I look.", call("look", {"what": "a"})), [TextDelta("It "), TextDelta("is"), OSError("gone")])
     assert (result.turn_status, result.text) == ("error", "I look.\n\nIt is")
 
 
-async def test_what_a_model_raises_becomes_an_error_of_the_run_only(board: Board) -> None:
+async def test_an_exception_of_the_model_ends_the_run_with_status_error(board: Board) -> None:
     """Requirement B22: it leaves the pass and the loop; the run's outer edge makes a status of it."""
     result, _ = await run(board, [RuntimeError("broken")])
     assert (result.status, result.turn_status, result.reason) == ("failed", "error", "RuntimeError: broken")
 
 
-async def test_the_conversations_own_history_goes_on(board: Board) -> None:
+async def test_a_conversation_continues_with_its_own_history(board: Board) -> None:
     model = Script(says("Hello."), says("Again."))
     async with Agent(model) as agent:
         await agent.run("Hi.", conversation="c", scope=Scope(principal="p"))
@@ -279,7 +279,7 @@ async def test_the_conversations_own_history_goes_on(board: Board) -> None:
     assert len(result.messages) == 4
 
 
-async def test_the_same_id_twice_in_a_conversation_stays_valid(board: Board) -> None:
+async def test_repeated_call_ids_are_made_unique_in_a_conversation(board: Board) -> None:
     """Each call has exactly one result; ids of models are echoed, never trusted."""
     twice = says(call("look", {"what": "a"}, id="x"), call("look", {"what": "b"}, id="x", position=1))
     result, _ = await run(board, twice, twice, says("Done."))
@@ -290,6 +290,6 @@ async def test_the_same_id_twice_in_a_conversation_stays_valid(board: Board) -> 
     assert all(isinstance(part, Text) for message in result.messages if isinstance(message, ToolMessage) for part in message.content)
 
 
-async def test_what_our_own_errors_say_reaches_the_caller_as_a_sentence(board: Board) -> None:
+async def test_the_message_of_a_callgate_error_is_the_reason_of_the_run(board: Board) -> None:
     result, _ = await run(board, [ModelUnreachable("x could not be reached. Check the network.", provider="x")])
     assert (result.status, result.reason) == ("failed", "x could not be reached. Check the network.")

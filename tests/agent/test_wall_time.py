@@ -12,11 +12,11 @@ from msgspec.structs import replace
 from callgate import Engine, Scope, SqliteJournal, Tool, tool
 from callgate.agent import PRESETS, Agent, Budget, RunResult, Settings
 from callgate.agent.compaction import Compaction
-from callgate.decide import LoopRules
+from callgate.loop_decision import LoopRules
 from callgate.messages import AssistantMessage, Message
 from callgate.testing import ManualClock
-from tests.agent.scripts import Answer, Gate, Script, call, says, tool_texts
-from tests.hosts import Asks
+from tests.agent.scripted_model import Answer, Gate, Script, call, says, tool_texts
+from tests.host_fakes import Asks
 
 TIMED = Settings(budget=Budget(wall_s=60))
 
@@ -54,7 +54,7 @@ def waiting(reached: asyncio.Event, effect: str = "none") -> Tool:
     return wait  # type: ignore[no-any-return]
 
 
-async def test_a_pass_ends_when_the_time_is_up_and_its_text_is_kept() -> None:
+async def test_a_pass_ends_at_the_wall_time_limit_and_its_text_is_kept() -> None:
     gate = Gate()
     bench = Bench([*says("So far")[:1], gate])
     result = await bench.run(gate.reached)
@@ -66,7 +66,7 @@ async def test_a_pass_ends_when_the_time_is_up_and_its_text_is_kept() -> None:
 
 @pytest.mark.parametrize(("effect", "status"), [("none", "error"), ("once", "unknown")])
 @pytest.mark.parametrize("failures", ["recover", "strict"])
-async def test_a_call_that_runs_ends_with_the_time_and_the_history_says_how(effect: str, status: str, failures: str) -> None:
+async def test_a_running_call_ends_at_the_wall_time_limit_and_the_history_says_so(effect: str, status: str, failures: str) -> None:
     """What may have taken effect is unknown; what comes after it in its message does not start; the end is the budget's."""
     reached = asyncio.Event()
     settings = replace(TIMED, rules=LoopRules(failures=failures))  # type: ignore[arg-type]
@@ -82,14 +82,14 @@ async def test_a_call_that_runs_ends_with_the_time_and_the_history_says_how(effe
     assert len(bench.model.requests) == 1
 
 
-async def test_a_call_that_started_early_ends_with_the_pass() -> None:
+async def test_an_early_started_call_ends_with_its_pass_at_the_wall_time_limit() -> None:
     reached = asyncio.Event()
     bench = Bench([*says(call("wait", id="1"))[:2], Gate()], tools=(waiting(reached),))
     result = await bench.run(reached)
     assert (result.turn_status, result.results, result.spent.calls) == ("budget_exhausted", (), 0)
 
 
-async def test_a_pause_before_an_empty_answer_is_asked_for_again_ends_with_the_time() -> None:
+async def test_the_pause_before_an_empty_answer_is_retried_ends_at_the_wall_time_limit() -> None:
     settings = replace(PRESETS["chat"], budget=Budget(wall_s=60), empty_retry_s=600.0)
     bench = Bench(says(), says("never"), settings=settings)
     running = asyncio.ensure_future(bench.agent.run("Go."))
@@ -100,7 +100,7 @@ async def test_a_pause_before_an_empty_answer_is_asked_for_again_ends_with_the_t
     await bench.engine.close()
 
 
-async def test_a_compaction_ends_with_the_time() -> None:
+async def test_a_compaction_ends_at_the_wall_time_limit() -> None:
     reached = asyncio.Event()
 
     async def endless(messages: Sequence[Message]) -> Sequence[Message]:
@@ -112,7 +112,7 @@ async def test_a_compaction_ends_with_the_time() -> None:
     assert (await bench.run(reached)).turn_status == "budget_exhausted"
 
 
-async def test_a_run_that_is_done_in_time_hears_no_more_of_it() -> None:
+async def test_a_run_that_ends_in_time_leaves_no_deadline_timer() -> None:
     bench = Bench(says("Done."), says("More."))
     assert (await bench.agent.run("Go.", conversation="c")).text == "Done."
     await asyncio.sleep(0)
@@ -122,7 +122,7 @@ async def test_a_run_that_is_done_in_time_hears_no_more_of_it() -> None:
     await bench.engine.close()
 
 
-async def test_waiting_for_a_human_takes_no_time_and_what_is_left_counts_after_it() -> None:
+async def test_waiting_for_approval_uses_no_wall_time_and_the_rest_applies_after_resume() -> None:
     reached = asyncio.Event()
 
     clock = ManualClock()
@@ -142,7 +142,7 @@ async def test_waiting_for_a_human_takes_no_time_and_what_is_left_counts_after_i
         assert (await running).turn_status == "budget_exhausted"
 
 
-async def test_an_engine_that_knows_a_run_from_its_record_knows_how_long_it_has_taken(tmp_path: Path) -> None:
+async def test_a_resumed_run_continues_the_wall_time_of_its_record(tmp_path: Path) -> None:
     """To the nanosecond; what nobody worked on it is not counted."""
     clock, journal = ManualClock(), tmp_path / "journal.db"
 

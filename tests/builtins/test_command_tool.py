@@ -12,7 +12,7 @@ import pytest
 
 from callgate.builtins.command import run_command
 from tests.builtins.fakes import Shown, context
-from tests.patience import PATIENCE_S
+from tests.waiting import PATIENCE_S
 
 
 def run(root: Path | str, command: str | list[str], *, shown: Shown | None = None, **more: Any) -> Any:
@@ -29,7 +29,7 @@ def test_a_list_of_words_is_run_without_a_shell(tmp_path: Path) -> None:
     assert run(tmp_path, ["printf", "%s", "$HOME;*"])["stdout"] == "$HOME;*"
 
 
-def test_the_folder_is_one_of_the_workspace(tmp_path: Path) -> None:
+def test_cwd_must_be_a_folder_inside_the_workspace(tmp_path: Path) -> None:
     (tmp_path / "root/sub").mkdir(parents=True)
     (tmp_path / "root/out").symlink_to("..")
     assert run(tmp_path / "root", "pwd -P", cwd="sub")["stdout"] == f"{(tmp_path / 'root/sub').resolve()}\n"
@@ -39,24 +39,24 @@ def test_the_folder_is_one_of_the_workspace(tmp_path: Path) -> None:
         assert "stdout" not in refused
 
 
-def test_output_is_shown_by_lines_as_it_comes(tmp_path: Path) -> None:
+def test_stdout_and_stderr_are_reported_by_lines(tmp_path: Path) -> None:
     shown: Shown = []
     run(tmp_path, "echo one; echo two >&2; printf three", shown=shown)
     assert "".join(text for stream, text in shown if stream == "stdout") == "one\nthree"
     assert ("stderr", "two\n") in shown
 
 
-def test_input_larger_than_a_pipe_is_fed_while_output_is_read(tmp_path: Path) -> None:
+def test_stdin_larger_than_a_pipe_is_written_while_output_is_read(tmp_path: Path) -> None:
     text = "x" * 300_000 + "\n"
     assert run(tmp_path, "cat", stdin=text)["stdout"] == text
     assert run(tmp_path, "exec true", stdin=text)["exit_code"] == 0
 
 
-def test_without_input_a_reader_sees_the_end_at_once(tmp_path: Path) -> None:
+def test_without_stdin_a_command_reads_end_of_file(tmp_path: Path) -> None:
     assert run(tmp_path, "cat")["stdout"] == ""
 
 
-def test_a_child_that_holds_the_pipes_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_background_process_that_holds_the_pipes_is_not_waited_for(tmp_path: Path) -> None:
     """RELIABILITY, KILL shapes: a grandchild holds the pipe."""
     done = run(tmp_path, ["sh", "-c", "setsid sleep 600 & echo $!; echo started"], timeout_s=PATIENCE_S)
     pid = int(done["stdout"].split()[0])
@@ -66,7 +66,7 @@ def test_a_child_that_holds_the_pipes_is_not_waited_for(tmp_path: Path) -> None:
     assert not done.get("timed_out")
 
 
-def test_a_command_whose_time_is_up_is_ended_with_its_group_and_keeps_its_output(tmp_path: Path) -> None:
+def test_a_command_that_times_out_is_killed_with_its_group_and_keeps_its_output(tmp_path: Path) -> None:
     for timeout_s in (0.3, 3.0, PATIENCE_S):
         done = run(tmp_path, "trap '' TERM; sleep 600 & echo $!; wait; wait; while :; do sleep 1; done", timeout_s=timeout_s)
         if done["stdout"]:  # or its time was up before it could begin
@@ -89,12 +89,12 @@ def _ended(pid: int) -> bool:
     return False
 
 
-def test_a_signal_is_named(tmp_path: Path) -> None:
+def test_the_result_names_the_signal_that_ended_the_command(tmp_path: Path) -> None:
     done = run(tmp_path, "kill -SEGV $$")
     assert (done["exit_code"], done["signal"]) == (-signal.SIGSEGV, "SIGSEGV")
 
 
-def test_endless_output_is_kept_as_head_and_tail(tmp_path: Path) -> None:
+def test_large_output_is_truncated_to_its_head_and_tail(tmp_path: Path) -> None:
     done = run(tmp_path, "echo first; head -c 6000000 /dev/zero | tr '\\0' x; echo; echo last")
     assert done["truncated"] is True
     assert done["stdout"].startswith("first\nxxx")
@@ -103,7 +103,7 @@ def test_endless_output_is_kept_as_head_and_tail(tmp_path: Path) -> None:
     assert len(done["stdout"]) < 4_300_000
 
 
-def test_output_that_is_no_utf8_is_still_text(tmp_path: Path) -> None:
+def test_output_that_is_not_utf8_is_returned_as_encodable_text(tmp_path: Path) -> None:
     run(tmp_path, "printf '\\377\\n'")["stdout"].encode()
 
 
@@ -111,11 +111,11 @@ def test_output_that_is_no_utf8_is_still_text(tmp_path: Path) -> None:
     ("command", "words"),
     [(["no-such-program-x"], "no program"), ("", "empty"), ([], "empty"), (["echo", "a\0b"], "NUL"), (["/"], "may not be run")],
 )
-def test_what_cannot_be_started_is_said(tmp_path: Path, command: str | list[str], words: str) -> None:
+def test_a_command_that_cannot_start_is_refused_with_the_reason(tmp_path: Path, command: str | list[str], words: str) -> None:
     refused = run(tmp_path, command)
     assert refused["success"] is False
     assert words in refused["error"]
 
 
-def test_without_a_workspace_nothing_runs() -> None:
+def test_a_command_without_a_workspace_is_refused() -> None:
     assert "no workspace" in run("", "echo ran")["error"]

@@ -17,7 +17,7 @@ from callgate.builtins import fetch_tool
 from callgate.builtins.fetch import Fetcher
 from callgate.errors import Retryable
 from tests.builtins.fakes import context
-from tests.patience import PATIENCE_S
+from tests.waiting import PATIENCE_S
 
 DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "hostile" / "urls.jsonl"
 Row = dict[str, Any]
@@ -75,7 +75,7 @@ async def fetch(port: int, path: str = "/", **more: Any) -> Any:
     return await result
 
 
-class World:
+class FakeNetwork:
     """The names, the addresses and the server of one row of the corpus."""
 
     def __init__(self, row: Row, port: int) -> None:
@@ -129,12 +129,12 @@ def _served(row: Row) -> Serve:
 
 
 @pytest.mark.parametrize("row", _rows(), ids=lambda row: str(row["id"]))
-async def test_a_url_gets_the_answer_of_the_corpus_and_only_checked_addresses_are_reached(row: Row) -> None:
+async def test_a_url_gets_its_expected_verdict_and_only_checked_addresses_are_connected(row: Row) -> None:
     """urls.jsonl, profile public."""
     if "url" not in row:
         pytest.skip("the hostile inputs are not beside this checkout")
     async with serving(_served(row)) as port:
-        world = World(row, port)
+        world = FakeNetwork(row, port)
         hangs = "dns_hang" in row or "drip_bps" in row.get("server", {})
         fetcher = Fetcher(allow=["203.0.113.0/24"], resolve=world.resolve, connect=world.connect, deadline_s=0.3 if hangs else PATIENCE_S)
         result: Any = await fetcher.fetch_url(context(), row["url"])
@@ -143,7 +143,7 @@ async def test_a_url_gets_the_answer_of_the_corpus_and_only_checked_addresses_ar
         assert all(address.startswith("203.0.113.") for address in world.connected)
 
 
-async def test_a_page_comes_with_status_type_and_final_url() -> None:
+async def test_a_page_has_its_status_content_type_and_final_url() -> None:
     async with serving(answer("<p>é</p>".encode(), "Content-Type: text/html; charset=utf-8")) as port:
         result = await fetch(port, "/a?b=c")
         assert result == {
@@ -165,14 +165,14 @@ async def test_an_error_status_is_a_result() -> None:
         assert (result["status"], result["text"]) == (404, "gone")
 
 
-async def test_a_compressed_page_is_bounded_after_it_is_unpacked() -> None:
+async def test_the_size_limit_applies_to_the_decompressed_page() -> None:
     """Size bound while reading, also after gzip."""
     async with serving(answer(gzip.compress(b"0" * 50_000_000), "Content-Encoding: gzip")) as port:
         result = await fetch(port, max_bytes=1000)
         assert (result["text"], result["truncated"]) == ("0" * 1000, True)
 
 
-async def test_a_chunked_page_is_put_together() -> None:
+async def test_a_chunked_response_is_assembled() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;x=y\r\nhello\r\n1\r\n!\r\n0\r\n\r\n")
         await writer.drain()
@@ -181,14 +181,14 @@ async def test_a_chunked_page_is_put_together() -> None:
         assert (await fetch(port))["text"] == "hello!"
 
 
-async def test_a_page_that_is_not_text_is_named_but_not_shown() -> None:
+async def test_a_page_that_is_not_text_is_described_without_its_content() -> None:
     async with serving(answer(b"\x89PNG\0", "Content-Type: image/png")) as port:
         result = await fetch(port)
         assert "text" not in result
         assert result["bytes"] == 5
 
 
-async def test_another_encoding_of_text_is_read() -> None:
+async def test_a_page_is_decoded_by_its_declared_charset() -> None:
     async with serving(answer("né".encode("latin-1"), "Content-Type: text/plain; charset=ISO-8859-1")) as port:
         assert (await fetch(port))["text"] == "né"
 
@@ -198,7 +198,7 @@ async def test_another_encoding_of_text_is_read() -> None:
     [b"", b"nonsense\r\n\r\n", b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 20_000, b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf"],
     ids=["nothing", "no http", "endless headers", "half a body"],
 )
-async def test_a_broken_answer_is_a_failure_that_may_pass(raw: bytes) -> None:
+async def test_a_broken_response_raises_retryable(raw: bytes) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(raw)
         await writer.drain()
@@ -208,7 +208,7 @@ async def test_a_broken_answer_is_a_failure_that_may_pass(raw: bytes) -> None:
             await fetch(port)
 
 
-async def test_a_refused_connection_is_known_not_to_have_started() -> None:
+async def test_a_refused_connection_is_retryable_and_marked_not_started() -> None:
     async with serving(answer(b"")) as port:
         pass
     with pytest.raises(Retryable) as caught:
@@ -216,7 +216,7 @@ async def test_a_refused_connection_is_known_not_to_have_started() -> None:
     assert caught.value.not_started
 
 
-async def test_ten_redirects_are_followed_and_no_more() -> None:
+async def test_at_most_ten_redirects_are_followed() -> None:
     """urls.jsonl: at most 10 redirects."""
     hops = 0
 
@@ -232,17 +232,17 @@ async def test_ten_redirects_are_followed_and_no_more() -> None:
     assert hops == 11
 
 
-async def test_a_name_is_resolved_once_for_check_and_connection() -> None:
+async def test_a_host_name_is_resolved_once_for_check_and_connection() -> None:
     """The checked address is the one connected to: a second answer of the resolver is never asked for."""
     async with serving(answer(b"page")) as port:
-        world = World({"dns_sequence": [["203.0.113.7"], ["127.0.0.1"]]}, port)
+        world = FakeNetwork({"dns_sequence": [["203.0.113.7"], ["127.0.0.1"]]}, port)
         fetcher = Fetcher(allow=["203.0.113.0/24"], resolve=world.resolve, connect=world.connect)
         result: Any = await fetcher.fetch_url(context(), "http://rebind.test/")
     assert result["text"] == "page"
     assert world.connected == ["203.0.113.7"]
 
 
-async def test_an_allowed_place_opens_only_itself() -> None:
+async def test_an_allowed_host_and_port_permits_no_other_port() -> None:
     async with serving(answer(b"private")) as port:
         tool = fetch_tool(allow=["127.0.0.1:1"])
         result: Any = await tool.invoke(context(), {"url": f"http://127.0.0.1:{port}/"})  # type: ignore[misc]
@@ -268,7 +268,7 @@ async def test_a_redirect_is_judged_by_the_rules_like_a_call_with_its_url(verdic
         writer.write(f"HTTP/1.1 302 Found\r\nLocation: {targets.pop(0)}\r\nContent-Length: 0\r\n\r\n".encode())
 
     async with serving(redirect) as port:
-        world = World({"dns": {"good.test": ["203.0.113.7"], "bad.test": ["203.0.113.9"]}}, port)
+        world = FakeNetwork({"dns": {"good.test": ["203.0.113.7"], "bad.test": ["203.0.113.9"]}}, port)
         fetcher = Fetcher(allow=["203.0.113.0/24"], resolve=world.resolve, connect=world.connect)
         async with Engine([fetcher.tool()], policies=[Rules.parse(REDIRECT_RULES.replace("VERDICT", verdict))]) as engine:
             outcome = await engine.call(RawCall(name="fetch_url", arguments='{"url": "http://good.test/"}'))
@@ -278,7 +278,7 @@ async def test_a_redirect_is_judged_by_the_rules_like_a_call_with_its_url(verdic
 
 
 @pytest.mark.parametrize("padding", [b"", b"\0" * 20])
-async def test_a_page_of_several_packed_members_is_read_to_its_end(padding: bytes) -> None:
+async def test_a_page_of_several_gzip_members_is_read_to_its_end(padding: bytes) -> None:
     """RFC 1952, 2.2: a gzip body is a series of members; only the first was shown, as the whole page."""
     body = gzip.compress(b"one, ") + gzip.compress(b"two, ") + gzip.compress(b"three") + padding
     async with serving(answer(body, "Content-Encoding: gzip")) as port:
@@ -287,7 +287,7 @@ async def test_a_page_of_several_packed_members_is_read_to_its_end(padding: byte
 
 
 @pytest.mark.parametrize("lost", [1, 8, 12])
-async def test_a_packed_page_that_is_cut_is_no_page(lost: int) -> None:
+async def test_a_truncated_gzip_page_raises_retryable(lost: int) -> None:
     async with serving(answer((gzip.compress(b"one") + gzip.compress(b"two" * 100))[:-lost], "Content-Encoding: gzip")) as port:
         with pytest.raises(Retryable, match="broke the connection"):
             await fetch(port)

@@ -38,7 +38,7 @@ def refused(result: Any) -> str:
     return str(result["error"])
 
 
-def test_every_built_in_tool_can_be_registered_and_says_what_it_is() -> None:
+def test_every_built_in_tool_registers_with_its_effect_category_and_runner() -> None:
     """tools.Tool: name, description, parameters, category; an effect per tool."""
     tools = [*workspace_tools(), *command_tools(), *result_tools(Engine([]).blobs), fetch_tool()]
     registry = ToolRegistry(tools)
@@ -57,7 +57,7 @@ def test_every_built_in_tool_can_be_registered_and_says_what_it_is() -> None:
     }
 
 
-def test_a_file_is_read_page_by_page_until_nothing_is_left(files: Box, root: Path) -> None:
+def test_a_file_is_read_in_pages_to_its_end(files: Box, root: Path) -> None:
     (root / "long.txt").write_text("".join(f"line {number}\n" for number in range(5000)))
     text, pages = "", 0
     offset: int | None = 0
@@ -77,14 +77,14 @@ def test_a_page_never_splits_a_line_unless_the_line_alone_is_too_long(files: Box
     assert files("read_file", path="wide.txt", offset=first["next_offset"])["content"] == "end"
 
 
-def test_bytes_that_are_no_text_are_said(files: Box, root: Path) -> None:
+def test_binary_files_are_refused_and_undecodable_bytes_are_counted(files: Box, root: Path) -> None:
     (root / "bin.dat").write_bytes(b"\x89PNG\0\0")
     (root / "latin.txt").write_bytes(b"caf\xe9\n")
     assert "is not text" in refused(files("read_file", path="bin.dat"))
     assert files("read_file", path="latin.txt")["undecodable"] == 1
 
 
-def test_an_offset_behind_the_end_is_an_empty_page(files: Box) -> None:
+def test_an_offset_beyond_the_end_returns_an_empty_page(files: Box) -> None:
     """E13: found nothing is a success."""
     page = files("read_file", path="notes.txt", offset=99)
     assert (page["content"], page["next_offset"], page["total_lines"]) == ("", None, 3)
@@ -96,14 +96,14 @@ def test_a_file_too_large_to_read_is_refused_before_it_is_read(files: Box, root:
     assert "too large" in refused(files("read_file", path="huge"))
 
 
-def test_without_a_workspace_the_model_is_told(files: Box) -> None:
+def test_a_read_without_a_workspace_is_refused(files: Box) -> None:
     files.workspace = ""
     assert "no workspace" in refused(files("read_file", path="notes.txt"))
 
 
 @pytest.mark.parametrize("path", ["../outside.txt", "/etc/passwd", "src/../../outside.txt", "out", "x\0", ""])
 @pytest.mark.parametrize("name", ["read_file", "write_file", "edit_file", "list_files", "grep_files"])
-def test_no_file_tool_reaches_outside(files: Box, root: Path, name: str, path: str) -> None:
+def test_no_file_tool_reaches_outside_the_workspace(files: Box, root: Path, name: str, path: str) -> None:
     """Files stay inside the workspace."""
     (root / "out").symlink_to("../outside.txt")
     more = {"write_file": {"content": "x"}, "edit_file": {"old": "C", "new": "D"}, "grep_files": {"pattern": "CANARY"}}
@@ -112,7 +112,7 @@ def test_no_file_tool_reaches_outside(files: Box, root: Path, name: str, path: s
     assert (root.parent / "outside.txt").read_text() == "CANARY"
 
 
-def test_writing_makes_folders_and_keeps_the_mode(files: Box, root: Path) -> None:
+def test_a_write_creates_missing_folders_and_keeps_the_file_mode(files: Box, root: Path) -> None:
     assert files("write_file", path="a/b/c.sh", content="x\n") == {"path": "a/b/c.sh", "bytes": 2, "created": True}
     (root / "a/b/c.sh").chmod(0o750)
     assert files("write_file", path="a/b/c.sh", content="y\n")["created"] is False
@@ -120,17 +120,17 @@ def test_writing_makes_folders_and_keeps_the_mode(files: Box, root: Path) -> Non
     assert (root / "a/b/c.sh").read_text() == "y\n"
 
 
-def test_text_that_no_file_can_hold_is_refused_and_nothing_is_written(files: Box, root: Path) -> None:
+def test_text_with_a_lone_surrogate_is_refused_and_nothing_is_written(files: Box, root: Path) -> None:
     assert "lone surrogate" in refused(files("write_file", path="s.txt", content="a\udc80"))
     assert not (root / "s.txt").exists()
 
 
-def test_an_edit_replaces_exactly_the_one_place(files: Box, root: Path) -> None:
+def test_an_edit_replaces_exactly_one_occurrence(files: Box, root: Path) -> None:
     assert files("edit_file", path="notes.txt", old="two", new="2") == {"path": "notes.txt", "replacements": 1, "lines": [2]}
     assert (root / "notes.txt").read_text() == "one\n2\nthree\n"
 
 
-def test_an_edit_that_is_not_unique_names_the_places_and_changes_nothing(files: Box, root: Path) -> None:
+def test_an_ambiguous_edit_names_the_lines_and_changes_nothing(files: Box, root: Path) -> None:
     (root / "many.txt").write_text("x\ny\nx\n")
     error = refused(files("edit_file", path="many.txt", old="x", new="z"))
     assert "2 times" in error
@@ -148,16 +148,16 @@ def test_an_edit_that_is_not_unique_names_the_places_and_changes_nothing(files: 
         ("one", "nothing to replace"),
     ],
 )
-def test_an_edit_that_cannot_be_made_says_what_to_do(files: Box, old: str, hint: str) -> None:
+def test_an_impossible_edit_is_refused_with_a_hint(files: Box, old: str, hint: str) -> None:
     assert hint in refused(files("edit_file", path="notes.txt", old=old, new="one"))
 
 
-def test_an_edit_with_the_wrong_line_ends_is_told_so(files: Box, root: Path) -> None:
+def test_an_edit_with_the_wrong_line_endings_is_refused_and_names_the_right_ones(files: Box, root: Path) -> None:
     (root / "dos.txt").write_bytes(b"a\r\nb\r\n")
     assert "\\r\\n" in refused(files("edit_file", path="dos.txt", old="a\nb", new="c"))
 
 
-def test_edits_at_once_through_two_names_of_one_file_lose_nothing(files: Box, root: Path) -> None:
+def test_concurrent_edits_through_two_names_of_one_file_lose_no_edit(files: Box, root: Path) -> None:
     """Workspace.editing: no edit is lost between threads."""
     (root / "n.txt").write_text("".join(f"<{number}>\n" for number in range(20)))
     (root / "alias.txt").symlink_to("n.txt")
@@ -174,7 +174,7 @@ def test_edits_at_once_through_two_names_of_one_file_lose_nothing(files: Box, ro
     assert (root / "alias.txt").is_symlink()
 
 
-def test_listing_names_kinds_and_sizes_and_does_not_open_installed_packages(files: Box, root: Path) -> None:
+def test_list_files_gives_kinds_and_sizes_and_skips_installed_packages(files: Box, root: Path) -> None:
     (root / "node_modules/p").mkdir(parents=True)
     (root / "out").symlink_to("../outside.txt")
     entries = files("list_files", depth=3)["entries"]
@@ -187,7 +187,7 @@ def test_listing_names_kinds_and_sizes_and_does_not_open_installed_packages(file
     ]
 
 
-def test_globs_honour_gitignore_and_never_show_version_control(files: Box, root: Path) -> None:
+def test_globs_respect_gitignore_and_exclude_version_control(files: Box, root: Path) -> None:
     (root / ".git").mkdir()
     (root / ".git/config.py").write_text("")
     (root / "build").mkdir()
@@ -201,7 +201,7 @@ def test_globs_honour_gitignore_and_never_show_version_control(files: Box, root:
     assert files("glob_files", pattern="none/**")["paths"] == []
 
 
-def test_grep_finds_lines_and_finding_nothing_is_a_success(files: Box) -> None:
+def test_grep_returns_matching_lines_and_no_match_is_a_success(files: Box) -> None:
     """E13."""
     assert files("grep_files", pattern="os.")["matches"] == [{"path": "src/app.py", "line": 3, "text": "print(os.name)"}]
     assert files("grep_files", pattern="TWO", ignore_case=True)["matches"] == [{"path": "notes.txt", "line": 2, "text": "two"}]
@@ -211,13 +211,13 @@ def test_grep_finds_lines_and_finding_nothing_is_a_success(files: Box) -> None:
     assert files("grep_files", pattern="two", glob="**/*.py")["matches"] == []
 
 
-def test_grep_takes_a_regular_expression_in_a_process_of_its_own(files: Box) -> None:
+def test_grep_accepts_a_regular_expression_and_refuses_an_invalid_one(files: Box) -> None:
     found = files("grep_files", pattern=r"^t\w+$", regex=True)["matches"]
     assert [match["text"] for match in found] == ["two", "three"]
     assert "not valid" in refused(files("grep_files", pattern="(", regex=True))
 
 
-def test_a_regular_expression_that_explodes_is_stopped(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_regular_expression_with_catastrophic_backtracking_is_stopped(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Python's `re` backtracks; nothing a model writes may hang the engine."""
     from callgate.builtins._regex import Matcher, RegexStopped
 
@@ -226,7 +226,7 @@ def test_a_regular_expression_that_explodes_is_stopped(root: Path, monkeypatch: 
     assert caught.value.code == "regex_budget"
 
 
-def test_grep_is_bounded_and_says_so(files: Box, root: Path) -> None:
+def test_grep_stops_at_max_matches_and_reports_truncation(files: Box, root: Path) -> None:
     (root / "many.txt").write_text("hit\n" * 1000)
     found = files("grep_files", pattern="hit", max_matches=7)
     assert (len(found["matches"]), found["truncated"]) == (7, True)
@@ -240,7 +240,7 @@ def test_grep_ends_early_when_the_turn_is_killed(root: Path) -> None:
     assert (found["matches"], found["truncated"]) == ([], True)
 
 
-def test_the_root_a_run_began_with_stays_its_root(files: Box, root: Path) -> None:
+def test_the_workspace_root_stays_the_folder_that_was_opened_first(files: Box, root: Path) -> None:
     """paths.jsonl: the held directory handle, never the new target."""
     assert files("read_file", path="notes.txt")["lines"] == 3
     root.rename(root.parent / "moved")
@@ -250,7 +250,7 @@ def test_the_root_a_run_began_with_stays_its_root(files: Box, root: Path) -> Non
     assert "CANARY" not in files("read_file", path="notes.txt")["content"]
 
 
-def test_a_root_that_was_deleted_and_made_again_is_opened_anew(files: Box, root: Path) -> None:
+def test_a_root_that_was_deleted_and_recreated_is_opened_again(files: Box, root: Path) -> None:
     assert files("read_file", path="notes.txt")["lines"] == 3
     for path in ("src/app.py", "notes.txt"):
         (root / path).unlink()
@@ -274,7 +274,9 @@ def test_a_root_that_was_deleted_and_made_again_is_opened_anew(files: Box, root:
         (("read_file", "a.txt"), ("read_file", "a.txt"), False),
     ],
 )
-def test_calls_on_one_file_meet_however_it_is_written(one: tuple[str, str], other: tuple[str, str], meets: bool, tmp_path: Path) -> None:
+def test_calls_on_one_path_conflict_however_the_path_is_written(
+    one: tuple[str, str], other: tuple[str, str], meets: bool, tmp_path: Path
+) -> None:
     """A read never overtakes a conflicting write."""
     scope = Scope(workspace=str(tmp_path))
     tools = {tool.name: tool for tool in workspace_tools()}
@@ -286,7 +288,7 @@ def test_calls_on_one_file_meet_however_it_is_written(one: tuple[str, str], othe
     assert conflict(touched(*one), touched(*other)) is meets
 
 
-def test_a_link_and_the_file_it_leads_to_are_one_resource(tmp_path: Path) -> None:
+def test_a_link_and_its_target_are_one_resource(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a", encoding="utf-8")
     (tmp_path / "link").symlink_to("a.txt")
     read = next(tool for tool in workspace_tools() if tool.name == "read_file")
@@ -301,7 +303,7 @@ def test_a_glob_reads_the_folder_that_holds_its_matches() -> None:
     assert TouchedKeys.of({"pattern": "*.py"}, Scope(), glob.reads, None) == TouchedKeys(reads=frozenset({"file:"}))
 
 
-def test_importing_callgate_loads_no_tool_nor_its_libraries() -> None:
+def test_importing_callgate_does_not_import_the_libraries_of_built_in_tools() -> None:
     """Import stays small; http and ssl come with first use."""
     code = "import sys, callgate, callgate.builtins; print({'ssl', 'http.client', 'subprocess', 'ctypes'} & set(sys.modules))"
     environment = {"PYTHONPATH": os.pathsep.join(sys.path)}

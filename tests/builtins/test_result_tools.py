@@ -18,7 +18,7 @@ DATA = {"items": [{"name": f"n{number}", "é/~": None} for number in range(500)]
 
 @settings(max_examples=40, deadline=None)
 @given(text=st.text(max_size=3_000), limit=st.integers(1, 700))
-def test_pages_put_together_are_the_whole(text: str, limit: int) -> None:
+def test_joined_pages_equal_the_whole_result(text: str, limit: int) -> None:
     """A 1 MB result loses nothing, and the model can read the rest."""
     blobs = Engine([]).blobs
     read = Box(result_tools(blobs))
@@ -48,17 +48,17 @@ def test_a_pointer_reads_one_part_of_a_json_result(blobs: DirectoryBlobs) -> Non
 
 
 @pytest.mark.parametrize("pointer", ["/items/500", "/items/x", "/absent", "items", "/items/-1", "/items/3/name/0"])
-def test_a_pointer_to_nothing_says_what_there_is(blobs: DirectoryBlobs, pointer: str) -> None:
+def test_a_pointer_to_nothing_is_refused(blobs: DirectoryBlobs, pointer: str) -> None:
     result = Box(result_tools(blobs))("read_result", digest=blobs.put(json.dumps(DATA).encode()), pointer=pointer)
     assert result["success"] is False
 
 
-def test_a_pointer_into_text_is_refused_with_another_way(blobs: DirectoryBlobs) -> None:
+def test_a_pointer_into_a_text_result_is_refused(blobs: DirectoryBlobs) -> None:
     result = Box(result_tools(blobs))("read_result", digest=blobs.put(b"plain"), pointer="/a")
     assert "not JSON" in result["error"]
 
 
-def test_a_match_comes_with_its_line_and_an_offset_to_read_from(blobs: DirectoryBlobs) -> None:
+def test_a_match_has_its_line_and_an_offset_for_read_result(blobs: DirectoryBlobs) -> None:
     text = "alpha\n" * 3000 + "the needle é here\n" + "omega\n" * 3000
     tools, digest = Box(result_tools(blobs)), blobs.put(text.encode())
     found = tools("search_result", digest=digest, query="needle", context_chars=4)
@@ -68,7 +68,7 @@ def test_a_match_comes_with_its_line_and_an_offset_to_read_from(blobs: Directory
     assert tools("search_result", digest=digest, query=r"need\w+", regex=True)["matches"][0]["line"] == 3001
 
 
-def test_a_search_is_bounded_and_finding_nothing_is_a_success(blobs: DirectoryBlobs) -> None:
+def test_a_search_is_bounded_and_no_match_is_a_success(blobs: DirectoryBlobs) -> None:
     """E13."""
     tools, digest = Box(result_tools(blobs)), blobs.put(b"x" * 100_000)
     found = tools("search_result", digest=digest, query="x", max_matches=3)
@@ -77,7 +77,7 @@ def test_a_search_is_bounded_and_finding_nothing_is_a_success(blobs: DirectoryBl
 
 
 @pytest.mark.parametrize("digest", ["0" * 64, "../../etc/passwd", "", "not a hash"])
-def test_an_unknown_result_says_where_to_look(blobs: DirectoryBlobs, digest: str) -> None:
+def test_an_unknown_digest_is_refused_with_the_next_step(blobs: DirectoryBlobs, digest: str) -> None:
     result = Box(result_tools(blobs))("read_result", digest=digest)
     assert result["success"] is False
     assert "call the tool again" in result["error"]

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 import callgate
 from callgate import Engine
 from callgate._workspace import Workspace
-from callgate.builtins import _symbols, symbol_tools, workspace_tools
+from callgate.builtins import _symbol_search, symbol_tools, workspace_tools
 from callgate.builtins._python_symbols import outline
-from callgate.builtins._search import Search
-from callgate.builtins._symbols import SymbolSearch
+from callgate.builtins._symbol_search import SymbolSearch
+from callgate.builtins._text_search import Search
 from callgate.memory import Memory
 from tests.builtins.fakes import Box
 from tests.memory.fakes import make
@@ -68,7 +68,7 @@ def found(root: Path, name: str, **arguments: Any) -> list[tuple[str, str, str, 
     return [(one["name"], one["kind"], one["at"], one["signature"]) for one in result["symbols"]]
 
 
-def test_a_definition_is_told_with_kind_place_and_signature(root: Path) -> None:
+def test_a_definition_is_found_with_its_kind_position_and_signature(root: Path) -> None:
     """Classes, functions, methods, constants and other names; not what only uses them, and no value."""
     assert found(root, "Desk") == [("Desk", "class", "desk.py:15", "class Desk(object, metaclass=type)")]
     assert found(root, "closing") == [("closing", "function", "desk.py:11", "def closing(hour: int=5, /, *, late: bool=False) -> str")]
@@ -80,7 +80,7 @@ def test_a_definition_is_told_with_kind_place_and_signature(root: Path) -> None:
     assert found(root, "close_inner") == []
 
 
-def test_a_name_is_asked_for_whole_or_in_part_with_or_without_its_class(root: Path) -> None:
+def test_a_name_matches_exactly_or_in_part_with_or_without_its_class(root: Path) -> None:
     """Exact unless something else is said, in order of path and line."""
     assert [name for name, *_ in found(root, "close")] == ["Desk.close", "Desk.Drawer.close"]
     assert [name for name, *_ in found(root, "Desk.close")] == ["Desk.close"]
@@ -93,7 +93,7 @@ def test_a_name_is_asked_for_whole_or_in_part_with_or_without_its_class(root: Pa
     assert found(root, "desk") == []
 
 
-def test_of_a_source_with_mistakes_counts_what_can_be_read(root: Path) -> None:
+def test_definitions_around_a_syntax_error_are_found_and_the_file_is_named(root: Path) -> None:
     """A mistake hides what is near it and no more; the answer names the file."""
     (root / "broken.py").write_text(
         "def one():\n    pass\n\ndef two(:\n    pass\n\n@cache\ndef three(a):\n    return (\n\nclass Four:\n    x = 1\n"
@@ -111,17 +111,17 @@ def test_of_a_source_with_mistakes_counts_what_can_be_read(root: Path) -> None:
     ["x = " + "(" * 100_000, "x = " + "-" * 200_000 + "1", "x = a" + ".b" * 100_000, "x = " + "[" * 150 + "]" * 150, "def f():\n" * 3_000],
     ids=["brackets", "signs", "attributes", "nested", "unfinished"],
 )
-def test_a_source_that_breaks_a_parser_breaks_nothing_else(root: Path, bomb: str) -> None:
+def test_a_source_that_overloads_the_parser_does_not_affect_other_files(root: Path, bomb: str) -> None:
     """It is parsed in another process; files beside it are answered as ever."""
     (root / "a_bomb.py").write_text(f"def before(): ...\n{bomb}\ndef desk_after(): ...\n")
     (root / "z_last.py").write_text("def desk_after(): ...\n")
     assert ("desk_after", "function", "z_last.py:1", "def desk_after()") in found(root, "desk_after")
 
 
-def test_a_source_that_ends_the_parsers_process_costs_no_other(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_source_that_ends_the_parser_process_does_not_affect_other_files(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is named, and the rest is read by another process."""
-    code = _symbols._CODE.replace("    if asked:", "    b'fatal' in source and sys.exit()\n    if asked:")
-    monkeypatch.setattr(_symbols, "_CODE", code)
+    code = _symbol_search._CODE.replace("    if asked:", "    b'fatal' in source and sys.exit()\n    if asked:")
+    monkeypatch.setattr(_symbol_search, "_CODE", code)
     (root / "a_bomb.py").write_text("def desk_after(): ... # fatal\n")
     (root / "z_last.py").write_text("def desk_after(): ...\n")
     result = Box(symbol_tools(), root)("find_symbol", name="desk_after")
@@ -129,14 +129,14 @@ def test_a_source_that_ends_the_parsers_process_costs_no_other(root: Path, monke
     assert result["files_with_mistakes"] == ["a_bomb.py"]
 
 
-def test_a_file_of_one_endless_word_is_searched_at_once(root: Path) -> None:
+def test_a_file_with_one_very_long_word_is_searched_in_linear_time(root: Path) -> None:
     """Looking for definitions takes time by the length of a file, not by its square: a square of this would take hours."""
     (root / "blob.py").write_text("DATA = '" + "a" * 2_000_000 + "'\n" + " " * 500_000 + "\n")
     assert found(root, "a", match="substring", ignore_case=True)[0][0] == "DATA"
     assert found(root, "aaaa", match="substring") == []
 
 
-def test_what_is_no_text_is_skipped_and_counted_and_odd_bytes_are_read(root: Path) -> None:
+def test_files_that_are_not_text_are_skipped_and_counted_and_latin_1_is_read(root: Path) -> None:
     """Binary, UTF-16, Latin-1, a mark at the beginning, other languages, ignored files."""
     (root / "binary.py").write_bytes(b"def odd(): ...\n\0\0")
     (root / "wide.py").write_bytes("def odd(): ...\n".encode("utf-16"))
@@ -151,18 +151,18 @@ def test_what_is_no_text_is_skipped_and_counted_and_odd_bytes_are_read(root: Pat
 
 
 @pytest.mark.parametrize("name", ["", ".", "Desk.", "a b", "1", "x" * 201, "def f()"])
-def test_what_is_no_name_is_refused(root: Path, name: str) -> None:
+def test_an_invalid_symbol_name_is_refused(root: Path, name: str) -> None:
     result = Box(symbol_tools(), root)("find_symbol", name=name)
     assert (result["success"], result["code"]) == (False, "cannot_do")
 
 
-def test_without_an_interpreter_to_start_it_says_what_to_use(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_python_executable_the_error_names_grep_files(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Python within another program."""
     monkeypatch.setattr("sys.executable", "")
     assert "grep_files" in Box(symbol_tools(), root)("find_symbol", name="Desk")["error"]
 
 
-def test_an_answer_is_bounded_and_says_so(root: Path) -> None:
+def test_an_answer_is_bounded_by_count_size_and_time_and_marked_truncated(root: Path) -> None:
     """By number, by size, and by time."""
     (root / "many.py").write_text("\n".join(f"def many_{number}(): ..." for number in range(500)))
     few = Box(symbol_tools(), root)("find_symbol", name="many_", match="prefix", max_symbols=3)
@@ -178,7 +178,7 @@ def test_an_answer_is_bounded_and_says_so(root: Path) -> None:
     assert (late["symbols"], late["truncated"]) == ([], True)
 
 
-async def test_a_written_file_is_indexed_for_symbols_as_for_words(tmp_path: Path, root: Path) -> None:
+async def test_symbols_of_a_written_file_are_found_before_and_after_indexing(tmp_path: Path, root: Path) -> None:
     """D38: marked, read again in the background, and right in between."""
     for number in range(30):
         (root / f"other{number}.py").write_text("value = 1\n")
@@ -203,7 +203,7 @@ async def test_a_written_file_is_indexed_for_symbols_as_for_words(tmp_path: Path
         assert await places("Desk") == ["desk.py:15"]
 
 
-def test_every_symbol_of_this_package_is_found_where_it_is_defined(tmp_path: Path) -> None:
+def test_symbols_of_the_memory_package_are_found_where_they_are_defined(tmp_path: Path) -> None:
     """Our own sources, with and without the index, against a plain walk through the syntax trees."""
     source = Path(callgate.__file__).parent / "memory"
     with Memory(tmp_path / "m.db") as memory:
@@ -227,7 +227,7 @@ def _targets(node: ast.AST) -> list[str]:
 
 
 @given(st.text(alphabet='abc:()\n @="#[],{}\\x 1', max_size=80))
-def test_any_text_has_an_outline(text: str) -> None:
+def test_outline_accepts_any_text_and_returns_lines_within_it(text: str) -> None:
     """Property: no text breaks it, and every line is one of the text's."""
     symbols, _ = outline(text)
     assert all(1 <= line <= text.count("\n") + 1 for *_, line, _ in symbols)

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import callgate
-from tests.cli.forks import Forks
-from tests.patience import COMMAND_S
+from tests.cli.forked_commands import Forks
+from tests.waiting import COMMAND_S
 
 __all__ = ["POLICY", "TOOLS", "Ended", "as_any_user", "command", "environment", "shell", "write_tools"]
 

@@ -14,7 +14,7 @@ import pytest
 
 from callgate import SqliteJournal
 from tests.cli.shell import command, environment, shell
-from tests.patience import COMMAND_S
+from tests.waiting import COMMAND_S
 
 REFUND = ("call", "refund", "--tools", "crm.py")
 
@@ -24,7 +24,7 @@ def paid(folder: Path) -> list[str]:
     return ledger.read_text(encoding="utf-8").splitlines() if ledger.exists() else []
 
 
-def test_the_result_goes_to_standard_output_and_what_is_known_of_it_to_standard_error(folder: Path) -> None:
+def test_call_writes_the_result_to_stdout_and_the_summary_to_stderr(folder: Path) -> None:
     done = shell(folder, *REFUND, "order=A7", "cents=12")
     assert (done.code, done.out) == (0, "paid 12 for A7\n")
     assert done.err.startswith("ok  refund\n")
@@ -33,7 +33,7 @@ def test_the_result_goes_to_standard_output_and_what_is_known_of_it_to_standard_
     assert "callgate log show cli-" in done.err
 
 
-def test_json_output_is_the_result_whole(folder: Path) -> None:
+def test_json_output_contains_the_complete_result(folder: Path) -> None:
     done = shell(folder, *REFUND, '{"order": "A7", "cents": 12}', "--json")
     assert (done.code, done.err) == (0, "")
     assert done.json["status"] == "ok"
@@ -42,14 +42,14 @@ def test_json_output_is_the_result_whole(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("words", [("order=5", "cents:=12"), ("@args.json",), ("-",)], ids=["words", "file", "standard input"])
-def test_arguments_come_in_whatever_way_is_convenient(folder: Path, words: tuple[str, ...]) -> None:
+def test_arguments_are_accepted_as_words_from_a_file_or_from_stdin(folder: Path, words: tuple[str, ...]) -> None:
     text = '{"order": "5", "cents": 12}'
     (folder / "args.json").write_text(text, encoding="utf-8")
     assert shell(folder, *REFUND, *words, stdin=text).code == 0
     assert paid(folder) == ["5 12"]
 
 
-def test_the_same_run_and_key_runs_once_across_processes(folder: Path) -> None:
+def test_a_call_with_the_same_run_and_key_runs_once_across_processes(folder: Path) -> None:
     words = (*REFUND, "order=A7", "cents=12", "--run", "case", "--key", "k", "--json")
     first, second = shell(folder, *words).json, shell(folder, *words).json
     assert (first["structured"], second["structured"]) == ("paid 12 for A7", "paid 12 for A7")
@@ -58,13 +58,13 @@ def test_the_same_run_and_key_runs_once_across_processes(folder: Path) -> None:
 
 
 @pytest.mark.process
-def test_a_command_that_failed_is_told_apart_from_one_that_went_well(folder: Path) -> None:
+def test_a_shell_command_that_failed_is_shown_with_its_exit_code(folder: Path) -> None:
     done = shell(folder, "call", "run_command", "command=exit 3")
     assert "ok  run_command  exit code 3" in done.err
     assert "exit code" not in shell(folder, "call", "run_command", "command=exit 0").err
 
 
-def test_piped_text_of_a_tool_is_the_text_itself(folder: Path) -> None:
+def test_piped_tool_text_is_written_unescaped(folder: Path) -> None:
     assert shell(folder, "call", "odd_text", "--tools", "crm.py").out == "a\x1b[31mb\u202ec\U000e0041\n"
 
 
@@ -81,14 +81,14 @@ def test_piped_text_of_a_tool_is_the_text_itself(folder: Path) -> None:
     ],
     ids=["raises", "unknown tool", "cut off", "malformed", "wrong type", "denied", "asked"],
 )
-def test_what_did_not_succeed_says_why_and_changes_nothing(folder: Path, words: tuple[str, ...], code: int, told: str) -> None:
+def test_an_unsuccessful_call_reports_the_reason_and_has_no_effect(folder: Path, words: tuple[str, ...], code: int, told: str) -> None:
     done = shell(folder, *words)
     assert done.code == code
     assert told in done.out + done.err
     assert paid(folder) == []
 
 
-def test_malformed_arguments_are_repaired_where_that_is_asked_for(folder: Path) -> None:
+def test_malformed_arguments_are_repaired_with_the_repair_option(folder: Path) -> None:
     done = shell(folder, *REFUND, "{'order': 'A7', 'cents': 1,}", "--repair")
     assert done.code == 0
     assert "json_repaired" in done.err
@@ -120,7 +120,7 @@ def test_malformed_arguments_are_repaired_where_that_is_asked_for(folder: Path) 
         (("call", "refund", "--nonsense"), "--nonsense"),
     ],
 )
-def test_a_wrong_command_says_what_is_wrong_and_runs_nothing(folder: Path, words: tuple[str, ...], told: str) -> None:
+def test_wrong_usage_is_explained_and_runs_nothing(folder: Path, words: tuple[str, ...], told: str) -> None:
     (folder / "wrong.py").write_text("def (", encoding="utf-8")
     (folder / "leaving.py").write_text("raise SystemExit(9)", encoding="utf-8")
     done = shell(folder, *words)
@@ -128,7 +128,7 @@ def test_a_wrong_command_says_what_is_wrong_and_runs_nothing(folder: Path, words
     assert told in done.err
 
 
-async def test_a_run_that_another_process_has_is_refused_by_name_and_any_other_is_not(folder: Path) -> None:
+async def test_a_call_in_a_run_held_by_another_process_is_refused(folder: Path) -> None:
     journal = SqliteJournal(folder / "busy.db")
     await journal.hold("case")
     done = shell(folder, *REFUND, "order=A7", "cents=1", "--journal", "busy.db", "--run", "case")
@@ -139,14 +139,14 @@ async def test_a_run_that_another_process_has_is_refused_by_name_and_any_other_i
     await journal.close()
 
 
-def test_without_a_journal_nothing_is_left_on_the_disk(folder: Path) -> None:
+def test_a_call_with_an_in_memory_journal_leaves_no_files(folder: Path) -> None:
     done = shell(folder, "call", "odd_text", "--tools", "crm.py", "--journal", ":memory:")
     assert done.code == 0
     assert not (folder / ".callgate").exists()
 
 
 @pytest.mark.process
-def test_an_effect_that_nobody_knows_the_outcome_of_has_an_exit_code_of_its_own(folder: Path) -> None:
+def test_an_unknown_outcome_has_its_own_exit_code(folder: Path) -> None:
     for timeout in ("0.5", "5", "75"):
         done = shell(folder, "call", "wait", "--tools", "crm.py", "--timeout", timeout, "--json")
         if done.json["code"] != "not_started":  # its time was up before its process was there
@@ -156,7 +156,7 @@ def test_an_effect_that_nobody_knows_the_outcome_of_has_an_exit_code_of_its_own(
 
 
 @pytest.mark.process
-def test_output_is_shown_while_the_tool_runs_and_an_interrupt_ends_the_tool(folder: Path) -> None:
+def test_output_is_shown_while_the_tool_runs_and_ctrl_c_ends_the_tool(folder: Path) -> None:
     words = command(("call", "wait", "--tools", "crm.py"))
     with subprocess.Popen(words, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()) as running:
         assert running.stderr is not None
@@ -172,7 +172,7 @@ def test_output_is_shown_while_the_tool_runs_and_an_interrupt_ends_the_tool(fold
 
 
 @pytest.mark.parametrize(("answer", "code", "effects"), [("y", 0, ["A7 1"]), ("n", 4, [])])
-def test_at_a_terminal_a_person_decides(folder: Path, answer: str, code: int, effects: list[str]) -> None:
+def test_a_call_asks_for_approval_at_the_terminal(folder: Path, answer: str, code: int, effects: list[str]) -> None:
     ours, theirs = pty.openpty()
     words = command((*REFUND, "order=A7", "cents=1", "--policy", "rules.toml"))
     with subprocess.Popen(words, cwd=folder, stdin=theirs, stdout=theirs, stderr=theirs, env=environment()) as running:
@@ -192,7 +192,7 @@ def read_until(terminal: int, words: bytes) -> None:
 
 
 @pytest.mark.parametrize("timeout", ["inf", "nan", "-1", "0", "1e400", "soon"])
-def test_a_timeout_that_is_no_time_is_wrong_usage(folder: Path, timeout: str) -> None:
+def test_an_invalid_timeout_is_wrong_usage(folder: Path, timeout: str) -> None:
     done = shell(folder, *REFUND, "order=A7", "cents=1", "--timeout", timeout)
     assert done.code == 2
     assert "--timeout" in done.err
@@ -200,7 +200,7 @@ def test_a_timeout_that_is_no_time_is_wrong_usage(folder: Path, timeout: str) ->
 
 
 @pytest.mark.parametrize("option", ["tool", "--run", "--key", "--actor", "--principal", "--journal"])
-def test_a_name_that_is_no_utf_8_is_refused_before_anything_runs(folder: Path, option: str) -> None:
+def test_a_name_that_is_not_utf_8_is_refused_before_anything_runs(folder: Path, option: str) -> None:
     odd = b"\xff\xfe".decode("utf-8", "surrogateescape")
     words = ("call", odd) if option == "tool" else (*REFUND, "order=A7", "cents=1", option, odd)
     done = shell(folder, *words)
@@ -219,7 +219,7 @@ def redirected(folder: Path, where: str, *more: str) -> subprocess.CompletedProc
 
 
 @pytest.mark.parametrize("more", [(), ("--json",)], ids=["text", "json"])
-def test_where_nothing_can_be_shown_nothing_runs(folder: Path, more: tuple[str, ...]) -> None:
+def test_a_call_does_not_run_if_stdout_is_closed(folder: Path, more: tuple[str, ...]) -> None:
     done = redirected(folder, ">&-", *more)
     assert done.returncode == 2
     assert "Standard output is closed" in done.stderr
@@ -228,7 +228,7 @@ def test_where_nothing_can_be_shown_nothing_runs(folder: Path, more: tuple[str, 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
 @pytest.mark.parametrize("more", [(), ("--json",)], ids=["text", "json"])
-def test_a_result_that_cannot_be_written_is_no_success_and_its_place_is_named(folder: Path, more: tuple[str, ...]) -> None:
+def test_an_unwritable_result_fails_and_names_the_log_command(folder: Path, more: tuple[str, ...]) -> None:
     done = redirected(folder, ">/dev/full", *more)
     assert done.returncode == 1
     assert "could not be written: No space left on device" in done.stderr
@@ -238,12 +238,12 @@ def test_a_result_that_cannot_be_written_is_no_success_and_its_place_is_named(fo
 
 
 @pytest.mark.parametrize("where", ["2>&-", "2>/dev/full", "<&-"])
-def test_without_standard_error_or_input_the_result_comes_all_the_same(folder: Path, where: str) -> None:
+def test_the_result_is_written_without_a_usable_stderr_or_stdin(folder: Path, where: str) -> None:
     done = redirected(folder, where)
     assert (done.returncode, done.stdout) == (0, "paid 1 for A7\n")
 
 
-def test_a_reader_who_has_seen_enough_is_no_failure(folder: Path) -> None:
+def test_a_closed_output_pipe_is_not_a_failure(folder: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     try:

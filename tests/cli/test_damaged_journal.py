@@ -50,7 +50,7 @@ def _offsets(size: int) -> list[int]:
 
 
 @pytest.mark.parametrize("place", range(5))
-def test_a_page_that_was_overwritten_is_told_of_by_every_command_that_reads(tmp_path: Path, whole: bytes, place: int) -> None:
+def test_an_overwritten_page_is_reported_by_every_command_that_reads(tmp_path: Path, whole: bytes, place: int) -> None:
     offset = _offsets(len(whole))[place]
     damaged = whole[:offset] + random.Random(place).randbytes(PAGE) + whole[offset + PAGE :]
     (tmp_path / "journal.db").write_bytes(damaged[: len(whole)])
@@ -63,7 +63,7 @@ def test_a_page_that_was_overwritten_is_told_of_by_every_command_that_reads(tmp_
 
 
 @pytest.mark.parametrize("words", COMMANDS)
-def test_a_whole_journal_is_listed_without_a_hint(tmp_path: Path, whole: bytes, words: tuple[str, ...]) -> None:
+def test_an_undamaged_journal_is_read_without_a_warning(tmp_path: Path, whole: bytes, words: tuple[str, ...]) -> None:
     (tmp_path / "journal.db").write_bytes(whole)
     done = shell(tmp_path, *words, "--journal", "journal.db")
     assert (done.code, "damaged" in done.err) == (0, False), done.err

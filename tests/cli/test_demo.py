@@ -18,7 +18,7 @@ import pytest
 from callgate.demo import DEMOS, verify_crash, verify_repair
 from callgate.testing import Call, Item, ReceivedRequest, ScriptedServer
 from tests.cli.shell import Ended, as_any_user, environment, shell
-from tests.patience import COMMAND_S
+from tests.waiting import COMMAND_S
 
 pytestmark = pytest.mark.process
 
@@ -33,7 +33,7 @@ def repaired(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return outcome
 
 
-def test_the_main_demonstration_repairs_the_repository_and_proves_it(repaired: dict[str, Any]) -> None:
+def test_the_repair_demo_repairs_the_repository_and_verifies_its_claims(repaired: dict[str, Any]) -> None:
     assert (repaired["ok"], repaired["problems"]) == (True, [])
     assert len(repaired["proven"]) == 17
     ended = [(call["tool"], call["failure_class"] or call["status"]) for call in repaired["calls"]]
@@ -51,7 +51,7 @@ def test_the_main_demonstration_repairs_the_repository_and_proves_it(repaired: d
     ]
 
 
-def test_its_record_can_be_looked_into_afterwards(repaired: dict[str, Any], tmp_path: Path) -> None:
+def test_the_journal_of_the_demo_can_be_read_with_the_log_commands(repaired: dict[str, Any], tmp_path: Path) -> None:
     journal = ("--journal", repaired["journal"])
     assert len(shell(tmp_path, "log", "list", "--json", *journal).lines) == len(repaired["calls"])
     assert shell(tmp_path, "log", "verify", *journal).code == 0
@@ -141,7 +141,7 @@ def nothing_early(root: Path) -> None:
         (left_behind, "undo put everything back"),
     ],
 )
-def test_evidence_that_contradicts_a_claim_is_found(
+def test_verification_of_the_repair_demo_finds_contradicting_evidence(
     repaired: dict[str, Any], tmp_path: Path, sabotage: Callable[[Path], None], claim: str
 ) -> None:
     root = tmp_path / "copy"
@@ -201,7 +201,7 @@ def told_twice(root: Path) -> None:
         (told_twice, "the model was told each result once"),
     ],
 )
-def test_evidence_against_the_demonstration_of_kills_is_found(
+def test_verification_of_the_crash_demo_finds_contradicting_evidence(
     crashed: Path, tmp_path: Path, sabotage: Callable[[Path], None], claim: str
 ) -> None:
     root = tmp_path / "copy"
@@ -211,7 +211,7 @@ def test_evidence_against_the_demonstration_of_kills_is_found(
     assert any(finding.claim.startswith(claim) for finding in verify_crash(root) if not finding.holds)
 
 
-async def test_with_a_server_of_ones_own_the_same_task_is_given_to_its_model(tmp_path: Path) -> None:
+async def test_the_demo_gives_its_task_to_the_model_of_a_configured_server(tmp_path: Path) -> None:
     """Whatever the model does: what is claimed is the end, and that nothing went around the engine."""
     async with ScriptedServer(repairs) as server:
         done = await asyncio.to_thread(shell, tmp_path, "demo", "--json", TMPDIR=str(tmp_path), OPENAI_BASE_URL=server.url)
@@ -237,7 +237,7 @@ def repairs(received: ReceivedRequest) -> list[Item]:
     return turns[received.number]
 
 
-async def test_where_pytest_is_missing_unittest_runs_the_tests(tmp_path: Path) -> None:
+async def test_the_demo_runs_unittest_if_pytest_is_missing(tmp_path: Path) -> None:
     code = "import sys; sys.modules['pytest'] = None; from callgate.cli import main; sys.exit(main(['demo', '--json']))"
     async with ScriptedServer(repairs) as server:
         places = environment(TMPDIR=str(tmp_path), OPENAI_BASE_URL=server.url)
@@ -248,7 +248,7 @@ async def test_where_pytest_is_missing_unittest_runs_the_tests(tmp_path: Path) -
     assert "the tests are green: exit code 0" in json.loads(done.stdout)["proven"]
 
 
-async def test_a_ledger_that_says_otherwise_makes_the_command_fail(tmp_path: Path) -> None:
+async def test_the_demo_fails_if_the_effect_log_contains_a_forged_effect(tmp_path: Path) -> None:
     """While it runs, somebody writes an effect into the ledger that the engine knows nothing of."""
 
     def forges(received: ReceivedRequest) -> list[Item]:
@@ -266,14 +266,14 @@ async def test_a_ledger_that_says_otherwise_makes_the_command_fail(tmp_path: Pat
     assert "failed" in done.err
 
 
-async def test_a_model_that_does_not_repair_it_makes_the_command_fail(tmp_path: Path) -> None:
+async def test_the_demo_fails_if_the_model_does_not_repair_the_code(tmp_path: Path) -> None:
     async with ScriptedServer(["It looks fine to me."]) as server:
         done = await asyncio.to_thread(shell, tmp_path, "demo", "--json", TMPDIR=str(tmp_path), OPENAI_BASE_URL=server.url)
     assert (done.code, done.json["problems"]) == (1, ["the tests are green: exit code 1"])
 
 
 @pytest.mark.parametrize("name", [name for name in DEMOS if name not in ("repair", "crash", "folder")])
-def test_each_demonstration_proves_what_it_claims(tmp_path: Path, name: str) -> None:
+def test_each_demo_verifies_its_claims(tmp_path: Path, name: str) -> None:
     assert_shown(shell(tmp_path, "demo", name, TMPDIR=str(tmp_path)))
 
 
@@ -283,7 +283,7 @@ def assert_shown(done: Ended) -> None:
         assert words in done.out
 
 
-def test_a_folder_of_ones_own_is_only_read(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_the_folder_demo_only_reads_the_given_folder(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     (folder / "large.txt").write_text("one more line\n" * 2_000, encoding="utf-8")
     before = tree_hash(folder)
@@ -293,7 +293,7 @@ def test_a_folder_of_ones_own_is_only_read(folder: Path, tmp_path_factory: pytes
     assert tree_hash(folder) == before
 
 
-def test_a_folder_that_may_not_be_listed_is_told_and_not_raised(folder: Path) -> None:
+def test_the_folder_demo_reports_an_unlistable_folder_without_raising(folder: Path) -> None:
     closed = folder / "closed"
     closed.mkdir(mode=0o311)
     done = as_any_user(folder, "demo", "--dir", str(closed), "--json")
@@ -309,7 +309,7 @@ def tree_hash(root: Path) -> str:
     return digest.hexdigest()
 
 
-def test_demonstrations_are_listed_by_name(tmp_path: Path) -> None:
+def test_demos_are_listed_by_name(tmp_path: Path) -> None:
     assert [entry["name"] for entry in shell(tmp_path, "demo", "--list", "--json").json] == list(DEMOS)
 
 
@@ -322,7 +322,7 @@ def test_demonstrations_are_listed_by_name(tmp_path: Path) -> None:
         (("stop", "--dir", "."), "makes its own folder"),
     ],
 )
-def test_a_demonstration_that_cannot_be_shown_says_why(tmp_path: Path, words: tuple[str, ...], told: str) -> None:
+def test_a_demo_that_cannot_run_explains_why(tmp_path: Path, words: tuple[str, ...], told: str) -> None:
     done = shell(tmp_path, "demo", *words)
     assert done.code == 2
     assert told in done.err

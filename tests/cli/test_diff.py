@@ -92,7 +92,7 @@ def _applied(folder: Path, text: str, *options: str) -> None:
     ],
     ids=["patch", "git apply"],
 )
-def test_a_diff_is_a_patch_from_the_state_before_to_the_state_after(work: Path, apply: Callable[..., None]) -> None:
+def test_a_diff_is_a_reversible_patch_from_the_old_to_the_new_state(work: Path, apply: Callable[..., None]) -> None:
     """New, deleted, empty and linked files, files without a line end, modes, names with spaces and quotes; both ways."""
     before = state(work)
     earlier = work.parent / "earlier"
@@ -112,14 +112,14 @@ def _command(text: str) -> str:
     return json.dumps({"command": text})
 
 
-def test_what_an_agent_wrote_are_the_plus_lines(work: Path) -> None:
+def test_lines_written_by_a_call_are_added_lines_in_the_diff(work: Path) -> None:
     shell(work, "call", "run_command", "command=echo more >> dashes; rm gone.txt")
     lines = shell(work, "diff").out.splitlines()
     assert "+more" in lines
     assert "-a" in lines
 
 
-def test_binary_content_and_folders_are_said_as_such_and_leave_the_patch_valid(work: Path) -> None:
+def test_binary_files_and_folders_are_comments_in_the_patch(work: Path) -> None:
     shell(work, "call", "run_command", "command=head -c 9 /dev/zero > zeros; mkdir made; echo more >> dashes")
     patch = shell(work, "diff").out
     assert "# zeros: the content is binary or not kept, and not in this patch: nothing -> a file of 9 bytes" in patch
@@ -127,7 +127,7 @@ def test_binary_content_and_folders_are_said_as_such_and_leave_the_patch_valid(w
     assert "+more\n" in patch
 
 
-def test_a_large_change_is_whole_in_the_patch(work: Path) -> None:
+def test_a_large_change_is_complete_in_the_patch(work: Path) -> None:
     earlier = work.parent / "earlier"
     shutil.copytree(work, earlier, symlinks=True)
     shell(work, "call", "run_command", "command=seq 1 60000 > in.txt; seq 1 300000 > new.txt")
@@ -147,7 +147,7 @@ def test_a_large_change_is_whole_in_the_patch(work: Path) -> None:
     ],
     ids=["a file became a folder", "a folder became a file", "a folder became a link", "a link became a folder", "binary files"],
 )
-def test_what_patch_cannot_make_is_told_in_comments_and_everything_else_is_patched(work: Path, change: str) -> None:
+def test_changes_that_patch_cannot_apply_are_comments_in_the_patch(work: Path, change: str) -> None:
     """`patch` refuses to put a folder where a file was, and makes an empty file of a binary one."""
     untouched = state(work)
     earlier = work.parent / "earlier"

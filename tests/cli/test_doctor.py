@@ -11,7 +11,7 @@ from tests.cli.shell import shell
 
 
 @pytest.mark.process
-def test_every_guarantee_is_told_with_its_strength_and_nothing_is_left_behind(tmp_path: Path) -> None:
+def test_doctor_reports_every_check_and_leaves_no_files(tmp_path: Path) -> None:
     done = shell(tmp_path, "doctor", "--json")
     states = {check["name"]: check["state"] for check in done.json["checks"]}
     facts = {check["name"]: check["fact"] for check in done.json["checks"]}
@@ -23,7 +23,7 @@ def test_every_guarantee_is_told_with_its_strength_and_nothing_is_left_behind(tm
 
 
 @pytest.mark.process
-def test_a_journal_that_could_not_be_written_is_a_weakness_that_says_what_to_do(tmp_path: Path) -> None:
+def test_doctor_reports_an_unwritable_journal_path_with_the_next_step(tmp_path: Path) -> None:
     done = shell(tmp_path, "doctor", "--json", CALLGATE_JOURNAL=f"{__file__}/journal.db", TOOL_EXECUTION_TIMEOUT_MS="20000")
     checks = {check["name"]: check for check in done.json["checks"]}
     assert checks["journal's place"]["state"] == "weak"
@@ -31,7 +31,7 @@ def test_a_journal_that_could_not_be_written_is_a_weakness_that_says_what_to_do(
     assert checks["call deadline"]["fact"].startswith("20 s")
 
 
-def test_a_time_in_the_environment_that_is_none_is_shown_as_broken(tmp_path: Path) -> None:
+def test_doctor_reports_an_invalid_timeout_in_the_environment(tmp_path: Path) -> None:
     done = shell(tmp_path, "doctor", "--json", STREAM_SDK_CALL_TIMEOUT_MS="soon")
     (silence,) = (check for check in done.json["checks"] if check["name"] == "model's silence")
     assert (done.code, silence["state"]) == (1, "broken")

@@ -14,7 +14,7 @@ import pytest
 from callgate._journal.sqlite_store import failures
 from callgate.errors import JournalFailed
 from callgate.testing import Call
-from tests.cli.running import DONE, ran
+from tests.cli.run_process import DONE, ran
 from tests.cli.shell import Ended, environment, shell
 
 TOOL = """
@@ -72,7 +72,7 @@ def assert_told_once(shown: str) -> None:
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-async def test_a_run_says_once_why_its_journal_failed(folder: Path, tool: str) -> None:
+async def test_a_run_reports_the_reason_of_a_journal_failure_once(folder: Path, tool: str) -> None:
     """The call's line, that of a call after it, and the end of the run all know the reason."""
     done: Ended = await ran(folder, [[Call(tool, {}), Call("stop", {})], DONE], "--tools", "spoil.py", "--yes")
     assert done.code == 1
@@ -81,7 +81,7 @@ async def test_a_run_says_once_why_its_journal_failed(folder: Path, tool: str) -
 
 
 @pytest.mark.parametrize(("tool", "code"), [("cut", 3), ("delete", 3), ("look", 1)])
-def test_a_call_whose_journal_failed_shows_what_became_of_it(folder: Path, tool: str, code: int) -> None:
+def test_a_call_whose_journal_failed_still_shows_its_result(folder: Path, tool: str, code: int) -> None:
     """That the tool ran is worth more than that the record of it cannot be read any more."""
     done = shell(folder, "call", tool, "--tools", "spoil.py")
     assert done.code == code, done.err
@@ -89,7 +89,7 @@ def test_a_call_whose_journal_failed_shows_what_became_of_it(folder: Path, tool:
     assert_told_once(done.out + done.err)
 
 
-async def test_a_run_whose_files_cannot_grow_names_the_limit(folder: Path) -> None:
+async def test_a_run_stopped_by_the_file_size_limit_names_the_limit(folder: Path) -> None:
     """SQLite itself calls it an I/O error."""
     done: Ended = await ran(folder, [[Call("fill", {}), Call("stop", {})], DONE], "--tools", "spoil.py", "--yes")
     assert done.code == 1
@@ -108,7 +108,7 @@ async def test_a_run_whose_files_cannot_grow_names_the_limit(folder: Path) -> No
     ],
     ids=["run", "call", "memory"],
 )
-def test_a_device_is_refused_as_what_it_is_and_nothing_is_put_beside_it(folder: Path, words: tuple[str, ...], device: str) -> None:
+def test_a_device_as_journal_or_memory_is_refused_and_no_files_are_made(folder: Path, words: tuple[str, ...], device: str) -> None:
     device_link = folder / "device"
     device_link.symlink_to(device)
     done = shell(folder, *words, str(device_link))
@@ -118,7 +118,7 @@ def test_a_device_is_refused_as_what_it_is_and_nothing_is_put_beside_it(folder: 
 
 
 @pytest.mark.parametrize("kibibytes", [8, 40])
-def test_a_journal_that_has_no_space_names_it(folder: Path, kibibytes: int) -> None:
+def test_a_journal_that_exceeds_the_file_size_limit_names_the_limit(folder: Path, kibibytes: int) -> None:
     """The index of its log may not fit, or the log itself."""
     line = [sys.executable, "-m", "callgate.cli", "call", "list_files"]
     limit = kibibytes * 1024
@@ -131,7 +131,7 @@ def test_a_journal_that_has_no_space_names_it(folder: Path, kibibytes: int) -> N
 
 
 @pytest.mark.parametrize("error", [apsw.FullError, apsw.IOError])
-def test_a_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[apsw.Error]) -> None:
+def test_a_full_disk_is_named_in_the_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[apsw.Error]) -> None:
     """The disk itself is a stand-in: a small file system needs the rights to mount one."""
     full = os.statvfs_result((4096, 4096, 100, 0, 0, 10, 10, 10, 0, 255))
     monkeypatch.setattr(os, "statvfs", lambda path: full)

@@ -19,11 +19,11 @@ import pytest
 
 from callgate import Allow, Ask, Deny, Engine, RawCall, Scope, SqliteJournal, ToolContext, tool
 from callgate.agent import Agent
+from callgate.call_stages import ValidatedCall
 from callgate.memory import Memory
 from callgate.protocols import Verdict
-from callgate.route import ValidatedCall
 from callgate.undo import UndoHistory, UndoStore
-from tests.agent.scripts import Script, call, says
+from tests.agent.scripted_model import Script, call, says
 from tests.cli.shell import shell
 
 HOSTILE = (
@@ -142,7 +142,7 @@ def hidden(text: str) -> list[str]:
 
 @pytest.mark.parametrize("as_json", [False, True], ids=["table", "json"])
 @pytest.mark.parametrize("listing", LISTINGS)
-def test_nothing_hostile_reaches_the_terminal(hostile: Path, listing: str, as_json: bool) -> None:
+def test_no_listing_writes_hostile_text_to_the_terminal(hostile: Path, listing: str, as_json: bool) -> None:
     (hostile / "odd.py").write_text(ODD_TOOLS, encoding="utf-8")
     with sqlite3.connect(hostile / "journal.db") as database:
         (run,) = database.execute("SELECT run FROM events WHERE kind = 'call.suspended'").fetchone()
@@ -160,7 +160,7 @@ def test_nothing_hostile_reaches_the_terminal(hostile: Path, listing: str, as_js
             json.loads(line)
 
 
-def test_the_fixture_has_something_hostile_in_every_listing(hostile: Path) -> None:
+def test_the_fixture_has_hostile_text_in_every_listing(hostile: Path) -> None:
     """A listing without anything to defuse would prove nothing: each one that has rows shows an escape."""
     shown: dict[str, Any] = {}
     for listing in ("approvals", "log list", "log stats", "memory search", "undo"):
@@ -170,7 +170,7 @@ def test_the_fixture_has_something_hostile_in_every_listing(hostile: Path) -> No
     assert os.listdir(hostile / "work")
 
 
-async def test_the_holder_of_a_run_is_shown_as_text_where_a_human_decides(hostile: Path) -> None:
+async def test_the_lease_holder_in_the_list_of_approvals_is_escaped(hostile: Path) -> None:
     """Its name is what another engine wrote into the journal."""
     path = hostile / "journal.db"
     with apsw.Connection(str(path)) as database:

@@ -21,7 +21,7 @@ STANDS: list[Item] = ["I wait.", Call("wait", {"seconds": 600})]
 
 
 @pytest.mark.parametrize(("answer", "effects"), [("approve", ["A7 12"]), ("deny", [])])
-async def test_a_question_is_answered_at_another_terminal_and_the_run_goes_on(folder: Path, answer: str, effects: list[str]) -> None:
+async def test_a_question_is_answered_from_another_process_and_the_run_is_resumed(folder: Path, answer: str, effects: list[str]) -> None:
     async with ScriptedServer([PAYS, DONE]) as server:
         waits = await waiting_run(folder, server)
         listed = await ended(folder, "approvals", "--json")
@@ -43,7 +43,7 @@ async def test_a_question_is_answered_at_another_terminal_and_the_run_goes_on(fo
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
-async def test_a_run_in_another_process_is_ended(folder: Path, end: str) -> None:
+async def test_stop_and_kill_end_a_run_in_another_process(folder: Path, end: str) -> None:
     """A stop lets the call that runs be the last; this one would take ten minutes, so a kill follows."""
     async with ScriptedServer([STANDS, DONE]) as server:
         process, run = await begun_run(folder, server, "Wait.")
@@ -76,7 +76,7 @@ async def test_a_run_in_another_process_is_ended(folder: Path, end: str) -> None
         (("approvals", "--journal", "crm.py"), "cannot be read as a journal"),
     ],
 )
-async def test_what_cannot_be_said_is_one_sentence_with_the_next_step(folder: Path, words: tuple[str, ...], why: str) -> None:
+async def test_an_invalid_inbox_command_is_refused_with_the_next_step(folder: Path, words: tuple[str, ...], why: str) -> None:
     await ended(folder, "call", "list_files")
     done = await ended(folder, *words)
     assert (done.code, done.out) == (2, "")
@@ -92,7 +92,7 @@ def asked(folder: Path, order: str, *words: str) -> str:
 
 
 @pytest.mark.parametrize(("answer", "effects"), [("approve", ["A7 12"]), ("deny", [])])
-def test_whoever_answers_for_a_call_of_no_agent_is_told_what_makes_it_run(folder: Path, answer: str, effects: list[str]) -> None:
+def test_approving_a_call_outside_an_agent_prints_the_command_to_run_it(folder: Path, answer: str, effects: list[str]) -> None:
     """Nothing resumes a bare call: it has to be handed in again as it was, and the command for that is there to be copied."""
     question = asked(folder, "A7", "--actor", "joe", "--key", "k 1", "--journal", "other journal.db")
     said = shell(folder, answer, question, "--journal", "other journal.db")
@@ -105,7 +105,7 @@ def test_whoever_answers_for_a_call_of_no_agent_is_told_what_makes_it_run(folder
     assert paid(folder) == effects
 
 
-def test_what_waits_in_sound_runs_is_listed_beside_a_damaged_one_which_is_named(folder: Path) -> None:
+def test_approvals_of_intact_runs_are_listed_and_a_damaged_run_is_named(folder: Path) -> None:
     lost, kept = asked(folder, "A7", "--run", "lost"), asked(folder, "B8", "--run", "kept")
     with contextlib.closing(sqlite3.connect(folder / ".callgate" / "journal.db")) as connection, connection:
         connection.execute("UPDATE events SET body = x'7b22' WHERE kind = 'call.suspended' AND call = ?", (lost,))
@@ -121,7 +121,7 @@ def test_what_waits_in_sound_runs_is_listed_beside_a_damaged_one_which_is_named(
 
 
 @pytest.mark.skipif(os.geteuid() == 0 and shutil.which("setpriv") is None, reason="root may write everywhere")
-def test_what_waits_is_listed_by_somebody_who_may_only_read(folder: Path) -> None:
+def test_approvals_are_listed_with_read_only_access(folder: Path) -> None:
     question = asked(folder, "A7")
     place = folder / ".callgate"
     for path in place.iterdir():

@@ -17,10 +17,10 @@ from typing import Any
 import apsw
 import pytest
 
-from callgate.cli._log import follow
-from callgate.cli._options import LogOptions
+from callgate.cli._command_options import LogOptions
+from callgate.cli._show_log import follow
 from tests.cli.shell import as_any_user, command, environment, shell, write_tools
-from tests.patience import COMMAND_S
+from tests.waiting import COMMAND_S
 
 
 @pytest.fixture(scope="module")
@@ -66,12 +66,12 @@ def test_calls_are_listed_newest_last_with_status_and_rule(logged: Path) -> None
         (("--limit", "2"), ["refund", "odd_text"]),
     ],
 )
-def test_the_list_can_be_narrowed(logged: Path, options: tuple[str, ...], tools: list[str]) -> None:
+def test_log_list_filters_calls(logged: Path, options: tuple[str, ...], tools: list[str]) -> None:
     assert [call["tool"] for call in shell(logged, "log", "list", "--json", *options).lines] == tools
 
 
 @pytest.mark.parametrize("identity", ["order=A7/0/0", "order=A7"])
-def test_a_call_or_a_run_is_shown_with_causes_and_bodies(logged: Path, identity: str) -> None:
+def test_log_show_prints_events_with_their_parents_and_bodies(logged: Path, identity: str) -> None:
     events = shell(logged, "log", "show", identity, "--json").lines
     assert [event["kind"] for event in events] == ["call.received", "call.verdict", "call.started", "files.kept", "call.completed"]
     for cause, event in pairwise(events):
@@ -80,7 +80,7 @@ def test_a_call_or_a_run_is_shown_with_causes_and_bodies(logged: Path, identity:
     assert "  2 call.verdict" in shell(logged, "log", "show", identity).out
 
 
-def test_an_id_that_is_none_is_refused_with_the_latest_ones(logged: Path) -> None:
+def test_an_unknown_id_is_refused_with_the_latest_ids(logged: Path) -> None:
     done = shell(logged, "log", "show", "nothing")
     assert done.code == 2
     assert "odd/0/0" in done.err
@@ -109,7 +109,7 @@ def test_an_id_that_is_none_is_refused_with_the_latest_ones(logged: Path) -> Non
     ],
     ids=lambda value: value if isinstance(value, str) else " ".join(value),
 )
-def test_what_cannot_be_asked_is_refused_with_the_next_step(logged: Path, words: tuple[str, ...], why: str) -> None:
+def test_an_invalid_log_query_is_refused_with_the_next_step(logged: Path, words: tuple[str, ...], why: str) -> None:
     before = (logged / "crm.py").read_bytes()
     done = shell(logged, "log", *words)
     assert done.code == 2
@@ -118,13 +118,13 @@ def test_what_cannot_be_asked_is_refused_with_the_next_step(logged: Path, words:
     assert (logged / "crm.py").read_bytes() == before
 
 
-def test_a_shortened_list_says_so(logged: Path) -> None:
+def test_a_list_truncated_by_its_limit_says_so(logged: Path) -> None:
     assert "the newest 2; earlier ones match too" in shell(logged, "log", "list", "--limit", "2").err
     assert "earlier" not in shell(logged, "log", "list").err
 
 
 @pytest.mark.parametrize("identity", ["order=A7/0/0", "order=A7", "1"], ids=["call", "run", "event"])
-def test_what_followed_is_a_tree(logged: Path, identity: str) -> None:
+def test_log_tree_shows_events_below_their_causes(logged: Path, identity: str) -> None:
     events = shell(logged, "log", "tree", identity, "--json").lines
     assert [(event["kind"], event["depth"]) for event in events] == [
         ("call.received", 0),
@@ -141,7 +141,7 @@ def test_what_followed_is_a_tree(logged: Path, identity: str) -> None:
     assert "3 more events followed" in shortened.err
 
 
-def test_statistics_count_calls_ends_and_failures(logged: Path) -> None:
+def test_log_stats_counts_calls_statuses_and_failures(logged: Path) -> None:
     found: dict[str, Any] = shell(logged, "log", "stats", "--json").json
     assert (found["calls"], found["runs"], found["failures"]) == (3, 3, {"denied": 1})
     assert [(tool["tool"], tool["calls"], tool["statuses"]) for tool in found["tools"]] == [
@@ -156,7 +156,7 @@ def test_statistics_count_calls_ends_and_failures(logged: Path) -> None:
     assert only["calls"] == 1
 
 
-def test_an_export_has_every_body_byte_for_byte(logged: Path) -> None:
+def test_an_export_contains_every_body_unchanged(logged: Path) -> None:
     assert shell(logged, "log", "export", "--to", "all.jsonl").code == 0
     text = (logged / "all.jsonl").read_text(encoding="utf-8")
     connection = apsw.Connection(str(logged / ".callgate/journal.db"))
@@ -174,21 +174,21 @@ def test_an_export_has_every_body_byte_for_byte(logged: Path) -> None:
     [("list", "--kind", "none"), ("show", "odd", "--kind", "none"), ("tree", "odd", "--kind", "none"), ("export", "--tool", "none")],
     ids=" ".join,
 )
-def test_where_nothing_matches_it_is_said(logged: Path, words: tuple[str, ...]) -> None:
+def test_a_query_without_matches_says_so(logged: Path, words: tuple[str, ...]) -> None:
     done = shell(logged, "log", *words)
     assert (done.code, done.out) == (0, "")
     assert " match" in done.err
 
 
 @pytest.mark.parametrize("words", [("list",), ("show", "x"), ("tree", "x"), ("follow",), ("stats",), ("verify",), ("export",)])
-def test_a_journal_that_is_not_there_is_named(tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_a_missing_journal_is_named(tmp_path: Path, words: tuple[str, ...]) -> None:
     done = shell(tmp_path, "log", *words, "--journal", "none.db")
     assert done.code == 2
     assert "There is no journal at none.db" in done.err
     assert not (tmp_path / "none.db").exists()
 
 
-def test_events_are_followed_live_from_any_position_and_an_interrupt_ends_it_well(logged: Path) -> None:
+def test_log_follow_shows_new_events_from_a_position_until_ctrl_c(logged: Path) -> None:
     words = command(("log", "follow", "--after", "4", "--json", "--kind", "call.received"))
     with subprocess.Popen(words, cwd=logged, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()) as running:
         assert running.stdout is not None
@@ -202,7 +202,7 @@ def test_events_are_followed_live_from_any_position_and_an_interrupt_ends_it_wel
     assert "Traceback" not in err
 
 
-def test_a_run_that_has_not_begun_is_waited_for(logged: Path) -> None:
+def test_log_follow_waits_for_a_run_that_has_not_started(logged: Path) -> None:
     words = command(("log", "follow", "--json", "--kind", "call.received", "--run", "later"))
     with subprocess.Popen(words, cwd=logged, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()) as running:
         assert running.stdout is not None
@@ -224,7 +224,7 @@ def test_a_run_that_has_not_begun_is_waited_for(logged: Path) -> None:
     ],
     ids=["changed", "removed"],
 )
-def test_a_record_that_was_changed_afterwards_does_not_verify(logged: Path, change: str, where: int) -> None:
+def test_log_verify_fails_for_a_modified_journal(logged: Path, change: str, where: int) -> None:
     assert shell(logged, "log", "verify").code == 0
     connection = apsw.Connection(str(logged / ".callgate/journal.db"))
     connection.execute(change)
@@ -234,7 +234,7 @@ def test_a_record_that_was_changed_afterwards_does_not_verify(logged: Path, chan
     assert shell(logged, "log", "verify").code == 1
 
 
-def test_the_journal_can_be_named_once_for_all_commands(logged: Path) -> None:
+def test_the_journal_can_be_set_in_the_environment(logged: Path) -> None:
     calls = shell(logged / "..", "log", "list", "--json", CALLGATE_JOURNAL=str(logged / ".callgate/journal.db")).lines
     assert len(calls) == 3
 
@@ -254,7 +254,7 @@ ODD_BODIES = [
 
 @pytest.mark.parametrize("body", ODD_BODIES, ids=range(len(ODD_BODIES)))
 @pytest.mark.parametrize("options", [(), ("--json",)], ids=["table", "json"])
-def test_a_readable_journal_is_shown_whatever_its_bodies_hold(logged: Path, body: str, options: tuple[str, ...]) -> None:
+def test_log_commands_show_events_whatever_their_bodies_contain(logged: Path, body: str, options: tuple[str, ...]) -> None:
     connection = apsw.Connection(str(logged / ".callgate/journal.db"))
     connection.execute("UPDATE events SET body = ?", (body.encode(),))
     connection.close()
@@ -267,7 +267,7 @@ def test_a_readable_journal_is_shown_whatever_its_bodies_hold(logged: Path, body
     assert shell(logged, "log", "verify", *options).code == 1
 
 
-def test_following_ends_when_nobody_reads(logged: Path) -> None:
+def test_log_follow_ends_if_its_output_pipe_is_closed(logged: Path) -> None:
     words = command(("log", "follow", "--after", "0", "--json"))
     with subprocess.Popen(words, cwd=logged, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()) as running:
         assert running.stdout is not None
@@ -280,7 +280,7 @@ def test_following_ends_when_nobody_reads(logged: Path) -> None:
 
 
 @pytest.mark.parametrize("words", [("show", "\udcff"), ("list", "--run", "\udcff"), ("list", "--journal", "\udcff")])
-def test_an_id_that_is_no_utf_8_is_refused(logged: Path, words: tuple[str, ...]) -> None:
+def test_an_id_that_is_not_utf_8_is_refused(logged: Path, words: tuple[str, ...]) -> None:
     done = shell(logged, "log", *words)
     assert (done.code, "is not valid UTF-8" in done.err) == (2, True)
 
@@ -299,7 +299,7 @@ def test_an_id_that_is_no_utf_8_is_refused(logged: Path, words: tuple[str, ...])
     ],
     ids=" ".join,
 )
-def test_a_number_that_asks_for_nothing_is_refused_with_its_limits(folder: Path, words: tuple[str, ...]) -> None:
+def test_an_out_of_range_number_is_refused_with_its_limits(folder: Path, words: tuple[str, ...]) -> None:
     shell(folder, "call", "list_files")
     done = shell(folder, "log", *words)
     assert (done.code, done.out, len(done.err.splitlines())) == (2, "", 1)
@@ -307,13 +307,13 @@ def test_a_number_that_asks_for_nothing_is_refused_with_its_limits(folder: Path,
 
 
 @pytest.mark.parametrize(("words", "calls"), [(("--since", "999999d"), 1), (("--until", "9999-01-01"), 1), (("--since", "9999-01-01"), 0)])
-def test_times_that_no_store_can_hold_are_before_or_after_everything(folder: Path, words: tuple[str, ...], calls: int) -> None:
+def test_times_beyond_the_stored_range_are_before_or_after_every_event(folder: Path, words: tuple[str, ...], calls: int) -> None:
     shell(folder, "call", "list_files")
     done = shell(folder, "log", "list", *words, "--json")
     assert (done.code, len(done.lines)) == (0, calls)
 
 
-def test_a_last_event_that_cannot_be_read_fails_the_check_of_the_tail_as_that_of_all(folder: Path) -> None:
+def test_log_verify_with_or_without_tail_fails_if_the_last_event_is_unreadable(folder: Path) -> None:
     shell(folder, "call", "list_files")
     with contextlib.closing(sqlite3.connect(folder / ".callgate" / "journal.db")) as connection, connection:
         connection.execute("UPDATE events SET parents = 'x' WHERE position = (SELECT max(position) FROM events)")
@@ -333,7 +333,7 @@ def test_a_last_event_that_cannot_be_read_fails_the_check_of_the_tail_as_that_of
     ],
     ids=" ".join,
 )
-def test_a_folder_that_nobody_may_look_into_is_one_sentence(folder: Path, words: tuple[str, ...]) -> None:
+def test_a_folder_without_access_rights_is_reported_in_one_line(folder: Path, words: tuple[str, ...]) -> None:
     (folder / "shut").mkdir(mode=0)
     done = as_any_user(folder, *words)
     (folder / "shut").chmod(0o700)
@@ -353,7 +353,7 @@ def _interrupted() -> None:
     _Interrupts()
 
 
-def test_an_interrupt_in_a_finaliser_ends_following_too(logged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_keyboard_interrupt_in_a_finalizer_ends_log_follow(logged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Python drops what is raised there, so the exception alone would be lost, and with it the interrupt."""
     dropped: list[object] = []
     monkeypatch.setattr(sys, "unraisablehook", lambda told: dropped.append(told.exc_type))

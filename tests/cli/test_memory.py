@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from callgate.testing import Call
-from tests.cli.running import ran
+from tests.cli.run_process import ran
 from tests.cli.shell import shell
 
 WITH = ("--memory", ".callgate/memory.db")
 
 
-def test_what_one_command_remembers_another_finds(tmp_path: Path) -> None:
+def test_notes_and_files_written_by_one_command_are_found_by_another(tmp_path: Path) -> None:
     """Notes, files and calls, in commands that each live for one call; the index answers as no index does."""
     assert shell(tmp_path, "call", "remember", "text=The refund desk closes at five.", *WITH).code == 0
     assert shell(tmp_path, "call", "write_file", "path=plan.md", "content=Move the refund desk.", *WITH).code == 0
@@ -31,7 +31,7 @@ def test_what_one_command_remembers_another_finds(tmp_path: Path) -> None:
     assert matches[0] == matches[1] == matches[2] != []
 
 
-def test_a_memory_is_made_again_from_the_journal(tmp_path: Path) -> None:
+def test_a_deleted_memory_is_rebuilt_from_the_journal(tmp_path: Path) -> None:
     """Deleting the file loses nothing that the journal and the folder have."""
     shell(tmp_path, "call", "remember", "text=The refund desk closes at five.", *WITH)
     shell(tmp_path, "call", "write_file", "path=plan.md", "content=Move the refund desk.", *WITH)
@@ -45,7 +45,7 @@ def test_a_memory_is_made_again_from_the_journal(tmp_path: Path) -> None:
     assert shell(tmp_path, "memory", "status", "--json").json["calls"] == 1
 
 
-def test_a_principal_is_asked_for_by_name(tmp_path: Path) -> None:
+def test_memory_search_selects_the_principal_by_name(tmp_path: Path) -> None:
     """An operator says whose memory; the default is nobody's in particular."""
     shell(tmp_path, "call", "remember", "text=zebra", "--principal", "ann", *WITH)
     assert shell(tmp_path, "memory", "search", "zebra", "--principal", "ann").code == 0
@@ -71,7 +71,7 @@ def test_a_principal_is_asked_for_by_name(tmp_path: Path) -> None:
         (("run", "Do it.", "--model", "openai:gpt-5", "--memory", "text.txt"), "can be no database"),
     ],
 )
-def test_bad_input_is_one_sentence_with_the_next_step(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+def test_invalid_memory_input_is_refused_with_the_next_step(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
     """Exit code 2, nothing is done."""
     (tmp_path / "text.txt").write_text("my notes")
     (tmp_path / "byte").write_text("1")
@@ -84,7 +84,7 @@ def test_bad_input_is_one_sentence_with_the_next_step(tmp_path: Path, words: tup
     assert not (tmp_path / "new.db").exists()
 
 
-def test_a_damaged_memory_is_named_and_made_again(tmp_path: Path) -> None:
+def test_a_damaged_memory_is_reported_and_can_be_rebuilt(tmp_path: Path) -> None:
     """One sentence with the next step, wherever the damage is; then it is as it was."""
     path = tmp_path / ".callgate" / "memory.db"
     shell(tmp_path, "call", "remember", "text=zebra", *WITH)
@@ -101,7 +101,7 @@ def test_a_damaged_memory_is_named_and_made_again(tmp_path: Path) -> None:
     assert shell(tmp_path, "memory", "search", "zebra").code == 0
 
 
-async def test_a_run_remembers_for_the_next_run(tmp_path: Path) -> None:
+async def test_a_run_recalls_what_an_earlier_run_remembered(tmp_path: Path) -> None:
     """The model has the tools, and finds what another run remembered."""
     first = await ran(tmp_path, [[Call("remember", {"text": "The user likes tea."})], "Noted."], "--yes", *WITH)
     assert first.code == 0
@@ -111,7 +111,7 @@ async def test_a_run_remembers_for_the_next_run(tmp_path: Path) -> None:
     assert "The user likes tea." in ended["text"]
 
 
-async def test_a_run_that_waits_says_with_which_memory_it_goes_on(tmp_path: Path) -> None:
+async def test_the_resume_command_of_a_waiting_run_names_the_memory(tmp_path: Path) -> None:
     """The command that it shows is whole."""
     waits = await ran(tmp_path, [[Call("remember", {"text": "The user likes tea."})]], *WITH)
     assert waits.code == 4

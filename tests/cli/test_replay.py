@@ -13,7 +13,7 @@ import pytest
 
 from callgate.testing import Call, Item, ScriptedServer
 from tests.cli.shell import Ended, environment, shell
-from tests.patience import COMMAND_S
+from tests.waiting import COMMAND_S
 
 CRM = ("--tools", "crm.py")
 PAYS: list[list[Item]] = [["I pay.", Call("refund", {"order": "A7", "cents": 12}), Call("odd_text", {})], ["Paid."]]
@@ -39,7 +39,7 @@ def paid(folder: Path) -> list[str]:
     return (folder / "paid.txt").read_text().splitlines()
 
 
-def test_a_run_is_made_again_from_its_record_and_starts_nothing(recorded: Path) -> None:
+def test_replay_reconstructs_a_run_from_its_journal_and_starts_no_tool(recorded: Path) -> None:
     made = shell(recorded, "replay", "last", "--json")
     assert (made.code, made.json["same"], made.json["gaps"]) == (0, True, [])
     assert [(call["tool"], call["decided"]["word"], call["ended"]) for call in made.json["calls"]] == [
@@ -53,7 +53,7 @@ def test_a_run_is_made_again_from_its_record_and_starts_nothing(recorded: Path) 
     assert paid(recorded) == ["A7 12"]
 
 
-def test_another_policy_shows_which_calls_it_would_have_decided_otherwise(recorded: Path) -> None:
+def test_replay_with_another_policy_shows_calls_it_would_decide_differently(recorded: Path) -> None:
     (recorded / "open.toml").write_text("", encoding="utf-8")
     assert shell(recorded, "replay", "last", "--policy", "open.toml", *CRM).code == 0
     judged = shell(recorded, "replay", "last", "--policy", "rules.toml", *CRM, "--json")
@@ -66,7 +66,7 @@ def test_another_policy_shows_which_calls_it_would_have_decided_otherwise(record
     assert paid(recorded) == ["A7 12"]
 
 
-def test_tools_that_have_changed_show_what_they_would_refuse(recorded: Path) -> None:
+def test_replay_with_changed_tools_shows_calls_that_would_be_refused(recorded: Path) -> None:
     source = (recorded / "crm.py").read_text(encoding="utf-8")
     (recorded / "crm.py").write_text(source.replace("cents: int", "euros: float"), encoding="utf-8")
     judged = shell(recorded, "replay", "last", *CRM, "--json")
@@ -75,15 +75,15 @@ def test_tools_that_have_changed_show_what_they_would_refuse(recorded: Path) -> 
 
 
 @pytest.mark.parametrize(("turns", "code", "ended"), [(OTHER, 0, ""), (ELSE, 6, "or with other arguments")])
-def test_another_model_is_asked_and_nothing_it_asks_for_is_started(turns: list[list[Item]], code: int, ended: str, recorded: Path) -> None:
+def test_replay_with_another_model_starts_none_of_its_calls(turns: list[list[Item]], code: int, ended: str, recorded: Path) -> None:
     asked = asyncio.run(played(recorded, turns, "replay", "last", "--json"))
     assert asked.code == code
     assert ended in asked.json["ended"]
     assert paid(recorded) == ["A7 12"]
 
 
-def test_a_record_that_was_changed_does_not_make_the_run(recorded: Path) -> None:
-    from tests.replay.test_reconstruct import changed
+def test_replay_fails_for_a_modified_journal(recorded: Path) -> None:
+    from tests.replay.test_rebuild_run import changed
 
     changed(recorded / ".callgate" / "journal.db", "call.completed", "paid 12", "paid 99")
     made = shell(recorded, "replay", "last", "--policy", "rules.toml", *CRM)
@@ -91,7 +91,7 @@ def test_a_record_that_was_changed_does_not_make_the_run(recorded: Path) -> None
     assert "what the model was shown in pass 2" in made.err
 
 
-def test_a_model_that_cannot_be_reached_is_a_failure_and_no_difference(recorded: Path) -> None:
+def test_an_unreachable_model_is_a_failure_and_not_a_difference(recorded: Path) -> None:
     asked = shell(recorded, "replay", "last", "--model", "any", "--base-url", "http://127.0.0.1:9/v1", *CRM)
     assert asked.code == 1
     assert "could not be asked in pass 1" in asked.err
@@ -114,14 +114,14 @@ def test_a_model_that_cannot_be_reached_is_a_failure_and_no_difference(recorded:
         (["last", "--model", "nobody:x", *CRM], "No provider is called 'nobody'"),
     ],
 )
-def test_what_cannot_be_done_is_one_sentence_with_the_next_step(words: list[str], told: str, recorded: Path) -> None:
+def test_an_invalid_replay_command_is_refused_with_the_next_step(words: list[str], told: str, recorded: Path) -> None:
     done = shell(recorded, "replay", *words)
     assert (done.code, done.out) == (2, "")
     assert told in done.err
     assert not (recorded / "nowhere.db").exists()
 
 
-def test_the_calls_of_a_command_are_a_run_too(folder: Path) -> None:
+def test_calls_made_with_callgate_call_can_be_replayed_as_a_run(folder: Path) -> None:
     shell(folder, "call", "refund", "order=A7", "cents=5", *CRM, "--run", "case-7")
     judged = shell(folder, "replay", "case-7", "--policy", "rules.toml", *CRM)
     assert judged.code == 6
@@ -134,7 +134,7 @@ def pytest_of(folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=COMMAND_S, env=environment(COLUMNS="300"))
 
 
-def test_a_run_is_exported_as_a_test_that_fails_when_the_behaviour_differs(recorded: Path) -> None:
+def test_an_exported_test_fails_if_the_behaviour_differs_from_the_run(recorded: Path) -> None:
     """Any run can be exported as a test case: with rules, tools and loop of today, and no tool's code."""
     (recorded / "tests").mkdir()
     (recorded / "open.toml").write_text("# nothing is forbidden\n", encoding="utf-8")
@@ -155,7 +155,7 @@ def test_a_run_is_exported_as_a_test_that_fails_when_the_behaviour_differs(recor
     assert paid(recorded) == ["A7 12"]
 
 
-def test_an_exported_test_is_as_clean_as_written_by_hand(recorded: Path) -> None:
+def test_an_exported_test_passes_the_linter_and_formatter(recorded: Path) -> None:
     shell(recorded, "replay", "last", "--export", "test_paid.py", "--policy", "rules.toml", *CRM)
     for words in (["check", "--select", "E,F,I,W,UP,B"], ["format", "--check"]):
         done = subprocess.run(
@@ -168,14 +168,14 @@ def test_an_exported_test_is_as_clean_as_written_by_hand(recorded: Path) -> None
         assert done.returncode == 0, done.stdout
 
 
-def test_an_export_that_does_not_pass_says_so(recorded: Path) -> None:
+def test_exporting_a_test_that_does_not_pass_is_reported(recorded: Path) -> None:
     """Nobody keeps a test that has never passed without knowing."""
     done = shell(recorded, "replay", "last", "--export", "test_paid.py", "--policy", "rules.toml", *CRM)
     assert done.code == 6
     assert "Are they the ones that the run had?" in done.err
 
 
-async def test_a_run_without_rules_is_a_test_with_the_rules_that_such_a_run_has(folder: Path) -> None:
+async def test_the_exported_test_of_a_run_without_rules_uses_the_default_policy(folder: Path) -> None:
     """What was asked at the terminal then, and the answer, are part of the test."""
     await played(folder, [PAYS[0]], "run", "Pay.")
     made = await asyncio.to_thread(shell, folder, "replay", "last", "--json")
@@ -188,7 +188,7 @@ async def test_a_run_without_rules_is_a_test_with_the_rules_that_such_a_run_has(
 
 
 @pytest.mark.parametrize("cents", ["12", "many"], ids=["asked", "refused"])
-def test_a_run_whose_calls_never_began_needs_its_tools_to_be_judged_too(folder: Path, cents: str) -> None:
+def test_rejudging_a_run_whose_calls_never_started_requires_its_tools(folder: Path, cents: str) -> None:
     """Without them every call would differ, for no reason but that the tool was not given."""
     shell(folder, "call", "refund", "order=A7", f"cents={cents}", *CRM, "--policy", "rules.toml", "--run", "case-7")
     done = shell(folder, "replay", "case-7", "--policy", "rules.toml")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from callgate.models.events import Usage
+from callgate.models.model_events import Usage
 from callgate.testing import Call, Item, ScriptedServer
 from tests.cli.runs import CRM, DONE, PAYS, begun_run, ended, paid, told, waiting_run
 
@@ -20,7 +20,7 @@ def names(folder: Path) -> list[str]:
     return [path.name for path in folder.iterdir()]
 
 
-async def test_a_run_whose_process_was_killed_goes_on(folder: Path) -> None:
+async def test_a_run_whose_process_was_killed_is_resumed(folder: Path) -> None:
     """The payment stays made, the call that had begun is not run again, and the model hears of both."""
     async with ScriptedServer([STALLS, DONE]) as server:
         process, run = await begun_run(folder, server, "Pay.")
@@ -35,7 +35,7 @@ async def test_a_run_whose_process_was_killed_goes_on(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("answer", "effects"), [("--allow", ["A7 12"]), ("--deny", [])])
-async def test_a_question_is_answered_by_the_command_that_goes_on(folder: Path, answer: str, effects: list[str]) -> None:
+async def test_the_resume_command_can_answer_a_question(folder: Path, answer: str, effects: list[str]) -> None:
     async with ScriptedServer([PAYS, DONE]) as server:
         over = await waiting_run(folder, server)
         assert paid(folder) == []
@@ -47,7 +47,7 @@ async def test_a_question_is_answered_by_the_command_that_goes_on(folder: Path, 
     assert paid(folder) == effects
 
 
-async def test_a_question_that_nobody_answers_stays_open(folder: Path) -> None:
+async def test_an_unanswered_question_stays_open_after_a_resume(folder: Path) -> None:
     async with ScriptedServer([PAYS, DONE]) as server:
         over = await waiting_run(folder, server)
         done = await ended(folder, "resume", over["run"], "--base-url", server.url, *CRM)
@@ -57,7 +57,7 @@ async def test_a_question_that_nobody_answers_stays_open(folder: Path) -> None:
     assert paid(folder) == ["A7 12"]
 
 
-async def test_the_summary_counts_what_came_before_a_resume_and_the_log_counts_a_call_once(folder: Path) -> None:
+async def test_the_summary_includes_counts_from_before_a_resume_and_counts_calls_once(folder: Path) -> None:
     """A failure of the first process, the call that asked, and what the second process did: each once."""
     fails: list[Item] = ["I try.", Call("broken"), Call("refund", {"order": "A7", "cents": 12})]
     used: list[Item] = [*DONE, Usage(input_tokens=40, output_tokens=2)]
@@ -88,7 +88,7 @@ WRONG: dict[str, tuple[Sequence[str], str]] = {
 }
 
 
-async def test_what_is_wrong_is_said_and_changes_nothing(folder: Path) -> None:
+async def test_an_invalid_resume_command_is_explained_and_changes_nothing(folder: Path) -> None:
     async with ScriptedServer([PAYS]) as server:
         over = await waiting_run(folder, server)
         for name, (words, why) in WRONG.items():

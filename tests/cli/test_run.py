@@ -12,13 +12,13 @@ from typing import Any
 import psutil
 import pytest
 
-from callgate.models.events import Usage
+from callgate.models.model_events import Usage
 from callgate.testing import Call, Drop, Fail, Item, Pause, Reply, ScriptedServer
-from callgate.testing.server import Script
-from tests.cli.running import CRM, DONE, PAYS, TASK, paid, ran, running
+from callgate.testing.scripted_server import Script
+from tests.cli.run_process import CRM, DONE, PAYS, TASK, paid, ran, running
 from tests.cli.runs import ended
 from tests.cli.shell import command, environment, shell
-from tests.patience import COMMAND_S
+from tests.waiting import COMMAND_S
 
 REFUSED = Reply(turn=Fail("invalid_api_key", "Incorrect API key provided."), status=401)
 LOOK: list[Item] = [
@@ -30,7 +30,7 @@ LOOK: list[Item] = [
 WAITS: list[Item] = ["I wait.", Call("wait", {"seconds": 600})]
 
 
-async def test_a_task_with_two_calls_is_shown_as_it_happens_and_summed_up(folder: Path) -> None:
+async def test_a_run_shows_its_text_calls_and_summary(folder: Path) -> None:
     done = await ran(folder, [LOOK, DONE], *CRM, "--yes")
     assert (done.code, done.out) == (0, "I look. \nPaid.")
     assert paid(folder) == ["A7 12"]
@@ -43,14 +43,14 @@ async def test_a_task_with_two_calls_is_shown_as_it_happens_and_summed_up(folder
     assert "call.completed" in shell(folder, "log", "show", run[1]).out
 
 
-async def test_what_is_piped_has_no_colours_and_no_spinners(folder: Path) -> None:
+async def test_piped_output_has_no_colours_and_no_spinners(folder: Path) -> None:
     done = await ran(folder, [LOOK, DONE], *CRM, "--yes", COLUMNS="40", FORCE_COLOR="")
     assert "\x1b" not in done.out + done.err
     assert "\r" not in done.out + done.err
     assert max(len(line) for line in done.err.splitlines() if line.startswith(("→", "✓"))) <= 40
 
 
-async def test_json_is_one_event_a_line_in_order_and_nothing_else(folder: Path) -> None:
+async def test_json_output_is_one_event_per_line_in_order(folder: Path) -> None:
     done = await ran(folder, [LOOK, DONE], *CRM, "--yes", "--json")
     assert (done.code, done.err) == (0, "")
     names = [line["event"] for line in done.lines]
@@ -64,7 +64,7 @@ async def test_json_is_one_event_a_line_in_order_and_nothing_else(folder: Path) 
     assert (last["status"], last["text"], last["calls"], last["input_tokens"]) == ("completed", "Paid.", 2, 2500)
 
 
-async def test_json_says_nothing_to_a_terminal_that_shows_it(folder: Path) -> None:
+async def test_json_output_contains_no_control_or_invisible_characters(folder: Path) -> None:
     """Above ASCII too there are characters that a terminal obeys, or hides."""
     said = "\x9b2Jred\u202edesrever\U000e0041 and Grüße"
     done = await ran(folder, [said], "--json")
@@ -85,7 +85,7 @@ async def test_a_call_that_started_early_is_marked(folder: Path) -> None:
     assert re.search(r"✓ list_files path=\.  [\d,]+ ms  early", err)
 
 
-async def test_piped_text_is_what_the_model_wrote_to_the_byte(folder: Path) -> None:
+async def test_piped_text_is_exactly_the_text_of_the_model(folder: Path) -> None:
     """A program or a later reader gets the text itself: nothing wrapped, escaped, added or left out. A line end separates messages."""
     first = "Wide " * 60 + "\r\n\n\t[bold]x[/bold] :smile: \x1b[31m\u200d\u202e\r"
     last = "# Title\n\n" + "y" * 300 + "\n\n"
@@ -94,18 +94,18 @@ async def test_piped_text_is_what_the_model_wrote_to_the_byte(folder: Path) -> N
     assert out == f"{first}\n{last}".encode()
 
 
-async def test_an_answer_without_a_line_end_is_piped_without_one(folder: Path) -> None:
+async def test_piped_text_gets_no_trailing_newline(folder: Path) -> None:
     assert (await ran(folder, ["42"])).out == "42"
 
 
-async def test_names_and_arguments_of_a_model_cannot_speak_to_the_terminal(folder: Path) -> None:
+async def test_control_characters_in_call_names_and_arguments_are_escaped(folder: Path) -> None:
     turns: list[Script] = [[Call("odd\x1b]0;x\x07_text", '{"\x1b[2J": 1}')], [Call("odd_text"), "\x9bd"]]
     done = await ran(folder, [*turns, "e"], *CRM)
     assert "odd" in done.err
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", done.err)
 
 
-async def test_a_failed_call_says_why_and_the_run_goes_on(folder: Path) -> None:
+async def test_a_failed_call_shows_the_reason_and_the_run_continues(folder: Path) -> None:
     done = await ran(folder, [[Call("broken")], "It is broken."], *CRM, "--yes")
     assert done.code == 0
     assert re.search(r"✗ broken  [\d,]+ ms  exception\n.*no such thing", done.err)
@@ -123,7 +123,9 @@ async def test_a_failed_call_says_why_and_the_run_goes_on(folder: Path) -> None:
     ],
     ids=["exit code", "signal", "timeout", "large output"],
 )
-async def test_a_command_that_failed_is_not_shown_as_one_that_went_well(folder: Path, arguments: dict[str, object], told: str) -> None:
+async def test_a_failed_shell_command_is_shown_with_its_exit_code_signal_or_timeout(
+    folder: Path, arguments: dict[str, object], told: str
+) -> None:
     """The call succeeded, because it says how the command ended; the command did not."""
     turns: list[Script] = [[Call("run_command", arguments)], "I see."]
     done = await ran(folder, turns, "--yes")
@@ -136,14 +138,14 @@ async def test_a_command_that_failed_is_not_shown_as_one_that_went_well(folder: 
     assert [(event["status"], event["command_end"]) for event in events if event["event"] == "call_ended"] == [("ok", told)]
 
 
-async def test_calls_that_the_loop_did_not_let_run_are_told_apart(folder: Path) -> None:
+async def test_calls_refused_by_the_loop_are_counted_separately_in_the_summary(folder: Path) -> None:
     """A sum of failed calls above the sum of calls is read as a mistake of the count."""
     done = await ran(folder, [[Call("odd_text")]] * 7, *CRM)
     assert "7 rounds · 4 calls, 3 refused ·" in done.err
 
 
 @pytest.mark.process
-async def test_ctrl_c_lets_what_runs_finish_and_starts_nothing_more(folder: Path) -> None:
+async def test_ctrl_c_lets_the_running_call_finish_and_starts_no_more_calls(folder: Path) -> None:
     (folder / "short.py").write_text(SHORT, encoding="utf-8")
     turns: list[Script] = [["I work.", Call("work")], "Never asked."]
     async with running(folder, turns, "--tools", "short.py", "--yes") as run:
@@ -174,7 +176,7 @@ def work(context: ToolContext) -> str:
 
 
 @pytest.mark.process
-async def test_ctrl_c_twice_ends_what_runs(folder: Path) -> None:
+async def test_a_second_ctrl_c_kills_the_running_call(folder: Path) -> None:
     async with running(folder, [WAITS], *CRM, "--yes") as run:
         pid = int((await run.line("begun")).split()[-1])
         assert psutil.pid_exists(pid)
@@ -188,7 +190,7 @@ async def test_ctrl_c_twice_ends_what_runs(folder: Path) -> None:
     assert not psutil.pid_exists(pid)
 
 
-async def test_ctrl_c_ends_a_pass_of_the_model_at_once(folder: Path) -> None:
+async def test_ctrl_c_ends_a_model_request_at_once(folder: Path) -> None:
     async with running(folder, [["I think", Pause(asyncio.Event())]], *CRM) as run:
         assert run.process.stdout is not None
         await run.process.stdout.readexactly(len("I think"))
@@ -199,7 +201,7 @@ async def test_ctrl_c_ends_a_pass_of_the_model_at_once(folder: Path) -> None:
     assert "stopped at the terminal" in err
 
 
-async def test_where_nobody_can_be_asked_the_run_waits_and_says_how_to_decide(folder: Path) -> None:
+async def test_without_a_terminal_a_question_suspends_the_run_and_shows_how_to_answer(folder: Path) -> None:
     done = await ran(folder, [PAYS], *CRM)
     assert (done.code, paid(folder)) == (4, [])
     assert "waiting · 1 round" in done.err
@@ -209,12 +211,12 @@ async def test_where_nobody_can_be_asked_the_run_waits_and_says_how_to_decide(fo
     assert (machine.code, question["tool"], question["arguments"]) == (4, "refund", {"order": "A7", "cents": 12})
 
 
-async def test_where_nothing_is_kept_no_flag_is_named_that_the_command_has_not(folder: Path) -> None:
+async def test_a_question_without_a_kept_journal_suggests_running_again(folder: Path) -> None:
     done = await ran(folder, [PAYS], *CRM, "--record", ":memory:")
     assert "Answer at a terminal, or with rules:\n  callgate run 'Do it.'" in done.err
 
 
-async def test_rules_decide_instead_of_the_careful_default(folder: Path) -> None:
+async def test_given_rules_replace_the_default_policy(folder: Path) -> None:
     done = await ran(folder, [[Call("odd_text"), Call("broken")], "Denied."], *CRM, "--rules", "rules.toml")
     assert done.code == 0
     assert re.search(r"✗ odd_text  denied\n", done.err)
@@ -222,18 +224,18 @@ async def test_rules_decide_instead_of_the_careful_default(folder: Path) -> None
     assert rules == ["no-odd-text (rules.toml:8)", "default (rules.toml)"]
 
 
-async def test_without_rules_what_has_an_effect_is_asked_about(folder: Path) -> None:
+async def test_calls_with_effects_need_approval_by_default(folder: Path) -> None:
     done = await ran(folder, [[Call("fetch_url", {"url": "https://example.com/"})]])
     assert (done.code, "Ask the network for this address?" in done.err) == (4, True)
 
 
-async def test_a_budget_that_is_used_up_has_an_exit_code_of_its_own(folder: Path) -> None:
+async def test_an_exhausted_budget_has_its_own_exit_code(folder: Path) -> None:
     done = await ran(folder, [[Call("odd_text")], [Call("odd_text")]], *CRM, "--max-iterations", "1")
     assert done.code == 5
     assert "stopped · 1 round" in done.err
 
 
-async def test_the_task_and_the_instructions_may_come_from_elsewhere(folder: Path) -> None:
+async def test_the_task_and_the_system_prompt_can_be_read_from_stdin_and_a_file(folder: Path) -> None:
     (folder / "system.txt").write_text("Be brief.", encoding="utf-8")
     (folder / "task.txt").write_text("Count.", encoding="utf-8")
     async with ScriptedServer(["One."]) as server:
@@ -252,7 +254,7 @@ async def test_the_task_and_the_instructions_may_come_from_elsewhere(folder: Pat
     assert sent["model"] == "qwen3:8b"
 
 
-async def test_a_model_that_takes_no_tools_is_taught_them_as_text(folder: Path) -> None:
+async def test_tools_are_described_as_text_to_a_model_without_native_tools(folder: Path) -> None:
     async with running(folder, ["Nothing to do."], *CRM, "--text-calls", "always") as run:
         code, _, _ = await run.end()
         sent: Any = run.server.requests[0].body_json
@@ -261,14 +263,14 @@ async def test_a_model_that_takes_no_tools_is_taught_them_as_text(folder: Path) 
     assert "odd_text" in json.dumps(sent["messages"])
 
 
-async def test_a_provider_that_drops_the_connection_mid_answer_is_said_in_one_sentence(folder: Path) -> None:
+async def test_an_answer_cut_off_by_a_lost_connection_fails_the_run_and_starts_no_call(folder: Path) -> None:
     done = await ran(folder, [["Half an ans", Call("refund", {"order": "A7", "cents": 1}), Drop()]], *CRM, "--yes")
     assert (done.code, done.out) == (1, "Half an ans")
     assert "was cut off" in done.err
     assert paid(folder) == []
 
 
-async def test_a_key_that_is_refused_is_said_with_the_next_step_and_never_shown(folder: Path) -> None:
+async def test_a_refused_api_key_is_reported_with_the_next_step_and_never_printed(folder: Path) -> None:
     async with ScriptedServer([REFUSED]) as server:
         words = ("run", "Hi.", "--model", "openai:any", "--base-url", server.url)
         done = await asyncio.to_thread(shell, folder, *words, OPENAI_API_KEY="sk-test-000")
@@ -278,7 +280,7 @@ async def test_a_key_that_is_refused_is_said_with_the_next_step_and_never_shown(
     assert "sk-test-000" not in done.err
 
 
-def test_a_server_that_is_not_there_is_said_with_its_address(folder: Path) -> None:
+def test_an_unreachable_server_is_reported_with_its_address(folder: Path) -> None:
     done = shell(folder, *TASK, "--base-url", "http://127.0.0.1:9/v1")
     assert done.code == 1
     assert "could not be reached at http://127.0.0.1:9" in done.err
@@ -305,7 +307,7 @@ def test_a_server_that_is_not_there_is_said_with_its_address(folder: Path) -> No
         ((*TASK, "--base-url", "http://x", "--text-calls", "often"), "often"),
     ],
 )
-def test_a_wrong_command_says_what_is_wrong_and_asks_no_model(folder: Path, words: tuple[str, ...], told: str) -> None:
+def test_wrong_usage_of_run_is_explained(folder: Path, words: tuple[str, ...], told: str) -> None:
     done = shell(folder, *words)
     assert (done.code, done.out) == (2, "")
     assert told in done.err
@@ -320,9 +322,7 @@ def test_a_wrong_command_says_what_is_wrong_and_asks_no_model(folder: Path, word
         (("--model", "openai:m"), {"OPENAI_BASE_URL": "ftp://u:secret@files.example", "OPENAI_API_KEY": "k"}, "in OPENAI_BASE_URL"),
     ],
 )
-def test_an_address_that_no_model_can_be_asked_at_is_wrong_usage(
-    folder: Path, words: tuple[str, ...], variables: dict[str, str], why: str
-) -> None:
+def test_an_invalid_base_url_is_wrong_usage(folder: Path, words: tuple[str, ...], variables: dict[str, str], why: str) -> None:
     done = shell(folder, "run", "Look.", *words, **variables)
     assert (done.code, done.out, len(done.err.splitlines())) == (2, "", 1)
     assert why in done.err
@@ -339,9 +339,7 @@ def test_an_address_that_no_model_can_be_asked_at_is_wrong_usage(
     ],
     ids=["call", "run", "silence"],
 )
-def test_a_time_in_the_environment_that_is_none_is_refused_before_anything_is_opened(
-    folder: Path, words: tuple[str, ...], name: str
-) -> None:
+def test_an_invalid_timeout_in_the_environment_is_refused_before_a_journal_is_made(folder: Path, words: tuple[str, ...], name: str) -> None:
     done = shell(folder, *words, **{name: "soon"})
     assert (done.code, done.out, len(done.err.splitlines())) == (2, "", 1)
     assert f"{name} is 'soon'; it must be a whole number of milliseconds up to 2147483647" in done.err
@@ -350,7 +348,9 @@ def test_a_time_in_the_environment_that_is_none_is_refused_before_anything_is_op
 
 @pytest.mark.parametrize("journal", [(), ("--record", ":memory:")], ids=["resume", "run again"])
 @pytest.mark.parametrize("scheme", ["http://", ""], ids=["with a scheme", "without"])
-async def test_the_command_that_goes_on_has_no_credentials_of_the_model_s_url(folder: Path, scheme: str, journal: tuple[str, ...]) -> None:
+async def test_the_suggested_resume_command_contains_no_credentials_of_the_base_url(
+    folder: Path, scheme: str, journal: tuple[str, ...]
+) -> None:
     """It is shown on the screen and kept in logs; whoever gives it puts them back."""
     async with ScriptedServer([PAYS]) as server:
         place = server.url.removeprefix("http://")
@@ -361,7 +361,7 @@ async def test_the_command_that_goes_on_has_no_credentials_of_the_model_s_url(fo
     assert not [word for word in ("bob", "s3cret", "k3y") if word in done.err]
 
 
-async def test_a_run_whose_end_is_not_on_record_does_not_say_that_it_can_go_on(folder: Path) -> None:
+async def test_a_run_whose_end_is_not_recorded_does_not_offer_to_resume(folder: Path) -> None:
     tool = (
         'import os\nfrom callgate import tool\n\n@tool\ndef cut() -> str:\n    "Cut."\n'
         '    os.truncate(".callgate/journal.db", 0)\n    return ""\n'

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from callgate.testing import Call, Pause, ScriptedServer
-from callgate.testing.server import Script
-from tests.cli.running import CRM, DONE, PAYS, TASK, paid
+from callgate.testing.scripted_server import Script
+from tests.cli.run_process import CRM, DONE, PAYS, TASK, paid
 from tests.cli.shell import command, environment, shell
-from tests.patience import COMMAND_S
+from tests.waiting import COMMAND_S
 
 
 class Screen:
@@ -87,7 +87,7 @@ async def at_terminal(folder: Path, turns: Sequence[Script], *words: str, **more
     [("y", "Paid", ["A7 12"]), ("n", "he person at the terminal said no", []), ("x\ny", "Paid", ["A7 12"])],
     ids=["yes", "no", "neither, then yes"],
 )
-async def test_at_a_terminal_a_person_decides_and_the_run_goes_on(folder: Path, answer: str, told: str, effects: list[str]) -> None:
+async def test_a_run_asks_for_approval_at_the_terminal_and_continues(folder: Path, answer: str, told: str, effects: list[str]) -> None:
     """A no is a denial that the model reads; either way the run ends completed."""
     async with at_terminal(folder, [PAYS, DONE], TERM="xterm", COLUMNS="60") as terminal:
         assert b'"order": "A7"' in await terminal.until(b"Run it? [y/N]")
@@ -100,7 +100,7 @@ async def test_at_a_terminal_a_person_decides_and_the_run_goes_on(folder: Path, 
     assert told in shown.decode() + json.dumps(sent)
 
 
-async def test_what_was_typed_before_a_question_is_no_answer_to_it(folder: Path) -> None:
+async def test_input_typed_before_a_prompt_does_not_answer_it(folder: Path) -> None:
     """An approval is for what somebody has read. A key that was pressed twice must not say yes to the next call."""
     typed = asyncio.Event()
     async with at_terminal(folder, [["I think. ", Pause(typed), *PAYS], DONE]) as terminal:
@@ -115,7 +115,7 @@ async def test_what_was_typed_before_a_question_is_no_answer_to_it(folder: Path)
     assert paid(folder) == []
 
 
-async def test_a_chat_goes_on_in_one_conversation_until_its_end(folder: Path) -> None:
+async def test_a_chat_continues_one_conversation_until_end_of_input(folder: Path) -> None:
     async with at_terminal(folder, [[Call("odd_text")], "Hello.", "Once more hello."], "--chat") as terminal:
         await terminal.until(b"you> ")
         terminal.type(b"Say it again.\n")
@@ -128,7 +128,7 @@ async def test_a_chat_goes_on_in_one_conversation_until_its_end(folder: Path) ->
     assert sent[-1]["content"] == "Say it again."
 
 
-async def test_ctrl_c_at_a_question_leaves_it_open(folder: Path) -> None:
+async def test_ctrl_c_at_an_approval_prompt_leaves_the_question_open(folder: Path) -> None:
     async with at_terminal(folder, [PAYS]) as terminal:
         await terminal.until(b"Run it? [y/N]")
         terminal.process.send_signal(signal.SIGINT)
@@ -137,7 +137,7 @@ async def test_ctrl_c_at_a_question_leaves_it_open(folder: Path) -> None:
     assert paid(folder) == []
 
 
-async def test_text_of_a_model_or_a_tool_cannot_speak_to_the_terminal(folder: Path) -> None:
+async def test_control_characters_in_model_and_tool_text_are_escaped(folder: Path) -> None:
     turns: list[Script] = [["a\x1b[31m", "b\r", "\nc\u202e", Call("odd_text")], ["\x9bd"]]
     async with at_terminal(folder, turns) as terminal:
         shown = (await terminal.until(b"callgate log show")).decode()
@@ -160,7 +160,7 @@ def flood(context: ToolContext, lines: int) -> str:
 
 
 @pytest.mark.parametrize("lively", [False, True], ids=["plain", "drawn"])
-async def test_long_output_is_folded_and_says_where_the_rest_is(folder: Path, lively: bool) -> None:
+async def test_long_output_is_folded_and_shows_the_command_for_the_full_result(folder: Path, lively: bool) -> None:
     """A command writes faster than a terminal draws. The first and last lines are shown, how many are not, and how to read them."""
     turns: list[Script] = [[Call("run_command", {"command": "seq 1 200000"})], "Seen."]
     async with at_terminal(folder, turns, "--yes", "--tools", "builtin", TERM="xterm" if lively else "dumb", COLUMNS="200") as terminal:
@@ -175,7 +175,7 @@ async def test_long_output_is_folded_and_says_where_the_rest_is(folder: Path, li
     assert json.loads(shell(folder, *told[2].split()).out)["stdout"].splitlines()[100_000] == "100001"
 
 
-async def test_output_that_a_tool_reports_line_by_line_is_folded_too(folder: Path) -> None:
+async def test_long_progress_output_of_a_tool_is_folded(folder: Path) -> None:
     (folder / "flood.py").write_text(FLOOD, encoding="utf-8")
     turns: list[Script] = [[Call("flood", {"lines": 5_000})], "Seen."]
     async with at_terminal(folder, turns, "--tools", "flood.py") as terminal:

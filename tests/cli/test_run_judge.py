@@ -11,7 +11,7 @@ FINE = Call("give_verdict", {"verdict": "allow", "reason": "The user asked for i
 WRONG = Call("give_verdict", {"verdict": "deny", "reason": "Nobody asked for a refund."})
 
 
-async def test_a_judge_decides_about_calls_with_effects_and_is_in_the_log(folder: Path) -> None:
+async def test_a_judge_decides_calls_with_effects_and_its_verdict_is_logged(folder: Path) -> None:
     async with ScriptedServer([PAYS, WRONG, PAYS, FINE, DONE]) as server:
         words = ("run", "Pay.", "--model", "any", "--base-url", server.url, "--judge", "careful", *CRM, "--yes", "--json")
         done = await ended(folder, *words)
@@ -24,7 +24,7 @@ async def test_a_judge_decides_about_calls_with_effects_and_is_in_the_log(folder
     assert "openai-compatible:careful" in log.out
 
 
-async def test_the_judges_question_goes_to_the_person(folder: Path) -> None:
+async def test_a_judge_verdict_of_ask_suspends_the_call_for_approval(folder: Path) -> None:
     ask = Call("give_verdict", {"verdict": "ask", "reason": "Pay A7?"})
     async with ScriptedServer([PAYS, ask]) as server:
         (folder / "all.toml").write_text('default = "judge"')
@@ -34,7 +34,7 @@ async def test_the_judges_question_goes_to_the_person(folder: Path) -> None:
     assert paid(folder) == []
 
 
-async def test_rules_that_want_a_judge_and_a_judge_that_is_none_are_refused_before_anything_runs(folder: Path) -> None:
+async def test_rules_that_need_a_judge_are_refused_without_one(folder: Path) -> None:
     (folder / "all.toml").write_text('default = "judge"')
     done = await ended(folder, "run", "Pay.", "--model", "any", "--base-url", "http://127.0.0.1:9", "--rules", "all.toml", *CRM)
     assert (done.code, "--judge provider:model" in " ".join(done.err.split())) == (2, True)
@@ -42,7 +42,7 @@ async def test_rules_that_want_a_judge_and_a_judge_that_is_none_are_refused_befo
     assert "Traceback" not in done.err
 
 
-async def test_an_empty_judge_or_file_of_rules_is_refused_and_not_left_out(folder: Path) -> None:
+async def test_an_empty_judge_or_rules_option_is_refused(folder: Path) -> None:
     """As from a variable that is not set: nothing runs unjudged for that."""
     for option in ("--judge", "--rules"):
         for value in ("", " "):
@@ -50,7 +50,7 @@ async def test_an_empty_judge_or_file_of_rules_is_refused_and_not_left_out(folde
             assert (done.code, f"{option} is empty" in " ".join(done.err.split())) == (2, True)
 
 
-async def test_the_command_to_go_on_with_names_the_judge(folder: Path) -> None:
+async def test_the_suggested_resume_command_names_the_judge(folder: Path) -> None:
     async with ScriptedServer([PAYS, Call("give_verdict", {"verdict": "ask", "reason": "Pay A7?"})]) as server:
         done = await ended(folder, "run", "Pay.", "--model", "any", "--base-url", server.url, "--judge", "careful", *CRM)
     assert done.code == 4

@@ -16,13 +16,13 @@ import psutil
 import pytest
 
 from callgate.testing import Call, Pause, Reply, ScriptedServer
-from callgate.testing.script import Fail
-from callgate.testing.server import Script
-from tests.cli.running import DONE, PAYS, TASK, paid, running
+from callgate.testing.model_script import Fail
+from callgate.testing.scripted_server import Script
+from tests.cli.run_process import DONE, PAYS, TASK, paid, running
 from tests.cli.runs import ended
 from tests.cli.shell import command, environment
 from tests.cli.test_run_at_terminal import Screen, at_terminal
-from tests.patience import COMMAND_S
+from tests.waiting import COMMAND_S
 
 SLEEPS: Script = ["I run it.", Call("run_command", {"command": "sleep 600 & echo $! $$; wait"})]
 BOTH = pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)], ids=["SIGTERM", "SIGHUP"])
@@ -30,7 +30,7 @@ BOTH = pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (sign
 
 @pytest.mark.process
 @BOTH
-async def test_a_signal_that_ends_the_command_ends_what_runs_and_sums_up(folder: Path, number: signal.Signals, code: int) -> None:
+async def test_a_termination_signal_ends_the_running_tool_and_shows_the_summary(folder: Path, number: signal.Signals, code: int) -> None:
     async with at_terminal(folder, [SLEEPS], "--tools", "builtin", "--yes", TERM="xterm") as terminal:
         shown = await terminal.until(b"\xe2\x94\x82 ")
         while (pids := re.search(rb"\xe2\x94\x82 (\d+) (\d+)", shown)) is None:
@@ -45,7 +45,7 @@ async def test_a_signal_that_ends_the_command_ends_what_runs_and_sums_up(folder:
 
 
 @BOTH
-async def test_a_signal_at_a_question_leaves_it_open(folder: Path, number: signal.Signals, code: int) -> None:
+async def test_a_termination_signal_at_an_approval_prompt_leaves_the_question_open(folder: Path, number: signal.Signals, code: int) -> None:
     async with at_terminal(folder, [PAYS]) as terminal:
         await terminal.until(b"Run it? [y/N]")
         terminal.process.send_signal(number)
@@ -54,7 +54,7 @@ async def test_a_signal_at_a_question_leaves_it_open(folder: Path, number: signa
     assert paid(folder) == []
 
 
-async def test_a_signal_at_the_prompt_of_a_chat_ends_it(folder: Path) -> None:
+async def test_a_termination_signal_at_the_chat_prompt_ends_the_chat(folder: Path) -> None:
     async with at_terminal(folder, ["Hello."], "--chat") as terminal:
         await terminal.until(b"you> ")
         terminal.process.send_signal(signal.SIGTERM)
@@ -63,7 +63,7 @@ async def test_a_signal_at_the_prompt_of_a_chat_ends_it(folder: Path) -> None:
 
 
 @pytest.mark.process
-async def test_a_signal_ends_a_single_call_and_its_tool(folder: Path) -> None:
+async def test_a_termination_signal_ends_a_single_call_and_its_tool(folder: Path) -> None:
     ours, theirs = pty.openpty()
     modes = termios.tcgetattr(theirs)
     process = await asyncio.create_subprocess_exec(
@@ -94,7 +94,7 @@ async def test_a_signal_ends_a_single_call_and_its_tool(folder: Path) -> None:
 
 
 @pytest.mark.process
-async def test_a_signal_that_is_ignored_stays_ignored(folder: Path) -> None:
+async def test_an_ignored_signal_stays_ignored(folder: Path) -> None:
     """As SIGHUP is under `nohup`."""
     more = asyncio.Event()
     async with ScriptedServer([["I think. ", Pause(more), "Done."]]) as server:
@@ -110,7 +110,7 @@ async def test_a_signal_that_is_ignored_stays_ignored(folder: Path) -> None:
     assert (process.returncode, out) == (0, b"I think. Done.")
 
 
-async def test_ctrl_c_in_a_chat_ends_the_turn_and_at_the_empty_prompt_the_chat(folder: Path) -> None:
+async def test_ctrl_c_in_a_chat_ends_the_turn_and_at_the_prompt_ends_the_chat(folder: Path) -> None:
     never = asyncio.Event()
     async with at_terminal(folder, [["I begin. ", Pause(never)], "Once more.", "Never asked."], "--chat") as terminal:
         await terminal.until(b"I begin.")
@@ -127,7 +127,7 @@ async def test_ctrl_c_in_a_chat_ends_the_turn_and_at_the_empty_prompt_the_chat(f
 
 
 @pytest.mark.process
-async def test_two_ctrl_c_in_a_chat_end_the_tool_and_leave_the_conversation_open(folder: Path) -> None:
+async def test_a_second_ctrl_c_in_a_chat_ends_the_tool_and_the_chat_continues(folder: Path) -> None:
     async with at_terminal(folder, [[Call("wait")], "I am back."], "--chat", "--yes") as terminal:
         await terminal.until(b"begun")
         terminal.process.send_signal(signal.SIGINT)
@@ -144,7 +144,7 @@ async def test_two_ctrl_c_in_a_chat_end_the_tool_and_leave_the_conversation_open
 BOOM = Reply(turn=Fail("server_error", "boom"), status=500)
 
 
-async def test_a_run_that_failed_by_a_provider_goes_on_with_the_command_that_is_shown(folder: Path) -> None:
+async def test_a_run_failed_by_its_provider_is_resumed_with_the_suggested_command(folder: Path) -> None:
     """What was done stays done: only the model is asked again."""
     async with running(folder, [PAYS, *[BOOM] * 8], "--tools", "crm.py", "--yes") as run:
         code, _, err = await run.end()
@@ -160,7 +160,7 @@ async def test_a_run_that_failed_by_a_provider_goes_on_with_the_command_that_is_
     assert paid(folder) == ["A7 12"]
 
 
-async def test_a_run_that_was_stopped_goes_on(folder: Path) -> None:
+async def test_a_stopped_run_is_resumed_with_the_suggested_command(folder: Path) -> None:
     never = asyncio.Event()
     async with running(folder, [["I begin. ", Pause(never)]]) as run:
         await run.line("callgate run")
@@ -177,7 +177,7 @@ async def test_a_run_that_was_stopped_goes_on(folder: Path) -> None:
 
 @pytest.mark.process
 @pytest.mark.parametrize("numbers", [(signal.SIGINT, signal.SIGINT), (signal.SIGTERM,)], ids=["Ctrl-C twice", "SIGTERM"])
-async def test_the_line_of_a_call_that_was_ended_has_its_time(folder: Path, numbers: tuple[signal.Signals, ...]) -> None:
+async def test_the_line_of_an_aborted_call_shows_its_duration(folder: Path, numbers: tuple[signal.Signals, ...]) -> None:
     async with at_terminal(folder, [[Call("wait", {}), Call("refund", {"order": "A7", "cents": 12})]], "--yes") as terminal:
         await terminal.until(b"begun")
         for number in numbers:
@@ -190,7 +190,7 @@ async def test_the_line_of_a_call_that_was_ended_has_its_time(folder: Path, numb
 
 
 @pytest.mark.process
-async def test_the_event_of_a_call_that_was_ended_has_its_time(folder: Path) -> None:
+async def test_the_json_event_of_an_aborted_call_contains_its_duration(folder: Path) -> None:
     """For programs, too."""
     async with running(folder, [[Call("wait", {})]], "--tools", "crm.py", "--yes", "--json") as run:
         assert run.process.stdout is not None

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from callgate.testing import Call
-from tests.cli.running import ran
+from tests.cli.run_process import ran
 from tests.cli.shell import shell
-from tests.undo.bench import facts
+from tests.undo.undo_workspace import facts
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def files(folder: Path) -> dict[str, tuple[object, ...]]:
     return {path: fact for path, fact in facts(folder).items() if not path.startswith(".callgate")}
 
 
-def test_a_call_made_at_the_terminal_is_listed_shown_undone_and_redone(work: Path) -> None:
+def test_a_call_is_listed_shown_as_diff_undone_and_redone(work: Path) -> None:
     """Undo at the terminal needs nothing but the folder; what it did is an event."""
     before = files(work)
     assert shell(work, "call", "run_command", "command=echo more >> in.txt; mkdir d; echo x > d/new.txt", "--run", "case").code == 0
@@ -44,7 +44,7 @@ def test_a_call_made_at_the_terminal_is_listed_shown_undone_and_redone(work: Pat
     assert shell(work, "log", "verify").code == 0
 
 
-def test_what_was_done_to_each_file_is_said(work: Path) -> None:
+def test_undo_and_redo_report_the_action_on_each_file(work: Path) -> None:
     """In words that are true of a redo as well."""
     (work / "old.txt").write_text("old")
     shell(work, "call", "run_command", "command=echo more >> in.txt; rm old.txt; echo x > new.txt", "--run", "case")
@@ -63,7 +63,7 @@ def test_what_was_done_to_each_file_is_said(work: Path) -> None:
     assert "already done  new.txt" in done.err
 
 
-def test_a_refusal_names_the_path_and_changes_nothing(work: Path) -> None:
+def test_a_refused_undo_names_the_path_and_changes_nothing(work: Path) -> None:
     """Exit code 1, one line per path."""
     shell(work, "call", "write_file", "path=in.txt", "content=theirs")
     (work / "in.txt").write_text("mine again")
@@ -75,7 +75,7 @@ def test_a_refusal_names_the_path_and_changes_nothing(work: Path) -> None:
     assert shell(work, "undo", "nothing-like-it").code == 2
 
 
-def test_a_path_can_be_left_out_and_a_partial_undo_says_so(work: Path) -> None:
+def test_paths_can_be_excluded_and_a_partial_undo_says_so(work: Path) -> None:
     """What is left, and why, in words and in JSON; the rest can be undone later."""
     shell(work, "call", "run_command", "command=echo more >> in.txt; echo a > a.txt; mkdir d; echo b > d/b.txt", "--run", "case")
     (work / "in.txt").write_text("somebody else's\n")
@@ -96,7 +96,7 @@ def test_a_path_can_be_left_out_and_a_partial_undo_says_so(work: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["undo", "redo"])
-def test_a_scope_that_nothing_matches_is_wrong_usage_and_names_what_there_is(work: Path, command: str) -> None:
+def test_a_path_filter_without_matches_is_wrong_usage_and_names_the_changed_paths(work: Path, command: str) -> None:
     shell(work, "call", "write_file", "path=in.txt", "content=theirs")
     if command == "redo":
         shell(work, "undo", "last")
@@ -105,7 +105,7 @@ def test_a_scope_that_nothing_matches_is_wrong_usage_and_names_what_there_is(wor
     assert "No path of these calls matches. They changed: in.txt." in done.err
 
 
-def test_a_checkpoint_takes_back_every_call_since(work: Path) -> None:
+def test_undoing_a_checkpoint_undoes_every_later_call(work: Path) -> None:
     shell(work, "call", "write_file", "path=one.txt", "content=1")
     assert shell(work, "checkpoint", "add", "before-lunch").out == "before-lunch\n"
     shell(work, "call", "write_file", "path=two.txt", "content=2")
@@ -119,12 +119,12 @@ def test_a_checkpoint_takes_back_every_call_since(work: Path) -> None:
     assert shell(work, "undo", "--json").out == ""
 
 
-def test_who_wants_nothing_kept_says_so(work: Path) -> None:
+def test_a_call_with_no_undo_keeps_no_undo_data(work: Path) -> None:
     shell(work, "call", "write_file", "path=in.txt", "content=theirs", "--no-undo")
     assert shell(work, "undo", "--json").out == ""
 
 
-def test_a_run_whose_files_could_not_be_kept_is_not_undone_as_if_there_were_nothing_more(work: Path) -> None:
+def test_undo_refuses_a_run_whose_undo_data_could_not_be_kept(work: Path) -> None:
     """A failing sink is told, and undo refuses what was not kept."""
     (work / "store").write_text("no folder")
     shell(work, "call", "write_file", "path=in.txt", "content=theirs", "--run", "case", CALLGATE_UNDO=str(work / "store"))
@@ -136,7 +136,7 @@ def test_a_run_whose_files_could_not_be_kept_is_not_undone_as_if_there_were_noth
 WRITES = [Call("write_file", {"path": "in.txt", "content": "the agent's"}), Call("run_command", {"command": "mkdir d; echo x > d/new.txt"})]
 
 
-async def test_what_a_run_at_the_terminal_wrote_is_undone_without_having_been_asked_for(work: Path) -> None:
+async def test_undo_is_enabled_by_default_for_callgate_run(work: Path) -> None:
     """Undo is on where a person works: `callgate run` keeps what its calls change, and says how it is taken back."""
     before = files(work)
     done = await ran(work, [["I write.", *WRITES], ["Done."]], "--yes")
@@ -149,14 +149,14 @@ async def test_what_a_run_at_the_terminal_wrote_is_undone_without_having_been_as
         assert files(work) == expected
 
 
-async def test_a_run_that_is_to_keep_nothing_keeps_nothing(work: Path) -> None:
+async def test_a_run_with_no_undo_keeps_no_undo_data(work: Path) -> None:
     done = await ran(work, [["I write.", *WRITES], ["Done."]], "--yes", "--no-undo")
     assert "callgate undo" not in done.err
     assert (await asyncio.to_thread(shell, work, "undo", "--json")).out == ""
 
 
 @pytest.mark.parametrize("option", [("--path", "*"), ("--exclude", "*"), ("--dry-run",), ("--interrupted",)], ids=lambda words: words[0])
-def test_options_of_an_undo_that_does_not_say_of_what_are_refused(folder: Path, option: tuple[str, ...]) -> None:
+def test_undo_options_without_a_target_are_refused(folder: Path, option: tuple[str, ...]) -> None:
     done = shell(folder, "undo", *option)
     assert (done.code, done.out) == (2, "")
     assert "Nothing to undo is named" in done.err

@@ -115,7 +115,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(("words", "named"), WRONG, ids=lambda value: " ".join(value)[:60] if isinstance(value, tuple) else None)
-def test_wrong_input_is_said_in_the_words_of_the_command_line(place: Path, words: tuple[str, ...], named: str) -> None:
+def test_wrong_input_is_reported_in_command_line_terms_without_a_traceback(place: Path, words: tuple[str, ...], named: str) -> None:
     done = shell(place, *words)
     assert done.code in (1, 2), done.err
     assert named in done.err
@@ -123,7 +123,7 @@ def test_wrong_input_is_said_in_the_words_of_the_command_line(place: Path, words
     assert len(done.err.strip().splitlines()) < 12
 
 
-def test_every_command_is_tried_with_wrong_input() -> None:
+def test_every_command_is_tested_with_wrong_input() -> None:
     def paths(root: object, before: tuple[str, ...] = ()) -> set[tuple[str, ...]]:
         found: set[tuple[str, ...]] = set()
         for name in root:  # type: ignore[attr-defined]
@@ -136,7 +136,7 @@ def test_every_command_is_tried_with_wrong_input() -> None:
     assert paths(app) - tried == {("checkpoint", "list")}  # which takes none
 
 
-def test_every_advice_that_is_put_into_other_words_is_one_of_the_library() -> None:
+def test_every_reworded_advice_exists_in_the_library() -> None:
     """An entry whose text the library has changed would do nothing any more."""
     source = Path(callgate.__file__).parent
     files = [path for path in source.rglob("*.py") if path.parent != source / "cli"]

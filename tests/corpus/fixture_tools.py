@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from callgate import Tool
-from tests.corpus.material import FOLDER
+from tests.corpus.input_files import FOLDER
 from tests.effect_ledger import Ledger
 
 __all__ = ["fixture_tools"]

@@ -10,13 +10,13 @@ import pytest
 
 from callgate import Answered, Engine, RawCall, Scope, SqliteJournal, Suspended, UsageError, before_call
 from callgate.builtins import workspace_tools
+from callgate.call_stages import ValidatedCall
 from callgate.hooks import Hook
-from callgate.route import ValidatedCall
 from tests.corpus.fixture_tools import fixture_tools
-from tests.corpus.material import build, rows
-from tests.corpus.test_engine_hostile import assert_alive_and_clean
+from tests.corpus.input_files import build, rows
+from tests.corpus.test_engine_hostile_calls import assert_alive_and_clean
 from tests.effect_ledger import Ledger
-from tests.hosts import Asks
+from tests.host_fakes import Asks
 
 CANNOT = {"server_command": "a tool that another process serves is the host's own to register: the engine knows no command line of it"}
 """Changes of a tool that cannot be made here, and why."""
@@ -99,7 +99,7 @@ def approvals() -> list[Any]:
 
 
 @pytest.mark.parametrize("row", approvals())
-async def test_an_approval_lets_run_what_was_approved_and_nothing_else(row: dict[str, Any], tmp_path: Path, ledger: Ledger) -> None:
+async def test_an_approval_allows_only_the_call_that_was_approved(row: dict[str, Any], tmp_path: Path, ledger: Ledger) -> None:
     """By another process, which knows of the approval from the record alone."""
     if row.get("tool_changed") in CANNOT:
         pytest.skip(CANNOT[row["tool_changed"]])
@@ -118,7 +118,7 @@ async def test_an_approval_lets_run_what_was_approved_and_nothing_else(row: dict
     assert all(json.loads(line) for line in ledger.lines())
 
 
-async def test_a_path_that_was_turned_into_a_link_after_the_yes_leads_nowhere(tmp_path: Path) -> None:
+async def test_a_path_replaced_by_a_symlink_after_approval_writes_nothing_outside(tmp_path: Path) -> None:
     """What is expected of the rows that are marked: whoever is asked, nothing outside the workspace is written."""
     root, outside = tmp_path / "root", tmp_path / "outside.txt"
     root.mkdir()

@@ -12,13 +12,13 @@ from callgate._pipeline.parse import parse
 from callgate._pipeline.resolve import resolve
 from callgate._pipeline.validate import validate
 from callgate._schema import CompiledSchema, compile_schema
+from callgate.call_stages import ValidatedCall
 from callgate.calls import RawCall, Scope
 from callgate.errors import CallAborted, CallFailed, UsageError
-from callgate.route import ValidatedCall
 from callgate.tools import ToolRegistry
 from tests.canonical_json import canonical
 from tests.corpus.adapter import SchemaTool
-from tests.corpus.material import build, rows, same
+from tests.corpus.input_files import build, rows, same
 
 FINISHED = ("stop", "tool_calls")
 MEANS = {"call_aborted": {"unknown_tool"}}
@@ -50,7 +50,7 @@ def refusal_of(row: dict[str, Any]) -> tuple[ValidatedCall | None, CallFailed | 
 
 
 @pytest.mark.parametrize("row", rows("hostile/calls.jsonl", kind="call"))
-def test_a_hostile_call_ends_as_it_must(row: dict[str, Any]) -> None:
+def test_a_hostile_call_is_accepted_or_refused_as_expected(row: dict[str, Any]) -> None:
     """Every listed outcome is right, an unlisted one is not; a refusal names its reason by code and is small, clean text."""
     expect = row["expect"]
     call, refusal = refusal_of(row)
@@ -75,7 +75,7 @@ def compiled(row: dict[str, Any]) -> tuple[CompiledSchema | None, UsageError | N
 
 
 @pytest.mark.parametrize("row", rows("hostile/calls.jsonl", kind="schema"))
-def test_a_hostile_schema_is_refused_or_checks_rightly(row: dict[str, Any]) -> None:
+def test_a_hostile_schema_is_refused_or_validates_correctly(row: dict[str, Any]) -> None:
     """What is registered gives the right answer; what cannot be checked safely is refused with a reason."""
     expect = row["expect"]
     schema, refusal = compiled(row)
@@ -105,7 +105,7 @@ def registered(row: dict[str, Any], tools: ToolRegistry) -> UsageError | None:
 
 
 @pytest.mark.parametrize("row", rows("hostile/calls.jsonl", kind="register"))
-def test_a_strangers_tool_definition_never_replaces_a_tool(row: dict[str, Any]) -> None:
+def test_a_hostile_tool_definition_never_replaces_a_tool(row: dict[str, Any]) -> None:
     """The half that belongs to schemas and names: it is registered beside the others, or refused."""
     tools = registry()
     before = {tool.name: tool.identity for tool in tools}

@@ -11,17 +11,17 @@ import pytest
 from callgate._json import ends_inside
 from callgate._schema import compile_schema
 from tests.corpus.adapter import check_args, is_valid, repair, resolve
-from tests.corpus.material import rows, same
+from tests.corpus.input_files import rows, same
 
 
 @pytest.mark.parametrize("row", rows("json_schema/suite.jsonl"))
-def test_json_schema_means_what_its_specification_says(row: dict[str, Any]) -> None:
+def test_schemas_validate_as_the_json_schema_test_suite_expects(row: dict[str, Any]) -> None:
     """Drafts 4 to 2020-12."""
     assert is_valid(row["schema"], row["data"], row["draft"], {}) is row["valid"]
 
 
 @pytest.mark.parametrize("row", rows("json/malformed.jsonl"))
-def test_malformed_json_is_repaired_rightly_or_refused(row: dict[str, Any]) -> None:
+def test_malformed_json_is_repaired_correctly_or_refused(row: dict[str, Any]) -> None:
     """Never cut-off text, never a guess: where two repair libraries differ, only the right reading or none."""
     got = repair(row["text"], row.get("schema"))
     if ends_inside(row["text"]) and got["ok"]:
@@ -39,7 +39,7 @@ def bfcl_calls() -> list[Any]:
 
 
 @pytest.mark.parametrize("row", bfcl_calls())
-def test_recorded_arguments_are_judged_as_recorded(row: dict[str, Any]) -> None:
+def test_recorded_arguments_are_valid_or_invalid_as_recorded(row: dict[str, Any]) -> None:
     """Valid arguments pass untouched, invalid ones are refused; the first required argument is missed."""
     schemas = {tool["name"]: tool["schema"] for tool in row["tools"]}
     for call, valid in zip(row["calls"], row["valid"], strict=True):
@@ -66,7 +66,7 @@ def written_as_text(schema: dict[str, Any], arguments: dict[str, Any]) -> dict[s
 
 
 @pytest.mark.parametrize("row", bfcl_calls())
-def test_values_written_as_text_are_undone_only_where_that_is_on(row: dict[str, Any]) -> None:
+def test_values_written_as_text_are_coerced_only_if_coercion_is_on(row: dict[str, Any]) -> None:
     """Coercion is lossless, and off means off."""
     schemas = {tool["name"]: tool["schema"] for tool in row["tools"]}
     for call, valid in zip(row["calls"], row["valid"], strict=True):
@@ -80,7 +80,7 @@ def test_values_written_as_text_are_undone_only_where_that_is_on(row: dict[str, 
 
 
 @pytest.mark.parametrize("row", rows("catalogues/tools.jsonl"))
-def test_every_real_tool_can_be_offered(row: dict[str, Any]) -> None:
+def test_every_real_tool_schema_compiles_and_its_name_resolves(row: dict[str, Any]) -> None:
     """Schemas of real catalogues compile, slips and all; names survive what models do to them."""
     schema = compile_schema(row["schema"], row["name"])
     assert not schema.notes or compile_schema(schema.source, row["name"]).notes == ()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.corpus.adapter import parse_text
-from tests.corpus.material import found_rows, same
+from tests.corpus.input_files import found_rows, same
 
 ANSWERS = frozenset({"plain", "react-final", "json-answer"})
 """Texts that make no call, whatever they look like."""
@@ -75,7 +75,7 @@ def makes_calls(row: dict[str, Any]) -> bool:
 
 @pytest.mark.parametrize("hinted", [False, True], ids=["auto", "hinted"])
 @pytest.mark.parametrize("name", LEAST)
-def test_calls_in_text_are_found_and_none_is_made_up(name: str, hinted: bool) -> None:
+def test_calls_in_text_are_found_and_no_answer_becomes_a_call(name: str, hinted: bool) -> None:
     """Every family: the share of calls that are right, no call from an answer, and never an error."""
     calls: list[bool] = []
     contents: list[bool] = []

@@ -15,7 +15,7 @@ import pytest
 
 from callgate._workspace import PathNotFound, PathRefused, Workspace, strength
 from callgate._workspace.open_beneath import Opener, open_by_kernel, open_by_walk
-from tests.corpus_paths.hostile import Row, need, outside, prepare, rows, tree, value
+from tests.corpus_paths.path_inputs import Row, need, outside, prepare, rows, tree, value
 
 ROUNDS = 2000
 SKIPPED_OPS = {"undo"}
@@ -66,7 +66,7 @@ def _accepted(row: Row) -> set[str]:
 
 @pytest.mark.parametrize("opener", OPENERS, ids=_name)
 @pytest.mark.parametrize("row", [row for row in ROWS if "race" not in row], ids=_name)
-def test_a_path_gets_the_answer_of_the_corpus_and_shows_and_changes_nothing_outside(row: Row, opener: Opener, tmp_path: Path) -> None:
+def test_a_path_gets_the_expected_answer_and_exposes_or_changes_nothing_outside(row: Row, opener: Opener, tmp_path: Path) -> None:
     """paths.jsonl: `expect.result`, and what is always true."""
     need(row)
     root = tree(tmp_path)
@@ -117,7 +117,7 @@ def restless() -> Iterator[None]:
 @pytest.mark.usefixtures("restless")
 @pytest.mark.parametrize("opener", OPENERS, ids=_name)
 @pytest.mark.parametrize("row", [row for row in ROWS if "race" in row or row.get("absent")], ids=_name)
-def test_a_race_never_reaches_anything_outside(row: Row, opener: Opener, tmp_path: Path) -> None:
+def test_a_race_never_exposes_or_changes_anything_outside(row: Row, opener: Opener, tmp_path: Path) -> None:
     """paths.jsonl, class race: a second thread swaps links and folders while the tool works."""
     need(row)
     root = tree(tmp_path)
@@ -200,7 +200,7 @@ def _two_writers(root: Path, path: str, opener: Opener) -> None:
         assert workspace.read_bytes(path) in contents
 
 
-def test_rows_that_need_undo_are_the_only_ones_left_out() -> None:
+def test_only_rows_that_need_undo_are_skipped() -> None:
     """The corpus is run whole: what cannot be run here is named."""
     every = rows("paths.jsonl")
     need(every[0])

@@ -9,7 +9,7 @@ import pytest
 
 from callgate import MemoryJournal, PostgresJournal, SqliteJournal
 from callgate.protocols import Journal
-from tests.journals.server import Server, Unavailable, running_server
+from tests.journals.postgres_server import Server, Unavailable, running_server
 
 Open = Callable[[], Journal]
 

@@ -25,7 +25,7 @@ from callgate._journal.sql_schema import POSTGRES, migrations
 from callgate.protocols import Journal
 from tests.effect_ledger import Ledger
 from tests.journals import scenario
-from tests.journals.read_again import read_again
+from tests.journals.journal_summary import read_again
 
 FOLDER: Final = Path(__file__).with_name("fixtures")
 PARTS: Final = {

@@ -15,7 +15,7 @@ from callgate import Engine, Limits, RawCall, Retryable, RetryPolicy, Rules, Sco
 from callgate.agent import Agent
 from callgate.calls import Outcome
 from callgate.protocols import Journal
-from tests.agent.scripts import Answer, Script, call, says
+from tests.agent.scripted_model import Answer, Script, call, says
 from tests.effect_ledger import Ledger
 
 __all__ = [

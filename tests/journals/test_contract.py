@@ -21,14 +21,14 @@ def draft(n: int, *, run: str = "r", call: str = "r/0/0", kind: str = "call.star
     return Draft(kind=kind, run=run, call=call, body=json.dumps({"n": n}).encode(), parents=parents)
 
 
-async def test_positions_rise_and_numbers_in_a_run_have_no_gaps(journal: Journal) -> None:
+async def test_positions_increase_and_sequence_numbers_of_a_run_have_no_gaps(journal: Journal) -> None:
     positions = [journal.append(draft(n, run="ab"[n % 2])) for n in range(6)]
     assert positions == [1, 2, 3, 4, 5, 6]
     assert [event.seq for event in journal.read(run="a")] == [1, 2, 3]
     assert [event.seq for event in journal.read(run="b")] == [1, 2, 3]
 
 
-async def test_what_is_read_is_what_was_written(journal: Journal) -> None:
+async def test_an_event_is_read_as_it_was_written(journal: Journal) -> None:
     body = json.dumps({"text": "\u2028\u0000é", "n": 2**53 + 1, "twice": 1}, ensure_ascii=False).encode()
     journal.append(Draft(kind="call.received", run="r", call="c", body=body, attempt=2, parents=()))
     before = list(journal.read())
@@ -41,7 +41,7 @@ async def test_what_is_read_is_what_was_written(journal: Journal) -> None:
 @pytest.mark.parametrize(
     "body", [b"", b"not json", b"\xff\xfe", b'{"a":1,"a":2}', b"[" * 5_000], ids=["empty", "text", "bytes", "twice", "deep"]
 )
-async def test_any_bytes_are_kept_as_a_body(journal: Journal, body: bytes) -> None:
+async def test_any_bytes_are_stored_as_a_body(journal: Journal, body: bytes) -> None:
     """A redactor may leave what is no JSON; that must not stop the record."""
     for kind in ("call.received", "call.verdict"):
         await journal.durable(journal.append(Draft(kind=kind, run="r", call="c", body=body)))
@@ -49,12 +49,12 @@ async def test_any_bytes_are_kept_as_a_body(journal: Journal, body: bytes) -> No
     assert list(journal.find(EventQuery(tool="x"))) == []
 
 
-async def test_an_event_of_a_kind_that_nobody_knows_is_kept(journal: Journal) -> None:
+async def test_an_event_of_an_unknown_kind_is_stored(journal: Journal) -> None:
     await journal.durable(journal.append(draft(1, kind="future.thing", call="")))
     assert [event.kind for event in journal.read()] == ["future.thing"]
 
 
-async def test_reading_filters_by_run_call_position_and_number(journal: Journal) -> None:
+async def test_read_filters_by_run_call_and_position_and_limits_the_number(journal: Journal) -> None:
     for n in range(6):
         journal.append(draft(n, run="ab"[n % 2], call=f"c{n}"))
     for _ in range(2):
@@ -73,7 +73,7 @@ async def test_an_event_can_be_read_before_it_is_durable(journal: Journal) -> No
     assert [event.position for event in journal.read()] == [position]
 
 
-async def test_durable_for_many_at_once_comes_back_for_each(journal: Journal) -> None:
+async def test_many_concurrent_waits_for_durability_all_return(journal: Journal) -> None:
     await asyncio.gather(*(journal.durable(journal.append(draft(n, call=f"c{n}"))) for n in range(200)))
     assert len(list(journal.read())) == 200
     assert journal.status().written == 200
@@ -93,7 +93,7 @@ async def test_an_event_that_cannot_be_encoded_leaves_no_gap(journal: Journal) -
     assert [(event.position, event.seq) for event in journal.read()] == [(1, 1)]
 
 
-async def test_a_second_end_of_a_call_is_refused_by_what_keeps_it(journal: Journal) -> None:
+async def test_a_second_end_of_a_call_is_refused_by_the_store(journal: Journal) -> None:
     if journal.strength == "memory":
         pytest.skip("memory keeps no call from ending twice: nothing survives there that could be wrong")
     await journal.durable(journal.append(draft(1, kind="call.completed")))
@@ -111,14 +111,14 @@ async def test_many_calls_end_once_each(journal: Journal, kind: str) -> None:
     assert len(list(journal.find(EventQuery(kinds=(kind,))))) == 3
 
 
-async def test_status_says_where_and_how_much_is_kept(journal: Journal) -> None:
+async def test_status_reports_the_store_and_the_number_of_events(journal: Journal) -> None:
     await journal.durable(journal.append(draft(1)))
     status = journal.status()
     assert (status.store, status.strength) in {("memory", "memory"), ("sqlite", "full"), ("postgres", "full")}
     assert (status.written, status.failure) == (1, "")
 
 
-async def test_a_journal_is_read_again_as_it_was_and_goes_on(place: Callable[[], Journal]) -> None:
+async def test_a_reopened_journal_has_its_events_and_continues_the_sequence(place: Callable[[], Journal]) -> None:
     first = place()
     for n in range(3):
         first.append(draft(n))
@@ -131,7 +131,7 @@ async def test_a_journal_is_read_again_as_it_was_and_goes_on(place: Callable[[],
     await second.close()
 
 
-async def test_a_closed_journal_takes_nothing_more(place: Callable[[], Journal]) -> None:
+async def test_a_closed_journal_refuses_events(place: Callable[[], Journal]) -> None:
     journal = place()
     await journal.close()
     await journal.close()
@@ -164,7 +164,7 @@ async def a_few_calls(journal: Journal) -> list[Event]:
         return list(journal.read())
 
 
-async def test_the_record_of_a_few_calls_is_the_same_in_every_journal(journal: Journal) -> None:
+async def test_the_events_of_calls_are_the_same_in_every_journal(journal: Journal) -> None:
     """Order within a call, causes, one end for each; whatever keeps them."""
     events = await a_few_calls(journal)
     by_call: dict[str, list[Event]] = {}
@@ -183,7 +183,7 @@ async def test_the_record_of_a_few_calls_is_the_same_in_every_journal(journal: J
     assert [event.position for event in events] == list(range(1, len(events) + 1))
 
 
-async def test_after_a_restart_a_call_is_answered_from_the_record(place: Callable[[], Journal], ledger: Ledger) -> None:
+async def test_a_repeated_call_is_replayed_from_the_journal_after_a_restart(place: Callable[[], Journal], ledger: Ledger) -> None:
     @tool
     async def charge(to: str) -> str:
         """Charge."""
@@ -197,7 +197,7 @@ async def test_after_a_restart_a_call_is_answered_from_the_record(place: Callabl
     assert ledger.lines() == ["ann"]
 
 
-async def test_a_record_over_two_engines_verifies(place: Callable[[], Journal]) -> None:
+async def test_a_journal_written_by_two_engines_in_turn_verifies(place: Callable[[], Journal]) -> None:
     for run in ("one", "two"):
         async with Engine([pay], journal=place(), run=run) as engine:
             await said(engine, call("pay", to=run), Scope(run="same"))

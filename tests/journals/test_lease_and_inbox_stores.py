@@ -17,7 +17,7 @@ ME, OTHER = 1_001, 1_002
 """Numbers that no journal of these tests has."""
 
 
-class Seam(Struct):
+class Stores(Struct):
     """A store and a journal over it."""
 
     leases: LeaseStore
@@ -27,15 +27,15 @@ class Seam(Struct):
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
-async def seam(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Seam]:
+async def stores(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Stores]:
     if request.param == "memory":
         memory = MemoryJournal(shared=True)
-        yield Seam(memory.store.leases, memory.store.inbox, memory.store.inbox_commit, memory)
+        yield Stores(memory.store.leases, memory.store.inbox, memory.store.inbox_commit, memory)
         return
     opened: SqliteJournal | PostgresJournal
     opened = SqliteJournal(tmp_path / "journal.db") if request.param == "sqlite" else PostgresJournal(request.getfixturevalue("database"))
     store = opened._commits._writing._store
-    yield Seam(store.leases, store.inbox, store.commit, opened)
+    yield Stores(store.leases, store.inbox, store.commit, opened)
     await opened.close()
 
 
@@ -47,116 +47,116 @@ def lease(run: str = "order", *, epoch: int = 7, holder: int = ME, who: str = "p
 
 
 @pytest.mark.parametrize("expires_ns", [None, 1, 9_000_000_000_000_000_000])
-def test_a_lease_is_found_as_it_was_granted(seam: Seam, expires_ns: int | None) -> None:
-    assert seam.leases.get("order") is None
+def test_a_stored_lease_is_returned_unchanged(stores: Stores, expires_ns: int | None) -> None:
+    assert stores.leases.get("order") is None
     granted = lease(expires_ns=expires_ns, who="process 1 on \u00fc")
-    with seam.commit():
-        seam.leases.put(granted)
-    assert seam.leases.get("order") == granted
-    assert seam.leases.get("other") is None
+    with stores.commit():
+        stores.leases.put(granted)
+    assert stores.leases.get("order") == granted
+    assert stores.leases.get("other") is None
 
 
-def test_a_run_has_one_lease(seam: Seam) -> None:
-    with seam.commit():
-        seam.leases.put(lease(epoch=7))
-        seam.leases.put(lease(epoch=8, holder=OTHER))
-    assert seam.leases.get("order") == lease(epoch=8, holder=OTHER)
-    assert (dict(seam.leases.epochs(ME)), dict(seam.leases.epochs(OTHER))) == ({}, {"order": 8})
+def test_a_run_has_one_lease(stores: Stores) -> None:
+    with stores.commit():
+        stores.leases.put(lease(epoch=7))
+        stores.leases.put(lease(epoch=8, holder=OTHER))
+    assert stores.leases.get("order") == lease(epoch=8, holder=OTHER)
+    assert (dict(stores.leases.epochs(ME)), dict(stores.leases.epochs(OTHER))) == ({}, {"order": 8})
 
 
-def test_epochs_rise_and_the_last_one_is_known(seam: Seam) -> None:
-    with seam.commit():
-        before = seam.leases.last_epoch()
-        epochs = [seam.leases.next_epoch() for _ in range(3)]
+def test_epochs_increase_and_the_last_one_is_returned(stores: Stores) -> None:
+    with stores.commit():
+        before = stores.leases.last_epoch()
+        epochs = [stores.leases.next_epoch() for _ in range(3)]
         assert epochs == sorted(set(epochs))
         assert epochs[0] > before
-        assert seam.leases.last_epoch() == epochs[-1]
+        assert stores.leases.last_epoch() == epochs[-1]
 
 
-def test_all_leases_of_a_holder_are_renewed_and_no_other(seam: Seam) -> None:
-    with seam.commit():
+def test_renew_extends_all_leases_of_one_holder_and_no_others(stores: Stores) -> None:
+    with stores.commit():
         for run in ("a", "b"):
-            seam.leases.put(lease(run))
-        seam.leases.put(lease("c", holder=OTHER))
-        seam.leases.renew(ME, 99)
-    ends = {run: found.expires_ns for run in "abc" if (found := seam.leases.get(run))}
+            stores.leases.put(lease(run))
+        stores.leases.put(lease("c", holder=OTHER))
+        stores.leases.renew(ME, 99)
+    ends = {run: found.expires_ns for run in "abc" if (found := stores.leases.get(run))}
     assert ends == {"a": 99, "b": 99, "c": 5}
 
 
-def test_a_lease_is_released_by_its_holder_alone(seam: Seam) -> None:
-    with seam.commit():
+def test_a_lease_is_released_only_by_its_holder(stores: Stores) -> None:
+    with stores.commit():
         for run in ("a", "b", "c"):
-            seam.leases.put(lease(run, holder=OTHER if run == "c" else ME))
-        seam.leases.release(OTHER, "a")
-        seam.leases.release(ME, "b")
-        seam.leases.release(ME, "unknown")
-    assert [run for run in "abc" if seam.leases.get(run)] == ["a", "c"]
-    with seam.commit():
-        seam.leases.release_all(ME)
-    assert [run for run in "abc" if seam.leases.get(run)] == ["c"]
+            stores.leases.put(lease(run, holder=OTHER if run == "c" else ME))
+        stores.leases.release(OTHER, "a")
+        stores.leases.release(ME, "b")
+        stores.leases.release(ME, "unknown")
+    assert [run for run in "abc" if stores.leases.get(run)] == ["a", "c"]
+    with stores.commit():
+        stores.leases.release_all(ME)
+    assert [run for run in "abc" if stores.leases.get(run)] == ["c"]
 
 
-def test_time_goes_on_and_nobody_is_alive_who_never_was(seam: Seam) -> None:
-    with seam.commit():
-        before = seam.leases.now_ns()
-        assert seam.leases.now_ns() >= before
-        assert not seam.leases.is_alive(ME)
+def test_the_store_clock_is_monotonic_and_an_unknown_holder_is_not_alive(stores: Stores) -> None:
+    with stores.commit():
+        before = stores.leases.now_ns()
+        assert stores.leases.now_ns() >= before
+        assert not stores.leases.is_alive(ME)
 
 
 # Inbox
 
 
-def added(seam: Seam, *kinds: str, run: str = "order") -> list[int]:
-    with seam.commit():
-        return [seam.inbox.add(run=run, kind=kind, target=run, actor="ann", reason="why", at_ns=n) for n, kind in enumerate(kinds)]
+def added(stores: Stores, *kinds: str, run: str = "order") -> list[int]:
+    with stores.commit():
+        return [stores.inbox.add(run=run, kind=kind, target=run, actor="ann", reason="why", at_ns=n) for n, kind in enumerate(kinds)]
 
 
-def hold(seam: Seam, *runs: str, holder: int = ME) -> None:
-    with seam.commit():
+def hold(stores: Stores, *runs: str, holder: int = ME) -> None:
+    with stores.commit():
         for run in runs:
-            seam.leases.put(lease(run, holder=holder))
+            stores.leases.put(lease(run, holder=holder))
 
 
-def test_a_message_waits_for_whoever_holds_its_run(seam: Seam) -> None:
-    (id,) = added(seam, "stop")
-    assert seam.inbox.pending(ME) == []
-    hold(seam, "order")
-    hold(seam, "other", holder=OTHER)
-    assert seam.inbox.pending(OTHER) == []
-    assert seam.inbox.pending(ME) == [
+def test_a_message_is_pending_for_the_holder_of_its_run(stores: Stores) -> None:
+    (id,) = added(stores, "stop")
+    assert stores.inbox.pending(ME) == []
+    hold(stores, "order")
+    hold(stores, "other", holder=OTHER)
+    assert stores.inbox.pending(OTHER) == []
+    assert stores.inbox.pending(ME) == [
         InboxMessage(id=id, run="order", kind="stop", target="order", actor="ann", reason="why", at_ns=0, cause=0)
     ]
 
 
-def test_a_kill_comes_first_and_then_a_stop_and_then_what_came_first(seam: Seam) -> None:
-    ids = dict(zip(("approve", "stop", "deny", "kill"), added(seam, "approve", "stop", "deny", "kill"), strict=True))
-    hold(seam, "order")
-    assert [message.kind for message in seam.inbox.pending(ME)] == ["kill", "stop", "approve", "deny"]
-    assert [message.kind for message in seam.inbox.pending(ME, limit=2)] == ["kill", "stop"]
-    assert [message.kind for message in seam.inbox.pending(ME, known={ids["kill"], ids["approve"]}, limit=2)] == ["stop", "deny"]
+def test_kill_and_stop_messages_come_before_older_messages(stores: Stores) -> None:
+    ids = dict(zip(("approve", "stop", "deny", "kill"), added(stores, "approve", "stop", "deny", "kill"), strict=True))
+    hold(stores, "order")
+    assert [message.kind for message in stores.inbox.pending(ME)] == ["kill", "stop", "approve", "deny"]
+    assert [message.kind for message in stores.inbox.pending(ME, limit=2)] == ["kill", "stop"]
+    assert [message.kind for message in stores.inbox.pending(ME, known={ids["kill"], ids["approve"]}, limit=2)] == ["stop", "deny"]
 
 
-def test_a_message_is_recorded_once(seam: Seam) -> None:
-    (id,) = added(seam, "stop")
-    hold(seam, "order")
-    assert (seam.inbox.position(id), seam.inbox.position(id + 1)) == (0, 0)
-    with seam.commit():
-        seam.inbox.mark_recorded(id, 11)
-        seam.inbox.mark_recorded(id, 12)
-    assert seam.inbox.position(id) == 11
-    assert seam.inbox.pending(ME) == []
-    assert added(seam, "stop") > [id]
+def test_a_message_is_recorded_once(stores: Stores) -> None:
+    (id,) = added(stores, "stop")
+    hold(stores, "order")
+    assert (stores.inbox.position(id), stores.inbox.position(id + 1)) == (0, 0)
+    with stores.commit():
+        stores.inbox.mark_recorded(id, 11)
+        stores.inbox.mark_recorded(id, 12)
+    assert stores.inbox.position(id) == 11
+    assert stores.inbox.pending(ME) == []
+    assert added(stores, "stop") > [id]
 
 
-async def test_a_message_names_the_event_that_it_is_about(seam: Seam) -> None:
+async def test_a_message_names_the_event_that_it_refers_to(stores: Stores) -> None:
     """An answer the question; an end the latest event of the run."""
-    journal, call = seam.journal, "order/0/0"
+    journal, call = stores.journal, "order/0/0"
     asked = journal.append(Draft(kind="call.suspended", run="order", call=call, body=b"{}"))
     latest = journal.append(Draft(kind="call.received", run="order", call="order/0/1", body=b"{}"))
     await journal.durable(latest)
-    with seam.commit():
+    with stores.commit():
         for kind, target in (("approve", call), ("deny", "unknown"), ("stop", "order"), ("kill", "order")):
-            seam.inbox.add(run="order", kind=kind, target=target, actor="", reason="", at_ns=1)
-    hold(seam, "order")
-    causes = {message.kind: message.cause for message in seam.inbox.pending(ME)}
+            stores.inbox.add(run="order", kind=kind, target=target, actor="", reason="", at_ns=1)
+    hold(stores, "order")
+    causes = {message.kind: message.cause for message in stores.inbox.pending(ME)}
     assert causes == {"approve": asked, "deny": 0, "stop": latest, "kill": latest}

@@ -18,7 +18,7 @@ from callgate.cli import main
 from tests.effect_ledger import Ledger
 from tests.effect_tools import paying
 from tests.engine_calls import call, said
-from tests.patience import COMMAND_S
+from tests.waiting import COMMAND_S
 
 RUN = Scope(run="order")
 PAYS = """
@@ -64,7 +64,7 @@ def lose_log(path: Path, how: str) -> None:
 @pytest.mark.process
 @pytest.mark.parametrize("synchronous", ["full", "normal"])
 @pytest.mark.parametrize("how", ["deleted", "emptied", "cut"])
-async def test_a_young_journal_whose_log_is_gone_is_refused_and_repeats_nothing(
+async def test_a_new_journal_without_its_wal_is_refused_and_no_effect_is_repeated(
     path: Path, tmp_path: Path, ledger: Ledger, how: str, synchronous: str
 ) -> None:
     """All its events are in the log alone: what is left would be a new journal."""
@@ -78,9 +78,7 @@ async def test_a_young_journal_whose_log_is_gone_is_refused_and_repeats_nothing(
 
 
 @pytest.mark.process
-async def test_a_journal_that_lost_its_log_goes_on_with_what_is_there_when_its_lock_is_deleted(
-    path: Path, tmp_path: Path, ledger: Ledger
-) -> None:
+async def test_a_journal_that_lost_its_wal_opens_after_its_lock_file_is_deleted(path: Path, tmp_path: Path, ledger: Ledger) -> None:
     """As the message says; whoever does it knows that calls may run again."""
     pay_and_crash(path, tmp_path / "ledger.txt", calls=3)
     lose_log(path, "cut")
@@ -90,9 +88,7 @@ async def test_a_journal_that_lost_its_log_goes_on_with_what_is_there_when_its_l
 
 
 @pytest.mark.process
-async def test_a_journal_whose_log_was_brought_into_the_file_by_another_program_is_as_it_was(
-    path: Path, tmp_path: Path, ledger: Ledger
-) -> None:
+async def test_a_journal_checkpointed_by_another_program_after_a_crash_is_complete(path: Path, tmp_path: Path, ledger: Ledger) -> None:
     """To look at a file with SQLite's own shell after a crash deletes the log; nothing is lost by that."""
     pay_and_crash(path, tmp_path / "ledger.txt")
     shell = apsw.Connection(str(path))
@@ -104,7 +100,7 @@ async def test_a_journal_whose_log_was_brought_into_the_file_by_another_program_
     assert ledger.lines() == ["ann"]
 
 
-async def test_an_older_copy_of_a_journal_is_not_taken_for_the_journal(path: Path, ledger: Ledger) -> None:
+async def test_an_older_copy_in_place_of_a_journal_is_refused(path: Path, ledger: Ledger) -> None:
     """What it does not have would be done again."""
     async with Engine([paying(ledger)], journal=SqliteJournal(path)) as engine:
         assert (await said(engine, call("pay", id="c0", to="ann"), RUN)).success
@@ -116,7 +112,7 @@ async def test_an_older_copy_of_a_journal_is_not_taken_for_the_journal(path: Pat
         SqliteJournal(path)
 
 
-async def test_in_the_weaker_mode_what_a_loss_of_power_took_is_not_missed(
+async def test_events_lost_by_a_reboot_with_synchronous_normal_are_accepted(
     path: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There it may take the last commits; the machine has been started again since."""
@@ -131,7 +127,7 @@ async def test_in_the_weaker_mode_what_a_loss_of_power_took_is_not_missed(
     await SqliteJournal(path).close()
 
 
-def test_a_journal_whose_tables_were_in_the_log_alone_is_refused(path: Path) -> None:
+def test_a_journal_whose_tables_were_only_in_the_lost_wal_is_refused(path: Path) -> None:
     """As an older callgate left it, which did not bring them into the file at once."""
     connection = apsw.Connection(str(path))
     connection.execute("PRAGMA journal_mode=WAL")
@@ -142,7 +138,7 @@ def test_a_journal_whose_tables_were_in_the_log_alone_is_refused(path: Path) -> 
     assert f"its log {path}-wal was deleted" in str(refused.value)
 
 
-def test_a_lock_that_says_nothing_readable_about_events_refuses_nothing(path: Path, tmp_path: Path) -> None:
+def test_an_unreadable_lock_file_does_not_prevent_opening(path: Path, tmp_path: Path) -> None:
     """One of an older callgate, or one that a loss of power left in pieces."""
     pay_and_crash(path, tmp_path / "ledger.txt")
     lock = Path(f"{path}.lock")
@@ -153,7 +149,7 @@ def test_a_lock_that_says_nothing_readable_about_events_refuses_nothing(path: Pa
 
 
 @pytest.mark.process
-def test_checking_a_journal_says_that_its_last_events_are_missing(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verify_reports_missing_last_events(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pay_and_crash(path, tmp_path / "ledger.txt")
     reader = open_reader(path)
     assert len(list(reader.find(EventQuery()))) == 4

@@ -12,18 +12,18 @@ import pytest
 
 from callgate import Answered, Deny, PostgresJournal, Scope, SqliteJournal, Suspended
 from callgate._journal import open_reader
+from callgate.call_stages import ValidatedCall
 from callgate.calls import Outcome
 from callgate.policy import Rules
 from callgate.replay import Replay, judge_again
-from callgate.route import ValidatedCall
-from tests.agent.scripts import call, says
+from tests.agent.scripted_model import call, says
 from tests.cli.shell import shell
 from tests.effect_ledger import Ledger
 from tests.engine_calls import result_of
 from tests.journals import scenario
+from tests.journals.journal_summary import read_again
 from tests.journals.make_fixture import FOLDER
-from tests.journals.read_again import read_again
-from tests.journals.server import Server
+from tests.journals.postgres_server import Server
 
 NAMES = ("version-2", "version-3")
 Place = Callable[[], SqliteJournal | PostgresJournal]
@@ -55,7 +55,7 @@ def opened(address: str) -> Place:
     return lambda: PostgresJournal(address) if "://" in address else SqliteJournal(address)
 
 
-def said_then(name: str) -> Any:
+def recorded_summary(name: str) -> Any:
     """What the readers said of the fixture when it was made."""
     return json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
 
@@ -65,24 +65,24 @@ def uid_of(outcome: Outcome) -> str:
     return outcome.result.uid
 
 
-def test_every_call_and_run_is_read_as_it_was_when_it_was_written(address: str, name: str) -> None:
+def test_every_call_and_run_of_an_old_journal_is_read_unchanged(address: str, name: str) -> None:
     """Verdicts, final arguments, ends, results and conversations, without opening the journal for writing."""
     reader = open_reader(address)
     assert reader.verify() is None
-    assert read_again(reader, getattr(reader, "blobs", None)) == said_then(name)
+    assert read_again(reader, getattr(reader, "blobs", None)) == recorded_summary(name)
     reader.close()
 
 
-async def test_an_opened_journal_says_the_same_and_verifies(opened: Place, name: str) -> None:
+async def test_a_migrated_journal_has_the_same_content_and_verifies(opened: Place, name: str) -> None:
     """Opening brings the tables to today's version, and changes no event."""
     journal = opened()
     assert journal.verify() is None
-    assert read_again(journal, getattr(journal, "blobs", None)) == said_then(name)
+    assert read_again(journal, getattr(journal, "blobs", None)) == recorded_summary(name)
     await journal.close()
 
 
-def test_the_log_lists_and_shows_each_call(address: str, name: str, tmp_path: Path) -> None:
-    then = said_then(name)["calls"]
+def test_the_log_commands_list_and_show_each_call(address: str, name: str, tmp_path: Path) -> None:
+    then = recorded_summary(name)["calls"]
     listed = shell(tmp_path, "log", "list", "--json", "--journal", address).lines
     assert {one["uid"]: (one["tool"], one["status"]) for one in listed} == {uid: (one["tool"], one["status"]) for uid, one in then.items()}
     for words in (["stats", "--json"], ["show", "calls/0/18", "--json"], ["tree", "agent-done", "--json"], ["verify"]):
@@ -92,7 +92,7 @@ def test_the_log_lists_and_shows_each_call(address: str, name: str, tmp_path: Pa
     assert [one["uid"] for one in listed if one["replayed"]] == ["calls/0/16"]
 
 
-async def test_what_waits_for_a_human_is_listed(opened: Place, address: str, tmp_path: Path) -> None:
+async def test_pending_approvals_are_listed(opened: Place, address: str, tmp_path: Path) -> None:
     await opened().close()
     listed = shell(tmp_path, "approvals", "--json", "--journal", address).lines
     assert {(one["approval"], json.loads(one["arguments"])["cents"]) for one in listed} == {
@@ -101,7 +101,7 @@ async def test_what_waits_for_a_human_is_listed(opened: Place, address: str, tmp
     }
 
 
-async def test_a_recorded_run_is_judged_again(opened: Place, ledger: Ledger) -> None:
+async def test_a_recorded_run_can_be_judged_again(opened: Place, ledger: Ledger) -> None:
     """The recorded rules give the recorded verdicts; a stricter rule denies what was allowed."""
     journal = opened()
     tools = scenario.tools_of(ledger, lambda: None)
@@ -120,7 +120,7 @@ async def test_a_recorded_run_is_judged_again(opened: Place, ledger: Ledger) -> 
     await journal.close()
 
 
-async def test_a_run_that_was_cut_off_goes_on_and_repeats_nothing(opened: Place, ledger: Ledger) -> None:
+async def test_an_interrupted_run_is_resumed_and_repeats_no_effect(opened: Place, ledger: Ledger) -> None:
     """What was done stays done; the call whose outcome nobody knows is not started again, and the model is told."""
     journal, answers = opened(), (says(call("pay", {"to": "kim"}, id="d3")), says("Done."))
     async with scenario.engine_on(journal, ledger) as engine, scenario.agent_on(engine, *answers) as agent:
@@ -132,7 +132,7 @@ async def test_a_run_that_was_cut_off_goes_on_and_repeats_nothing(opened: Place,
     assert ledger.lines() == ["pay kim 1"]
 
 
-async def test_a_call_that_was_allowed_and_had_not_started_runs_once(opened: Place, ledger: Ledger) -> None:
+async def test_an_approved_call_that_had_not_started_runs_once(opened: Place, ledger: Ledger) -> None:
     async with scenario.engine_on(opened(), ledger) as engine, scenario.agent_on(engine, says("Done.")) as agent:
         result = await agent.resume(scenario.AGENT_APPROVED)
         assert [(one.id, one.status) for one in result.results] == [("e0", "ok")]
@@ -140,7 +140,7 @@ async def test_a_call_that_was_allowed_and_had_not_started_runs_once(opened: Pla
 
 
 @pytest.mark.parametrize("allow", [True, False], ids=["allowed", "refused"])
-async def test_a_run_that_waits_for_a_human_is_answered_and_goes_on(opened: Place, ledger: Ledger, allow: bool) -> None:
+async def test_a_run_waiting_for_approval_is_answered_and_resumed(opened: Place, ledger: Ledger, allow: bool) -> None:
     async with scenario.engine_on(opened(), ledger) as engine, scenario.agent_on(engine, says("Done.")) as agent:
         await engine.answer("agent-waiting/0/1", allow=allow, by="dora")
         result = await agent.resume(scenario.AGENT_WAITING)
@@ -149,7 +149,7 @@ async def test_a_run_that_waits_for_a_human_is_answered_and_goes_on(opened: Plac
     assert ledger.lines() == (["pay ida 4000"] if allow else [])
 
 
-async def test_an_answered_call_of_an_engine_runs_once_with_the_arguments_it_was_allowed_for(opened: Place, ledger: Ledger) -> None:
+async def test_an_approved_call_runs_once_and_only_with_the_approved_arguments(opened: Place, ledger: Ledger) -> None:
     scope = Scope(run=scenario.WAITING, principal="team")
     async with scenario.engine_on(opened(), ledger) as engine:
         await engine.answer("waiting/0/0", allow=True, by="dora")
@@ -162,7 +162,7 @@ async def test_an_answered_call_of_an_engine_runs_once_with_the_arguments_it_was
     assert ledger.lines() == ["pay gil 3000"]
 
 
-async def test_a_call_whose_outcome_nobody_knows_is_not_started_twice(opened: Place, ledger: Ledger) -> None:
+async def test_a_call_with_an_unknown_outcome_is_not_started_again_until_settled(opened: Place, ledger: Ledger) -> None:
     scope = Scope(run=scenario.CUT)
     async with scenario.engine_on(opened(), ledger) as engine:
         again = result_of(await engine.call(scenario.raw("stall", '{"why": "one call"}', "k1", key="order-2"), scope))
@@ -175,7 +175,7 @@ async def test_a_call_whose_outcome_nobody_knows_is_not_started_twice(opened: Pl
     assert ledger.lines() == ["stall one call"]
 
 
-async def test_what_was_answered_is_answered_again_from_the_record(opened: Place, ledger: Ledger) -> None:
+async def test_repeated_calls_are_replayed_from_the_journal(opened: Place, ledger: Ledger) -> None:
     """By its key, and by its id within its turn; a call with another id is a new one."""
     async with scenario.engine_on(opened(), ledger) as engine:
         for raw in (
@@ -192,7 +192,7 @@ async def test_what_was_answered_is_answered_again_from_the_record(opened: Place
     assert ledger.lines() == ["pay eve 1"]
 
 
-async def test_the_latest_result_of_a_conversation_is_known(opened: Place, ledger: Ledger) -> None:
+async def test_the_latest_result_of_a_conversation_is_found(opened: Place, ledger: Ledger) -> None:
     async with scenario.engine_on(opened(), ledger) as engine:
         latest = engine.current_tool_call("talk")
         assert latest is not None
@@ -205,7 +205,7 @@ async def test_the_latest_result_of_a_conversation_is_known(opened: Place, ledge
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_fixture_names_no_machine(name: str) -> None:
+def test_a_fixture_contains_no_machine_paths(name: str) -> None:
     """Nor whoever made it: paths, processes and hosts are left out."""
     kept = (FOLDER / f"{name}.db").read_bytes()
     assert [word for word in (b"/home", b"/root", b"/tmp", b"/work", b"/usr", b"site-packages") if word in kept] == []

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from callgate import Engine, EventQuery, Limits, PostgresJournal, Scope, UsageError, tool
-from callgate._journal import open_reader, postgres
+from callgate._journal import open_reader, postgres_journal
 from callgate._journal.sql_schema import VERSION
 from callgate.cli import main
 from callgate.errors import JournalFailed
@@ -25,16 +25,14 @@ from tests.cli.shell import shell, write_tools
 from tests.effect_ledger import Ledger
 from tests.effect_tools import paying
 from tests.engine_calls import call, said
-from tests.journals.server import Server
+from tests.journals.postgres_server import Server
 
 
 def draft(n: int, *, run: str = "r", kind: str = "call.started") -> Draft:
     return Draft(kind=kind, run=run, body=json.dumps({"n": n}).encode())
 
 
-async def test_a_lost_connection_stops_the_engine_before_the_next_effect_and_says_what_to_do(
-    server: Server, database: str, ledger: Ledger
-) -> None:
+async def test_a_lost_connection_stops_the_engine_before_the_next_effect(server: Server, database: str, ledger: Ledger) -> None:
     async with Engine([paying(ledger)], journal=PostgresJournal(database)) as engine:
         assert (await said(engine, call("pay", to="ann"))).success
         server.cut_connections(database)
@@ -47,7 +45,7 @@ async def test_a_lost_connection_stops_the_engine_before_the_next_effect_and_say
     assert ledger.lines() == ["ann"]
 
 
-async def test_a_lost_connection_for_reading_is_made_again(server: Server, database: str) -> None:
+async def test_a_lost_connection_for_reading_is_reopened(server: Server, database: str) -> None:
     journal = PostgresJournal(database)
     await journal.durable(journal.append(draft(1)))
     server.cut_connections(database)
@@ -57,7 +55,7 @@ async def test_a_lost_connection_for_reading_is_made_again(server: Server, datab
     await journal.close()
 
 
-async def test_a_connection_lost_between_the_effect_and_its_result_leaves_it_unknown(server: Server, database: str, ledger: Ledger) -> None:
+async def test_a_connection_lost_between_effect_and_result_gives_an_unknown_outcome(server: Server, database: str, ledger: Ledger) -> None:
     """Told means kept: what could not be recorded is not told as a success; a later engine does not do it again."""
 
     @tool
@@ -76,7 +74,7 @@ async def test_a_connection_lost_between_the_effect_and_its_result_leaves_it_unk
     assert ledger.lines() == ["acted"]
 
 
-async def test_a_run_that_the_database_cannot_name_is_refused_and_hurts_no_other(database: str, ledger: Ledger) -> None:
+async def test_a_run_id_that_postgres_cannot_store_is_refused_and_affects_no_other_run(database: str, ledger: Ledger) -> None:
     async with Engine([paying(ledger)], journal=PostgresJournal(database)) as engine:
         for run in ("a\x00b", "x" * 5_000):
             result = await said(engine, call("pay", to="ann"), Scope(run=run))
@@ -88,7 +86,7 @@ async def test_a_run_that_the_database_cannot_name_is_refused_and_hurts_no_other
     assert ledger.lines() == ["bob", "cid"]
 
 
-async def test_it_is_read_from_beside_by_its_address(database: str) -> None:
+async def test_the_journal_can_be_read_by_its_url_while_it_is_open(database: str) -> None:
     journal = PostgresJournal(database, schema="mine")
     await journal.durable(journal.append(draft(1)))
     reader = open_reader(f"{database}&schema=mine")
@@ -107,7 +105,7 @@ async def test_it_is_read_from_beside_by_its_address(database: str) -> None:
 
 
 @pytest.mark.process
-async def test_the_command_line_reads_it_by_its_address(database: str, tmp_path: Path, ledger: Ledger) -> None:
+async def test_the_command_line_reads_the_journal_by_its_url(database: str, tmp_path: Path, ledger: Ledger) -> None:
     async with Engine([paying(ledger)], journal=PostgresJournal(database)) as engine:
         await said(engine, call("pay", to="ann"), Scope(run="order"))
         calls = shell(tmp_path, "log", "list", "--json", "--journal", database).lines
@@ -118,7 +116,7 @@ async def test_the_command_line_reads_it_by_its_address(database: str, tmp_path:
 
 
 @pytest.mark.process
-async def test_commands_record_on_a_server_and_go_on_from_there(database: str, tmp_path: Path) -> None:
+async def test_commands_record_in_postgres_resume_from_it_and_hide_the_password(database: str, tmp_path: Path) -> None:
     """`call`, `run`, `approvals`, `approve`, `resume` and `log`, by an address; nothing shows its password."""
     write_tools(tmp_path)
     address = f"{database}&password=hunter2"
@@ -144,7 +142,7 @@ async def test_commands_record_on_a_server_and_go_on_from_there(database: str, t
         assert (nowhere.code, "cannot be reached" in nowhere.err, "hunter2" in nowhere.err) == (2, True, False)
 
 
-async def test_a_server_that_is_gone_refuses_calls_and_raises_nothing(server: Server, database: str, ledger: Ledger) -> None:
+async def test_calls_are_refused_and_nothing_is_raised_if_the_database_is_gone(server: Server, database: str, ledger: Ledger) -> None:
     """Also the first call of a run, whose record cannot be read any more."""
     async with Engine([paying(ledger)], journal=PostgresJournal(database)) as engine:
         assert (await said(engine, call("pay", to="ann"), Scope(run="one"))).success
@@ -157,7 +155,7 @@ async def test_a_server_that_is_gone_refuses_calls_and_raises_nothing(server: Se
     assert ledger.lines() == ["ann"]
 
 
-async def test_reading_from_inside_an_engine_does_not_hold_up_its_loop(
+async def test_reading_from_inside_an_engine_does_not_block_its_event_loop(
     database: str, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first call of a run, a repeated one, and a resumed run read the record in a thread."""
@@ -179,7 +177,7 @@ async def test_reading_from_inside_an_engine_does_not_hold_up_its_loop(
     assert ledger.lines() == ["ann"]
 
 
-async def test_a_changed_event_is_found(server: Server, database: str) -> None:
+async def test_a_modified_event_is_detected(server: Server, database: str) -> None:
     journal = PostgresJournal(database)
     for n in range(5):
         await journal.durable(journal.append(draft(n)))
@@ -200,7 +198,7 @@ async def test_a_changed_event_is_found(server: Server, database: str) -> None:
     ],
     ids=["nobody there", "no address", "no schema"],
 )
-def test_a_place_that_cannot_be_is_refused_with_what_to_do(url: str, schema: str, why: str) -> None:
+def test_an_invalid_url_or_schema_is_refused_with_the_cause(url: str, schema: str, why: str) -> None:
     pytest.importorskip("psycopg")
     with pytest.raises(UsageError, match=why):
         PostgresJournal(url, schema=schema)
@@ -212,7 +210,7 @@ def test_no_error_shows_the_password(server: Server) -> None:
     assert "hunter2" not in str(refused.value)
 
 
-async def test_a_newer_journal_is_refused(server: Server, database: str) -> None:
+async def test_a_journal_of_a_newer_version_is_refused(server: Server, database: str) -> None:
     await PostgresJournal(database).close()
     server.ask(f"INSERT INTO callgate.journal_version VALUES ({VERSION + 1})", database)
     with pytest.raises(UsageError, match="newer callgate"):
@@ -237,7 +235,7 @@ def standing_still(server: Server, database: str) -> Iterator[None]:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="the server is somebody else's")
-async def test_a_server_that_stands_still_is_not_waited_for_for_ever(
+async def test_waiting_for_an_unresponsive_server_is_bounded(
     server: Server, database: str, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     journal = PostgresJournal(database)
@@ -256,7 +254,7 @@ async def test_a_server_that_stands_still_is_not_waited_for_for_ever(
     assert ledger.lines() == ["ann"]
 
 
-async def test_a_server_that_ends_while_a_journal_is_opened_is_named_as_the_cause(
+async def test_a_connection_lost_while_opening_is_reported_as_the_cause(
     server: Server, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No right is missing: whoever reads the message must not look there."""
@@ -265,21 +263,21 @@ async def test_a_server_that_ends_while_a_journal_is_opened_is_named_as_the_caus
         server.cut_connections(database)
         prepare(connection, place)  # type: ignore[arg-type]
 
-    prepare = postgres._prepare
-    monkeypatch.setattr(postgres, "_prepare", cut)
+    prepare = postgres_journal._prepare
+    monkeypatch.setattr(postgres_journal, "_prepare", cut)
     with pytest.raises(UsageError, match=r"was lost while it was opened: .* Check that the server runs") as refused:
         PostgresJournal(database)
     assert "right" not in str(refused.value)
 
 
-async def test_a_user_without_rights_is_told_so(server: Server, database: str) -> None:
+async def test_missing_database_rights_are_reported_with_the_next_step(server: Server, database: str) -> None:
     server.ask("DO $$ BEGIN CREATE ROLE guest LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$")
     with pytest.raises(UsageError, match=r"permission denied for database .* Give its user that right"):
         PostgresJournal(database.replace("//postgres@", "//guest@"), schema="not_mine")
 
 
 @pytest.mark.parametrize("hangs", [False, True], ids=["refuses", "says nothing"])
-async def test_a_server_that_cannot_be_reached_is_named_with_the_cause(
+async def test_an_unreachable_server_is_reported_with_the_cause(
     hangs: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("callgate._journal.postgres_server.SERVER_CONNECT_S", 2)  # the least that libpq knows

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from callgate import Engine, EventQuery, Scope, tool
+from callgate.event_queries import select
 from callgate.events import Draft, Event
 from callgate.protocols import Journal
-from callgate.queries import select
 from tests.engine_calls import call
 
 OLD_NS, NEW_NS = 0, 2**62
@@ -73,13 +73,13 @@ QUERIES = [
 
 
 @pytest.mark.parametrize("query", QUERIES, ids=[repr(query)[11:-1].replace(" ", "") or "all" for query in QUERIES])
-async def test_every_store_finds_what_the_definition_says(journal: Journal, query: EventQuery) -> None:
+async def test_every_store_answers_queries_like_the_reference_implementation(journal: Journal, query: EventQuery) -> None:
     events = await recorded(journal)
     found = list(journal.find(query))
     assert [event.position for event in found] == [event.position for event in select(events, query)]
 
 
-async def test_what_is_asked_is_what_is_found(journal: Journal) -> None:
+async def test_queries_return_the_expected_events(journal: Journal) -> None:
     """A few answers by hand, so that the definition itself is held to something."""
     await recorded(journal)
 
@@ -97,7 +97,7 @@ async def test_what_is_asked_is_what_is_found(journal: Journal) -> None:
     assert ("one/0/1", "call.completed") not in followed
 
 
-async def test_what_waits_to_be_written_is_found_too(journal: Journal) -> None:
+async def test_queries_include_events_that_are_not_yet_written(journal: Journal) -> None:
     """Asked in the same breath: nothing has had time to reach the store."""
     body = b'{"name":"pay","scope":{"actor":"ann"}}'
     first = journal.append(Draft(kind="call.received", run="r", call="r/0/0", body=body))

@@ -15,7 +15,7 @@ from callgate import EventQuery, SqliteJournal, UsageError, inbox
 from callgate._journal import open_reader
 from callgate.cli import main
 from callgate.events import Draft
-from tests.patience import COMMAND_S
+from tests.waiting import COMMAND_S
 
 COMMANDS = [["log", "verify"], ["log", "list"], ["log", "show", "r"], ["log", "stats"], ["approvals"]]
 
@@ -48,7 +48,7 @@ def test_a_command_that_only_reads_leaves_no_files(path: Path, words: list[str],
     assert content(path.parent) == before
 
 
-def test_what_reads_in_the_library_leaves_no_files_and_no_other_database_gets_any(path: Path) -> None:
+def test_readers_and_the_inbox_leave_no_files(path: Path) -> None:
     before = content(path.parent)
     for _ in range(2):
         reader, other = open_reader(path), open_reader(path)
@@ -60,7 +60,7 @@ def test_what_reads_in_the_library_leaves_no_files_and_no_other_database_gets_an
     assert content(path.parent) == before
 
 
-def test_the_log_of_a_crash_is_read_and_left_as_it_is(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_wal_left_by_a_crash_is_read_and_not_changed(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It belongs to the engine that opens the journal next."""
 
     async def crash() -> None:
@@ -90,7 +90,7 @@ sys.exit(main(["log", "verify", "--journal", sys.argv[1]]))
 @pytest.mark.process
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None, reason="nobody can make a read-only file system here")
 @pytest.mark.parametrize("log", [False, True], ids=["closed", "with a log"])
-def test_a_journal_on_a_read_only_file_system_is_checked_or_refused_with_the_next_step(path: Path, log: bool) -> None:
+def test_a_journal_on_a_read_only_file_system_is_verified_or_refused(path: Path, log: bool) -> None:
     if log:
         path.with_name("journal.db-wal").write_bytes(b"x" * 40)
     before, folder = content(path.parent), path.parent
@@ -108,7 +108,7 @@ def test_a_journal_on_a_read_only_file_system_is_checked_or_refused_with_the_nex
     assert content(folder) == before
 
 
-def test_a_database_that_is_none_of_ours_is_refused_and_gets_no_files(tmp_path: Path) -> None:
+def test_opening_a_database_that_is_not_a_journal_creates_no_files(tmp_path: Path) -> None:
     import apsw
 
     other = tmp_path / "other.db"

@@ -16,13 +16,13 @@ from callgate import Answered, Engine, EventQuery, Scope, SqliteCache, SqliteJou
 from callgate._hash_chain import hash_of
 from callgate._journal import open_reader
 from callgate._journal.sql_schema import VERSION, select_events
-from callgate._journal.sqlite_files import JournalFiles
+from callgate._journal.sqlite_file_checks import JournalFiles
 from callgate._journal.write_ahead_log import LogEnd
 from callgate.events import Draft
 from tests.effect_ledger import Ledger
 from tests.effect_tools import paying
 from tests.engine_calls import call, said
-from tests.patience import HANGS_S, PATIENCE_S
+from tests.waiting import HANGS_S, PATIENCE_S
 
 V1 = Path(__file__).with_name("journal-v1.sql").read_text(encoding="utf-8")
 
@@ -44,7 +44,7 @@ def old(path: Path) -> Path:
     return path
 
 
-async def test_a_journal_of_the_first_version_opens_verifies_and_goes_on(old: Path, ledger: Ledger) -> None:
+async def test_a_version_1_journal_opens_verifies_and_accepts_new_events(old: Path, ledger: Ledger) -> None:
     """Old journals open: the record is as it was, and its call is answered, not repeated."""
     journal = SqliteJournal(old)
     assert journal.verify() is None
@@ -61,7 +61,7 @@ async def test_a_journal_of_the_first_version_opens_verifies_and_goes_on(old: Pa
     connection.close()
 
 
-def test_a_journal_of_the_first_version_is_read_as_it_is(old: Path) -> None:
+def test_reading_a_version_1_journal_does_not_change_it(old: Path) -> None:
     before = old.read_bytes()
     reader = open_reader(old)
     assert [event.position for event in reader.find(EventQuery(tool="pay", actor="bob", caused_by=1))] == [2, 3, 4]
@@ -71,12 +71,12 @@ def test_a_journal_of_the_first_version_is_read_as_it_is(old: Path) -> None:
     assert old.read_bytes() == before
 
 
-async def test_a_migration_that_is_cut_off_leaves_the_old_version_whole(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_interrupted_migration_leaves_the_old_version_intact(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise apsw.FullError("database or disk is full")
 
     with monkeypatch.context() as broken:
-        broken.setattr("callgate._journal.sqlite_opening.insert_finding", full)
+        broken.setattr("callgate._journal.open_sqlite.insert_finding", full)
         with pytest.raises(UsageError, match="disk is full"):
             SqliteJournal(old)
     reader = open_reader(old)
@@ -87,7 +87,7 @@ async def test_a_migration_that_is_cut_off_leaves_the_old_version_whole(old: Pat
     await journal.close()
 
 
-def test_a_database_of_something_else_is_refused_and_left_alone(path: Path) -> None:
+def test_a_database_that_is_not_a_journal_is_refused_and_not_changed(path: Path) -> None:
     SqliteCache(path).close()
     before = path.read_bytes()
     with pytest.raises(UsageError, match="no journal"):
@@ -106,7 +106,7 @@ def take_away(path: Path, *, replaced: bool) -> None:
 
 @pytest.mark.parametrize("suffix", ["", "-wal", "-shm", ".lock"], ids=["file", "log", "index of the log", "lock"])
 @pytest.mark.parametrize("replaced", [False, True], ids=["deleted", "replaced"])
-async def test_a_file_that_goes_away_under_a_running_engine_is_noticed_and_named(
+async def test_a_file_deleted_or_replaced_under_a_running_engine_is_detected_and_named(
     path: Path, ledger: Ledger, suffix: str, replaced: bool
 ) -> None:
     """What was told as kept is in the file that has the name; and nothing with an effect starts without that."""
@@ -134,7 +134,7 @@ def damaged(path: Path, position: int) -> None:
     path.write_bytes(content.replace(run.encode(), b"\xce" * len(run)))
 
 
-async def test_an_event_that_was_written_anew_with_a_hash_of_its_own_is_found_by_the_next(path: Path) -> None:
+async def test_a_forged_event_with_a_new_hash_is_detected_at_the_next_event(path: Path) -> None:
     """Each hash covers the one before: whoever changes an event has to change all that follow."""
     journal = SqliteJournal(path)
     for n in range(4):
@@ -155,7 +155,7 @@ async def test_an_event_that_was_written_anew_with_a_hash_of_its_own_is_found_by
     reader.close()
 
 
-async def test_a_file_with_other_bits_is_said_to_be_damaged_by_whoever_reads_it(path: Path) -> None:
+async def test_every_reader_reports_a_corrupted_file(path: Path) -> None:
     """`verify` names the first bad event; nobody else shows a part of the record as if it were the whole."""
     journal = SqliteJournal(path)
     for n in range(6):
@@ -175,7 +175,7 @@ async def test_a_file_with_other_bits_is_said_to_be_damaged_by_whoever_reads_it(
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-async def test_a_journal_on_a_disk_that_nobody_can_write_to_is_read(path: Path) -> None:
+async def test_a_journal_in_a_read_only_folder_can_be_read(path: Path) -> None:
     journal = SqliteJournal(path)
     await journal.durable(journal.append(draft(1)))
     await journal.close()
@@ -190,7 +190,7 @@ async def test_a_journal_on_a_disk_that_nobody_can_write_to_is_read(path: Path) 
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
-def test_a_file_that_an_older_callgate_writes_to_is_refused(path: Path) -> None:
+def test_a_journal_open_in_an_older_callgate_is_refused(path: Path) -> None:
     """It knew one writer per file, and locked the file for itself."""
     import fcntl
 
@@ -200,7 +200,7 @@ def test_a_file_that_an_older_callgate_writes_to_is_refused(path: Path) -> None:
             SqliteJournal(path)
 
 
-async def test_the_weaker_mode_is_named(path: Path) -> None:
+async def test_status_names_the_weaker_synchronous_mode(path: Path) -> None:
     journal = SqliteJournal(path, synchronous="normal")
     assert journal.status().strength == "process"
     assert journal.status().promise.startswith("WEAKER")
@@ -226,7 +226,7 @@ async def test_the_weaker_mode_is_named(path: Path) -> None:
     ],
     ids=lambda value: str(value) if isinstance(value, str) else "",
 )
-async def test_a_page_is_found_by_an_index_and_in_its_order(path: Path, query: EventQuery, index: str) -> None:
+async def test_paged_queries_use_an_index_and_need_no_sorting(path: Path, query: EventQuery, index: str) -> None:
     """Whatever the journal holds: no scan of the events, no sorting of what was found."""
     plan = await plan_of(path, query)
     assert index in plan
@@ -244,7 +244,7 @@ async def test_a_page_is_found_by_an_index_and_in_its_order(path: Path, query: E
     ],
     ids=["tool", "actor", "time", "cause"],
 )
-async def test_what_belongs_together_is_found_by_an_index(path: Path, query: EventQuery, index: str) -> None:
+async def test_queries_by_tool_actor_time_and_cause_use_an_index(path: Path, query: EventQuery, index: str) -> None:
     plan = await plan_of(path, query)
     assert index in plan
     assert "SCAN events" not in plan
@@ -278,7 +278,7 @@ def commits_in(journal: Path) -> int:
     return sum(any(log[frame + 4 : frame + 8]) for frame in range(32, len(log), 24 + page_bytes))
 
 
-async def test_who_waits_is_not_kept_waiting_by_all_who_come_later(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_commit_is_not_delayed_by_events_that_keep_arriving(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("callgate._journal.commit_queue._MOST_TOGETHER", 1_000_000)  # not because there are so many of them, either
     journal = SqliteJournal(path)
     tasks: list[asyncio.Task[None]] = []
@@ -299,7 +299,7 @@ async def test_who_waits_is_not_kept_waiting_by_all_who_come_later(path: Path, m
 
 
 @pytest.mark.parametrize("count", [1, 7, 8, 9, 63, 64, 71, 72, 200])
-async def test_each_event_of_a_batch_is_stored_and_found_whatever_its_size(path: Path, count: int) -> None:
+async def test_every_event_of_a_batch_of_any_size_is_stored_and_found(path: Path, count: int) -> None:
     """Rows are added many by one statement; none is left over."""
     journal = SqliteJournal(path)
     for n in range(count):
@@ -316,7 +316,7 @@ async def test_each_event_of_a_batch_is_stored_and_found_whatever_its_size(path:
     await journal.close()
 
 
-async def test_a_commit_waits_while_another_engine_writes_down_the_end_of_its_own(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_commit_waits_while_another_engine_updates_the_end_of_the_wal(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The end of the log stands twice in the shared file; between the one and the other SQLite calls it locked."""
     journal = SqliteJournal(path)
     await journal.durable(journal.append(draft(1)))
@@ -337,7 +337,7 @@ async def test_a_commit_waits_while_another_engine_writes_down_the_end_of_its_ow
 
     check_written = JournalFiles.check_written
     with monkeypatch.context() as busy:
-        busy.setattr("callgate._journal.sqlite_files.sleep", written)
+        busy.setattr("callgate._journal.sqlite_file_checks.sleep", written)
         busy.setattr(JournalFiles, "check_written", another_commits)
         await journal.durable(journal.append(draft(2)))
     assert len(waits) == 1

@@ -15,11 +15,11 @@ import pytest
 
 from callgate import DirectoryBlobs, SqliteCache, SqliteJournal, UsageError
 from callgate._journal import open_reader
-from callgate._journal.inbox_client import open_inbox
+from callgate._journal.inbox_sender import open_inbox
 from callgate.cli import main
 from callgate.errors import JournalFailed
 from callgate.memory import Memory
-from tests.patience import COMMAND_S
+from tests.waiting import COMMAND_S
 
 
 def circle(folder: Path) -> str:
@@ -63,7 +63,7 @@ WRITERS_ONLY: list[tuple[Callable[[Path], str], str]] = [
 
 
 @pytest.mark.parametrize(("make", "why"), [*BAD, *WRITERS_ONLY], ids=lambda value: getattr(value, "__name__", ""))
-def test_a_path_that_cannot_hold_a_journal_is_refused_with_the_cause(
+def test_an_unusable_journal_path_is_refused_for_writing_with_the_cause(
     tmp_path: Path, make: Callable[[Path], str], why: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = make(tmp_path)
@@ -79,7 +79,7 @@ def test_a_path_that_cannot_hold_a_journal_is_refused_with_the_cause(
 
 
 @pytest.mark.parametrize(("make", "why"), BAD, ids=lambda value: getattr(value, "__name__", ""))
-def test_a_path_that_cannot_be_a_journal_is_not_read_with_the_cause(
+def test_an_unusable_journal_path_is_refused_for_reading_with_the_cause(
     tmp_path: Path, make: Callable[[Path], str], why: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = make(tmp_path)
@@ -95,7 +95,7 @@ def test_a_path_that_cannot_be_a_journal_is_not_read_with_the_cause(
 
 @pytest.mark.parametrize(("make", "why"), BAD, ids=lambda value: getattr(value, "__name__", ""))
 @pytest.mark.parametrize("opened", [DirectoryBlobs, SqliteCache, Memory])
-def test_other_files_of_ours_refuse_such_a_path_with_the_cause(
+def test_blobs_cache_and_memory_refuse_an_unusable_path_with_the_cause(
     tmp_path: Path, make: Callable[[Path], str], why: str, opened: Callable[[str], object]
 ) -> None:
     with pytest.raises(UsageError) as refused:
@@ -103,7 +103,7 @@ def test_other_files_of_ours_refuse_such_a_path_with_the_cause(
     assert why in str(refused.value)
 
 
-async def test_large_results_that_cannot_be_kept_say_why(tmp_path: Path) -> None:
+async def test_blobs_that_cannot_be_stored_report_the_cause(tmp_path: Path) -> None:
     journal = SqliteJournal(tmp_path / "journal.db")
     (tmp_path / "journal.db.blobs").write_text("in the way", encoding="ascii")
     with pytest.raises(JournalFailed, match=r"5 bytes cannot be kept\. .* is a file and no folder"):
@@ -147,7 +147,7 @@ def said_by(*command: object) -> str:
 @pytest.mark.process
 @pytest.mark.skipif(os.geteuid() != 0 or sys.platform != "linux", reason="only root can become somebody else")
 @pytest.mark.parametrize("how", ["write", "read"])
-def test_a_user_without_rights_is_named(open_folder: Path, how: str) -> None:
+def test_missing_access_rights_are_reported_with_the_next_step(open_folder: Path, how: str) -> None:
     path = open_folder / "journal.db"
     SqliteJournal(path)
     path.chmod(0o600)
@@ -159,7 +159,7 @@ def test_a_user_without_rights_is_named(open_folder: Path, how: str) -> None:
 
 @pytest.mark.process
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None, reason="nobody can make a read-only file system here")
-def test_a_read_only_file_system_is_named(tmp_path: Path) -> None:
+def test_a_read_only_file_system_is_reported_as_the_cause(tmp_path: Path) -> None:
     program = f"import sys; sys.path[:] = {sys.path!r}\n{OPENS}"
     place = tmp_path / "place"
     place.mkdir()

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from callgate.calls import Text
 from callgate.messages import AssistantMessage
-from callgate.models.events import CallSealed, Finished, ModelEvent, TextDelta
+from callgate.models.model_events import CallSealed, Finished, ModelEvent, TextDelta
 from callgate.models.wire import codec
 
 __all__ = ["calls_of", "finished", "read", "shape", "text_of"]

@@ -6,10 +6,10 @@ from typing import Any
 
 from callgate import AbortController
 from callgate.messages import UserMessage
-from callgate.models.events import ModelEvent
-from callgate.models.http import Retries, Transport
 from callgate.models.http_model import HttpModel
-from callgate.models.model import Model, StreamingContext
+from callgate.models.http_transport import Retries, Transport
+from callgate.models.model_events import ModelEvent
+from callgate.models.model_protocol import Model, StreamingContext
 from callgate.models.wire.request import ModelRequest, ToolSpec
 from callgate.testing import Pause, ScriptedServer
 

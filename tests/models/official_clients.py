@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 
-from callgate.models.events import Finished
+from callgate.models.model_events import Finished
 from callgate.models.wire import codec
 
 if TYPE_CHECKING:

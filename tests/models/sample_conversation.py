@@ -8,7 +8,7 @@ from typing import Any
 
 from callgate.calls import Image, Text
 from callgate.messages import AssistantMessage, Message, Reasoning, SystemMessage, ToolCall, ToolMessage, UserMessage
-from callgate.models.events import ModelEvent
+from callgate.models.model_events import ModelEvent
 from callgate.models.wire import codec
 from callgate.models.wire.request import ModelRequest, ToolSpec
 from callgate.models.wire.tool_names import WireNames

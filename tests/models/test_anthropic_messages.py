@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from callgate.calls import Audio, Image, Resource, Text
 from callgate.messages import AssistantMessage, Message, Native, Reasoning, SystemMessage, ToolCall, ToolMessage, UserMessage
-from callgate.models.events import CallSealed, Usage
+from callgate.models.model_events import CallSealed, Usage
 from callgate.models.wire import codec
 from callgate.models.wire.request import ModelRequest, ToolSpec
 from callgate.models.wire.tool_names import WireNames
@@ -77,7 +77,7 @@ USUAL = (
 
 
 @given(st.lists(st.integers(0, 5000), max_size=30))
-def test_an_answer_is_the_same_however_its_bytes_are_cut(cuts: list[int]) -> None:
+def test_the_decoded_answer_does_not_depend_on_how_the_bytes_are_split(cuts: list[int]) -> None:
     places = sorted({0, len(USUAL), *(cut % len(USUAL) for cut in cuts)})
     assert shape(read(API, [USUAL[a:b] for a, b in pairwise(places)])) == shape(read(API, USUAL))
 
@@ -97,7 +97,7 @@ def test_blocks_become_the_parts_of_one_message() -> None:
     assert over.usage == Usage(input_tokens=8, output_tokens=40, cached_tokens=3)
 
 
-def test_a_whole_answer_reads_like_a_stream() -> None:
+def test_a_single_body_decodes_like_a_stream() -> None:
     body = whole(
         {"type": "thinking", "thinking": "hm", "signature": "s"},
         {"type": "text", "text": "Yes."},
@@ -110,7 +110,7 @@ def test_a_whole_answer_reads_like_a_stream() -> None:
         assert finished(events).message.parts[:2] == (Reasoning(text="hm", opaque={"signature": "s"}), Text(text="Yes."))
 
 
-def test_a_call_is_sealed_with_its_last_bracket_and_one_without_arguments_with_the_next_block() -> None:
+def test_a_call_is_sealed_at_its_closing_brace_or_else_by_the_next_block() -> None:
     """So that a read can start while the model still writes."""
     decoder = codec(API).decoder()
     decoder.feed(BEGIN + start(0, type="tool_use", id="a", name="f", input={}) + piece(0, '{"a": 1'))
@@ -125,13 +125,13 @@ def test_a_call_is_sealed_with_its_last_bracket_and_one_without_arguments_with_t
     [call(1, "b", "g", '{"x": [1'), call(1, "b", "g"), call(1, "b", "g", ""), call(1, "b", "g", input={"x": 1})],
     ids=["half", "nothing", "an empty piece", "given at the start"],
 )
-def test_a_block_that_the_provider_closes_is_cut_if_the_message_was(last: bytes, reason: str) -> None:
+def test_the_last_block_is_cut_if_the_message_was_cut(last: bytes, reason: str) -> None:
     """A call that was cut off is not complete: every block is closed, also the one that the limit cut."""
     events = read(API, BEGIN + call(0, "a", "f", '{"x": 1}') + last + end(reason))
     assert [one[3] for one in calls_of(events)] == ["sealed", "cut"]
 
 
-def test_the_last_call_of_a_whole_answer_is_cut_if_the_answer_was() -> None:
+def test_the_last_call_of_a_single_body_is_cut_if_the_answer_was_cut() -> None:
     """Its input is what the provider could make of the half that there was."""
     blocks = [{"type": "tool_use", "id": name, "name": "f", "input": {"x": 1}} for name in "ab"]
     events = read(API, whole(*blocks, reason="max_tokens"), streamed=False)
@@ -139,7 +139,7 @@ def test_the_last_call_of_a_whole_answer_is_cut_if_the_answer_was() -> None:
     assert finished(events).reason == "length"
 
 
-def test_a_stream_that_breaks_off_never_makes_half_a_call_whole() -> None:
+def test_a_truncated_stream_never_completes_a_partial_call() -> None:
     right = {one[0]: one for one in calls_of(read(API, USUAL))}
     for length in range(len(USUAL)):
         for one in calls_of(read(API, USUAL[:length])):
@@ -160,11 +160,11 @@ def test_a_stream_that_breaks_off_never_makes_half_a_call_whole() -> None:
     ],
     ids=["whole at the start", "pieces count", "index always 0", "no index", "one id twice", "no id", "no stop", "eager and broken"],
 )
-def test_calls_survive_what_gateways_make_of_the_protocol(body: bytes, calls: list[tuple[str, str, str]]) -> None:
+def test_calls_altered_by_gateways_are_read(body: bytes, calls: list[tuple[str, str, str]]) -> None:
     assert [one[:3] for one in calls_of(read(API, BEGIN + body + end()))] == calls
 
 
-def test_pieces_of_blocks_that_grow_side_by_side_find_their_call() -> None:
+def test_deltas_of_interleaved_blocks_are_assigned_to_their_call() -> None:
     """The API writes one block after the other; a gateway may begin them all at once."""
     begun = [start(index, type="tool_use", id=call_id, name="f", input={}) for index, call_id in enumerate("ab")]
     body = BEGIN + b"".join(begun) + piece(1, '{"y": 2}') + piece(0, '{"x":') + piece(0, " 1}") + stop(0) + stop(1) + end()
@@ -172,7 +172,7 @@ def test_pieces_of_blocks_that_grow_side_by_side_find_their_call() -> None:
 
 
 @pytest.mark.parametrize(("given", "arguments"), [(None, "{}"), ("", "{}"), ([], "[]"), (0, "0"), ('{"x": 1}', '{"x": 1}')])
-def test_input_that_is_no_object_is_never_taken_for_an_empty_one(given: object, arguments: str) -> None:
+def test_input_that_is_not_an_object_is_not_replaced_by_an_empty_one(given: object, arguments: str) -> None:
     block = {"type": "tool_use", "id": "a", "name": "f", "input": given}
     assert [one[2] for one in calls_of(read(API, whole(block), streamed=False))] == [arguments]
 
@@ -184,7 +184,7 @@ def test_frames_without_event_names_or_without_types_are_read() -> None:
     assert text_of(read(API, BEGIN + start(0, type="text", text="") + untyped + end("end_turn"))) == "hi"
 
 
-def test_a_begin_that_carries_calls_is_read() -> None:
+def test_calls_in_the_message_start_event_are_read() -> None:
     """Programmatic tool calling: a turn that code goes on with begins with the code's calls."""
     caller = {"type": "code_execution_20250825", "tool_id": "s"}
     block = {"type": "tool_use", "id": "a", "name": "f", "input": {"x": 1}, "caller": caller}
@@ -193,7 +193,7 @@ def test_a_begin_that_carries_calls_is_read() -> None:
     assert finished(events).message.calls[0].opaque == {"caller": caller}
 
 
-def test_what_the_provider_runs_itself_is_native_and_never_a_call() -> None:
+def test_tools_run_by_the_provider_become_native_parts_and_never_calls() -> None:
     body = (
         BEGIN
         + start(0, type="server_tool_use", id="s1", name="web_search", input={})
@@ -230,7 +230,7 @@ def test_what_the_provider_runs_itself_is_native_and_never_a_call() -> None:
         (b'data: {"error": "busy"}\n\n', "error", False),
     ],
 )
-def test_an_error_ends_the_message_with_the_providers_words(body: bytes, code: str, *, retryable: bool) -> None:
+def test_an_error_ends_the_message_with_the_providers_message(body: bytes, code: str, *, retryable: bool) -> None:
     before = b"" if body.startswith(b"{") else BEGIN + start(0, type="tool_use", id="a", name="f") + piece(0, '{"x": ')
     events = read(API, before + body)
     over = finished(events)
@@ -249,11 +249,11 @@ def test_an_error_ends_the_message_with_the_providers_words(body: bytes, code: s
         b"data: 7\n\n",
     ],
 )
-def test_odd_frames_raise_nothing(odd: bytes) -> None:
+def test_unexpected_frames_are_skipped(odd: bytes) -> None:
     assert finished(read(API, BEGIN + odd + USUAL)).message.text == "Let me lóok."
 
 
-def test_messages_that_follow_each_other_in_one_body_are_one() -> None:
+def test_consecutive_messages_in_one_body_become_one_message() -> None:
     """As a gateway sends them that runs tools of its own between two of them."""
     events = read(API, BEGIN + call(0, "a", "f") + end() + BEGIN + call(0, "b", "g") + end("end_turn"))
     assert calls_of(events) == [("a", "f", "{}", "sealed"), ("b", "g", "{}", "sealed")]
@@ -314,7 +314,7 @@ def test_a_request_carries_the_whole_conversation() -> None:
     }  # fmt: skip
 
 
-def test_what_was_read_goes_back_as_it_came() -> None:
+def test_a_received_message_is_sent_back_unchanged_and_only_to_its_api() -> None:
     """Thinking is checked by its signature: it goes back unchanged, and only to the API that signed it."""
     message = finished(read(API, USUAL)).message
     body = sent([UserMessage("?"), message, result("a"), result("b"), result("c")])
@@ -329,7 +329,7 @@ def test_what_was_read_goes_back_as_it_came() -> None:
     assert [block["type"] for block in kept] == ["text", "tool_use", "tool_use", "tool_use"]
 
 
-def test_natives_go_back_in_their_place_unless_their_result_never_came() -> None:
+def test_native_parts_are_sent_back_in_order_unless_their_result_is_missing() -> None:
     use = Native(kind="server_tool_use", id="s", item={"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}})
     answer = Native(kind="web_search_tool_result", id="s", item={"type": "web_search_tool_result", "tool_use_id": "s", "content": []})
     paused = AssistantMessage(parts=(Text(text="Hm."), use), api=API)
@@ -355,7 +355,7 @@ def test_natives_go_back_in_their_place_unless_their_result_never_came() -> None
     ],
     ids=["nothing", "model first", "all empty", "two users", "thinking alone", "result late", "result never"],
 )
-def test_no_history_makes_a_request_that_is_refused(messages: list[Message]) -> None:
+def test_every_history_is_encoded_as_turns_that_the_api_accepts(messages: list[Message]) -> None:
     """Turns alternate and begin with the user, no block is empty, and every call has its result in the next turn."""
     turns = sent(messages)["messages"] if messages else []
     assert isinstance(turns, list)
@@ -366,7 +366,7 @@ def test_no_history_makes_a_request_that_is_refused(messages: list[Message]) -> 
         assert used == [block["tool_use_id"] for block in following["content"] if block["type"] == "tool_result"]
 
 
-def test_results_hold_pictures_and_ids_are_made_fit() -> None:
+def test_results_contain_images_and_their_ids_are_made_valid() -> None:
     parts = (Text(text="see"), Image(data="AA", mime_type="image/png"), Audio(data="AA", mime_type="audio/wav"))
     pdf = Resource(resource={"uri": "x", "mimeType": "application/pdf", "blob": "AA"})
     item = codec(API).encode_result(ToolMessage(call_id="call:1.f", name="f", content=(*parts, pdf)), WireNames())
@@ -377,14 +377,14 @@ def test_results_hold_pictures_and_ids_are_made_fit() -> None:
     assert [block["type"] for block in content] == ["text", "image", "text", "document"]
 
 
-def test_tools_that_are_only_remembered_are_named_but_not_offered() -> None:
+def test_tools_used_only_in_the_history_are_declared_but_not_offered() -> None:
     """The API refuses calls in a conversation without tools."""
     body = sent([UserMessage("?"), AssistantMessage(parts=(ToolCall(id="x", name="f"),)), result("x")])
     assert body["tools"] == [{"name": "f", "input_schema": {"type": "object", "properties": {}}}]
     assert body["tool_choice"] == {"type": "none"}
 
 
-def test_schemas_have_an_object_at_their_root() -> None:
+def test_tool_schemas_are_given_an_object_at_their_root() -> None:
     branch = {"type": "object", "properties": {"b": {"type": "string"}}, "required": ["b"]}
     schema = {"$schema": "s", "properties": {"a": {}}, "required": ["a"], "anyOf": [{"$ref": "#/$defs/B"}], "$defs": {"B": branch}}
     body = sent([UserMessage("?")], tools=(ToolSpec(name="f", schema=schema), ToolSpec(name="t", custom=True)), tool_choice="f")
@@ -396,7 +396,7 @@ def test_schemas_have_an_object_at_their_root() -> None:
     assert body["tool_choice"] == {"type": "tool", "name": "f"}
 
 
-def test_limits_answers_and_extras_are_where_the_api_wants_them() -> None:
+def test_limits_output_schema_and_extra_fields_are_placed_as_the_api_requires() -> None:
     schema = {"type": "object", "properties": {"x": {"type": "object", "properties": {}}}}
     request = ModelRequest(
         model="m", messages=[UserMessage("?")], stream=False, max_tokens=9, temperature=0.5, output_schema=schema, extra={"top_k": 3}

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from callgate.errors import UsageError
 from callgate.models._aws import AwsSigner
-from callgate.models._secrets import SecretRedactor
+from callgate.models._credential_redaction import SecretRedactor
 from callgate.models._sigv4 import AwsKeys, sigv4_headers
-from callgate.models.http import OutgoingRequest, Retries
+from callgate.models.http_transport import OutgoingRequest, Retries
 from callgate.models.providers import model
 from callgate.testing import ManualClock, Raw, Reply, ScriptedServer
 from tests.models.aws_frames import event
@@ -43,7 +43,7 @@ def signature(headers: dict[str, str]) -> str:
     return headers["authorization"].rpartition("Signature=")[2]
 
 
-def test_a_plain_request_has_the_signature_that_amazon_publishes_for_it() -> None:
+def test_a_minimal_request_has_the_signature_published_by_aws() -> None:
     """The known answer for a request of nothing but a host and a date."""
     headers = sigv4_headers("GET", "https://example.amazonaws.com/", {}, b"", keys=KEYS, region="us-east-1", service="service", at_ns=AT_NS)
     assert headers == {
@@ -78,7 +78,7 @@ NAMES = st.text("abcdefghijklmnop0123456789.:-/ ~é", min_size=1, max_size=24).f
     body=st.binary(max_size=40),
     token=st.sampled_from(["", "lent"]),
 )
-def test_amazons_library_signs_every_request_alike(model_name: str, port: str, query: str, body: bytes, token: str) -> None:
+def test_every_signature_equals_the_one_made_by_the_aws_library(model_name: str, port: str, query: str, body: bytes, token: str) -> None:
     """An independent peer: names of models with colons and slashes, ports, queries, bodies, lent keys."""
     url = f"https://bedrock-runtime.us-east-1.amazonaws.com{port}/model/{quote(model_name, safe='')}/converse{query}"
     headers = {"content-type": "application/json"}
@@ -90,7 +90,7 @@ def test_amazons_library_signs_every_request_alike(model_name: str, port: str, q
     assert theirs["Authorization"] == ours["authorization"]
 
 
-async def test_bedrock_is_asked_with_signed_requests_and_its_stream_is_read() -> None:
+async def test_a_bedrock_request_is_signed_and_its_stream_is_read() -> None:
     async with ScriptedServer([Reply(turn=HELLO, headers=STREAM)]) as server:
         of = model("bedrock:anthropic.claude-x-v2:0", base_url=server.url.removesuffix("/v1"), environ=ENVIRON)
         assert text_of(await ask(of)) == "Hello"
@@ -114,7 +114,7 @@ async def test_bedrock_is_asked_with_signed_requests_and_its_stream_is_read() ->
     assert again["authorization"] == received.headers["authorization"]
 
 
-async def test_a_bearer_token_goes_before_keys() -> None:
+async def test_a_bearer_token_takes_precedence_over_access_keys() -> None:
     environ = {**ENVIRON, "AWS_BEARER_TOKEN_BEDROCK": "bedrock-api-key-1"}
     async with ScriptedServer([Reply(turn=HELLO, headers=STREAM)] * 2) as server:
         for given in ({"environ": environ}, {"environ": ENVIRON, "api_key": "bedrock-api-key-1"}):
@@ -125,7 +125,7 @@ async def test_a_bearer_token_goes_before_keys() -> None:
     assert "x-amz-date" not in server.requests[0].headers
 
 
-async def test_what_was_refused_is_told_without_keys() -> None:
+async def test_a_refusal_is_reported_without_credentials() -> None:
     """Amazon repeats what was signed, the lent token with it."""
     said = f"no match: x-amz-security-token:{ENVIRON['AWS_SESSION_TOKEN']} {KEYS.access_key} {KEYS.secret_key}"
     async with ScriptedServer([Reply(turn=[Raw(said.encode())], status=403, headers={"content-type": "text/plain"})]) as server:
@@ -137,7 +137,7 @@ async def test_what_was_refused_is_told_without_keys() -> None:
     assert not any(value in fault.message + repr(of) for value in (KEYS.access_key, KEYS.secret_key, ENVIRON["AWS_SESSION_TOKEN"]))
 
 
-def test_each_attempt_is_signed_at_its_own_time() -> None:
+def test_each_attempt_is_signed_with_its_own_time() -> None:
     """A signature is good for minutes, and a retry may come later."""
     clock = ManualClock(AT_NS)
     signer = AwsSigner(KEYS, "us-east-1", clock)
@@ -149,7 +149,7 @@ def test_each_attempt_is_signed_at_its_own_time() -> None:
     assert signature(dict(first)) != signature(dict(second))
 
 
-async def test_a_request_that_is_sent_again_is_signed_again() -> None:
+async def test_a_retried_request_is_signed_again() -> None:
     async with ScriptedServer([Reply(status=503), Reply(turn=HELLO, headers=STREAM)]) as server:
         of = model("bedrock:m", base_url=server.url, environ=ENVIRON, retries=Retries(base_s=0.0))
         assert text_of(await ask(of)) == "Hello"
@@ -169,12 +169,12 @@ async def test_a_request_that_is_sent_again_is_signed_again() -> None:
         ({"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "BEDROCK_BASE_URL": "http://127.0.0.1:1"}, "Set AWS_REGION"),
     ],
 )
-def test_what_is_missing_is_named(environ: dict[str, str], says: str) -> None:
+def test_missing_or_invalid_aws_settings_are_named(environ: dict[str, str], says: str) -> None:
     with pytest.raises(UsageError, match=re.escape(says)):
         model("bedrock:m", environ=environ)
 
 
-def test_the_region_may_be_said_by_the_address() -> None:
+def test_the_region_is_read_from_the_base_url() -> None:
     environ = {key: value for key, value in ENVIRON.items() if key != "AWS_REGION"}
     of = model("bedrock:m", base_url="https://bedrock-runtime.ap-south-1.amazonaws.com", environ=environ)
     request = OutgoingRequest(url="https://bedrock-runtime.ap-south-1.amazonaws.com/", body=b"", headers={}, redactor=SecretRedactor())

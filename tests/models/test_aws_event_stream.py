@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callgate.models.wire import framing
+from callgate.models.wire import stream_framing
 from callgate.models.wire.aws_event_stream import AwsEventStream
-from callgate.models.wire.framing import Frame, FramingError
+from callgate.models.wire.stream_framing import Frame, FramingError
 from tests.models.aws_frames import event, failure, message, text_header
 
 OTHER_KINDS = (
@@ -35,7 +35,7 @@ FRAMES = [
 ]
 
 
-def given_by(pieces: list[bytes]) -> list[Frame]:
+def frames_of(pieces: list[bytes]) -> list[Frame]:
     """The frames up to the first that is damaged."""
     cut, found = AwsEventStream(), list[Frame]()
     try:
@@ -47,23 +47,23 @@ def given_by(pieces: list[bytes]) -> list[Frame]:
 
 
 @given(st.lists(st.integers(0, 10_000)))
-def test_frames_are_the_same_however_they_are_cut(cuts: list[int]) -> None:
+def test_frames_do_not_depend_on_how_the_bytes_are_split(cuts: list[int]) -> None:
     places = sorted({0, len(STREAM), *(cut % len(STREAM) for cut in cuts)})
-    assert given_by([STREAM[a:b] for a, b in pairwise(places)]) == FRAMES
-    assert given_by([STREAM[at : at + 1] for at in range(len(STREAM))]) == FRAMES
+    assert frames_of([STREAM[a:b] for a, b in pairwise(places)]) == FRAMES
+    assert frames_of([STREAM[at : at + 1] for at in range(len(STREAM))]) == FRAMES
 
 
 @given(st.integers(0, len(STREAM) - 1), st.integers(1, 255))
-def test_a_damaged_frame_is_never_read_as_another(at: int, flip: int) -> None:
+def test_a_damaged_frame_is_never_read_as_a_different_frame(at: int, flip: int) -> None:
     """Wherever a byte changes, what comes out is a beginning of what was sent, and the damage is told."""
     damaged = STREAM[:at] + bytes([STREAM[at] ^ flip]) + STREAM[at + 1 :]
-    assert given_by([damaged]) == FRAMES[: len(given_by([damaged]))]
-    assert len(given_by([damaged])) < len(FRAMES)
+    assert frames_of([damaged]) == FRAMES[: len(frames_of([damaged]))]
+    assert len(frames_of([damaged])) < len(FRAMES)
 
 
 @given(st.integers(0, len(STREAM)))
-def test_half_a_frame_at_the_end_is_dropped(at: int) -> None:
-    assert given_by([STREAM[:at]]) == FRAMES[: len(given_by([STREAM[:at]]))]
+def test_an_incomplete_frame_at_the_end_is_dropped(at: int) -> None:
+    assert frames_of([STREAM[:at]]) == FRAMES[: len(frames_of([STREAM[:at]]))]
 
 
 @pytest.mark.parametrize(
@@ -71,14 +71,14 @@ def test_half_a_frame_at_the_end_is_dropped(at: int) -> None:
     [b"\x09short", b"\x01a\x0a", b"\x01a\x07\x00", b"\x01a\x07\xff\xffx", b"\x01a\x09x", b"\x01a"],
     ids=["name too long", "unknown type", "half a length", "value too long", "half a value", "no type"],
 )
-def test_headers_that_cannot_be_read_are_damage(headers: bytes) -> None:
+def test_unreadable_headers_raise_a_framing_error(headers: bytes) -> None:
     with pytest.raises(FramingError):
         AwsEventStream().feed(message(headers, b"{}"))
 
 
-def test_lengths_that_cannot_be_are_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_impossible_frame_lengths_raise_a_framing_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every buffer has a written bound: it is the length that is refused, before the bytes have come."""
-    monkeypatch.setattr(framing, "MAX_FRAME_BYTES", 1000)
+    monkeypatch.setattr(stream_framing, "MAX_FRAME_BYTES", 1000)
     for total, headers in ((15, 0), (100, 90), (2000, 0), (400_000, 200_000)):
         prelude = struct.pack(">II", total, headers)
         with pytest.raises(FramingError):

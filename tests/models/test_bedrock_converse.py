@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from callgate.calls import Image, Text
 from callgate.messages import AssistantMessage, Message, Native, Reasoning, ToolCall, ToolMessage, UserMessage
-from callgate.models.events import CallSealed, Usage
+from callgate.models.model_events import CallSealed, Usage
 from callgate.models.wire import codec
 from callgate.models.wire.request import ModelRequest
 from callgate.models.wire.tool_names import WireNames
@@ -73,12 +73,12 @@ USUAL = (
 
 
 @given(st.lists(st.integers(0, 5000), max_size=30))
-def test_an_answer_is_the_same_however_its_bytes_are_cut(cuts: list[int]) -> None:
+def test_the_decoded_answer_does_not_depend_on_how_the_bytes_are_split(cuts: list[int]) -> None:
     places = sorted({0, len(USUAL), *(cut % len(USUAL) for cut in cuts)})
     assert shape(read(API, [USUAL[a:b] for a, b in pairwise(places)])) == shape(read(API, USUAL))
 
 
-def test_text_thought_and_calls_come_out_in_order() -> None:
+def test_reasoning_text_and_calls_are_decoded_in_order() -> None:
     events = read(API, USUAL)
     told = finished(events)
     assert told.message.parts[0] == Reasoning(text="Hmm.", opaque={"signature": "sig"})
@@ -88,13 +88,13 @@ def test_text_thought_and_calls_come_out_in_order() -> None:
     assert told.usage == Usage(input_tokens=8, output_tokens=7, cached_tokens=3)
 
 
-def test_a_call_is_sealed_with_its_last_bracket() -> None:
+def test_a_call_is_sealed_at_its_closing_brace() -> None:
     decoder = codec(API).decoder()
     decoder.feed(start(0, "a", "f") + piece(0, '{"a": 1'))
     assert [type(told) for told in decoder.feed(piece(0, "}"))][-1] is CallSealed
 
 
-def test_an_empty_object_is_sealed_when_its_block_stops() -> None:
+def test_an_empty_object_is_sealed_when_its_block_ends() -> None:
     body = start(0, "a", "f") + piece(0, "{}") + stop(0)
     assert calls_of(read(API, body)) == [("a", "f", "{}", "sealed")]
 
@@ -112,7 +112,7 @@ def test_an_empty_object_is_sealed_when_its_block_stops() -> None:
         ("malformed_model_output", "other", "cut"),
     ],
 )
-def test_a_block_that_is_closed_half_written_is_cut(said: str, reason: str, closed: str) -> None:
+def test_an_incomplete_block_is_finished_or_cut_by_the_stop_reason(said: str, reason: str, closed: str) -> None:
     """The service closes a block also where the limit cut it."""
     events = read(API, start(0, "a", "f") + piece(0, '{"a": [1') + stop(0) + end(said))
     assert calls_of(events) == [("a", "f", '{"a": [1', closed)]
@@ -120,27 +120,27 @@ def test_a_block_that_is_closed_half_written_is_cut(said: str, reason: str, clos
 
 
 @given(st.integers(0, len(USUAL) - 1))
-def test_a_stream_that_stops_anywhere_is_cut(at: int) -> None:
+def test_a_truncated_stream_is_cut(at: int) -> None:
     told = finished(read(API, USUAL[:at]))
     assert told.reason == ("tool_calls" if at >= len(USUAL) - len(METADATA) else "cut")
 
 
 @given(st.integers(0, len(USUAL) - 1), st.integers(1, 255))
-def test_a_damaged_stream_never_makes_a_wrong_call(at: int, flip: int) -> None:
+def test_a_damaged_stream_never_produces_a_wrong_call(at: int, flip: int) -> None:
     """Checksums: what is damaged ends the answer with a fault; calls before it stand."""
     events = read(API, USUAL[:at] + bytes([USUAL[at] ^ flip]) + USUAL[at + 1 :])
     right = {"tooluse_a": ("find", '{"q": "}{"}'), "tooluse_b": ("shot", "")}
     assert all(right[call_id] == (name, arguments) for call_id, name, arguments, closed in calls_of(events) if closed != "cut")
 
 
-def test_pieces_without_an_index_or_with_a_taken_one_find_their_call() -> None:
+def test_deltas_with_a_missing_or_reused_index_are_assigned_to_their_call() -> None:
     for index in (None, 0):
         body = start(index, "a", "f") + piece(index, '{"x"') + piece(index, ": 1}") + stop(index) + start(index, "b", "g")
         events = read(API, body + piece(index, '{"y": 2}') + stop(index) + end("tool_use"))
         assert [call[:3] for call in calls_of(events)] == [("a", "f", '{"x": 1}'), ("b", "g", '{"y": 2}')]
 
 
-def test_arguments_of_a_call_that_was_never_started_are_a_fault() -> None:
+def test_arguments_of_a_call_that_never_started_are_a_fault() -> None:
     told = finished(read(API, BEGIN + piece(4, '{"a": 1}') + end("tool_use")))
     assert (told.reason, told.fault and told.fault.code, told.message.calls) == ("error", "bad_frame", ())
 
@@ -155,7 +155,7 @@ def test_arguments_of_a_call_that_was_never_started_are_a_fault() -> None:
         (b'{"throttlingException": {"message": "slow down"}}', True),
     ],
 )
-def test_a_failure_ends_the_answer_with_the_services_words(body: bytes, retryable: bool) -> None:
+def test_an_error_ends_the_answer_with_the_services_message(body: bytes, retryable: bool) -> None:
     told = finished(read(API, body))
     assert told.fault is not None
     assert (told.reason, told.fault.message, told.fault.retryable) == ("error", "slow down", retryable)
@@ -167,7 +167,7 @@ def whole(*content: Mapping[str, object], reason: str = "tool_use") -> bytes:
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-def test_one_body_reads_like_a_stream(streamed: bool) -> None:
+def test_a_single_body_decodes_like_a_stream(streamed: bool) -> None:
     body = whole(
         {"reasoningContent": {"reasoningText": {"text": "Hm.", "signature": "sig"}}},
         {"reasoningContent": {"redactedContent": "AAAA"}},
@@ -185,13 +185,13 @@ def test_one_body_reads_like_a_stream(streamed: bool) -> None:
 
 
 @pytest.mark.parametrize("given", [{"x": 1}, {}], ids=["arguments", "none"])
-def test_the_last_call_of_a_body_that_the_limit_cut_is_cut(given: dict[str, object]) -> None:
+def test_the_last_call_of_a_body_that_hit_the_token_limit_is_cut(given: dict[str, object]) -> None:
     """Its input is an object by then, of what was written so far; the calls before it were whole."""
     calls = [{"toolUse": {"toolUseId": call_id, "name": "f", "input": given}} for call_id in "ab"]
     assert [call[3] for call in calls_of(read(API, whole(*calls, reason="max_tokens")))] == ["sealed", "cut"]
 
 
-def test_what_a_proxy_made_of_the_stream_is_read() -> None:
+def test_a_stream_reframed_by_a_proxy_as_sse_lines_or_a_list_is_read() -> None:
     """As server-sent events or as lines, each an object with one key."""
     objects: list[dict[str, object]] = [
         {"messageStart": {"role": "assistant"}},
@@ -207,7 +207,7 @@ def test_what_a_proxy_made_of_the_stream_is_read() -> None:
         assert finished(events).reason == "tool_calls"
 
 
-def test_what_the_service_runs_itself_is_recorded_and_echoed() -> None:
+def test_tools_run_by_the_service_are_recorded_and_sent_back() -> None:
     """Never executed."""
     body = (
         start(0, "n1", "nova_grounding", type="server_tool_use")
@@ -257,7 +257,7 @@ def test_a_request_carries_the_whole_conversation() -> None:
     ]
 
 
-def test_turns_alternate_and_the_users_is_first() -> None:
+def test_turns_alternate_and_begin_with_the_user() -> None:
     """Also where the conversation has empty messages and begins with an answer."""
     talk: list[Message] = [
         AssistantMessage(parts=(Text(text="Hello."),)),
@@ -273,7 +273,7 @@ def test_turns_alternate_and_the_users_is_first() -> None:
 
 
 @pytest.mark.parametrize("choice", ["auto", "required", "none", "find"])
-def test_tools_are_declared_wherever_the_history_has_calls(choice: str) -> None:
+def test_tools_are_declared_whenever_the_history_has_calls(choice: str) -> None:
     config = sent(API, tool_choice=choice)["toolConfig"]
     assert [tool["toolSpec"]["name"] for tool in config["tools"]] == ["find", "shot"]
     assert config.get("toolChoice") == {"required": {"any": {}}, "find": {"tool": {"name": "find"}}}.get(choice)
@@ -281,7 +281,7 @@ def test_tools_are_declared_wherever_the_history_has_calls(choice: str) -> None:
     assert "toolConfig" not in sent(API, TALK[:2], tool_choice="none")
 
 
-def test_an_answer_goes_back_as_it_came() -> None:
+def test_a_received_answer_is_sent_back_unchanged() -> None:
     """With its signature, without which a thinking model refuses the next request."""
     assert sent(API, answered(read(API, USUAL)))["messages"][1:] == [
         {
@@ -303,7 +303,7 @@ def test_an_answer_goes_back_as_it_came() -> None:
     ]
 
 
-def test_ids_of_other_providers_fit() -> None:
+def test_call_ids_of_other_providers_are_shortened_to_fit() -> None:
     long = "call|" + "x" * 80
     talk: list[Message] = [
         UserMessage("Go."),
@@ -317,7 +317,7 @@ def test_ids_of_other_providers_fit() -> None:
     assert result["content"] == [{"text": "(no output)"}]
 
 
-def test_the_model_is_in_the_path() -> None:
+def test_the_model_is_named_in_the_request_path() -> None:
     for stream, verb in ((True, "converse-stream"), (False, "converse")):
         request = ModelRequest(model="us.anthropic.x-v1:0", messages=TALK, tools=TOOLS, stream=stream, output_schema={"type": "object"})
         http = codec(API).encode(request, WireNames(), {})
@@ -328,7 +328,7 @@ def test_the_model_is_in_the_path() -> None:
 
 
 @pytest.mark.parametrize(("model", "kept"), [("moonshot.kimi-k2", True), ("us.anthropic.claude-x", False)])
-def test_an_id_that_the_service_takes_goes_back_as_it_is_unless_the_model_refuses_it(model: str, kept: bool) -> None:
+def test_a_valid_call_id_is_sent_back_unchanged_unless_the_model_refuses_it(model: str, kept: bool) -> None:
     """Some models read the tool's name and the call's number out of the id; Anthropic's refuse its dots and colons."""
     given = "functions.find:0"
     talk: list[Message] = [
@@ -342,7 +342,7 @@ def test_an_id_that_the_service_takes_goes_back_as_it_is_unless_the_model_refuse
     assert (call_id == given) is kept
 
 
-def test_a_picture_that_the_service_does_not_take_is_named() -> None:
+def test_an_unsupported_image_is_replaced_by_its_media_type() -> None:
     drawing = Image(data="aGk=", mime_type="image/svg+xml")
     talk: list[Message] = [UserMessage((drawing, Image(data="aGk=", mime_type="image/jpg")))]
     content = sent(API, talk)["messages"][0]["content"]
@@ -351,7 +351,7 @@ def test_a_picture_that_the_service_does_not_take_is_named() -> None:
 
 
 @pytest.mark.parametrize("said", ["malformed_tool_use", "malformed_model_output"])
-def test_a_call_that_the_service_could_not_read_may_be_asked_for_again(said: str) -> None:
+def test_a_call_the_service_could_not_parse_is_a_retryable_fault(said: str) -> None:
     over = finished(read(API, end(said)))
     assert over.fault is not None
     assert (over.reason, over.fault.code, over.fault.retryable) == ("error", said, True)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callgate.messages import Reasoning
-from callgate.models.events import CallSealed, Usage
+from callgate.models.model_events import CallSealed, Usage
 from callgate.models.wire import codec
 from callgate.models.wire.request import ModelRequest
 from callgate.models.wire.tool_names import WireNames
@@ -59,12 +59,12 @@ USUAL = (
 
 
 @given(st.lists(st.integers(0, 5000), max_size=30))
-def test_an_answer_is_the_same_however_its_bytes_are_cut(cuts: list[int]) -> None:
+def test_the_decoded_answer_does_not_depend_on_how_the_bytes_are_split(cuts: list[int]) -> None:
     places = sorted({0, len(USUAL), *(cut % len(USUAL) for cut in cuts)})
     assert shape(read(API, [USUAL[a:b] for a, b in pairwise(places)])) == shape(read(API, USUAL))
 
 
-def test_thought_text_and_call_come_out_in_order() -> None:
+def test_reasoning_text_and_calls_are_decoded_in_order() -> None:
     events = read(API, USUAL)
     told = finished(events)
     assert told.message.parts[0] == Reasoning(text="Hm.", opaque={"signature": "sig"})
@@ -73,25 +73,25 @@ def test_thought_text_and_call_come_out_in_order() -> None:
     assert told.usage == Usage(input_tokens=5, output_tokens=7)
 
 
-def test_a_call_is_sealed_with_its_last_bracket() -> None:
+def test_a_call_is_sealed_at_its_closing_brace() -> None:
     decoder = codec(API).decoder()
     decoder.feed(block(0, "tool_use", id="a", name="f", input={}) + delta(0, "input_json_delta", partial_json='{"a": 1'))
     assert [type(told) for told in decoder.feed(delta(0, "input_json_delta", partial_json="}"))][-1] is CallSealed
 
 
-def test_a_block_that_the_limit_cut_is_cut() -> None:
+def test_a_block_that_hit_the_token_limit_is_cut() -> None:
     body = block(0, "tool_use", id="a", name="f", input={}) + delta(0, "input_json_delta", partial_json='{"a": [1')
     assert calls_of(read(API, body + chunk(type="content_block_stop", index=0) + end("max_tokens"))) == [("a", "f", '{"a": [1', "cut")]
 
 
 @given(st.integers(0, len(USUAL) - 1), st.integers(1, 255))
-def test_a_damaged_stream_never_makes_a_wrong_call(at: int, flip: int) -> None:
+def test_a_damaged_stream_never_produces_a_wrong_call(at: int, flip: int) -> None:
     events = read(API, USUAL[:at] + bytes([USUAL[at] ^ flip]) + USUAL[at + 1 :])
     assert all(call[:3] == ("a", "find", '{"q": "}{"}') for call in calls_of(events) if call[3] != "cut")
 
 
 @pytest.mark.parametrize("data", ["%%%", "bm8ganNvbg==", "WzFd", None, 7], ids=["no base64", "no JSON", "no object", "null", "number"])
-def test_a_chunk_that_cannot_be_read_is_a_fault(data: object) -> None:
+def test_an_unreadable_chunk_is_a_fault(data: object) -> None:
     """A piece that is missing would make other arguments of the rest."""
     body = block(0, "tool_use", id="a", name="f", input={}) + delta(0, "input_json_delta", partial_json='{"a": 1')
     told = read(API, body + event("chunk", {"bytes": data}) + delta(0, "input_json_delta", partial_json='0')
@@ -107,7 +107,7 @@ def test_a_chunk_that_cannot_be_read_is_a_fault(data: object) -> None:
         (chunk(type="error", error={"type": "overloaded_error", "message": "slow down"}), True),
     ],
 )
-def test_a_failure_ends_the_answer_with_the_services_words(body: bytes, retryable: bool) -> None:
+def test_an_error_ends_the_answer_with_the_services_message(body: bytes, retryable: bool) -> None:
     told = finished(read(API, body))
     assert told.fault is not None
     assert (told.reason, told.fault.message, told.fault.retryable) == ("error", "slow down", retryable)
@@ -139,7 +139,7 @@ WHOLE: dict[str, dict[str, object]] = {
 
 @pytest.mark.parametrize("maker", WHOLE)
 @pytest.mark.parametrize("streamed", [True, False])
-def test_every_maker_is_known_by_the_form_of_its_answer(maker: str, streamed: bool) -> None:
+def test_every_model_vendor_is_recognized_by_the_shape_of_its_response(maker: str, streamed: bool) -> None:
     told = read(API, json.dumps(WHOLE[maker]).encode(), streamed=streamed)
     assert [call[1:] for call in calls_of(told)] == [("f", '{"x":1}', "sealed")]
     assert finished(told).reason == "tool_calls"
@@ -162,7 +162,7 @@ STREAMED = {
 
 
 @pytest.mark.parametrize("maker", STREAMED)
-def test_every_maker_is_known_by_the_form_of_its_events(maker: str) -> None:
+def test_every_model_vendor_is_recognized_by_the_shape_of_its_events(maker: str) -> None:
     told = read(API, STREAMED[maker])
     assert [call[1:] for call in calls_of(told)] == [("f", '{"x":1}', "sealed")]
     assert finished(told).reason == "tool_calls"
@@ -179,18 +179,18 @@ def test_every_maker_is_known_by_the_form_of_its_events(maker: str) -> None:
     ],
     ids=["llama", "mistral", "titan", "claude before messages", "choices of text"],
 )
-def test_answers_of_text_only_are_read(body: dict[str, object], reason: str) -> None:
+def test_text_only_responses_are_read(body: dict[str, object], reason: str) -> None:
     for told in (read(API, json.dumps(body).encode(), streamed=False), read(API, chunk(**body))):
         assert (text_of(told), finished(told).reason) == ("Sunny.", reason)
         assert finished(told).usage in (None, Usage(input_tokens=5, output_tokens=7))
 
 
-def test_a_stream_of_text_that_never_says_why_it_ends_is_cut() -> None:
+def test_a_text_stream_without_a_stop_reason_is_cut() -> None:
     told = read(API, chunk(generation="Sun", stop_reason=None) + chunk(generation="ny.", stop_reason=None))
     assert (text_of(told), finished(told).reason) == ("Sunny.", "cut")
 
 
-def test_a_request_is_anthropics_without_model_and_stream() -> None:
+def test_a_request_is_an_anthropic_request_without_model_and_stream() -> None:
     request = ModelRequest(model="anthropic.claude:0", messages=TALK, stream=True)
     http = codec(API).encode(request, WireNames(), {})
     assert http.path == "/model/anthropic.claude%3A0/invoke-with-response-stream"
@@ -201,7 +201,7 @@ def test_a_request_is_anthropics_without_model_and_stream() -> None:
     assert sent(API, stream=False)["messages"][-1]["content"][0]["tool_use_id"] == "a"
 
 
-def test_an_answer_goes_back_as_it_came() -> None:
+def test_a_received_answer_is_sent_back_with_its_signature() -> None:
     """With its signature; a thought of another API does not."""
     messages = sent(API, answered(read(API, USUAL)))["messages"]
     assert [item["type"] for item in messages[1]["content"]] == ["thinking", "text", "tool_use"]

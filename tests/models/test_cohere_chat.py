@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from callgate.calls import Text
 from callgate.messages import AssistantMessage, Reasoning, UserMessage
-from callgate.models.events import CallSealed, Usage
+from callgate.models.model_events import CallSealed, Usage
 from callgate.models.wire import codec
 from tests.models.decoding import calls_of, finished, read, shape, text_of
 from tests.models.sample_conversation import PICTURE, TALK, answered, sent
@@ -62,12 +62,12 @@ USUAL = (
 
 
 @given(st.lists(st.integers(0, 5000), max_size=30))
-def test_an_answer_is_the_same_however_its_bytes_are_cut(cuts: list[int]) -> None:
+def test_the_decoded_answer_does_not_depend_on_how_the_bytes_are_split(cuts: list[int]) -> None:
     places = sorted({0, len(USUAL), *(cut % len(USUAL) for cut in cuts)})
     assert shape(read(API, [USUAL[a:b] for a, b in pairwise(places)])) == shape(read(API, USUAL))
 
 
-def test_plan_and_calls_come_out_in_order() -> None:
+def test_the_plan_and_calls_are_decoded_in_order() -> None:
     told = finished(read(API, USUAL))
     assert told.message.parts[0] == Reasoning(text="I will look. ünï", opaque={"kind": "tool_plan"})
     assert calls_of(read(API, USUAL)) == [("a", "find", '{"q": "}{"}', "sealed"), ("b", "shot", "", "finished")]
@@ -75,13 +75,13 @@ def test_plan_and_calls_come_out_in_order() -> None:
     assert told.usage == Usage(input_tokens=5, output_tokens=7, cached_tokens=2)
 
 
-def test_a_call_is_sealed_with_its_last_bracket() -> None:
+def test_a_call_is_sealed_at_its_closing_brace() -> None:
     decoder = codec(API).decoder()
     decoder.feed(start(0, "a", "f") + piece(0, '{"a": 1'))
     assert [type(told) for told in decoder.feed(piece(0, "}"))][-1] is CallSealed
 
 
-def test_text_thought_and_citations() -> None:
+def test_reasoning_and_text_are_read_and_citations_skipped() -> None:
     body = (
         BEGIN
         + event("content-start", 0, content={"type": "thinking", "thinking": ""})
@@ -99,7 +99,7 @@ def test_text_thought_and_citations() -> None:
     assert told.reason == "stop"
 
 
-def test_interleaved_pieces_and_pieces_without_a_number_find_their_call() -> None:
+def test_interleaved_deltas_and_deltas_without_an_index_are_assigned_to_their_call() -> None:
     mixed = start(0, "a", "f") + start(1, "b", "g") + piece(1, '{"y"') + piece(0, '{"x": 1}') + piece(1, ": 2}")
     assert [call[:3] for call in calls_of(read(API, BEGIN + mixed + end("TOOL_CALL")))] == [
         ("a", "f", '{"x": 1}'),
@@ -121,30 +121,30 @@ def test_interleaved_pieces_and_pieces_without_a_number_find_their_call() -> Non
         ("WHO_KNOWS", "other", "cut"),
     ],
 )
-def test_a_call_that_is_ended_half_written_is_cut(said: str, reason: str, closed: str) -> None:
+def test_an_incomplete_call_is_finished_or_cut_by_the_finish_reason(said: str, reason: str, closed: str) -> None:
     events = read(API, BEGIN + start(0, "a", "f") + piece(0, '{"x": [1') + stop(0) + end(said))
     assert calls_of(events) == [("a", "f", '{"x": [1', closed)]
     assert finished(events).reason == reason
 
 
-def test_the_last_call_of_a_body_that_the_limit_cut_is_cut() -> None:
+def test_the_last_call_of_a_body_that_hit_the_token_limit_is_cut() -> None:
     calls = [{"id": call_id, "type": "function", "function": {"name": "f", "arguments": "{}"}} for call_id in "ab"]
     body = json.dumps({"finish_reason": "MAX_TOKENS", "message": {"role": "assistant", "tool_calls": calls}}).encode()
     assert [call[3] for call in calls_of(read(API, body, streamed=False))] == ["sealed", "cut"]
 
 
-def test_an_error_at_the_end_is_told_in_the_providers_words() -> None:
+def test_an_error_at_the_end_is_reported_with_the_providers_message() -> None:
     told = finished(read(API, BEGIN + end("ERROR", error="the model broke")))
     assert (told.reason, told.fault and told.fault.message) == ("error", "the model broke")
     assert finished(read(API, b'{"id": "x", "message": "invalid api token"}', streamed=False)).fault is not None
 
 
-def test_arguments_of_a_call_that_was_never_started_are_a_fault() -> None:
+def test_arguments_of_a_call_that_never_started_are_a_fault() -> None:
     assert finished(read(API, BEGIN + piece(3, "{}") + end("TOOL_CALL"))).reason == "error"
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-def test_one_body_reads_like_a_stream(streamed: bool) -> None:
+def test_a_single_body_decodes_like_a_stream(streamed: bool) -> None:
     message = {
         "role": "assistant",
         "tool_plan": "I will look.",
@@ -166,7 +166,7 @@ FIRST = {
 }
 
 
-def test_the_first_version_gives_calls_as_objects() -> None:
+def test_calls_and_text_of_api_version_1_are_read() -> None:
     events = read(API, json.dumps(FIRST).encode(), streamed=False)
     assert calls_of(events) == [("made-0", "f", '{"x":1}', "sealed"), ("made-1", "f", "{}", "finished")]
     assert (finished(events).reason, text_of(events), finished(events).usage) == ("tool_calls", "", Usage(input_tokens=3, output_tokens=4))
@@ -174,7 +174,7 @@ def test_the_first_version_gives_calls_as_objects() -> None:
 
 
 @pytest.mark.parametrize("previewed", [True, False])
-def test_calls_that_the_first_version_previews_are_not_read_twice(previewed: bool) -> None:
+def test_calls_previewed_by_api_version_1_are_not_read_twice(previewed: bool) -> None:
     """They come in pieces, then whole, then once more with the end."""
     preview = [
         {"event_type": "tool-calls-chunk", "text": "I will look."},
@@ -228,12 +228,12 @@ def test_a_request_carries_the_whole_conversation() -> None:
     ("choice", "tools", "said"),
     [("auto", 2, None), ("required", 2, "REQUIRED"), ("find", 1, "REQUIRED"), ("none", 0, None)],
 )
-def test_a_choice_of_tools(choice: str, tools: int, said: str | None) -> None:
+def test_tool_choice_selects_the_tools_and_the_mode_that_are_sent(choice: str, tools: int, said: str | None) -> None:
     body = sent(API, tool_choice=choice)
     assert (len(body.get("tools", [])), body.get("tool_choice")) == (tools, said)
 
 
-def test_an_answer_goes_back_as_it_came() -> None:
+def test_a_received_answer_is_sent_back_with_its_plan() -> None:
     """With the plan; an answer without anything in it is left out."""
     messages = sent(API, answered(read(API, USUAL)))["messages"]
     assert messages[1]["tool_plan"] == "I will look. ünï"
@@ -241,7 +241,7 @@ def test_an_answer_goes_back_as_it_came() -> None:
     assert len(sent(API, [TALK[1], AssistantMessage(), UserMessage((PICTURE,))])["messages"]) == 2
 
 
-def test_thoughts_go_back_before_the_text() -> None:
+def test_reasoning_is_sent_back_before_the_text() -> None:
     parts = (Reasoning(text="Hm.", opaque={"kind": "thinking"}), Text(text="Sunny."))
     content = [{"type": "thinking", "thinking": "Hm."}, {"type": "text", "text": "Sunny."}]
     assert sent(API, [AssistantMessage(parts=parts, api=API)])["messages"][0]["content"] == content

@@ -121,7 +121,7 @@ NOTES: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize(("text", "meant"), NOTES.values(), ids=NOTES.keys())
-def test_a_call_is_read_as_its_family_means_it(text: str, meant: dict[str, Any]) -> None:
+def test_a_call_is_read_by_the_rules_of_its_model_family(text: str, meant: dict[str, Any]) -> None:
     """The families' chat templates and guides, and how their models bend them."""
     reading = read_text(text, SCHEMAS)
     assert calls_in(reading) == [("note", meant)]
@@ -146,7 +146,7 @@ def test_a_call_is_read_as_its_family_means_it(text: str, meant: dict[str, Any])
         ("date", "5", "5"),
     ],
 )
-def test_a_schema_may_call_the_types_as_programmers_do(kind: str | list[str], written: str, meant: object) -> None:
+def test_a_schema_may_use_programming_language_type_names(kind: str | list[str], written: str, meant: object) -> None:
     """Schemas of remote tools are written by hand; and a value may be escaped once more, or be in Python's words."""
     tools = {"note": {"type": "object", "properties": {"value": {"type": kind}}}}
     text = f"<tool_call>\n<function=note>\n<parameter=value>\n{written}\n</parameter>\n</function>\n</tool_call>"
@@ -160,7 +160,7 @@ def test_a_schema_may_call_the_types_as_programmers_do(kind: str | list[str], wr
         "<tool_call>search\n<arg_key>query</arg_key>\n<arg_value>x</arg_value>\n<tool_call>now</tool_call>",
     ],
 )
-def test_a_marker_may_be_missing_between_two_calls(text: str) -> None:
+def test_a_missing_marker_between_two_calls_is_tolerated(text: str) -> None:
     """The mark of the arguments, or of the next call, shows that the one before is complete."""
     reading = read_text(text, TOOLS)
     assert calls_in(reading) == [("search", {"query": "x"}), ("now", {})]
@@ -177,14 +177,14 @@ def test_a_marker_may_be_missing_between_two_calls(text: str) -> None:
         ('<｜tool▁call▁begin｜>function<｜tool▁sep｜>note\n```json\n{"text": [}\n```<｜tool▁call▁end｜>', '{"text": [}'),
     ],
 )
-def test_a_complete_call_with_malformed_arguments_is_still_one(text: str, arguments: str) -> None:
+def test_a_complete_call_with_malformed_arguments_is_still_a_call(text: str, arguments: str) -> None:
     """Its end was read, so it is not cut off: the engine tells the model what is wrong, and the user sees no markers."""
     reading = read_text(text + kimi("{}"), SCHEMAS)
     assert [(call.name, call.arguments) for call in reading.calls] == [("note", arguments), ("note", "{}")]
     assert reading.content == ""
 
 
-def test_a_call_that_a_model_repeats_behind_its_end_is_made_once() -> None:
+def test_a_call_list_repeated_after_its_end_marker_is_read_once() -> None:
     """LFM2: the list again, with an end and without a beginning."""
     call = '[search(query="x")]<|tool_call_end|>'
     assert len(read_text(f"<|tool_call_start|>{call}{call}", TOOLS).calls) == 1
@@ -192,7 +192,7 @@ def test_a_call_that_a_model_repeats_behind_its_end_is_made_once() -> None:
     assert len(read_text(f"<|tool_call_start|>{call}\n<|tool_call_start|>{call}", TOOLS).calls) == 2
 
 
-def test_a_parameter_that_comes_twice_in_tags_without_markers_makes_no_call() -> None:
+def test_an_unmarked_tag_call_with_a_repeated_parameter_is_not_a_call() -> None:
     """MiniCPM 5: which of the two was meant, nobody can say."""
     text = '<function name="search"><param name="query">a</param><param name="query">b</param></function>'
     assert read_text(text, TOOLS).calls == ()
@@ -218,7 +218,7 @@ FRAMES = [
 
 
 @pytest.mark.parametrize("frame", FRAMES, ids=["qwen-xml", "minimax-m2", "glm", "deepseek-dsml", "kimi-k3", "minimax-m3"])
-def test_a_value_may_quote_the_calls_of_any_family(frame: str) -> None:
+def test_a_tag_value_may_quote_calls_of_any_family(frame: str) -> None:
     """A file about tools: its text comes out whole, and nothing that it quotes is run, in its own tags or in those of others."""
     for quoted in QUOTED:
         text = f"As in\n{quoted}\nand so on."
@@ -229,7 +229,7 @@ def test_a_value_may_quote_the_calls_of_any_family(frame: str) -> None:
             assert read_text(whole[:end], SCHEMAS, partial=True).calls in ((), reading.calls)
 
 
-def test_a_string_may_quote_the_calls_of_any_family() -> None:
+def test_a_json_string_may_quote_calls_of_any_family() -> None:
     """DeepSeek and Kimi K2 open a call alike, and only one of them has a separator behind the name."""
     for quoted in QUOTED:
         written = json.dumps({"text": quoted}, ensure_ascii=False)
@@ -261,7 +261,7 @@ INNER = {
 
 @pytest.mark.parametrize("hinted", [False, True], ids=["found", "hinted"])
 @pytest.mark.parametrize("name", INNER)
-def test_what_a_value_quotes_is_no_call_when_the_value_is_cut_off(name: str, hinted: bool) -> None:
+def test_a_call_quoted_in_a_truncated_value_is_not_a_call(name: str, hinted: bool) -> None:
     """A model that writes a file about tools, and comes to its token limit: the file is not what it wanted to be run."""
     frame, inner = INNER[name]
     reading = read_text(frame.format(inner), TOOLS, dialect=name if hinted else None, partial=True)

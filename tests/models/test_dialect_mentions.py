@@ -13,14 +13,14 @@ NOBODY_SAID: dict[str, Any] = {}
 
 
 @pytest.mark.parametrize("text", NO_CALLS.values(), ids=NO_CALLS.keys())
-def test_a_mention_is_never_a_call_and_stays_readable(text: str) -> None:
+def test_a_mentioned_call_is_not_a_call_and_stays_in_the_text(text: str) -> None:
     """Prose, code, quotations and answers: nothing runs because it is spoken of."""
     reading = read_text(text, TOOLS)
     assert reading.calls == ()
     assert reading.content + reading.reasoning == text.replace("<think>", "").replace("</think>", "") or "<think>" in text
 
 
-def test_where_no_names_are_known_only_what_looks_like_nothing_but_a_call_is_one() -> None:
+def test_without_known_tools_only_an_unambiguous_object_is_a_call() -> None:
     """`{"name": ..., "age": ...}` is an answer to somebody."""
     assert calls_in(read_text('{"name": "f", "parameters": {"a": 1}}', NOBODY_SAID)) == [("f", {"a": 1})]
     assert read_text('{"action": "f", "input": {"a": 1}}', NOBODY_SAID).calls == ()
@@ -62,7 +62,7 @@ def test_where_no_names_are_known_only_what_looks_like_nothing_but_a_call_is_one
         f"This is a call. <tool_call>{SEARCH}</tool_call> Wait.",
     ],
 )
-def test_a_call_after_talk_of_examples_is_a_call(text: str, hint: str | None) -> None:
+def test_a_call_after_prose_about_examples_is_a_call(text: str, hint: str | None) -> None:
     """Only a line that announces an example makes one of what follows, and a line of prose ends that."""
     assert calls_in(read_text(text, TOOLS, dialect=hint)) == [("search", {"query": "x"})]
 
@@ -75,7 +75,7 @@ def test_a_call_after_talk_of_examples_is_a_call(text: str, hint: str | None) ->
         *("a plan on lines of its own", "a plan on one line", "a plan with brackets in its text"),
     ],
 )
-def test_a_hint_makes_no_call_of_an_example(kind: str, hint: str) -> None:
+def test_a_dialect_hint_does_not_turn_an_example_into_a_call(kind: str, hint: str) -> None:
     """A hint says how calls are written, not that everything written so is one."""
     assert read_text(NO_CALLS[kind], TOOLS, dialect=hint).calls == ()
 
@@ -86,7 +86,7 @@ _WRITES_PROSE = ("gigachat", "harmony", "json-in-text")
 
 @pytest.mark.parametrize("frame", ["For example:\n\n{}\n", "Here is an example:\n```\n{}\n```\n", "Write ``{}`` for it."])
 @pytest.mark.parametrize("name", [name for name, of in DIALECTS.items() if "`" not in of.example and name not in _WRITES_PROSE])
-def test_no_familys_example_is_a_call_where_it_is_shown_as_one(name: str, frame: str) -> None:
+def test_the_example_of_a_family_is_not_a_call_where_it_is_shown_as_an_example(name: str, frame: str) -> None:
     """What a model explains it does not do, special tokens or not, with a hint and without."""
     example = DIALECTS[name].example
     text = frame.format(example if "\n" in frame else example.partition("\n")[0])
@@ -100,7 +100,7 @@ _TAKES_COMMAS = ("granite", "mistral", "gigachat", "phi4")
 
 @pytest.mark.parametrize("frame", ["Write `{}` for it.", 'Write "{}" for it.', "For example: {}\n", "> {}", "The format is {}, as said."])
 @pytest.mark.parametrize("name", [name for name, of in DIALECTS.items() if not of.is_unmarked])
-def test_a_call_that_is_spoken_of_is_text_on_all_its_lines(name: str, frame: str) -> None:
+def test_a_quoted_call_is_text_on_all_its_lines(name: str, frame: str) -> None:
     """The mark was text, and what stood behind it on a line of its own was called."""
     if "as said" in frame and name in _TAKES_COMMAS:
         return
@@ -121,18 +121,18 @@ HERMES = f"<tool_call>\n{SEARCH}\n</tool_call>"
         f"A ` is no code. {HERMES}",
     ],
 )
-def test_a_call_behind_one_that_is_spoken_of_is_a_call(text: str) -> None:
+def test_a_call_after_a_quoted_call_is_a_call(text: str) -> None:
     """What was quoted, on however many lines, is a word of its line, and ends with what closes it."""
     assert calls_in(read_text(text, TOOLS)) == [("search", {"query": "x"})]
 
 
 @pytest.mark.parametrize("text", [f"The format is {HERMES}, as said.", f"Write `{HERMES}` for it."])
-def test_a_message_that_is_cut_has_no_call_that_the_whole_one_has_not(text: str) -> None:
+def test_a_quoted_call_is_not_a_call_in_a_truncated_message(text: str) -> None:
     for place in range(len(text)):
         assert read_text(text[:place], TOOLS, partial=True).calls == ()
 
 
-def test_a_call_may_follow_a_sentence() -> None:
+def test_a_call_may_follow_a_sentence_on_the_same_line() -> None:
     """As models write that do not break the line; what goes on behind it is a sentence about it."""
     text = 'I look it up. {"tool": "search", "parameters": {"query": "x"}}'
     assert read_text(text, TOOLS).content == "I look it up. "
@@ -140,18 +140,18 @@ def test_a_call_may_follow_a_sentence() -> None:
     assert read_text(f"{text} is what I write.", TOOLS).calls == ()
 
 
-def test_what_a_channel_says_to_the_user_is_shown() -> None:
+def test_harmony_commentary_is_content_and_analysis_is_reasoning() -> None:
     """Harmony: a preamble is no thought, and analysis is."""
     start = "<|start|>assistant<|channel|>"
     text = f"<|channel|>analysis<|message|>hm<|end|>{start}commentary<|message|>I look.<|end|>{start}final<|message|>Done<|return|>"
     assert read_text(text, TOOLS) == ParsedText(calls=(), content="I look.Done", reasoning="hm")
 
 
-def test_an_open_backtick_in_a_thought_does_not_keep_it_open() -> None:
+def test_an_open_backtick_in_reasoning_does_not_extend_the_reasoning() -> None:
     assert read_text("<think>the `name</think>Hello", TOOLS).content == "Hello"
 
 
-def test_what_the_model_made_up_as_an_observation_is_dropped() -> None:
+def test_an_observation_invented_by_the_model_is_dropped() -> None:
     """The first action is the call; what follows an observation that nobody made is not shown."""
     text = 'Thought: hm\nAction: search\nAction Input: {"query": "x"}\nObservation: found\nAction: now\nAction Input: {}\nFinal Answer: y'
     reading = read_text(text, TOOLS)
@@ -163,7 +163,7 @@ _CLOSERS = {"<think>": "</think>", "[THINK]": "[/THINK]", "<thought>": "</though
 
 
 @pytest.mark.parametrize("mark", ["Observation:", "Observation 1:", "**Observation:**", "**Observation**:"])
-def test_an_observation_is_made_up_however_the_call_and_it_are_written(mark: str) -> None:
+def test_an_invented_observation_is_dropped_in_every_notation(mark: str) -> None:
     """What follows a call without markers as its observation is dropped, with the calls in it; without a call before it is text."""
     for call in ('{"action": "search", "action_input": "x"}', f"```json\n{SEARCH}\n```", "Action: search\nAction Input: x"):
         reading = read_text(f"{call}\n{mark} found\n{SEARCH}\nAction: now\nAction Input: {{}}", TOOLS)
@@ -173,37 +173,37 @@ def test_an_observation_is_made_up_however_the_call_and_it_are_written(mark: str
 
 @pytest.mark.parametrize("mark", ["Final Answer:", "**Final Answer:**", "**Final Answer**:"])
 @pytest.mark.parametrize("hint", [None, "react", "bare-json", "json-in-text"])
-def test_nothing_without_markers_is_a_call_in_a_final_answer(mark: str, hint: str | None) -> None:
+def test_an_unmarked_call_in_a_final_answer_is_text(mark: str, hint: str | None) -> None:
     text = f"Thought: done\n{mark} Write so:\n\nAction: search\nAction Input: x\n\n{SEARCH}"
     assert read_text(text, TOOLS, dialect=hint) == ParsedText(calls=(), content=text, reasoning="")
 
 
 @pytest.mark.parametrize("opener", [*_CLOSERS, "<|START_THINKING|>", "<|inner_prefix|>"])
-def test_thoughts_are_kept_from_the_user(opener: str) -> None:
+def test_reasoning_between_markers_is_separated_from_the_content(opener: str) -> None:
     closer = _CLOSERS.get(opener, opener.replace("START", "END").replace("prefix", "suffix"))
     reading = read_text(f"{opener}hm{closer}\n\nHello", TOOLS)
     assert (reading.reasoning, reading.content) == ("hm", "Hello")
 
 
-def test_a_mark_of_thoughts_that_is_spoken_of_opens_none() -> None:
+def test_mentioned_reasoning_markers_open_no_reasoning() -> None:
     text = "Put it between <think> and </think> marks."
     assert read_text(text, TOOLS) == ParsedText(calls=(), content=text, reasoning="")
 
 
-def test_a_mark_that_says_nothing_takes_no_white_space_with_it() -> None:
+def test_white_space_after_a_dropped_token_is_kept() -> None:
     """What stands behind a token that is only dropped stays as it was written."""
     text = "Results: <｜tool▁output▁begin｜>4<｜tool▁output▁end｜> and\n<｜tool▁output▁begin｜>5<｜tool▁output▁end｜>\nDone."
     assert read_text(text, {}).content == "Results: 4 and\n5\nDone."
     assert read_text("<|im_start|>assistant\nHello<|im_end|>", {}).content == "Hello"
 
 
-def test_what_comes_before_the_final_response_was_a_thought() -> None:
+def test_text_before_the_final_response_marker_is_reasoning() -> None:
     """Apriel: the prompt has opened it."""
     text = "hm\n[BEGIN FINAL RESPONSE]\nHello\n[END FINAL RESPONSE]"
     assert read_text(text, TOOLS) == ParsedText(calls=(), content="Hello\n", reasoning="hm\n")
 
 
-def test_a_thought_that_the_prompt_opened_is_taken_back_when_it_ends() -> None:
+def test_text_before_an_unopened_closing_marker_is_reclassified_as_reasoning() -> None:
     """Shown as it came, for nobody could know; the part that says so is explicit."""
     reader = TextReader(TOOLS)
     assert reader.feed("I wonder") == [TextPart(text="I wonder")]
@@ -214,14 +214,14 @@ def test_a_thought_that_the_prompt_opened_is_taken_back_when_it_ends() -> None:
     assert known.feed("I wonder</think>Yes") == [ReasoningPart(text="I wonder"), TextPart(text="Yes")]
 
 
-def test_a_call_ends_a_thought_that_nothing_else_ended() -> None:
+def test_a_call_ends_reasoning_that_was_not_closed() -> None:
     """Some models go from the thought to the call; only the end of the message shows that it was meant."""
     text = '<think>look it up<tool_call>{"name": "search", "arguments": {}}</tool_call>'
     assert len(read_text(text, TOOLS).calls) == 1
     assert read_text(text, TOOLS, partial=True).calls == ()
 
 
-def test_a_hint_lets_calls_stand_inside_a_line() -> None:
+def test_a_dialect_hint_allows_calls_inside_a_line() -> None:
     """For models that are known to write so."""
     text = 'I look it up: {"name": "search", "parameters": {"query": "x"}} Wait.'
     assert read_text(text, TOOLS).calls == ()

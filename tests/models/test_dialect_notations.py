@@ -30,7 +30,7 @@ Q = '<|"|>'
     ],
 )
 @pytest.mark.parametrize("tools", [TOOLS, {}], ids=["known", "unknown"])
-def test_a_call_of_gemma_may_lack_tokens_and_quotes(text: str, tools: dict[str, Any]) -> None:
+def test_a_gemma_call_without_some_tokens_or_quotes_is_read(text: str, tools: dict[str, Any]) -> None:
     """What its models leave out or write otherwise is read where one meaning is left."""
     reading = read_text(text, tools)
     assert (calls_in(reading), reading.content) == (ROME, "")
@@ -48,13 +48,13 @@ def test_a_call_of_gemma_may_lack_tokens_and_quotes(text: str, tools: dict[str, 
         ('city:"a \\"b\\" \\\\"', {"city": 'a "b" \\'}),
     ],
 )
-def test_text_without_quotes_goes_on_to_the_next_parameter(written: str, meant: dict[str, Any]) -> None:
+def test_an_unquoted_text_value_extends_to_the_next_parameter(written: str, meant: dict[str, Any]) -> None:
     """Gemma: the tool's schema says what is text, and what may follow it."""
     text = f"<|tool_call>call:get_weather{{{written}}}<tool_call|>"
     assert calls_in(read_text(text, TOOLS)) == [("get_weather", meant)]
 
 
-def test_two_calls_of_gemma_may_share_their_tokens() -> None:
+def test_two_gemma_calls_between_one_pair_of_tokens_are_read() -> None:
     text = f"<|tool_call>call:get_weather{{city:{Q}Rome{Q}}}call:now{{}}<tool_call|>"
     assert calls_in(read_text(text, TOOLS)) == [*ROME, ("now", {})]
 
@@ -66,7 +66,7 @@ def test_two_calls_of_gemma_may_share_their_tokens() -> None:
         *('to=functions.dance{"a": 1}', 'to=get_weather {"city": "Rome"}', "url?to={name}", 'Of to=functions.now there is {"a": 1}'),
     ],
 )
-def test_words_and_signs_without_tokens_call_nothing_else(text: str) -> None:
+def test_text_resembling_an_unmarked_call_of_gemma_or_harmony_stays_text(text: str) -> None:
     """Without any token the tool has to exist, and the call to be written in full."""
     assert read_text(text, TOOLS).calls == ()
     assert read_text(text, TOOLS).content == text
@@ -109,7 +109,7 @@ def test_words_and_signs_without_tokens_call_nothing_else(text: str) -> None:
         '```JSON\n[{"name": "get_weather", "arguments": {"city": "Rome"}}, {"name": "now", "arguments": {}}]\n```',
     ],
 )
-def test_two_calls_leave_nothing_to_show(text: str) -> None:
+def test_two_calls_are_read_and_no_markup_remains_in_the_content(text: str) -> None:
     """Arguments that are `null`, sections, prefixes, parts for the user, and tags around all of it."""
     reading = read_text(text, TOOLS)
     assert (calls_in(reading), reading.content.strip()) == ([*ROME, ("now", {})], "")
@@ -125,7 +125,7 @@ def test_two_calls_leave_nothing_to_show(text: str) -> None:
         ('Action:\n```\n{"action": "Final HostAnswer", "action_input": {"a": 1}}\n```', "Final Answer"),
     ],
 )
-def test_what_names_no_tool_calls_none(text: str, name: str) -> None:
+def test_text_without_a_tool_name_makes_no_call(text: str, name: str) -> None:
     """Also where nobody said which tools there are."""
     assert name not in [call.name for call in read_text(text, {}).calls]
 
@@ -143,7 +143,7 @@ def test_what_names_no_tool_calls_none(text: str, name: str) -> None:
         'Action: {"action": "search", "action_input": {"query": "apples"}}',
     ],
 )
-def test_an_action_is_read_as_agents_read_it(text: str) -> None:
+def test_react_actions_are_read_in_every_form_that_agent_parsers_accept(text: str) -> None:
     """ReAct in the forms that agents' parsers take."""
     assert calls_in(read_text(text, TOOLS)) == [("search", {"query": "apples"})]
     for end in range(len(text)):
@@ -151,6 +151,6 @@ def test_an_action_is_read_as_agents_read_it(text: str) -> None:
 
 
 @pytest.mark.parametrize("given", ["", "None", "null", "N/A"])
-def test_an_action_that_needs_nothing_may_be_given_nothing(given: str) -> None:
+def test_a_react_action_without_input_calls_only_a_tool_that_needs_none(given: str) -> None:
     assert calls_in(read_text(f"Action: now\nAction Input: {given}", TOOLS)) == [("now", {})]
     assert read_text(f"Action: get_weather\nAction Input: {given}", TOOLS).calls == ()

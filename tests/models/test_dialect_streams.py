@@ -13,14 +13,14 @@ from tests.models.dialect_texts import EXAMPLES, NO_CALLS, TOOLS
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=list(DIALECTS))
-def test_what_is_cut_off_is_never_made_whole(example: str) -> None:
+def test_a_truncated_call_is_never_completed(example: str) -> None:
     """Every beginning of a call: no call, or the whole call, never a part of its arguments."""
     for end in range(len(example)):
         for call in read_text(example[:end], TOOLS, partial=True).calls:
             assert json.loads(call.arguments) == {"city": "Paris"}
 
 
-def test_a_missing_last_marker_is_forgiven_only_where_the_message_ended_well() -> None:
+def test_a_missing_closing_marker_is_accepted_only_in_a_complete_message() -> None:
     """A call of tags without its last one: whether it is complete, only the end of the message can say."""
     text = "<tool_call>\n<function=search>\n<parameter=query>\nx\n</parameter>\n"
     (call,) = read_text(text, TOOLS).calls
@@ -28,7 +28,7 @@ def test_a_missing_last_marker_is_forgiven_only_where_the_message_ended_well() -
     assert read_text(text, TOOLS, partial=True) == ParsedText(calls=(), content=text, reasoning="")
 
 
-def test_a_call_is_given_out_as_soon_as_it_is_complete() -> None:
+def test_a_call_is_yielded_as_soon_as_it_is_complete() -> None:
     """The calls of a list need not wait for its end."""
     reader = TextReader(TOOLS)
     parts = reader.feed('[{"name": "now", "arguments": {}}, {"name": "search", "arg')
@@ -71,7 +71,7 @@ def read_in_pieces(text: str, sizes: list[int], *, cut: bool) -> ParsedText:
 
 @settings(max_examples=300, deadline=None)
 @given(TEXTS, st.lists(st.integers(1, 12), max_size=60), st.booleans())
-def test_where_a_stream_is_cut_makes_no_difference(text: str, sizes: list[int], cut: bool) -> None:
+def test_the_result_does_not_depend_on_how_the_stream_is_split(text: str, sizes: list[int], cut: bool) -> None:
     """Sans-I/O: the same calls, content and thoughts however the text arrives."""
     whole = read_text(text, TOOLS, partial=cut)
     assert read_in_pieces(text, sizes, cut=cut) == whole
@@ -80,7 +80,7 @@ def test_where_a_stream_is_cut_makes_no_difference(text: str, sizes: list[int], 
 
 @settings(max_examples=200, deadline=None)
 @given(st.text(max_size=200))
-def test_text_without_marks_comes_out_as_it_went_in(text: str) -> None:
+def test_text_without_markers_is_returned_unchanged(text: str) -> None:
     if not any(mark in text for mark in "<[{`>✿◁") and ":" not in text:
         assert read_text(text, TOOLS) == ParsedText(calls=(), content=text, reasoning="")
 
@@ -112,7 +112,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("piece", HOSTILE)
-def test_work_grows_with_the_length_and_no_faster(piece: str) -> None:
+def test_parsing_work_is_linear_in_the_length(piece: str) -> None:
     """Counted in characters looked at: what opens and never ends costs a bounded number of looks at each character."""
     size = 40_000
     text = (piece * (size // len(piece) + 1))[:size]
@@ -125,14 +125,14 @@ def test_work_grows_with_the_length_and_no_faster(piece: str) -> None:
 
 
 @pytest.mark.parametrize("opener", ['<tool_call>{"name": "search", "arguments": ', "[search(query=", "<|tool_call>call:search{query:"])
-def test_depth_is_bounded(opener: str) -> None:
+def test_deeply_nested_arguments_make_no_call(opener: str) -> None:
     """A hundred thousand brackets neither recurse nor run."""
     for bracket in ("[", '{"a":', "("):
         text = opener + bracket * 100_000
         assert read_text(text, TOOLS) == ParsedText(calls=(), content=text, reasoning="")
 
 
-def test_what_is_longer_than_a_call_may_be_is_text() -> None:
+def test_a_call_that_exceeds_the_size_limit_is_text() -> None:
     """A candidate is held to a bound of its own."""
     text = f'<tool_call>{{"name": "search", "arguments": {{"query": "{"x" * 1_100_000}"}}}}</tool_call>'
     assert read_text(text, TOOLS) == ParsedText(calls=(), content=text, reasoning="")
@@ -149,7 +149,7 @@ def test_what_is_longer_than_a_call_may_be_is_text() -> None:
     "piece",
     ["\n[", '<tool_call>{"name": "search", "arguments": [' + "{}," * 20_000, "</tool_call> <tool_call>a<arg_key>b</arg_key><arg_value>"],
 )
-def test_a_large_piece_is_read_in_steps_of_bounded_work(piece: str) -> None:
+def test_a_large_piece_is_parsed_in_steps_of_bounded_work(piece: str) -> None:
     """So that an event loop gets the turn in between; what is read is the same."""
     text, reader = (piece * (60_000 // len(piece) + 1))[:60_000], TextReader(TOOLS)
     parts: list[ParsedPart] = []

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from callgate.models._credential_redaction import SecretRedactor
 from callgate.models._error_messages import describe_error_response
-from callgate.models._retries import Retries, is_retryable_response, retry_after_s
-from callgate.models._secrets import SecretRedactor
+from callgate.models._http_retries import Retries, is_retryable_response, retry_after_s
 
 
 @pytest.mark.parametrize(
@@ -45,18 +45,18 @@ from callgate.models._secrets import SecretRedactor
         (None, "http_400", "null"),
     ],
 )
-def test_every_shape_of_an_error_body_is_read(body: object, code: str, said: str) -> None:
+def test_error_bodies_of_every_known_shape_are_read(body: object, code: str, said: str) -> None:
     assert describe_error_response("someone", 400, json.dumps(body).encode()) == (code, f"someone answered 400: {said}.")
 
 
-def test_a_page_is_shown_without_its_tags_and_short() -> None:
+def test_an_html_error_page_is_shown_truncated_and_without_tags() -> None:
     page = b"<html><head><title>502 Bad Gateway</title><style>p { color: red }</style></head><body>" + b"<p>nginx</p>" * 5_000
     _, text = describe_error_response("someone", 502, page)
     assert text.startswith("someone answered 502: 502 Bad Gateway nginx")
     assert len(text) < 2_100
 
 
-def test_the_next_step_is_named() -> None:
+def test_an_error_message_names_the_next_step() -> None:
     assert (
         describe_error_response("someone", 401, b"", key_name="SOME_KEY")[1]
         == "someone answered 401: an empty body. Check the key in SOME_KEY."
@@ -65,13 +65,13 @@ def test_the_next_step_is_named() -> None:
 
 
 @given(st.binary(max_size=300), st.sampled_from([400, 401, 404, 429, 500]))
-def test_no_body_is_too_odd(body: bytes, status: int) -> None:
+def test_any_error_body_gives_a_code_and_a_message(body: bytes, status: int) -> None:
     code, text = describe_error_response("someone", status, body)
     assert code
     assert text.startswith(f"someone answered {status}: ")
 
 
-def test_credentials_are_taken_out_with_and_without_their_scheme() -> None:
+def test_credentials_are_redacted_with_and_without_their_scheme() -> None:
     hidden = SecretRedactor.from_headers({"authorization": "Bearer sk-1234", "x-api-key": "abcd-ef", "x-team": "tools", "x-token": "abc"})
     shown = hidden.redact("Bearer sk-1234, sk-1234, abcd-ef, tools, abc")
     assert shown == "***, ***, ***, tools, abc"
@@ -94,12 +94,14 @@ def test_credentials_are_taken_out_with_and_without_their_scheme() -> None:
         ({"retry-after-ms": "soon", "retry-after": "3"}, 3.0),
     ],
 )
-def test_what_a_provider_asks_for_is_read(headers: dict[str, str], wait_s: float | None) -> None:
+def test_retry_after_headers_are_read(headers: dict[str, str], wait_s: float | None) -> None:
     assert retry_after_s(headers, now_s=10.0) == wait_s
 
 
 @given(asked_s=st.none() | st.floats(0, 1e9), retry=st.integers(1, 20), jitter=st.floats(0, 1, exclude_max=True), most=st.integers(0, 20))
-def test_no_wait_is_longer_than_the_limit_or_shorter_than_asked(asked_s: float | None, retry: int, jitter: float, most: int) -> None:
+def test_a_retry_wait_is_never_above_the_limit_or_below_the_requested_time(
+    asked_s: float | None, retry: int, jitter: float, most: int
+) -> None:
     wait_s = Retries(max_retries=most).wait_s(asked_s, retry, jitter)
     if wait_s is None:
         assert retry > most or (asked_s is not None and asked_s > 60)
@@ -108,23 +110,23 @@ def test_no_wait_is_longer_than_the_limit_or_shorter_than_asked(asked_s: float |
         assert max(asked_s or 0.0, 0.0) <= wait_s <= 60
 
 
-def test_own_waits_grow() -> None:
+def test_retry_waits_without_a_requested_time_grow_exponentially() -> None:
     assert [Retries(max_retries=9).wait_s(None, retry, 0.0) for retry in (1, 2, 3, 8)] == [0.5, 1.0, 2.0, 60.0]
 
 
-def test_the_delay_that_google_asks_for_in_the_body_is_read() -> None:
+def test_the_retry_delay_in_a_google_error_body_is_read() -> None:
     """It sends no header for it, and refuses whoever comes back earlier."""
     body = b'{"error": {"code": 429, "details": [{"@type": "RetryInfo", "retryDelay": "34.5s"}]}}'
     assert retry_after_s({}, 0.0, body) == 34.5
     assert retry_after_s({"retry-after": "3"}, 0.0, body) == 3.0
 
 
-def test_too_many_requests_before_somebody_pays_are_not_tried_again() -> None:
+def test_an_exhausted_quota_is_not_retryable() -> None:
     assert not is_retryable_response(429, {}, b'{"error": {"code": "insufficient_quota"}}')
     assert is_retryable_response(429, {}, b'{"error": {"code": "rate_limit_exceeded"}}')
 
 
-def test_a_provider_may_say_whether_another_try_helps() -> None:
+def test_the_should_retry_header_decides_if_a_response_is_retryable() -> None:
     assert is_retryable_response(400, {"x-should-retry": "true"})
     assert not is_retryable_response(503, {"x-should-retry": "false"})
     assert is_retryable_response(503, {"x-should-retry": "perhaps"})

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from callgate.calls import Image, Text
 from callgate.messages import AssistantMessage, Message, Native, Reasoning, SystemMessage, ToolCall, ToolMessage, UserMessage
-from callgate.models.events import CallSealed, Usage
+from callgate.models.model_events import CallSealed, Usage
 from callgate.models.wire import codec
 from callgate.models.wire.gemini_generate.partial_arguments import PartialArguments
 from callgate.models.wire.gemini_generate.schema_subset import reduce_schema
@@ -81,7 +81,7 @@ PARTS = (
 
 
 @given(st.lists(st.integers(0, 5000), max_size=30))
-def test_an_answer_is_the_same_however_its_bytes_are_cut(cuts: list[int]) -> None:
+def test_the_decoded_answer_does_not_depend_on_how_the_bytes_are_split(cuts: list[int]) -> None:
     places = sorted({0, len(USUAL), *(cut % len(USUAL) for cut in cuts)})
     assert shape(read(API, [USUAL[a:b] for a, b in pairwise(places)])) == shape(read(API, USUAL))
 
@@ -94,7 +94,7 @@ def test_parts_become_the_parts_of_one_message() -> None:
     assert over.usage == Usage(input_tokens=5, output_tokens=7, cached_tokens=2, reasoning_tokens=3)
 
 
-def test_a_list_of_answers_and_one_answer_read_like_a_stream() -> None:
+def test_a_json_list_and_a_single_body_decode_like_a_stream() -> None:
     """Without `alt=sse` a stream is one JSON list."""
     frames = [json.loads(line[6:]) for line in USUAL.split(b"\r\n\r\n") if line]
     listed = json.dumps(frames).encode()
@@ -106,11 +106,11 @@ def test_a_list_of_answers_and_one_answer_read_like_a_stream() -> None:
 
 
 @pytest.mark.parametrize(("given", "arguments"), [(None, "{}"), ({}, "{}"), ([], "[]"), (0, "0")])
-def test_arguments_that_are_no_object_are_never_taken_for_an_empty_one(given: object, arguments: str) -> None:
+def test_arguments_that_are_not_an_object_are_not_replaced_by_an_empty_one(given: object, arguments: str) -> None:
     assert [call[2] for call in calls_of(read(API, chunk(function("f", args=given)) + STOP))] == [arguments]
 
 
-def test_a_whole_part_is_a_whole_call_at_once() -> None:
+def test_a_complete_function_call_part_is_sealed_at_once() -> None:
     assert isinstance(codec(API).decoder().feed(chunk(function("f", args={})))[-1], CallSealed)
 
 
@@ -123,19 +123,19 @@ GROWN = chunk(function("f", id="a", willContinue=True)) + chunk(grows("$.x", 1))
     [chunk(function("f", id="a", args={"x": 1.0})), GROWN, chunk(WHOLE, WHOLE)],
     ids=["in two frames", "after it grew", "in one frame"],
 )
-def test_a_call_that_comes_again_under_its_id_is_one_call(first: bytes) -> None:
+def test_a_call_repeated_under_the_same_id_is_one_call(first: bytes) -> None:
     """Without an id it may be the same thing asked for twice."""
     assert [one[:2] for one in calls_of(read(API, first + chunk(WHOLE) + STOP))] == [("a", "f")]
     assert len(calls_of(read(API, chunk(function("f", args={"x": 1})) * 2 + STOP))) == 2
     assert len(calls_of(read(API, first + chunk(function("f", id="a", args={"x": 2})) + STOP))) == 2
 
 
-def test_text_and_call_of_one_part_are_both_read() -> None:
+def test_text_and_a_call_in_one_part_are_both_read() -> None:
     events = read(API, chunk({"text": "Let me look.", **WHOLE}) + STOP)
     assert (text_of(events), calls_of(events)[0][:2]) == ("Let me look.", ("a", "f"))
 
 
-def test_a_reason_that_is_not_specified_is_none() -> None:
+def test_an_unspecified_finish_reason_is_ignored() -> None:
     """Some versions say so in every frame; the last one has the reason."""
     body = chunk(function("f", willContinue=True), finish="FINISH_REASON_UNSPECIFIED") + chunk(grows("$.x", 1)) + chunk(function())
     assert finished(read(API, body)).reason == "cut"
@@ -143,26 +143,26 @@ def test_a_reason_that_is_not_specified_is_none() -> None:
 
 
 @pytest.mark.parametrize("finish", ["MAX_TOKENS", "SAFETY", "OTHER", "NEW", None])
-def test_a_call_that_was_still_growing_is_cut(finish: str | None) -> None:
+def test_a_call_still_receiving_arguments_at_the_end_is_cut(finish: str | None) -> None:
     """A call that was cut off is not complete, whatever the body says."""
     growing = chunk(function("f", willContinue=True)) + chunk(grows("$.x", "half", goes_on=True))
     events = read(API, chunk(function("g", args={"x": 1})) + growing + (chunk(finish=finish) if finish else b""))
     assert [one[3] for one in calls_of(events)] == ["sealed", "cut"]
 
 
-def test_a_stop_in_every_frame_does_not_make_a_broken_stream_whole() -> None:
+def test_a_stop_reason_in_every_frame_does_not_complete_a_broken_stream() -> None:
     """Some versions say STOP from the first frame on."""
     body = chunk({"text": "Hm."}, finish="STOP") + chunk(function("f", willContinue=True))
     assert [one[3] for one in calls_of(read(API, body))] == ["cut"]
 
 
-def test_a_growing_call_ends_with_the_next_call_or_with_the_message() -> None:
+def test_a_partial_call_ends_with_the_next_call_or_with_the_message() -> None:
     growing = chunk(function("f", willContinue=True)) + chunk(grows("$.x", 1))
     for after in (chunk(function("g", args={})) + STOP, STOP):
         assert calls_of(read(API, growing + after))[0][1:] == ("f", '{"x":1}', "sealed")
 
 
-def test_a_stream_that_breaks_off_never_makes_half_a_call_whole() -> None:
+def test_a_truncated_stream_never_completes_a_partial_call() -> None:
     right = {one[1]: one for one in calls_of(read(API, USUAL))}
     for length in range(0, len(USUAL), 3):
         for one in calls_of(read(API, USUAL[:length])):
@@ -179,14 +179,14 @@ def test_a_stream_that_breaks_off_never_makes_half_a_call_whole() -> None:
         ("$.a[0][0]", {"a": [[1]]}),
     ],
 )
-def test_places_in_arguments_are_found(path: str, value: object) -> None:
+def test_json_paths_in_partial_arguments_are_resolved(path: str, value: object) -> None:
     arguments = PartialArguments()
     arguments.add({"jsonPath": path, "numberValue": 1})
     assert arguments.value() == value
 
 
 @pytest.mark.parametrize("path", ["", "$", "a", "$..", "$.a[9999]", "$[0]", "$.a[x]", "$.s.t", "$.s[0]"])
-def test_a_place_that_cannot_be_is_a_fault_and_its_call_is_cut(path: str) -> None:
+def test_an_invalid_json_path_is_a_fault_and_cuts_its_call(path: str) -> None:
     """A value that is lost must not leave a call that looks whole."""
     body = chunk(function("f", willContinue=True)) + chunk(grows("$.s", "x")) + chunk(grows(path, 1)) + chunk(function()) + STOP
     events = read(API, body)
@@ -199,12 +199,12 @@ def test_a_place_that_cannot_be_is_a_fault_and_its_call_is_cut(path: str) -> Non
     [("STOP", "stop"), ("MAX_TOKENS", "length"), ("SAFETY", "content_filter"), ("RECITATION", "content_filter"),
      ("OTHER", "other"), ("NEW", "other")],
 )  # fmt: skip
-def test_the_end_says_why(finish: str, reason: str) -> None:
+def test_finish_reasons_are_mapped(finish: str, reason: str) -> None:
     assert finished(read(API, chunk({"text": "x"}) + chunk(finish=finish))).reason == reason
 
 
 @pytest.mark.parametrize("finish", ["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL"])
-def test_a_call_that_the_provider_could_not_read_is_worth_another_try(finish: str) -> None:
+def test_a_call_the_provider_could_not_parse_is_a_retryable_fault(finish: str) -> None:
     body = answer(finish=finish)
     body["candidates"][0]["finishMessage"] = "Malformed function call: f(x=)"
     over = finished(read(API, json.dumps(body).encode(), streamed=False))
@@ -212,18 +212,18 @@ def test_a_call_that_the_provider_could_not_read_is_worth_another_try(finish: st
     assert (over.reason, over.fault.code, over.fault.retryable) == ("error", finish, True)
 
 
-def test_a_call_of_a_tool_that_was_not_offered_is_a_call() -> None:
+def test_a_call_of_a_tool_that_was_not_offered_is_kept() -> None:
     """The model is told so by the engine, as for every unknown tool."""
     over = finished(read(API, chunk(function("f", args={}), finish="UNEXPECTED_TOOL_CALL")))
     assert (over.reason, [call.name for call in over.message.calls]) == ("tool_calls", ["f"])
 
 
-def test_a_blocked_prompt_is_filtered() -> None:
+def test_a_blocked_prompt_ends_with_reason_content_filter() -> None:
     over = finished(read(API, b'{"promptFeedback": {"blockReason": "SAFETY"}}'))
     assert (over.reason, over.said, over.fault) == ("content_filter", "SAFETY", None)
 
 
-def test_what_the_provider_runs_itself_is_native() -> None:
+def test_tools_run_by_the_provider_become_native_parts() -> None:
     parts: list[dict[str, object]] = [
         {"executableCode": {"language": "PYTHON", "code": "1"}, "thoughtSignature": "s"},
         {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "1"}},
@@ -247,7 +247,7 @@ def test_what_the_provider_runs_itself_is_native() -> None:
         b'[{"error": {"code": 503, "message": "busy", "status": "UNAVAILABLE"}}]',
     ],
 )
-def test_an_error_ends_the_answer_with_the_providers_words(body: bytes) -> None:
+def test_an_error_ends_the_answer_with_the_providers_message(body: bytes) -> None:
     events = read(API, (chunk(function("f", willContinue=True)) if body.startswith(b"data") else b"") + body)
     over = finished(events)
     assert over.fault is not None
@@ -266,13 +266,13 @@ def test_an_error_ends_the_answer_with_the_providers_words(body: bytes) -> None:
         chunk(function()),
     ],
 )
-def test_odd_frames_raise_nothing(odd: bytes) -> None:
+def test_unexpected_frames_are_skipped(odd: bytes) -> None:
     over = finished(read(API, odd + USUAL))
     assert over.message.text == "Let me lóok."
     assert len(over.message.calls) == 3
 
 
-def test_an_answer_inside_an_envelope_is_read() -> None:
+def test_an_answer_wrapped_in_a_response_object_is_read() -> None:
     assert text_of(read(API, json.dumps({"response": answer({"text": "hi"}, finish="STOP")}).encode())) == "hi"
 
 
@@ -330,7 +330,7 @@ def test_a_request_carries_the_whole_conversation() -> None:
     }  # fmt: skip
 
 
-def test_signatures_go_back_on_the_parts_they_came_with_and_to_nobody_else() -> None:
+def test_signatures_are_sent_back_on_their_parts_and_to_no_other_api() -> None:
     """The third generation refuses a call whose signature is gone."""
     message = finished(read(API, USUAL)).message
     results: list[Message] = [result(call.id, made_id=call.made_id) for call in message.calls]
@@ -357,7 +357,7 @@ def test_signatures_go_back_on_the_parts_they_came_with_and_to_nobody_else() -> 
     ],
     ids=["model first", "all empty", "two users", "result late", "result never"],
 )
-def test_no_history_makes_a_request_that_is_refused(messages: list[Message]) -> None:
+def test_every_history_is_encoded_as_contents_that_the_api_accepts(messages: list[Message]) -> None:
     """Contents begin with the user, none is empty, and the results of an answer are one content directly behind it."""
     contents = sent(messages)["contents"]
     assert contents[0]["role"] == "user"
@@ -370,7 +370,7 @@ def test_no_history_makes_a_request_that_is_refused(messages: list[Message]) -> 
             assert called == [part["functionResponse"]["name"] for part in following["parts"]]
 
 
-def test_pictures_of_results_are_in_them_or_behind_them() -> None:
+def test_images_of_results_are_sent_inside_them_or_after_them() -> None:
     content = (Text(text="see"), Image(data="AA", mime_type="image/png"))
     messages: list[Message] = [
         UserMessage("?"),
@@ -408,7 +408,7 @@ def test_pictures_of_results_are_in_them_or_behind_them() -> None:
         ({}, {"type": "string"}),
     ],
 )  # fmt: skip
-def test_schemas_are_told_in_the_apis_dialect(schema: object, made: object) -> None:
+def test_schemas_are_reduced_to_the_subset_that_the_api_supports(schema: object, made: object) -> None:
     defined = {"A": {"type": "object", "properties": {"next": {"$ref": "#/$defs/A"}}}, "loop": {"$ref": "#/$defs/loop"}}
     assert reduce_schema(schema, {"$defs": defined}) == made
 
@@ -419,7 +419,7 @@ def test_tools_may_be_sent_as_json_schema() -> None:
     assert declared["functionDeclarations"][0]["parametersJsonSchema"] == {"type": "object", "properties": {"a": {"const": 1}}}
 
 
-def test_an_answer_is_held_to_a_schema_where_the_model_takes_both() -> None:
+def test_an_output_schema_is_sent_with_tools_only_to_models_that_accept_both() -> None:
     schema = {"type": "object", "properties": {"x": {"type": "integer"}}}
     tool = (ToolSpec(name="f"),)
     assert sent([UserMessage("?")], output_schema=schema)["generationConfig"]["responseSchema"] == schema

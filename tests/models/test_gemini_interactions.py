@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callgate.messages import Native, Reasoning, UserMessage
-from callgate.models.events import CallSealed, Usage
+from callgate.models.model_events import CallSealed, Usage
 from callgate.models.wire import codec
 from tests.models.decoding import calls_of, finished, read, shape, text_of
 from tests.models.sample_conversation import TALK, TOOLS, answered, sent
@@ -64,12 +64,12 @@ USUAL = (
 
 
 @given(st.lists(st.integers(0, 5000), max_size=30))
-def test_an_answer_is_the_same_however_its_bytes_are_cut(cuts: list[int]) -> None:
+def test_the_decoded_answer_does_not_depend_on_how_the_bytes_are_split(cuts: list[int]) -> None:
     places = sorted({0, len(USUAL), *(cut % len(USUAL) for cut in cuts)})
     assert shape(read(API, [USUAL[a:b] for a, b in pairwise(places)])) == shape(read(API, USUAL))
 
 
-def test_text_thought_and_calls_come_out_in_order() -> None:
+def test_reasoning_text_and_calls_are_decoded_in_order() -> None:
     events = read(API, USUAL)
     told = finished(events)
     assert told.message.parts[0] == Reasoning(text="Hmm.", opaque={"signature": "sig"})
@@ -79,7 +79,7 @@ def test_text_thought_and_calls_come_out_in_order() -> None:
     assert told.usage == Usage(input_tokens=5, output_tokens=9, cached_tokens=1, reasoning_tokens=2)
 
 
-def test_a_call_is_sealed_with_its_last_bracket() -> None:
+def test_a_call_is_sealed_at_its_closing_brace() -> None:
     decoder = codec(API).decoder()
     decoder.feed(start(0, "function_call", id="a", name="f", arguments={}) + delta(0, "arguments_delta", arguments='{"a": 1'))
     assert [type(told) for told in decoder.feed(delta(0, "arguments_delta", arguments="}"))][-1] is CallSealed
@@ -99,7 +99,7 @@ def test_a_call_is_sealed_with_its_last_bracket() -> None:
     ],
     ids=["in the start", "the start was a preview", "older field", "no index", "whole in a delta", "a start that says nothing"],
 )  # fmt: skip
-def test_arguments_are_found_wherever_they_come(body: bytes) -> None:
+def test_arguments_are_read_from_every_event_that_may_carry_them(body: bytes) -> None:
     (call,) = calls_of(read(API, BEGIN + body + completed("requires_action")))
     assert (call[:2], json.loads(call[2])) == (("a", "f"), {"x": 1})
     assert call[3] in ("sealed", "finished")
@@ -116,14 +116,14 @@ def test_arguments_are_found_wherever_they_come(body: bytes) -> None:
         ("who_knows", "other", "cut"),
     ],
 )
-def test_a_step_that_is_stopped_half_written_is_cut(status: str, reason: str, closed: str) -> None:
+def test_an_incomplete_step_is_finished_or_cut_by_the_status(status: str, reason: str, closed: str) -> None:
     step = start(0, "function_call", id="a", name="f") + delta(0, "arguments_delta", arguments='{"x": [1') + stop(0)
     events = read(API, BEGIN + step + completed(status))
     assert calls_of(events) == [("a", "f", '{"x": [1', closed)]
     assert finished(events).reason == reason
 
 
-def test_a_stream_that_just_stops_is_cut() -> None:
+def test_a_stream_without_a_final_event_is_cut() -> None:
     assert finished(read(API, USUAL[: USUAL.index(b"event: interaction.completed")])).reason == "cut"
 
 
@@ -133,7 +133,7 @@ def whole(*steps: object, key: str = "steps", status: str = "requires_action") -
 
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("key", ["steps", "outputs"])
-def test_one_body_reads_like_a_stream(key: str, streamed: bool) -> None:
+def test_a_single_body_decodes_like_a_stream(key: str, streamed: bool) -> None:
     steps = (
         {"type": "thought", "signature": "sig"},
         {"type": "text", "text": "Look."} if key == "outputs" else {"type": "model_output", "content": [{"type": "text", "text": "Look."}]},
@@ -151,18 +151,18 @@ def test_the_last_call_of_an_incomplete_body_is_cut() -> None:
 
 
 @pytest.mark.parametrize(("given", "arguments"), [(None, "{}"), ({}, "{}"), ([], "[]"), (0, "0")])
-def test_arguments_that_are_no_object_are_never_taken_for_an_empty_one(given: object, arguments: str) -> None:
+def test_arguments_that_are_not_an_object_are_not_replaced_by_an_empty_one(given: object, arguments: str) -> None:
     told = delta(0, "function_call", id="a", name="f", arguments=given)
     for body in (whole({"type": "function_call", "id": "a", "name": "f", "arguments": given}), BEGIN + told + completed("requires_action")):
         assert [call[2] for call in calls_of(read(API, body))] == [arguments]
 
 
-def test_a_call_without_arguments_is_whole_if_another_follows_it() -> None:
+def test_a_call_without_arguments_is_sealed_if_another_call_follows() -> None:
     calls = [{"type": "function_call", "id": call_id, "name": "f", "arguments": {}} for call_id in "ab"]
     assert [call[3] for call in calls_of(read(API, whole(*calls, status="incomplete")))] == ["sealed", "cut"]
 
 
-def test_steps_that_come_only_with_the_end_are_read() -> None:
+def test_steps_sent_only_in_the_final_event_are_read() -> None:
     body = BEGIN + completed("requires_action", steps=[{"type": "function_call", "id": "a", "name": "f", "arguments": {"x": 1}}])
     assert calls_of(read(API, body)) == [("a", "f", '{"x":1}', "sealed")]
 
@@ -175,17 +175,17 @@ def test_steps_that_come_only_with_the_end_are_read() -> None:
         (completed("failed", errors=[{"code": 503, "message": "overloaded"}]), "overloaded"),
     ],
 )
-def test_an_error_ends_the_answer_with_the_providers_words(body: bytes, message: str) -> None:
+def test_an_error_ends_the_answer_with_the_providers_message(body: bytes, message: str) -> None:
     told = finished(read(API, body))
     assert told.fault is not None
     assert (told.reason, told.fault.message, told.fault.retryable) == ("error", message, True)
 
 
-def test_arguments_of_a_call_that_was_never_started_are_a_fault() -> None:
+def test_arguments_of_a_call_that_never_started_are_a_fault() -> None:
     assert finished(read(API, delta(0, "arguments_delta", arguments="{}") + completed("completed"))).reason == "error"
 
 
-def test_what_the_provider_runs_itself_is_recorded_and_echoed() -> None:
+def test_tools_run_by_the_provider_are_recorded_and_sent_back() -> None:
     body = (
         start(0, "google_search_call", id="n1", arguments={})
         + delta(0, "google_search_call", id="n1", arguments={"queries": ["x"]}, signature="s")
@@ -235,7 +235,7 @@ def test_a_request_carries_the_whole_conversation() -> None:
     ]
 
 
-def test_an_answer_goes_back_as_it_came() -> None:
+def test_a_received_answer_is_sent_back_unchanged() -> None:
     """With the signatures of thoughts and calls."""
     assert sent(API, answered(read(API, USUAL)))["input"][1:] == [
         {"type": "thought", "signature": "sig", "summary": [{"type": "text", "text": "Hmm."}]},
@@ -247,5 +247,5 @@ def test_an_answer_goes_back_as_it_came() -> None:
     ]
 
 
-def test_an_empty_message_of_the_user_is_left_out() -> None:
+def test_an_empty_user_message_is_omitted() -> None:
     assert len(sent(API, [UserMessage(""), *TALK[1:2]])["input"]) == 1

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 import pytest
 
 from callgate.messages import UserMessage
-from callgate.models.events import TextDelta
-from callgate.models.model import StreamingContext
+from callgate.models.model_events import TextDelta
+from callgate.models.model_protocol import StreamingContext
 from callgate.models.providers import model
 from callgate.models.wire.request import ModelRequest
 from callgate.testing import Beat, Call, Pause, Raw, Reply, ScriptedServer
@@ -36,14 +36,14 @@ async def test_a_streamed_answer_arrives_event_by_event() -> None:
     assert finished(events).reason == "tool_calls"
 
 
-async def test_an_answer_that_is_not_streamed_is_read_too() -> None:
+async def test_a_response_that_is_not_streamed_is_read() -> None:
     async with ScriptedServer([["Hello", Call("search", {"q": 1})]]) as server:
         events = await ask(of := at(server), ModelRequest(model="other", messages=REQUEST.messages, stream=False))
         await of.close()
     assert (text_of(events), finished(events).reason, finished(events).model) == ("Hello", "tool_calls", "other")
 
 
-async def test_tool_names_survive_the_wire() -> None:
+async def test_tool_names_are_restored_from_their_wire_names() -> None:
     def called(received: object) -> Call:
         tools = server.requests[-1].body_json["tools"]
         assert isinstance(tools, list)
@@ -57,7 +57,7 @@ async def test_tool_names_survive_the_wire() -> None:
 
 @pytest.mark.parametrize("framing", ["chunked", "length", "close"])
 @pytest.mark.parametrize("compressed", [False, True], ids=["plain", "gzip"])
-async def test_every_framing_of_a_body_is_read(framing: str, compressed: bool) -> None:
+async def test_every_body_framing_is_read_plain_and_compressed(framing: str, compressed: bool) -> None:
     reply = Reply(turn=["Hello ", Beat(), "there", Call("search", {"q": "x" * 5_000})], framing=framing, compressed=compressed)  # type: ignore[arg-type]
     async with ScriptedServer([reply, reply]) as server:
         of = at(server)
@@ -68,14 +68,14 @@ async def test_every_framing_of_a_body_is_read(framing: str, compressed: bool) -
         assert server.connections == (2 if framing == "close" else 1)
 
 
-async def test_an_answer_without_a_content_type_is_read() -> None:
+async def test_a_response_without_a_content_type_is_read() -> None:
     async with ScriptedServer([Reply(turn="Hello", headers={"content-type": ""})]) as server:
         events = await ask(of := at(server))
         await of.close()
     assert text_of(events) == "Hello"
 
 
-async def test_a_server_that_keeps_the_connection_after_the_end_holds_nobody_up() -> None:
+async def test_a_message_ends_although_the_server_keeps_the_connection_open() -> None:
     """`[DONE]` ends the message, whether or not the body ends."""
     done = Raw(b'data: {"choices":[{"delta":{"content":"Hello"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n')
     async with ScriptedServer([[done, NEVER]]) as server:
@@ -84,7 +84,7 @@ async def test_a_server_that_keeps_the_connection_after_the_end_holds_nobody_up(
     assert (text_of(events), finished(events).reason) == ("Hello", "stop")
 
 
-async def test_fifty_streams_at_once_do_not_mix() -> None:
+async def test_fifty_concurrent_streams_are_not_mixed_up() -> None:
     """One model, fifty conversations: all are open at the same time, and each gets its own answer."""
     everybody = asyncio.Event()
 
@@ -105,7 +105,7 @@ async def test_fifty_streams_at_once_do_not_mix() -> None:
         assert server.connections == 50
 
 
-async def test_connections_are_bounded_and_the_rest_waits_for_its_turn() -> None:
+async def test_connections_are_bounded_and_further_requests_wait() -> None:
     async with ScriptedServer(lambda _: "Hello") as server:
         of = at(server, connections=3)
         assert {text_of(events) for events in await asyncio.gather(*(ask(of) for _ in range(20)))} == {"Hello"}
@@ -113,7 +113,7 @@ async def test_connections_are_bounded_and_the_rest_waits_for_its_turn() -> None
         assert server.connections == 3
 
 
-async def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_proxy_from_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     async with ScriptedServer(["through the proxy"]) as proxy:
         monkeypatch.setenv("HTTP_PROXY", proxy.url.removesuffix("/v1"))
         of = at("http://provider.example/v1")
@@ -122,7 +122,7 @@ async def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatc
         assert proxy.requests[0].path == "http://provider.example/v1/chat/completions"
 
 
-async def test_a_server_that_goes_on_talking_after_the_end_holds_nobody_up() -> None:
+async def test_a_message_ends_although_the_server_keeps_sending_comments() -> None:
     """`[DONE]` ends the message; what comes after it is awaited for a moment only, however much it is."""
     done = b'data: {"choices":[{"delta":{"content":"Hello"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
     gone = asyncio.Event()

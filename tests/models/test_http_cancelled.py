@@ -9,12 +9,12 @@ from collections.abc import AsyncIterator
 import pytest
 
 from callgate.models.http_model import HttpModel
-from callgate.models.model import StreamingContext
+from callgate.models.model_protocol import StreamingContext
 from callgate.testing import Call, Reply, ScriptedServer
-from callgate.testing.server import Script
+from callgate.testing.scripted_server import Script
 from tests.models.decoding import calls_of, finished
 from tests.models.http_requests import NEVER, REQUEST, abortable, ask, at
-from tests.patience import until
+from tests.waiting import until
 
 
 async def begun(of: HttpModel, context: StreamingContext) -> tuple[AsyncIterator[object], object]:
@@ -62,7 +62,7 @@ async def test_a_cancelled_task_closes_the_connection_and_stays_cancelled(script
         await of.close()
 
 
-async def test_a_cancel_counts_although_an_abort_comes_with_it() -> None:
+async def test_a_cancellation_is_raised_although_an_abort_comes_with_it() -> None:
     """Whoever cancels a task is answered by its end, whatever else ended it in the same moment."""
     controller, context = abortable()
     async with ScriptedServer([Reply(before=NEVER)]) as server:
@@ -89,7 +89,7 @@ async def test_an_abort_leaves_the_task_uncancelled() -> None:
         await of.close()
 
 
-async def test_a_generator_that_is_closed_closes_the_connection() -> None:
+async def test_closing_the_generator_closes_the_connection() -> None:
     async with ScriptedServer([["begun", NEVER]]) as server:
         of = at(server)
         events, _ = await begun(of, StreamingContext())
@@ -98,7 +98,7 @@ async def test_a_generator_that_is_closed_closes_the_connection() -> None:
         await of.close()
 
 
-async def test_a_generator_that_is_dropped_closes_the_connection() -> None:
+async def test_dropping_the_generator_closes_the_connection() -> None:
     async with ScriptedServer([["begun", NEVER]]) as server:
         of = at(server)
         events, _ = await begun(of, StreamingContext())
@@ -108,7 +108,7 @@ async def test_a_generator_that_is_dropped_closes_the_connection() -> None:
         await of.close()
 
 
-async def test_a_model_that_is_closed_leaves_nothing_open() -> None:
+async def test_closing_the_model_closes_its_connections() -> None:
     async with ScriptedServer(["Hello"] * 3) as server:
         of = at(server)
         for _ in range(3):

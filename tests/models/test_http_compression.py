@@ -8,16 +8,16 @@ import gzip
 import pytest
 from msgspec.structs import replace
 
+from callgate.models._credential_redaction import SecretRedactor
 from callgate.models._deadlines import RequestDeadlines
-from callgate.models._secrets import SecretRedactor
-from callgate.models.http import OutgoingRequest, Timeouts, Transport
-from callgate.models.model import StreamingContext
+from callgate.models.http_transport import OutgoingRequest, Timeouts, Transport
+from callgate.models.model_protocol import StreamingContext
 from callgate.testing import End, Raw, Reply, ScriptedServer
 from tests.models.decoding import finished, text_of
 from tests.models.http_requests import REQUEST, abortable, ask, at
 
 
-async def test_what_claims_to_be_packed_and_is_not_ends_in_a_fault() -> None:
+async def test_a_body_falsely_labelled_gzip_is_a_fault() -> None:
     async with ScriptedServer([Reply(turn=[Raw(b"not gzip"), End("cut")], headers={"content-encoding": "gzip"})]) as server:
         events = await ask(of := at(server))
         await of.close()
@@ -32,7 +32,7 @@ HELLO = b'data: {"choices":[{"delta":{"content":"Hello"},"finish_reason":"stop"}
 @pytest.mark.parametrize("ends", [(len(HELLO),), (30, len(HELLO)), (1, 2, 30, len(HELLO))], ids=["one", "two", "four"])
 @pytest.mark.parametrize("padding", [b"", b"\0" * 20])
 @pytest.mark.parametrize("at_once", [True, False], ids=["whole", "byte by byte"])
-async def test_a_packed_body_may_have_several_members_and_padding(ends: tuple[int, ...], padding: bytes, at_once: bool) -> None:
+async def test_a_gzip_body_may_have_several_members_and_padding(ends: tuple[int, ...], padding: bytes, at_once: bool) -> None:
     """RFC 1952, 2.2: a gzip body is a series of members; a server that packs each piece by itself sends one."""
     packed = b"".join(gzip.compress(HELLO[begin:end]) for begin, end in zip((0, *ends), ends, strict=False)) + padding
     pieces = [packed] if at_once else [packed[place : place + 1] for place in range(len(packed))]
@@ -44,7 +44,7 @@ async def test_a_packed_body_may_have_several_members_and_padding(ends: tuple[in
 
 
 @pytest.mark.parametrize("encoding", ["gzip, gzip", "br", "deflate"])
-async def test_an_encoding_that_was_not_asked_for_is_not_unpacked(encoding: str) -> None:
+async def test_a_content_encoding_that_was_not_requested_is_not_decompressed(encoding: str) -> None:
     """Every buffer has a bound: a few bytes that are packed twice stand for gigabytes."""
     async with ScriptedServer([Reply(turn=[Raw(b"packed"), End("cut")], headers={"content-encoding": encoding})]) as server:
         events = await ask(of := at(server))
@@ -55,7 +55,7 @@ async def test_an_encoding_that_was_not_asked_for_is_not_unpacked(encoding: str)
     assert fault.message.endswith(f"(its encoding is '{encoding}', and only gzip was asked for).")
 
 
-async def test_what_is_packed_is_unpacked_in_pieces_of_a_bounded_size() -> None:
+async def test_a_compressed_body_is_decompressed_in_chunks_of_bounded_size() -> None:
     """A few bytes may stand for gigabytes: who reads can stop between any two pieces."""
     packed = gzip.compress(b"x" * 3_000_000)
     async with ScriptedServer([Reply(turn=[Raw(packed), End("cut")], headers={"content-encoding": "gzip"})]) as server:
@@ -87,7 +87,7 @@ class Turns:
 BOMB = gzip.compress(b": nothing at all\n" * 600_000)
 
 
-async def test_others_get_the_turn_while_a_packed_body_is_unpacked() -> None:
+async def test_other_tasks_run_while_a_compressed_body_is_decompressed() -> None:
     """Ten megabytes behind thirty kilobytes: counted in turns, one for each piece."""
     turns = Turns()
     async with ScriptedServer([Reply(turn=[Raw(BOMB), End("cut")], headers={"content-encoding": "gzip"})]) as server:
@@ -98,7 +98,7 @@ async def test_others_get_the_turn_while_a_packed_body_is_unpacked() -> None:
     assert turns.count > 600_000 * 17 // 65_536
 
 
-async def test_a_pass_is_aborted_in_the_middle_of_a_packed_body() -> None:
+async def test_an_abort_takes_effect_in_the_middle_of_a_compressed_body() -> None:
     """No deadline and no kill waits until a bomb has gone off."""
     controller, context = abortable()
     beats: list[int] = []
@@ -117,7 +117,7 @@ async def test_a_pass_is_aborted_in_the_middle_of_a_packed_body() -> None:
 
 
 @pytest.mark.parametrize("lost", [1, 8, 20], ids=["a byte", "the checksum", "data"])
-async def test_a_packed_body_that_is_cut_is_not_taken_for_whole(lost: int) -> None:
+async def test_a_truncated_gzip_body_is_a_fault(lost: int) -> None:
     packed = gzip.compress(HELLO)[:-lost]
     async with ScriptedServer([Reply(turn=[Raw(packed)], headers={"content-encoding": "gzip"})]) as server:
         of = at(server)

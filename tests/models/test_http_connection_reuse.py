@@ -8,7 +8,7 @@ import json
 import pytest
 
 from callgate.agent import Agent
-from callgate.models.http import Timeouts
+from callgate.models.http_transport import Timeouts
 from callgate.tools import tool
 from tests.models.decoding import text_of
 from tests.models.http_requests import ONCE, ask, at
@@ -33,7 +33,7 @@ SECOND = [sized(body("second"))]
 
 
 @pytest.mark.parametrize("framed", [sized, chunked])
-async def test_a_connection_whose_answer_was_exact_is_used_again(framed: object) -> None:
+async def test_a_connection_is_reused_after_exactly_one_response(framed: object) -> None:
     async with RawServer([framed(body("first"))], SECOND) as server:  # type: ignore[operator]
         of = at(server.url, timeouts=BRIEF, retries=ONCE)
         assert [text_of(await ask(of)) for _ in range(2)] == ["first", "second"]
@@ -45,7 +45,7 @@ async def test_a_connection_whose_answer_was_exact_is_used_again(framed: object)
 @pytest.mark.parametrize(
     "surplus", [EVIL, b"x", b"\r\n", EVIL + b"y" * 300_000], ids=["an answer", "a byte", "a line", "more than one read"]
 )
-async def test_a_surplus_behind_an_answer_is_no_answer(framed: object, surplus: bytes) -> None:
+async def test_surplus_bytes_after_a_response_are_not_read_as_the_next_response(framed: object, surplus: bytes) -> None:
     async with RawServer([framed(body("first")) + surplus], SECOND) as server:  # type: ignore[operator]
         of = at(server.url, timeouts=BRIEF, retries=ONCE)
         assert [text_of(await ask(of)) for _ in range(2)] == ["first", "second"]
@@ -53,7 +53,7 @@ async def test_a_surplus_behind_an_answer_is_no_answer(framed: object, surplus: 
     assert server.connections == [0, 1]
 
 
-async def test_what_comes_while_a_connection_is_idle_is_no_answer() -> None:
+async def test_bytes_received_on_an_idle_connection_are_not_read_as_a_response() -> None:
     late = asyncio.Event()
     async with RawServer([sized(body("first")), late, EVIL], SECOND) as server:
         of = at(server.url, timeouts=BRIEF, retries=ONCE)
@@ -65,7 +65,7 @@ async def test_what_comes_while_a_connection_is_idle_is_no_answer() -> None:
     assert server.connections == [0, 1]
 
 
-async def test_a_surplus_runs_no_tool() -> None:
+async def test_a_surplus_response_runs_no_tool() -> None:
     """Where it was seen: the tool call of a surplus answer ran in the next conversation."""
     ran: list[str] = []
 
@@ -86,7 +86,7 @@ async def test_a_surplus_runs_no_tool() -> None:
     assert (texts, ran) == (["first", "second"], [])
 
 
-async def test_an_answer_that_was_not_read_to_its_end_leaves_no_connection() -> None:
+async def test_a_connection_is_not_reused_if_the_body_was_not_read_to_its_end() -> None:
     """The message ends before the body does."""
     data = body("first") + b": more\n\n"
     head = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % (len(data) + 10)

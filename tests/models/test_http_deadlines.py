@@ -9,15 +9,15 @@ import socket
 import pytest
 
 from callgate.errors import ModelTimeout, UsageError
-from callgate.models.http import Timeouts
 from callgate.models.http_model import HttpModel
-from callgate.models.model import StreamingContext
+from callgate.models.http_transport import Timeouts
+from callgate.models.model_protocol import StreamingContext
 from callgate.testing import Beat, Pause, Reply, ScriptedServer
-from callgate.testing.server import Script
+from callgate.testing.scripted_server import Script
 from tests.models.decoding import text_of
 from tests.models.http_requests import NEVER, NO_WAIT, REQUEST, ask, at
 from tests.models.raw_server import RawServer
-from tests.patience import let_pass, until
+from tests.waiting import let_pass, until
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ from tests.patience import let_pass, until
     ],
     ids=["no headers", "silence in the middle", "the whole request"],
 )
-async def test_a_deadline_that_passes_is_named_and_closes_the_connection(script: Script, deadline: str, limit: str) -> None:
+async def test_an_expired_deadline_is_named_and_closes_the_connection(script: Script, deadline: str, limit: str) -> None:
     """The error says which deadline, of whom, how long it was and how it is moved; the server sees the end; nothing is sent again."""
     async with ScriptedServer([script]) as server:
         of = at(server, timeouts=Timeouts(total_s=50 if deadline == "total" else None))
@@ -48,7 +48,7 @@ async def test_a_deadline_that_passes_is_named_and_closes_the_connection(script:
     assert len(server.requests) == 1
 
 
-async def test_a_stream_that_nobody_watches_has_the_environments_limit_on_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_environments_idle_timeout_applies_without_an_agent(monkeypatch: pytest.MonkeyPatch) -> None:
     """Requirement B24: also where a model is asked without an agent."""
     monkeypatch.setenv("STREAM_SDK_CALL_TIMEOUT_MS", "20000")
     async with ScriptedServer([["begun", NEVER], ["begun", NEVER]]) as server:
@@ -68,7 +68,7 @@ async def collect(of: HttpModel, events: list[object]) -> None:
         events.append(event)  # noqa: PERF401 - as they come
 
 
-async def test_a_stream_that_is_alive_outlives_every_deadline_but_the_total_one() -> None:
+async def test_the_idle_deadline_restarts_with_every_received_piece() -> None:
     """The limit on silence is rolling: six times a hundred seconds are not two minutes of silence."""
     gates = [asyncio.Event() for _ in range(6)]
     script = [item for gate in gates for item in ("x", Pause(gate))]
@@ -84,7 +84,7 @@ async def test_a_stream_that_is_alive_outlives_every_deadline_but_the_total_one(
         await of.close()
 
 
-async def test_a_connection_that_is_never_made_is_named() -> None:
+async def test_a_connection_that_is_never_accepted_is_reported_as_connect_timeout() -> None:
     """A listener whose queue is full does not answer: the connect deadline passes, the retries too."""
     with socket.socket() as full:
         full.bind(("127.0.0.1", 0))
@@ -103,7 +103,7 @@ async def test_a_connection_that_is_never_made_is_named() -> None:
     assert caught.value.deadline == "connect"
 
 
-async def test_time_that_the_consumer_takes_is_not_the_providers() -> None:
+async def test_time_spent_by_the_consumer_does_not_count_as_idle() -> None:
     """The silence that counts is the provider's: a consumer may take as long as it likes over an event."""
     held = asyncio.Event()
     async with ScriptedServer([["one", Pause(held), "two"]]) as server:
@@ -119,7 +119,7 @@ async def test_time_that_the_consumer_takes_is_not_the_providers() -> None:
     assert text_of(events) == "onetwo"
 
 
-async def test_every_byte_is_a_sign_of_life() -> None:
+async def test_progress_is_reported_for_headers_and_comments() -> None:
     beats = 0
 
     def beat() -> None:
@@ -134,12 +134,12 @@ async def test_every_byte_is_a_sign_of_life() -> None:
     assert beats >= 2  # the headers, and what came of the body, however it was cut
 
 
-def test_a_deadline_is_a_positive_number() -> None:
+def test_a_deadline_must_be_a_positive_number() -> None:
     with pytest.raises(UsageError, match="idle_s"):
         Timeouts(idle_s=0)
 
 
-async def test_an_answer_of_nothing_but_comments_ends_by_default() -> None:
+async def test_a_stream_of_only_comments_ends_at_the_default_total_deadline() -> None:
     """Each of them is a sign of life, so that silence never ends it; the whole request is bounded."""
     turns = [asyncio.Event() for _ in range(40)]
     head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 1000000\r\n\r\n"

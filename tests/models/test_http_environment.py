@@ -17,14 +17,14 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("name", "value"), WRONG)
-async def test_a_variable_that_cannot_be_used_is_named(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unusable_environment_variable_is_named_with_the_next_step(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, value)
     with pytest.raises(UsageError, match=f"{name}=.*Give .* or unset it") as caught:
         await ask(at("http://127.0.0.1:1"))
     assert "secret-of-the-proxy" not in str(caught.value)
 
 
-def test_an_embeddings_endpoint_names_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_embeddings_endpoint_names_an_unusable_environment_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", "/nowhere/certificates.pem")
     with EmbeddingsEndpoint("http://127.0.0.1:1/v1", "m", 3) as embedder, pytest.raises(UsageError, match="SSL_CERT_FILE="):
         embedder(["x"])

@@ -30,7 +30,7 @@ SIGNED = (
         ("", "https://api.openai.com/v1", True),
     ],
 )
-async def test_what_a_server_wants_back_with_a_call_goes_to_that_server_alone(gave: str, asked: str, same: bool) -> None:
+async def test_provider_fields_of_a_call_are_sent_back_only_to_the_same_server(gave: str, asked: str, same: bool) -> None:
     """Gemini's signatures of thoughts travel in OpenAI's form. A provider has a host for each region; a call of which nobody recorded
     whose it is may be any server's."""
     bodies: list[bytes] = []

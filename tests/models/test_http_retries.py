@@ -13,13 +13,13 @@ import pytest
 from msgspec.structs import replace
 
 from callgate.errors import ModelUnreachable
-from callgate.models.events import Fault
-from callgate.models.http import Timeouts
+from callgate.models.http_transport import Timeouts
+from callgate.models.model_events import Fault
 from callgate.testing import Drop, Fail, ManualClock, Raw, Reply, ScriptedServer
-from callgate.testing.server import Script
+from callgate.testing.scripted_server import Script
 from tests.models.decoding import finished, text_of
 from tests.models.http_requests import NEVER, NO_WAIT, REQUEST, abortable, ask, at
-from tests.patience import until
+from tests.waiting import until
 
 
 def refusing(status: int, **headers: str) -> Reply:
@@ -28,7 +28,7 @@ def refusing(status: int, **headers: str) -> Reply:
 
 
 @pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503, 504, 529])
-async def test_what_may_pass_is_asked_again(status: int) -> None:
+async def test_a_request_with_a_transient_error_status_is_retried(status: int) -> None:
     async with ScriptedServer([refusing(status), refusing(status), "Hello"]) as server:
         events = await ask(of := at(server, retries=NO_WAIT))
         await of.close()
@@ -38,7 +38,7 @@ async def test_what_may_pass_is_asked_again(status: int) -> None:
 
 
 @pytest.mark.parametrize("status", [301, 400, 401, 403, 404, 413, 422])
-async def test_what_will_not_pass_is_not_asked_again(status: int) -> None:
+async def test_a_request_with_a_permanent_error_status_is_not_retried(status: int) -> None:
     async with ScriptedServer([refusing(status), "never"]) as server:
         events = await ask(of := at(server, retries=NO_WAIT))
         await of.close()
@@ -50,7 +50,7 @@ async def test_what_will_not_pass_is_not_asked_again(status: int) -> None:
     assert len(server.requests) == 1
 
 
-async def test_a_refusal_whose_body_never_ends_is_told_as_far_as_it_came() -> None:
+async def test_an_error_response_whose_body_never_ends_is_reported() -> None:
     async with ScriptedServer([Reply(turn=[Raw(b"Too lo"), NEVER], status=400)]) as server:
         of = at(server, timeouts=Timeouts(idle_s=0.2))
         events = await ask(of)
@@ -61,7 +61,7 @@ async def test_a_refusal_whose_body_never_ends_is_told_as_far_as_it_came() -> No
     assert fault.message.startswith("someone answered 400: ")
 
 
-async def test_the_provider_has_the_last_word_on_retries() -> None:
+async def test_the_should_retry_header_overrides_the_status() -> None:
     script: list[Script] = [refusing(400, x_should_retry="true"), refusing(500, x_should_retry="false"), "never"]
     async with ScriptedServer(script) as server:
         events = await ask(of := at(server, retries=NO_WAIT))
@@ -70,7 +70,7 @@ async def test_the_provider_has_the_last_word_on_retries() -> None:
     assert len(server.requests) == 2
 
 
-async def test_a_call_that_the_provider_could_not_read_may_be_asked_for_again() -> None:
+async def test_a_call_the_provider_could_not_parse_is_a_retryable_fault() -> None:
     """Refused as the request's fault, though it is the model's; not sent again here, since the same words may come again."""
     async with ScriptedServer([Reply(turn=Fail("tool_use_failed", "Failed to call a function."), status=400), "never"]) as server:
         events = await ask(of := at(server, retries=NO_WAIT))
@@ -81,7 +81,7 @@ async def test_a_call_that_the_provider_could_not_read_may_be_asked_for_again() 
     assert len(server.requests) == 1
 
 
-async def test_a_refusal_after_all_retries_is_a_fault_that_may_be_tried_later() -> None:
+async def test_an_error_after_all_retries_is_a_retryable_fault() -> None:
     async with ScriptedServer(lambda _: refusing(529)) as server:
         events = await ask(of := at(server, retries=NO_WAIT))
         await of.close()
@@ -115,7 +115,7 @@ async def test_a_retry_waits_as_long_as_the_provider_asks(headers: dict[str, str
         await of.close()
 
 
-async def test_a_wait_that_is_too_long_is_not_waited() -> None:
+async def test_a_request_is_not_retried_if_the_requested_wait_is_too_long() -> None:
     async with ScriptedServer([refusing(429, retry_after="61"), "never"]) as server:
         events = await ask(of := at(server))
         await of.close()
@@ -126,7 +126,7 @@ async def test_a_wait_that_is_too_long_is_not_waited() -> None:
 
 
 @pytest.mark.parametrize("how", ["abort", "cancel"])
-async def test_a_wait_before_a_retry_ends_at_once(how: str) -> None:
+async def test_abort_and_cancellation_end_the_wait_before_a_retry(how: str) -> None:
     clock, (controller, context) = ManualClock(), abortable()
     async with ScriptedServer([refusing(503), "never"]) as server:
         of = at(server, clock=clock)
@@ -143,7 +143,7 @@ async def test_a_wait_before_a_retry_ends_at_once(how: str) -> None:
     assert len(server.requests) == 1
 
 
-async def test_nobody_at_the_address_is_said_after_the_retries() -> None:
+async def test_an_unreachable_address_is_reported_after_the_retries() -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         of = at(f"http://127.0.0.1:{nobody.getsockname()[1]}", retries=NO_WAIT)
@@ -153,7 +153,7 @@ async def test_nobody_at_the_address_is_said_after_the_retries() -> None:
     assert (caught.value.code, caught.value.provider, caught.value.retryable) == ("model_unreachable", "someone", True)
 
 
-async def test_a_connection_that_is_lost_before_the_answer_is_tried_again() -> None:
+async def test_a_request_is_retried_if_the_connection_is_lost_before_the_response() -> None:
     async with ScriptedServer([Reply(before=Drop()), Reply(before=Drop()), "Hello"]) as server:
         events = await ask(of := at(server, retries=NO_WAIT))
         await of.close()
@@ -183,7 +183,7 @@ async def losing(times: int, framing: str) -> AsyncIterator[tuple[str, list[byte
 
 @pytest.mark.parametrize("framing", ["chunked", "length"])
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
-async def test_a_connection_that_is_lost_behind_the_headers_is_tried_again(framing: str, stream: bool) -> None:
+async def test_a_request_is_retried_if_the_connection_is_lost_after_the_headers(framing: str, stream: bool) -> None:
     """Nobody has seen a byte of the answer."""
     async with losing(2, framing) as (address, asked):
         events = await ask(of := at(address, retries=NO_WAIT), replace(REQUEST, stream=stream))
@@ -193,7 +193,7 @@ async def test_a_connection_that_is_lost_behind_the_headers_is_tried_again(frami
     assert asked[0] == asked[1] == asked[2]
 
 
-async def test_an_answer_that_never_begins_is_no_answer() -> None:
+async def test_a_response_without_a_body_byte_is_reported_as_unreachable_after_retries() -> None:
     """After all retries as much as where no connection stood; it is not taken for one that broke off."""
     async with losing(9, "chunked") as (address, asked):
         of = at(address, retries=NO_WAIT)
@@ -203,7 +203,7 @@ async def test_an_answer_that_never_begins_is_no_answer() -> None:
     assert len(asked) == 3
 
 
-async def test_an_answer_that_has_begun_is_never_asked_for_again() -> None:
+async def test_a_request_is_not_retried_once_its_answer_has_begun() -> None:
     async with ScriptedServer([["Hel", Drop()], "never"]) as server:
         events = await ask(of := at(server, retries=NO_WAIT))
         await of.close()
@@ -212,7 +212,7 @@ async def test_an_answer_that_has_begun_is_never_asked_for_again() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 10, 12])
-async def test_an_answer_that_has_begun_is_never_asked_for_again_though_nothing_of_it_can_be_read(size: int) -> None:
+async def test_a_request_is_not_retried_after_the_first_byte_of_a_compressed_body(size: int) -> None:
     """The head of a packed body stands for no text, and is a byte of the body all the same."""
     begun = Reply(turn=[Raw(gzip.compress(b"data: {}")[:size]), Drop()], headers={"content-encoding": "gzip"})
     async with ScriptedServer([begun, "never"]) as server:

@@ -17,7 +17,7 @@ from tests.models.http_requests import KEY, NO_WAIT, ONCE, REQUEST, ask, at
 
 
 @pytest.mark.parametrize("status", [200, 401, 500])
-async def test_a_key_is_never_shown(status: int, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_api_key_is_not_shown_in_events_logs_or_reprs(status: int, caplog: pytest.LogCaptureFixture) -> None:
     """Not by a provider that repeats it, nor in a log, nor as the text of an object."""
     caplog.set_level(logging.DEBUG)
     fail = Fail("invalid_api_key", f"Incorrect API key provided: {KEY}.")
@@ -31,7 +31,7 @@ async def test_a_key_is_never_shown(status: int, caplog: pytest.LogCaptureFixtur
     assert finished(events).reason == "error"
 
 
-async def test_a_key_is_not_in_errors() -> None:
+async def test_an_api_key_is_not_shown_in_errors() -> None:
     of = at(f"http://user:{KEY}@127.0.0.1:1/{KEY}", retries=ONCE)
     with pytest.raises(ModelUnreachable) as caught:
         await ask(of)
@@ -68,7 +68,7 @@ def replies(padding: str) -> list[Reply]:
 
 
 @pytest.mark.parametrize("limit", [60, 80, 120, 200, 300, 500, 2_000])
-async def test_a_key_is_not_shown_in_part_where_a_text_is_cut(limit: int) -> None:
+async def test_no_part_of_an_api_key_is_shown_where_a_text_is_truncated(limit: int) -> None:
     """It slides across every cut: redacted after it, all but its last characters were shown."""
     for kept in (0, 5, len(KEY) - 1, len(KEY)):
         for place in range(len(replies(""))):
@@ -81,7 +81,7 @@ async def test_a_key_is_not_shown_in_part_where_a_text_is_cut(limit: int) -> Non
 
 
 @pytest.mark.parametrize("url", [f"http://user:{KEY}@127.0.0.1:1/v1", f"http://127.0.0.1:1/v1?key={KEY}"])
-def test_credentials_in_the_url_of_an_embeddings_endpoint_are_not_shown(url: str) -> None:
+def test_credentials_in_an_embeddings_url_are_not_shown(url: str) -> None:
     with EmbeddingsEndpoint(url, "m", 3) as embedder, pytest.raises(EmbedderFailed) as caught:
         embedder(["x"])
     assert KEY not in "".join(traceback.format_exception(caught.value))

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 from msgspec.structs import replace
 
-from callgate.models.events import Fault
+from callgate.models.model_events import Fault
 from callgate.testing import Drop, Reply, ScriptedServer
 from tests.models.decoding import finished
 from tests.models.http_requests import REQUEST, ask, at
@@ -50,7 +50,7 @@ async def bare_server(status: int, kind: str, pieces: list[bytes]) -> AsyncItera
     ],
     ids=["page", "page as events", "page as JSON", "nothing", "blank", "204", "text"],
 )
-async def test_what_is_no_answer_at_all_is_one_clear_error(
+async def test_a_body_that_is_not_an_answer_is_reported_with_the_base_url_to_check(
     body: bytes, status: int, kind: str, said: str, pieces: int, stream: bool
 ) -> None:
     """A base URL that is almost right often answers 200, with a page or with nothing: who answered what, and what to do."""
@@ -65,7 +65,7 @@ async def test_what_is_no_answer_at_all_is_one_clear_error(
     assert "Check base_url. It should end in '/v1'." in faults[0].message
 
 
-async def test_an_address_that_has_its_version_is_not_told_to_have_one() -> None:
+async def test_advice_for_a_base_url_with_a_version_does_not_ask_to_add_one() -> None:
     async with bare_server(200, "", []) as address:
         events = await ask(of := at(f"{address}/api/v4"))
         await of.close()
@@ -74,7 +74,7 @@ async def test_an_address_that_has_its_version_is_not_told_to_have_one() -> None
     assert (f"{address}/api/v4" in fault.message, "Check base_url. If it is" in fault.message) == (True, True)
 
 
-async def test_a_connection_that_breaks_before_the_answer_is_not_taken_for_an_empty_one() -> None:
+async def test_a_dropped_connection_is_cut_and_not_reported_as_an_empty_body() -> None:
     async with ScriptedServer([Reply(turn=[Drop()])]) as server:
         events = await ask(of := at(server))
         await of.close()

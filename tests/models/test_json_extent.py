@@ -18,7 +18,7 @@ VALUES = st.recursive(
 
 
 @given(st.dictionaries(st.text(alphabet='k"\\{'), VALUES), st.lists(st.integers(0, 500)))
-def test_an_object_ends_exactly_at_its_last_bracket(value: dict[str, object], cuts: list[int]) -> None:
+def test_an_object_ends_exactly_at_its_closing_brace(value: dict[str, object], cuts: list[int]) -> None:
     """Never before, so that nothing half-written starts; never after, so that nothing waits."""
     text = json.dumps(value, ensure_ascii=False)
     places = sorted({0, len(text) - 1, len(text), *(cut % len(text) for cut in cuts)})
@@ -27,5 +27,5 @@ def test_an_object_ends_exactly_at_its_last_bracket(value: dict[str, object], cu
     assert ends == [False] * (len(ends) - 1) + [True]
 
 
-def test_what_is_no_object_has_no_end_of_its_own() -> None:
+def test_text_that_is_not_a_json_object_never_ends() -> None:
     assert not any(JsonExtent().feed(text) for text in ("[{}]", '"{}"', "null", "", "   ", "x{}", "{} and more"))

@@ -9,8 +9,8 @@ from types import FrameType
 
 import pytest
 
-from callgate.models.events import CallSealed
-from callgate.models.model import StreamingContext
+from callgate.models.model_events import CallSealed
+from callgate.models.model_protocol import StreamingContext
 from callgate.testing import End, Raw, Reply, ScriptedServer
 from tests.models.decoding import finished
 from tests.models.http_requests import REQUEST, at
@@ -31,7 +31,7 @@ def _frame() -> bytes:
 
 
 @pytest.mark.parametrize("body", [_whole(), _frame()], ids=["whole", "one frame"])
-async def test_a_large_body_is_decoded_off_the_event_loop_and_handed_on_in_turns(body: bytes) -> None:
+async def test_a_large_body_is_decoded_off_the_event_loop_and_yielded_with_pauses(body: bytes) -> None:
     """Counted are the decoder's functions that run in this thread, and the turns that the loop takes once there are events."""
     decoding = turns = 0
     begun = over = False

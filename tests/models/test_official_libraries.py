@@ -55,7 +55,7 @@ BODIES = {
 
 
 @pytest.mark.parametrize(("api", "body", "streamed"), BODIES.values(), ids=BODIES)
-def test_the_providers_library_reads_the_same(api: str, body: bytes, *, streamed: bool) -> None:
+def test_our_decoder_and_the_providers_library_return_the_same_result(api: str, body: bytes, *, streamed: bool) -> None:
     """An independent reader of each API: its own library."""
     theirs = PEERS[api](body, streamed=streamed)
     assert theirs[0]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callgate.messages import Reasoning, UserMessage
-from callgate.models.events import CallSealed, Usage
+from callgate.models.model_events import CallSealed, Usage
 from callgate.models.wire import codec
 from tests.models.decoding import calls_of, finished, read, shape, text_of
 from tests.models.sample_conversation import PICTURE, TALK, TOOLS, answered, sent
@@ -42,12 +42,12 @@ USUAL = (
 
 
 @given(st.lists(st.integers(0, 5000), max_size=30))
-def test_an_answer_is_the_same_however_its_bytes_are_cut(cuts: list[int]) -> None:
+def test_the_decoded_answer_does_not_depend_on_how_the_bytes_are_split(cuts: list[int]) -> None:
     places = sorted({0, len(USUAL), *(cut % len(USUAL) for cut in cuts)})
     assert shape(read(API, [USUAL[a:b] for a, b in pairwise(places)])) == shape(read(API, USUAL))
 
 
-def test_text_thought_and_calls_come_out_in_order() -> None:
+def test_reasoning_text_and_calls_are_decoded_in_order() -> None:
     end = finished(read(API, USUAL))
     assert [type(part).__name__ for part in end.message.parts] == ["Reasoning", "Text", "ToolCall", "ToolCall"]
     assert calls_of(read(API, USUAL)) == [("call_1", "find", '{"q":"}{","n":1}', "sealed"), ("call_2", "shot", "{}", "sealed")]
@@ -55,14 +55,14 @@ def test_text_thought_and_calls_come_out_in_order() -> None:
     assert end.usage == Usage(input_tokens=7, output_tokens=5)
 
 
-def test_a_call_is_sealed_with_its_line() -> None:
+def test_a_call_is_sealed_at_the_end_of_its_line() -> None:
     """So that a read can start while the model still writes."""
     assert [type(event) for event in codec(API).decoder().feed(says(tool_calls=[call("f", {})]))][-1] is CallSealed
 
 
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("content_type", ["", "application/json; charset=utf-8", "application/x-ndjson"])
-def test_one_body_and_lines_are_told_apart_by_what_comes(streamed: bool, content_type: str) -> None:
+def test_a_single_body_and_lines_are_recognized_by_their_content(streamed: bool, content_type: str) -> None:
     """Servers send either under either content type."""
     whole = says(content="hi", tool_calls=[call("f", {"a": 1})])[:-2] + b', "done": true, "done_reason": "stop"}'
     for body in (whole, USUAL, b"".join(b"data: " + part + b"\n\n" for part in USUAL.splitlines())):
@@ -75,7 +75,7 @@ def test_one_body_and_lines_are_told_apart_by_what_comes(streamed: bool, content
 
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("end", ["\n", "\r\n", ""])
-def test_values_that_were_laid_out_for_people_are_read(streamed: bool, end: str) -> None:
+def test_indented_json_values_are_read(streamed: bool, end: str) -> None:
     """One value or several, each in many lines."""
     values = [json.loads(value) for value in USUAL.decode().split("\n") if value]
     body = "".join(json.dumps(value, indent=2).replace("\n", end or "\n") + end for value in values).encode()
@@ -83,7 +83,7 @@ def test_values_that_were_laid_out_for_people_are_read(streamed: bool, end: str)
     assert shape(read(API, [body[at : at + 1] for at in range(len(body))], streamed=streamed)) == shape(read(API, USUAL))
 
 
-def test_what_follows_the_last_value_that_can_be_read_is_a_fault() -> None:
+def test_unreadable_text_after_the_last_value_is_a_fault() -> None:
     body = json.dumps(json.loads(says(tool_calls=[call("f", {"a": 1})])), indent=2).encode()
     events = read(API, body + b'\n{"message":')
     assert finished(events).reason == "error"
@@ -106,7 +106,7 @@ def test_calls_of_every_server_are_read(item: dict[str, object], got: tuple[str,
     assert [one[:3] for one in calls_of(read(API, says(tool_calls=[item]) + DONE))] == [got]
 
 
-def test_a_call_that_comes_again_under_its_id_is_one_call() -> None:
+def test_a_call_repeated_under_the_same_id_is_one_call() -> None:
     again = says(tool_calls=[call("f", {"x": 1}, id="a")])
     assert len(calls_of(read(API, again + again + DONE))) == 1
     assert len(calls_of(read(API, again + says(tool_calls=[call("f", {"x": 2}, id="a")]) + DONE))) == 2
@@ -116,12 +116,12 @@ def test_a_call_that_comes_again_under_its_id_is_one_call() -> None:
     ("said", "reason"),
     [("stop", "stop"), ("length", "length"), ("load", "stop"), ("unload", "stop"), ("who_knows", "other")],
 )
-def test_the_reason_is_told(said: str, reason: str) -> None:
+def test_done_reasons_are_mapped(said: str, reason: str) -> None:
     end = finished(read(API, says(content="hi") + line(done=True, done_reason=said)))
     assert (end.reason, end.said) == (reason, said)
 
 
-def test_a_body_without_its_last_line_is_cut() -> None:
+def test_a_truncated_body_is_cut_between_lines_and_an_error_within_a_line() -> None:
     """And one that stops within a line says so; calls before it were whole."""
     end = finished(read(API, USUAL[: -len(DONE)]))
     assert end.reason == "cut"
@@ -130,18 +130,18 @@ def test_a_body_without_its_last_line_is_cut() -> None:
     assert [one[0] for one in calls_of(events)] == ["call_1"]
 
 
-def test_an_error_line_ends_the_answer_with_the_servers_words() -> None:
+def test_an_error_line_ends_the_answer_with_the_servers_message() -> None:
     end = finished(read(API, says(content="Let") + b'{"error": "model runner has stopped"}\n'))
     assert (end.reason, end.fault and end.fault.message) == ("error", "model runner has stopped")
     assert finished(read(API, b'{"error": "model not found"}', streamed=False)).reason == "error"
 
 
-def test_the_text_of_a_completion_is_read() -> None:
+def test_the_text_of_a_generate_response_is_read() -> None:
     assert text_of(read(API, line(response="Sun") + line(response="ny.", done=True))) == "Sunny."
 
 
 @pytest.mark.parametrize("odd", [b"{oops\n", b"7\n", b'{"message": 3}\n', b'{"message": {"tool_calls": [7, null, {}]}}\n', b"\n\n"])
-def test_odd_lines_raise_nothing(odd: bytes) -> None:
+def test_unexpected_lines_are_skipped(odd: bytes) -> None:
     assert finished(read(API, odd + USUAL)).message.text.startswith("Let me")
 
 
@@ -168,7 +168,7 @@ def test_a_request_carries_the_whole_conversation() -> None:
     ]
 
 
-def test_an_answer_goes_back_as_it_came() -> None:
+def test_a_received_answer_is_sent_back_with_its_reasoning_and_without_made_up_ids() -> None:
     """Its thoughts too; a made-up id does not."""
     body = sent(API, answered(read(API, says(thinking="Hm.") + says(tool_calls=[call("f", {"a": [1]})]) + DONE)))
     assert body["messages"][1:] == [
@@ -178,9 +178,9 @@ def test_an_answer_goes_back_as_it_came() -> None:
     assert isinstance(finished(read(API, USUAL)).message.parts[0], Reasoning)
 
 
-def test_a_choice_of_tools_offers_only_those() -> None:
+def test_tool_choice_limits_the_tools_that_are_sent() -> None:
     assert [len(sent(API, tool_choice=choice).get("tools", [])) for choice in ("auto", "required", "none", TOOLS[1].name)] == [2, 2, 0, 1]
 
 
-def test_pictures_of_the_user_go_beside_the_text() -> None:
+def test_user_images_are_sent_in_the_images_field() -> None:
     assert sent(API, [UserMessage((PICTURE,)), *TALK[:1]])["messages"][0] == {"role": "user", "content": "", "images": ["aGk="]}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from callgate.calls import Text
 from callgate.messages import AssistantMessage, Message, Reasoning, SystemMessage, ToolCall, ToolMessage, UserMessage
-from callgate.models.events import CallReopened, CallSealed, Usage
+from callgate.models.model_events import CallReopened, CallSealed, Usage
 from callgate.models.wire import codec
 from callgate.models.wire.request import ModelRequest, ToolSpec
 from callgate.models.wire.tool_names import WireNames
@@ -56,19 +56,19 @@ USUAL = (
 
 
 @given(st.lists(st.integers(0, 5000), max_size=30))
-def test_an_answer_is_the_same_however_its_bytes_are_cut(cuts: list[int]) -> None:
+def test_the_decoded_answer_does_not_depend_on_how_the_bytes_are_split(cuts: list[int]) -> None:
     places = sorted({0, len(USUAL), *(cut % len(USUAL) for cut in cuts)})
     assert shape(read(API, [USUAL[a:b] for a, b in pairwise(places)])) == shape(read(API, USUAL))
 
 
-def test_text_and_calls_come_out_in_order() -> None:
+def test_text_and_calls_are_decoded_in_order() -> None:
     events = read(API, USUAL)
     assert text_of(events) == "Let me look. ünïcode"
     assert calls_of(events) == [("a", "search", '{"q": "books}{"}', "sealed"), ("b", "read", '{"path": "x"}', "sealed")]
     assert finished(events).reason == "tool_calls"
 
 
-def test_a_call_is_sealed_with_its_last_bracket_not_with_the_message() -> None:
+def test_a_call_is_sealed_at_its_closing_brace_before_the_message_ends() -> None:
     """So that a read can start while the model still writes."""
     decoder = codec(API).decoder()
     decoder.feed(piece("", index=0, id="a", name="search"))
@@ -120,7 +120,7 @@ def test_a_call_is_sealed_with_its_last_bracket_not_with_the_message() -> None:
         "a new id for every piece", "no list", "the whole call twice", "a place kept for a call", "an older place kept for a call",
     ],
 )  # fmt: skip
-def test_pieces_find_their_call(body: bytes, calls: list[tuple[str, str, str]]) -> None:
+def test_deltas_with_unusual_indexes_and_ids_are_assigned_to_their_call(body: bytes, calls: list[tuple[str, str, str]]) -> None:
     """Servers of this form name a piece's call by index, by id, by both or by nothing."""
     assert [call[:3] for call in calls_of(read(API, body + CALLS))] == calls
 
@@ -139,18 +139,18 @@ def test_pieces_find_their_call(body: bytes, calls: list[tuple[str, str, str]]) 
         ("tool_call", "finished"),
     ],
 )
-def test_arguments_that_did_not_end_are_cut_unless_the_message_ended_well(finish: str | None, closed: str) -> None:
+def test_incomplete_arguments_are_cut_unless_the_message_ended_normally(finish: str | None, closed: str) -> None:
     """A call that was cut off is not complete. A body that just stops proves nothing."""
     body = piece('{"a": [1', index=0, id="x", name="f") + (chunk(finish=finish) if finish else b"")
     assert [call[3] for call in calls_of(read(API, body))] == [closed]
 
 
-def test_a_whole_object_is_sealed_even_if_the_message_is_cut() -> None:
+def test_a_complete_object_is_sealed_even_if_the_message_is_cut() -> None:
     body = piece('{"a": [1]}', index=0, id="x", name="f") + piece('{"b"', index=1, id="y", name="g") + chunk(finish="length")
     assert [call[3] for call in calls_of(read(API, body))] == ["sealed", "cut"]
 
 
-def test_events_that_no_empty_line_parts_are_read_line_by_line() -> None:
+def test_events_without_separating_empty_lines_are_read_line_by_line() -> None:
     body = piece('{"a"', index=0, id="x", name="f") + piece(":1}", index=0) + CALLS
     assert shape(read(API, body.replace(b"\n\n", b"\n"))) == shape(read(API, body))
 
@@ -160,28 +160,28 @@ def test_events_that_no_empty_line_parts_are_read_line_by_line() -> None:
     [('{"a": "\\ud83d"}', '{"a": "\\ud83d"}'), ('{"a": 1e999}', '{"a":"1e999"}'), ('{"a": -Infinity}', '{"a":"-Infinity"}'), ("[]", "[]")],
     ids=["half a character", "a number too large", "no number", "no object"],
 )
-def test_arguments_that_came_as_a_value_are_never_told_as_others(written: str, arguments: str) -> None:
+def test_arguments_given_as_a_json_value_are_not_changed_to_other_values(written: str, arguments: str) -> None:
     """What JSON has no word for stays visible, so that later stages refuse it."""
     body = '{"choices": [{"message": {"tool_calls": [{"id": "x", "function": {"name": "f", "arguments": WRITTEN}}]}}]}'
     answer = body.replace("WRITTEN", written).encode()
     assert calls_of(read(API, answer, streamed=False))[0][:3] == ("x", "f", arguments)
 
 
-def test_only_the_last_call_of_one_body_can_be_the_one_that_the_limit_cut() -> None:
+def test_only_the_last_call_of_a_body_that_hit_the_token_limit_is_cut() -> None:
     """An empty object is sealed by no bracket of its own, but by the call after it."""
     calls = [{"id": call_id, "type": "function", "function": {"name": "f", "arguments": "{}"}} for call_id in "ab"]
     body = json.dumps({"choices": [{"message": {"role": "assistant", "tool_calls": calls}, "finish_reason": "length"}]})
     assert [call[3] for call in calls_of(read(API, body.encode(), streamed=False))] == ["sealed", "cut"]
 
 
-def test_a_sealed_call_that_goes_on_is_opened_again() -> None:
+def test_a_sealed_call_is_reopened_by_further_arguments() -> None:
     """Whoever started it early must learn that it was not final."""
     events = read(API, piece('{"a": 1}', index=0, id="x", name="f") + piece('{"b": 2}', index=0) + CALLS)
     assert [type(event) for event in events if isinstance(event, (CallSealed, CallReopened))] == [CallSealed, CallReopened, CallSealed]
     assert calls_of(events) == [("x", "f", '{"a": 1}{"b": 2}', "finished")]
 
 
-def test_an_empty_object_at_first_may_be_a_placeholder() -> None:
+def test_an_empty_object_is_not_sealed_before_the_message_ends() -> None:
     events = read(API, piece("{}", index=0, id="x", name="f") + CALLS)
     assert calls_of(events) == [("x", "f", "{}", "finished")]
 
@@ -194,7 +194,7 @@ def test_an_empty_object_at_first_may_be_a_placeholder() -> None:
         b'{"error": {"message": "overloaded", "type": "busy"}}',
     ],
 )
-def test_an_error_in_the_answer_ends_it_with_the_providers_words(body: bytes) -> None:
+def test_an_error_ends_the_answer_with_the_providers_message(body: bytes) -> None:
     end = finished(read(API, USUAL[: USUAL.index(b": keep")] + body if body.startswith(b"data") else body))
     assert end.reason == "error"
     assert end.fault is not None
@@ -205,18 +205,18 @@ def test_an_error_in_the_answer_ends_it_with_the_providers_words(body: bytes) ->
     "frame",
     [b"data: {oops\n\n", b'data: {"choices": 3}\n\n', b'data: {"choices": [{"delta": {"tool_calls": [7, null]}}]}\n\n', b"data: 7\n\n"],
 )
-def test_odd_frames_raise_nothing(frame: bytes) -> None:
+def test_unexpected_frames_are_skipped(frame: bytes) -> None:
     assert finished(read(API, frame + USUAL)).message.text.startswith("Let me")
 
 
-def test_a_call_that_lost_a_piece_is_cut_although_its_brackets_match() -> None:
+def test_a_call_open_at_an_unreadable_frame_is_cut_although_its_braces_match() -> None:
     """A frame that cannot be read may have held anything."""
     events = read(API, piece('{"a": "', index=0, id="x", name="f") + b"data: {oops\n\n" + piece('b"}', index=0) + CALLS)
     assert calls_of(events) == [("x", "f", '{"a": "b"}', "cut")]
     assert finished(events).reason == "error"
 
 
-def test_a_character_that_was_cut_in_two_is_one_again() -> None:
+def test_a_surrogate_pair_split_between_frames_is_joined() -> None:
     """Servers that count in 16 bits cut a picture character between two frames."""
     halves = piece('{"a": "\ud83d', index=0, id="x", name="f") + piece('\ude00"}', index=0)
     text = chunk({"content": "\ud83d"}) + chunk({"content": "\ude00"})
@@ -225,7 +225,7 @@ def test_a_character_that_was_cut_in_two_is_one_again() -> None:
     assert finished(events).message.text == "\U0001f600"
 
 
-def test_a_whole_answer_reads_like_a_stream() -> None:
+def test_a_single_body_decodes_like_a_stream() -> None:
     """Also where a stream was asked for and the server could not."""
     message = {"role": "assistant", "content": None, "tool_calls": [{"id": "a", "function": {"name": "f", "arguments": {"x": 1}}}]}
     body = json.dumps(
@@ -237,7 +237,7 @@ def test_a_whole_answer_reads_like_a_stream() -> None:
         assert (finished(events).reason, finished(events).usage) == ("tool_calls", Usage(input_tokens=3, output_tokens=4))
 
 
-def test_a_function_call_of_the_first_generation_is_read() -> None:
+def test_a_legacy_function_call_is_read() -> None:
     body = (
         chunk({"function_call": {"name": "f", "arguments": '{"x"'}})
         + chunk({"function_call": {"arguments": ": 1}"}})
@@ -246,7 +246,7 @@ def test_a_function_call_of_the_first_generation_is_read() -> None:
     assert calls_of(read(API, body)) == [("made-0", "f", '{"x": 1}', "sealed")]
 
 
-def test_free_text_calls_are_custom() -> None:
+def test_a_free_text_call_is_a_custom_call() -> None:
     events = read(
         API, chunk({"tool_calls": [{"index": 0, "id": "a", "type": "custom", "custom": {"name": "py", "input": "print(1)}"}}]}) + CALLS
     )
@@ -254,7 +254,7 @@ def test_free_text_calls_are_custom() -> None:
     assert (call.custom, call.arguments) == (True, "print(1)}")
 
 
-def test_reasoning_is_no_text() -> None:
+def test_reasoning_is_not_part_of_the_text() -> None:
     events = read(API, chunk({"reasoning_content": "hmm"}) + chunk({"content": "yes"}) + chunk(finish="stop") + DONE)
     assert text_of(events) == "yes"
     assert len(finished(events).message.parts) == 2
@@ -285,7 +285,7 @@ def test_a_request_carries_the_whole_conversation() -> None:
     ]
 
 
-def test_every_call_has_one_result_directly_behind_it() -> None:
+def test_every_call_is_followed_directly_by_exactly_one_result() -> None:
     """A provider refuses a whole conversation for one call without a result, or one result without its call."""
     results: list[Message] = [ToolMessage(call_id=name, name="f", content=(Text(text=name),)) for name in ("b", "lost")]
     calls = AssistantMessage(parts=(ToolCall(id="a", name="f"), ToolCall(id="b", name="f")))
@@ -295,14 +295,14 @@ def test_every_call_has_one_result_directly_behind_it() -> None:
     assert [item["content"] for item in items[1:3]] == ["No result of this call was recorded.", "b"]
 
 
-def test_messages_that_say_nothing_are_left_out() -> None:
+def test_empty_messages_are_omitted() -> None:
     """Several servers refuse a conversation for one empty answer, as a thought of another provider would be."""
     empty: list[Message] = [SystemMessage(""), AssistantMessage(parts=(Reasoning(text="Hm."),)), AssistantMessage()]
     request = ModelRequest(model="m", messages=[*empty, UserMessage("")])
     assert json.loads(codec(API).encode(request, WireNames(), {}).body)["messages"] == [{"role": "user", "content": ""}]
 
 
-def test_broken_arguments_go_back_as_valid_json() -> None:
+def test_malformed_arguments_are_sent_back_as_valid_json() -> None:
     """A provider refuses a whole conversation for one call whose arguments are no JSON."""
     request = ModelRequest(model="m", messages=[AssistantMessage(parts=(ToolCall(id="a", name="f", arguments='{"q": '),))])
     item = json.loads(codec(API).encode(request, WireNames(), {}).body)["messages"][0]["tool_calls"][0]
@@ -310,7 +310,7 @@ def test_broken_arguments_go_back_as_valid_json() -> None:
 
 
 @given(st.lists(st.text(max_size=80), unique=True, max_size=30))
-def test_every_tool_name_fits_the_wire_and_comes_back(tools: list[str]) -> None:
+def test_every_tool_name_has_a_valid_wire_name_and_is_restored(tools: list[str]) -> None:
     names = WireNames(tools)
     wire = [names.to_wire(name) for name in tools]
     assert len(set(wire)) == len(tools)
@@ -319,7 +319,7 @@ def test_every_tool_name_fits_the_wire_and_comes_back(tools: list[str]) -> None:
 
 
 @pytest.mark.parametrize("first", [True, False], ids=["before", "after"])
-def test_two_tools_never_share_a_name_on_the_wire(first: bool) -> None:
+def test_two_tools_never_share_a_wire_name(first: bool) -> None:
     """Not even where one is called what the other would be sent as: calls of the one would be calls of the other."""
     sent_as = WireNames().to_wire("files/read")
     names = WireNames([sent_as, "files/read"] if first else ["files/read", sent_as])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from callgate.calls import Text
 from callgate.messages import Native, Reasoning, ToolCall
-from callgate.models.events import CallSealed, ReasoningDelta, Usage
+from callgate.models.model_events import CallSealed, ReasoningDelta, Usage
 from callgate.models.wire import codec
 from tests.models.decoding import calls_of, finished, read, shape, text_of
 from tests.models.responses_api import (
@@ -34,7 +34,7 @@ from tests.models.responses_api import (
 
 
 @given(st.lists(st.integers(0, 9000), max_size=30))
-def test_an_answer_is_the_same_however_its_bytes_are_cut(cuts: list[int]) -> None:
+def test_the_decoded_answer_does_not_depend_on_how_the_bytes_are_split(cuts: list[int]) -> None:
     places = sorted({0, len(USUAL), *(cut % len(USUAL) for cut in cuts)})
     assert shape(read(API, [USUAL[a:b] for a, b in pairwise(places)])) == shape(read(API, USUAL))
 
@@ -87,7 +87,7 @@ DELTAS = (".delta", "text.done", "arguments.done", "input.done")
         "one body", "a response as a frame", "end mark", "no event names", "items twice",
     ],
 )  # fmt: skip
-def test_whatever_is_missing_or_repeated_the_message_is_the_same(body: bytes) -> None:
+def test_omitted_or_repeated_events_do_not_change_the_message(body: bytes) -> None:
     """Servers leave out what another event says again."""
     end = finished(read(API, body))
     assert (end.message.text, end.reason) == ("Let me lóok.", "tool_calls")
@@ -124,12 +124,12 @@ def series(first: tuple[object, object], second: tuple[object, object], **ids: o
     ],
     ids=["numbers all 0", "zero-filled", "nothing", "ids that change", "one item id", "interleaved"],
 )  # fmt: skip
-def test_pieces_find_their_call(body: bytes) -> None:
+def test_deltas_with_unreliable_ids_are_assigned_to_their_call(body: bytes) -> None:
     """Some servers fill ids and numbers with zeros, or give an item a new id in every event."""
     assert calls_of(read(API, body)) == TWO_CALLS
 
 
-def test_a_call_is_sealed_with_its_last_bracket() -> None:
+def test_a_call_is_sealed_at_its_closing_brace() -> None:
     decoder = codec(API).decoder()
     decoder.feed(added(0, **function("a", "f")) + piece(0, "fc_a", '{"x": 1'))
     sealed = decoder.feed(piece(0, "fc_a", "}"))[-1]
@@ -143,7 +143,7 @@ def test_a_call_is_sealed_with_its_last_bracket() -> None:
     [function("b", "f", '{"x": [1'), function("b", "f", ""), {**FREE, "call_id": "b", "name": "f"}],
     ids=["half", "nothing", "free text"],
 )
-def test_what_an_unfinished_response_left_open_is_cut(item: dict[str, object], status: str) -> None:
+def test_the_open_call_of_an_unfinished_response_is_cut(item: dict[str, object], status: str) -> None:
     """A call that was cut off is not complete: free text has no end of its own, so only the item's status can prove it."""
     whole = function("a", "f", '{"x": 1}', status="completed")
     for last in ({**item, "status": "incomplete"}, item):
@@ -152,26 +152,26 @@ def test_what_an_unfinished_response_left_open_is_cut(item: dict[str, object], s
             assert [one[3] for one in calls_of(read(API, body))] == ["sealed", "cut"]
 
 
-def test_an_item_that_says_it_is_incomplete_is_cut_whatever_the_response_says() -> None:
+def test_an_incomplete_item_is_cut_although_the_response_is_completed() -> None:
     assert [one[3] for one in calls_of(read(API, over({**FREE, "status": "incomplete"})))] == ["cut"]
 
 
 @pytest.mark.parametrize(("status", "closed"), [("completed", "finished"), ("incomplete", "cut")])
-def test_an_item_that_is_done_and_still_in_progress_is_as_whole_as_its_response(status: str, closed: str) -> None:
+def test_a_done_item_in_progress_is_finished_or_cut_with_its_response(status: str, closed: str) -> None:
     """Some servers never change an item's status."""
     item = function("a", "f", "{}", status="in_progress")
     for body in (added(0, **item) + done(0, **item) + over(item, status=status), json.dumps(response(item, status=status)).encode()):
         assert calls_of(read(API, body)) == [("a", "f", "{}", closed)]
 
 
-def test_what_a_call_begins_with_is_a_preview() -> None:
+def test_arguments_in_the_added_event_are_used_only_if_nothing_follows() -> None:
     body = added(0, **function("a", "f", "{}")) + piece(0, "fc_a", '{"x": 1}')
     assert calls_of(read(API, body + over())) == [("a", "f", '{"x": 1}', "sealed")]
     assert calls_of(read(API, added(0, **function("a", "f", '{"x": 1}')) + over())) == [("a", "f", '{"x": 1}', "sealed")]
     assert calls_of(read(API, added(0, **function("a", "f", '{"x": 1}')))) == [("a", "f", "", "cut")]
 
 
-def test_a_stream_that_breaks_off_never_makes_half_a_call_whole() -> None:
+def test_a_truncated_stream_never_completes_a_partial_call() -> None:
     right = {one[0]: one for one in calls_of(read(API, USUAL))}
     for length in range(0, len(USUAL), 3):
         for one in calls_of(read(API, USUAL[:length])):
@@ -182,7 +182,7 @@ def test_a_stream_that_breaks_off_never_makes_half_a_call_whole() -> None:
     ("details", "reason"),
     [({"reason": "max_output_tokens"}, "length"), ({"reason": "content_filter"}, "content_filter"), (None, "other"), ({}, "other")],
 )
-def test_an_incomplete_response_says_why(details: object, reason: str) -> None:
+def test_the_reason_of_an_incomplete_response_is_mapped(details: object, reason: str) -> None:
     assert finished(read(API, over(SAID, status="incomplete", incomplete_details=details))).reason == reason
 
 
@@ -197,7 +197,7 @@ def test_an_incomplete_response_says_why(details: object, reason: str) -> None:
         json.dumps(response(status="failed", error={"code": "server_error", "message": "busy"})).encode(),
     ],
 )
-def test_an_error_ends_the_response_with_the_providers_words(body: bytes) -> None:
+def test_an_error_ends_the_response_with_the_providers_message(body: bytes) -> None:
     before = b"" if body.startswith(b"{") else added(0, **function("a", "f")) + piece(0, "fc_a", '{"x"')
     events = read(API, before + body)
     end = finished(events)
@@ -213,7 +213,7 @@ KINDS = (
 )  # fmt: skip
 
 
-def test_everything_that_is_no_call_of_ours_is_native() -> None:
+def test_items_other_than_our_calls_become_native_parts() -> None:
     items = [{"type": kind, "id": f"i_{kind}", "name": "x", "arguments": "{}"} for kind in KINDS]
     streamed = b"".join(added(at, **item) + done(at, **item) for at, item in enumerate(items))
     for body in (streamed + over(), over(*items), json.dumps(response(*items)).encode()):
@@ -222,7 +222,7 @@ def test_everything_that_is_no_call_of_ours_is_native() -> None:
         assert (end.message.calls, end.reason) == ((), "stop")
 
 
-def test_refusals_are_text_and_pieces_of_a_summary_are_paragraphs() -> None:
+def test_refusals_become_text_and_summary_parts_become_paragraphs() -> None:
     refusal = {"type": "message", "id": "m", "content": [{"type": "refusal", "refusal": "No."}]}
     streamed = added(0, type="message", id="m") + event("response.refusal.delta", item_id="m", output_index=0, delta="No.")
     for body in (streamed + done(0, **refusal) + over(refusal), over(refusal)):
@@ -248,17 +248,17 @@ def test_refusals_are_text_and_pieces_of_a_summary_are_paragraphs() -> None:
         event("response.completed.extra", response=3),
     ],
 )
-def test_odd_frames_raise_nothing(odd: bytes) -> None:
+def test_unexpected_frames_are_skipped(odd: bytes) -> None:
     end = finished(read(API, odd + USUAL))
     assert end.message.text == "Let me lóok."
     assert len(end.message.calls) == 3
 
 
-def test_arguments_that_never_find_a_call_are_a_fault() -> None:
+def test_arguments_without_a_call_are_a_fault() -> None:
     assert finished(read(API, piece(0, "x", "{}") + over())).reason == "error"
 
 
-def test_responses_that_follow_each_other_in_one_body_are_one_message() -> None:
+def test_consecutive_responses_in_one_body_become_one_message() -> None:
     """As a gateway sends them that runs tools of its own between two of them."""
     created = event("response.created", response={"model": "m"})
     first = created + done(0, **SAID) + done(1, **function("a", "f", "{}")) + over(SAID, function("a", "f", "{}"))
@@ -280,17 +280,17 @@ def test_responses_that_follow_each_other_in_one_body_are_one_message() -> None:
     ],
     ids=["in its begin", "in its part"],
 )
-def test_text_that_is_told_in_one_place_alone_is_read(body: bytes) -> None:
+def test_text_reported_only_once_is_read(body: bytes) -> None:
     """By servers whose items are never done, and whose last event repeats nothing."""
     assert text_of(read(API, body + over())) == "Let me."
 
 
-def test_what_the_provider_began_and_never_said_was_done_is_kept_of_a_whole_response() -> None:
+def test_an_unfinished_native_item_is_kept_if_the_response_completed() -> None:
     assert finished(read(API, added(0, **SEARCH) + over())).message.parts == (Native(kind="web_search_call", id="ws_1", item=SEARCH),)
     assert finished(read(API, added(0, **SEARCH))).message.parts == ()
 
 
-def test_the_failure_of_something_beside_the_response_is_not_its_own() -> None:
+def test_a_failure_event_of_another_object_does_not_fail_the_response() -> None:
     """Of a message that was to steer it, for instance."""
     beside = event("response.steer.failed", error={"code": "invalid_input", "message": "no"})
     assert finished(read(API, beside + USUAL)).reason == "tool_calls"

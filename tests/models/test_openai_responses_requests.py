@@ -66,7 +66,7 @@ def test_a_request_carries_the_whole_conversation() -> None:
     }
 
 
-def test_what_was_read_goes_back_item_by_item() -> None:
+def test_received_items_are_sent_back_unchanged() -> None:
     """Reasoning models refuse a call whose reasoning is gone, and reasoning whose call is gone."""
     answer = finished(read(API, USUAL)).message
     results: list[Message] = [result("a"), result("b"), result("c", "1", custom=True)]
@@ -84,7 +84,7 @@ def test_what_was_read_goes_back_item_by_item() -> None:
     ]  # fmt: skip
 
 
-def test_a_call_of_a_program_and_its_output_name_the_program() -> None:
+def test_a_call_made_by_a_program_and_its_output_name_the_caller() -> None:
     caller = {"type": "program", "caller_id": "p"}
     program = {"type": "program", "id": "pr_1", "call_id": "p", "code": "f()"}
     answer = finished(read(API, over(program, function("a", "f", "{}", caller=caller, namespace="n"), TWO))).message
@@ -93,7 +93,7 @@ def test_a_call_of_a_program_and_its_output_name_the_program() -> None:
     assert items[1]["namespace"] == "n"
 
 
-def test_to_others_and_from_others_only_what_is_neutral_goes() -> None:
+def test_provider_specific_fields_of_another_api_are_not_sent() -> None:
     answer = finished(read(API, USUAL)).message
     foreign = AssistantMessage(parts=(*answer.parts, Reasoning(opaque={"signature": "s"})), api="gemini.generate")
     items = sent([foreign])["input"]
@@ -101,7 +101,7 @@ def test_to_others_and_from_others_only_what_is_neutral_goes() -> None:
     assert not any("id" in item for item in items)
 
 
-def test_reasoning_that_nobody_knows_any_more_is_left_out_with_the_ids_bound_to_it() -> None:
+def test_reasoning_neither_stored_nor_encrypted_is_omitted_with_its_ids() -> None:
     """Nothing was stored, and nothing encrypted came: the API refuses such an id."""
     plain = {key: value for key, value in THOUGHT.items() if key != "encrypted_content"}
     answer = finished(read(API, over(plain, ONE))).message
@@ -111,12 +111,12 @@ def test_reasoning_that_nobody_knows_any_more_is_left_out_with_the_ids_bound_to_
 
 
 @pytest.mark.parametrize("rest", [(), ({"type": "computer_call", "id": "cu", "call_id": "x", "action": {}},)], ids=["nothing", "not run"])
-def test_reasoning_without_what_it_led_to_is_left_out(rest: tuple[dict[str, object], ...]) -> None:
+def test_reasoning_without_a_following_item_is_omitted(rest: tuple[dict[str, object], ...]) -> None:
     answer = finished(read(API, over(SAID, THOUGHT, *rest, status="incomplete"))).message
     assert [item["type"] for item in sent([answer])["input"]] == ["message"]
 
 
-def test_every_call_has_its_output_behind_it() -> None:
+def test_every_call_is_followed_by_its_output() -> None:
     calls = AssistantMessage(parts=(ToolCall(id="x", name="f", arguments="{"), ToolCall(id="y" * 99, name="f")))
     items = sent([calls, UserMessage("?"), result("y" * 99)])["input"]
     assert [item["type"] for item in items] == [*["function_call"] * 2, *["function_call_output"] * 2, "message"]
@@ -125,7 +125,7 @@ def test_every_call_has_its_output_behind_it() -> None:
     assert all(isinstance(json.loads(item["arguments"]), dict) for item in items[:2])
 
 
-def test_results_hold_pictures_where_the_server_takes_them() -> None:
+def test_results_contain_images_only_if_the_server_accepts_them() -> None:
     content = (Text(text="see"), Image(data="AA", mime_type="image/png"), Audio(data="AA", mime_type="audio/wav"))
     messages: list[Message] = [
         AssistantMessage(parts=(ToolCall(id="x", name="f"),)),

@@ -17,7 +17,7 @@ HOSTED = [provider for provider in PROVIDERS.values() if provider.key_needed]
 HERE = [provider for provider in PROVIDERS.values() if provider.api in known_apis()]
 
 
-def test_the_table_holds_the_providers_that_people_use() -> None:
+def test_the_provider_table_has_every_supported_provider() -> None:
     assert set(PROVIDERS) == {
         *("openai", "openai-responses", "anthropic", "gemini", "ollama", "mistral", "groq", "deepseek", "openrouter", "together"),
         *("fireworks", "xai", "cerebras", "nvidia", "huggingface", "perplexity", "moonshot", "zai", "lmstudio", "vllm", "llamacpp"),
@@ -29,33 +29,33 @@ def test_the_table_holds_the_providers_that_people_use() -> None:
 
 
 @pytest.mark.parametrize("provider", HOSTED, ids=lambda provider: provider.name)
-def test_a_missing_key_is_named(provider: Provider) -> None:
+def test_a_missing_api_key_error_names_the_variable_to_set(provider: Provider) -> None:
     """The error names the variable to set."""
     with pytest.raises(UsageError, match=provider.key_name):
         model(f"{provider.name}:m", environ={})
 
 
 @pytest.mark.parametrize("name", ["nobody:m", "openai", "openai:", "", ":"])
-def test_a_name_that_names_nothing_says_what_there_is(name: str) -> None:
+def test_an_invalid_model_name_error_lists_the_providers(name: str) -> None:
     with pytest.raises(UsageError) as caught:
         model(name, environ={"OPENAI_API_KEY": KEY})
     assert "openai" in str(caught.value)
 
 
-def test_a_provider_without_an_address_wants_one() -> None:
+def test_a_provider_without_a_default_base_url_requires_one() -> None:
     with pytest.raises(UsageError, match="OPENAI_COMPATIBLE_BASE_URL"):
         model("openai-compatible:m", environ={})
 
 
 @pytest.mark.parametrize("key", ["sk-ünïcode", "sk-a\nb", "sk-\x00"])
-def test_a_key_that_no_header_can_hold_is_refused_and_not_shown(key: str) -> None:
+def test_an_api_key_invalid_in_a_header_is_refused_and_never_printed(key: str) -> None:
     with pytest.raises(UsageError) as caught:
         model("openai:m", api_key=key, environ={})
     assert key not in str(caught.value)
 
 
 @pytest.mark.parametrize("found", HERE, ids=lambda found: found.name)
-async def test_key_address_and_headers_come_from_the_environment(found: Provider) -> None:
+async def test_key_and_base_url_are_read_from_the_environment(found: Provider) -> None:
     """Every provider whose API is read here; a line's end after the key does no harm."""
     async with ScriptedServer([Reply(turn=Fail(), status=400)]) as server:
         environ = {found.key_name: f"{KEY}\n", found.base_url_name: f"{server.url.removesuffix('/v1')}{found.version}/"}
@@ -70,7 +70,7 @@ async def test_key_address_and_headers_come_from_the_environment(found: Provider
     assert KEY not in received.path + repr(of)
 
 
-async def test_what_is_given_goes_before_the_environment() -> None:
+async def test_arguments_take_precedence_over_the_environment() -> None:
     async with ScriptedServer(["Hello"]) as server:
         environ = {"OPENAI_API_KEY": "sk-of-the-environment", "OPENAI_BASE_URL": "http://127.0.0.1:1/v1"}
         of = model("OpenAI:m", base_url=server.url.removeprefix("http://"), api_key=KEY, environ=environ)
@@ -79,7 +79,7 @@ async def test_what_is_given_goes_before_the_environment() -> None:
     assert server.requests[0].headers["authorization"] == f"Bearer {KEY}"
 
 
-async def test_quirks_are_the_providers_and_yours_go_before() -> None:
+async def test_given_quirks_override_the_providers_quirks() -> None:
     request = ModelRequest(model="m", messages=[UserMessage("Hi")], max_tokens=5)
     async with ScriptedServer(["a", "b"]) as server:
         for quirks in ({}, {"stream_usage": True}):
@@ -90,7 +90,7 @@ async def test_quirks_are_the_providers_and_yours_go_before() -> None:
     assert (plain["max_tokens"], "stream_options" in plain, "stream_options" in asked) == (5, False, True)
 
 
-async def test_a_client_of_your_own_is_used_and_stays_open() -> None:
+async def test_a_given_http_client_is_used_and_stays_open() -> None:
     import httpx2
 
     async with ScriptedServer(["a", "b"]) as server, httpx2.AsyncClient(headers={"x-from": "mine"}) as client:
@@ -104,7 +104,7 @@ async def test_a_client_of_your_own_is_used_and_stays_open() -> None:
 
 @pytest.mark.skipif("anthropic.messages" not in known_apis(), reason="this API is not read yet")
 @pytest.mark.parametrize("ending", ["", "/", "/v1", "/v1/"])
-async def test_the_address_may_have_the_version_or_not(ending: str) -> None:
+async def test_the_base_url_may_omit_the_api_version(ending: str) -> None:
     """Anthropic's and Gemini's own tools take a base URL without it."""
     async with ScriptedServer(["Hello"], api="anthropic.messages") as server:
         base_url = server.url.removesuffix("/v1") + "/gateway" + ending
@@ -114,5 +114,5 @@ async def test_the_address_may_have_the_version_or_not(ending: str) -> None:
     assert server.requests[0].path == "/gateway/v1/messages"
 
 
-def test_a_model_that_takes_no_tools_says_so() -> None:
+def test_native_tools_can_be_disabled_for_a_model() -> None:
     assert not model("vllm:m", native_tools=False, environ={}).native_tools

@@ -22,11 +22,11 @@ from callgate import Answered, ToolResult
 from callgate.calls import Aborted, Outcome, Suspended
 from callgate.errors import UsageError
 from callgate.events import TERMINAL
-from callgate.tool_calls import find_tool_calls
+from callgate.recorded_calls import find_tool_calls
 from tests.canonical_json import canonical
-from tests.patience import DEADLINE_S, let_pass
-from tests.recovery.asked import CALLS, HANDLES, Asked, one_message
-from tests.recovery.world import FATES, TOOLS, Death, Effect, Fate, World
+from tests.recovery.history_calls import CALLS, HANDLES, Asked, one_message
+from tests.recovery.simulated_world import FATES, TOOLS, Death, Effect, Fate, World
+from tests.waiting import DEADLINE_S, let_pass
 
 __all__ = ["CallsMachine"]
 
@@ -82,11 +82,11 @@ class CallsMachine(RuleBasedStateMachine):
         self._hand_in([asked], [fate], end, share)
 
     @rule(asked=CALLS)
-    def a_call_that_meets_nothing(self, asked: Asked) -> None:
+    def an_undisturbed_call(self, asked: Asked) -> None:
         self._hand_in([asked], ["ok"], "kill", 0.0)
 
     @rule(asked=CALLS, times=st.integers(2, 3), fate=FATE, end=st.sampled_from(ENDS), share=SHARE)
-    def the_same_call_at_once(self, asked: Asked, times: int, fate: Fate, end: str, share: float) -> None:
+    def the_same_call_several_times_at_once(self, asked: Asked, times: int, fate: Fate, end: str, share: float) -> None:
         self._hand_in([asked] * times, [fate], end, share, together=True)
 
     @rule(several=st.lists(CALLS, min_size=2, max_size=4), fates=st.lists(FATE, max_size=4), end=st.sampled_from(ENDS), share=SHARE)
@@ -94,13 +94,13 @@ class CallsMachine(RuleBasedStateMachine):
         self._hand_in(one_message(several), fates, end, share)
 
     @rule(several=st.lists(CALLS, min_size=1, max_size=3), left=st.integers(1, 14), share=SHARE)
-    def a_death_behind_an_event(self, several: list[Asked], left: int, share: float) -> None:
+    def a_death_after_an_event(self, several: list[Asked], left: int, share: float) -> None:
         self.world.death = Death(left)
         self._hand_in(one_message(several), [], "death", share)
         self.world.death = Death()
 
     @rule(asked=CALLS)
-    def a_call_into_a_stop(self, asked: Asked) -> None:
+    def a_call_during_a_stop(self, asked: Asked) -> None:
         done = len(self.world.effects)
         self.world.engine.control.stop(asked.run)
         outcome = self._do(self.world.engine.call(asked.raw(), asked.scope()))
@@ -110,7 +110,7 @@ class CallsMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.hidden)
     @rule(which=st.integers(0, 99), handle=st.sampled_from(HANDLES))
-    def what_nobody_knows_is_sent_again(self, which: int, handle: str) -> None:
+    def an_effect_without_a_result_is_sent_again(self, which: int, handle: str) -> None:
         run, name, what = sorted(self.hidden)[which % len(self.hidden)]
         self._hand_in([Asked(tool=name, what=what, handle=handle, run=run)], [], "kill", 0.0)
 
@@ -145,7 +145,7 @@ class CallsMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.questions)
     @rule()
-    def approvals_run_out(self) -> None:
+    def approvals_expire(self) -> None:
         self.world.clock.now_ns = max(self.questions.values())
         for question in self.questions:
             with pytest.raises(UsageError, match="open"):
@@ -158,7 +158,7 @@ class CallsMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.unknown)
     @rule(which=st.integers(0, 99))
-    def somebody_looks_and_says(self, which: int) -> None:
+    def an_unknown_call_is_settled(self, which: int) -> None:
         uid = sorted(self.unknown)[which % len(self.unknown)]
         fact = self.unknown.pop(uid)
         happened = any(effect.uid == uid for effect in self.world.effects)
@@ -172,7 +172,7 @@ class CallsMachine(RuleBasedStateMachine):
     # What holds after each
 
     @invariant()
-    def the_record_verifies(self) -> None:
+    def the_journal_verifies(self) -> None:
         assert self.world.journal.verify() is None
 
     @invariant()
@@ -187,14 +187,14 @@ class CallsMachine(RuleBasedStateMachine):
         assert {uid: ends[uid] for uid in calls if ends[uid] != 1} == dict.fromkeys(self.open & calls, 0)
 
     @invariant()
-    def what_was_told_is_kept(self) -> None:
+    def returned_results_are_recorded(self) -> None:
         suspended = {event.call for event in self.world.events() if event.kind == "call.suspended"}
         assert self.put <= suspended
         kept = {uid: canonical(result) for uid, result in self._results().items()}
         assert {uid: kept.get(uid) for uid in self.shown} == self.shown
 
     @invariant()
-    def nothing_is_done_twice(self) -> None:
+    def no_effect_is_repeated(self) -> None:
         once = Counter(effect.key for effect in self.world.effects if TOOLS[effect.tool] == "once")
         assert not [key for key, times in once.items() if times > 1]
         keys: dict[str, set[str]] = {}

@@ -13,7 +13,7 @@ from typing import Any
 
 from callgate.tools import FunctionTool, ToolContext, Verified
 from tests.effect_ledger import Ledger
-from tests.patience import HANGS_S
+from tests.waiting import HANGS_S
 
 __all__ = ["EFFECTS", "RUNNERS", "acting"]
 

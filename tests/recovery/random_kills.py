@@ -25,15 +25,15 @@ from callgate import Agent, Engine, PostgresJournal, RawCall, Scope, SqliteJourn
 from callgate.calls import Answered
 from callgate.errors import UsageError
 from callgate.messages import ToolMessage
-from callgate.models.events import ModelEvent
-from callgate.models.model import StreamingContext
+from callgate.models.model_events import ModelEvent
+from callgate.models.model_protocol import StreamingContext
 from callgate.models.wire.request import ModelRequest
 from callgate.protocols import Journal
 from callgate.tools import Tool
-from tests.agent.scripts import call, says
+from tests.agent.scripted_model import call, says
 from tests.effect_ledger import Ledger
-from tests.journals.server import Unavailable, running_server
-from tests.patience import PATIENCE_S
+from tests.journals.postgres_server import Unavailable, running_server
+from tests.waiting import PATIENCE_S
 
 __all__ = ["Tally", "kill_at_random"]
 

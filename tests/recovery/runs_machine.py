@@ -25,10 +25,10 @@ from callgate.agent import RunResult
 from callgate.agent.recorded_run import load_run
 from callgate.errors import UsageError
 from callgate.events import TERMINAL
-from callgate.tool_calls import find_tool_calls
+from callgate.recorded_calls import find_tool_calls
 from tests.canonical_json import canonical
-from tests.recovery.played import SCRIPT, Player, Script, assert_valid, facts_of, names
-from tests.recovery.world import FATES, TOOLS, Death, Effect, Fate, World
+from tests.recovery.scripted_model import SCRIPT, Player, Script, assert_valid, facts_of, names
+from tests.recovery.simulated_world import FATES, TOOLS, Death, Effect, Fate, World
 
 __all__ = ["RunsMachine"]
 
@@ -70,7 +70,7 @@ class RunsMachine(RuleBasedStateMachine):
         try:
             for task in range(len(self.scripts)):
                 self._resumed(task, [], "kill", 0.0)
-            self.nothing_is_done_twice()
+            self.no_effect_is_repeated()
         finally:
             self._do(self._closed())
             self._runner.close()
@@ -87,7 +87,7 @@ class RunsMachine(RuleBasedStateMachine):
         self._in_life(self._task(script, TALK if talk else ""), fates, end, share)
 
     @rule(script=SCRIPT, left=st.integers(1, 30), share=SHARE)
-    def a_run_that_dies_behind_an_event(self, script: Script, left: int, share: float) -> None:
+    def a_run_that_dies_after_an_event(self, script: Script, left: int, share: float) -> None:
         self.world.death = Death(left)
         self._in_life(self._task(script, ""), [], "death", share)
 
@@ -102,7 +102,7 @@ class RunsMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.scripts)
     @rule(which=st.integers(0, 99), left=st.integers(1, 20), share=SHARE)
-    def a_run_is_resumed_and_dies_behind_an_event(self, which: int, left: int, share: float) -> None:
+    def a_run_is_resumed_and_dies_after_an_event(self, which: int, left: int, share: float) -> None:
         self.world.death = Death(left)
         self._resumed(which % len(self.scripts), [], "death", share)
 
@@ -128,7 +128,7 @@ class RunsMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.asked)
     @rule()
-    def approvals_run_out(self) -> None:
+    def approvals_expire(self) -> None:
         self.world.clock.now_ns = max(self.asked.values())
         for question in self.asked:
             with pytest.raises(UsageError, match="open"):
@@ -137,7 +137,7 @@ class RunsMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.unknown)
     @rule(which=st.integers(0, 99))
-    def somebody_looks_and_says(self, which: int) -> None:
+    def an_unknown_call_is_settled(self, which: int) -> None:
         what = sorted(self.unknown)[which % len(self.unknown)]
         try:
             self._do(self.world.engine.settle(self.unknown[what], happened=True))
@@ -148,11 +148,11 @@ class RunsMachine(RuleBasedStateMachine):
     # What holds after each
 
     @invariant()
-    def the_record_verifies(self) -> None:
+    def the_journal_verifies(self) -> None:
         assert self.world.journal.verify() is None
 
     @invariant()
-    def no_call_has_two_beginnings_or_two_ends(self) -> None:
+    def every_call_is_received_once_and_ends_at_most_once(self) -> None:
         begun = Counter(event.call for event in self.world.events() if event.kind == "call.received")
         ends = Counter(event.call for event in self.world.events() if event.kind in TERMINAL)
         assert set(begun.values()) <= {1}
@@ -161,12 +161,12 @@ class RunsMachine(RuleBasedStateMachine):
         assert not open_runs & self.over
 
     @invariant()
-    def what_was_told_is_kept(self) -> None:
+    def returned_results_are_recorded(self) -> None:
         kept = {entry.uid: facts_of(entry.result) for entry in find_tool_calls(self.world.journal) if entry.result is not None}
         assert {uid: kept.get(uid) for uid in self.shown} == self.shown
 
     @invariant()
-    def nothing_is_done_twice(self) -> None:
+    def no_effect_is_repeated(self) -> None:
         done = Counter(effect.what for effect in self.world.effects if TOOLS[effect.tool] == "once")
         wanted: Counter[str] = Counter()
         for task, script in enumerate(self.scripts):
@@ -179,7 +179,7 @@ class RunsMachine(RuleBasedStateMachine):
         assert not [uid for uid, several in keys.items() if len(several) > 1]
 
     @invariant()
-    def nothing_that_was_refused_was_done(self) -> None:
+    def no_denied_call_has_an_effect(self) -> None:
         assert not [effect for effect in self.world.effects if effect.what.startswith("denied")]
 
     # How a step is taken

@@ -10,13 +10,13 @@ import sys
 
 import pytest
 
-from tests.patience import COMMAND_S
+from tests.waiting import COMMAND_S
 
 
 @pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="forks and kills")
-def test_whatever_moment_a_worker_is_killed_at_nothing_is_done_twice_or_told_wrongly() -> None:
+def test_random_kills_never_repeat_an_effect_or_report_a_wrong_outcome() -> None:
     command = [
         sys.executable,
         "-c",

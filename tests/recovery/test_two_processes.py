@@ -20,8 +20,8 @@ from callgate.agent import Agent
 from callgate.errors import RunHeld
 from callgate.events import TERMINAL, Event
 from tests.effect_ledger import Ledger
-from tests.patience import PATIENCE_S
-from tests.recovery.worker import PEOPLE, Payer, opened, paying, told, working
+from tests.recovery.paused_run_process import PEOPLE, Payer, opened, paying, told, working
+from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.process, pytest.mark.skipif(sys.platform != "linux", reason="stops and kills")]
 
@@ -93,7 +93,7 @@ def ends_of(events: list[Event]) -> list[str]:
     return [event.call for event in events if event.kind in TERMINAL]
 
 
-async def test_two_processes_with_different_runs_work_side_by_side(place: str, ledger: Ledger) -> None:
+async def test_processes_with_different_runs_work_concurrently(place: str, ledger: Ledger) -> None:
     await opened(place, _LONG_S).close()
     runs = ("one", "two", "three")
     with (
@@ -109,7 +109,7 @@ async def test_two_processes_with_different_runs_work_side_by_side(place: str, l
     assert len(ends_of(events)) == 9
 
 
-async def test_a_run_that_a_process_works_on_is_refused_to_another(place: str, ledger: Ledger) -> None:
+async def test_a_run_held_by_one_process_is_refused_to_another(place: str, ledger: Ledger) -> None:
     with working(place, ledger, RUN, "tool", _LONG_S) as process:
         stands(process)
         with pytest.raises(RunHeld, match=f"worked on by process {process.pid}"):
@@ -118,7 +118,7 @@ async def test_a_run_that_a_process_works_on_is_refused_to_another(place: str, l
     assert ledger.lines() == list(PEOPLE)
 
 
-async def test_a_run_whose_process_was_killed_is_free_at_once(place: str, ledger: Ledger) -> None:
+async def test_the_run_of_a_killed_process_is_free_at_once(place: str, ledger: Ledger) -> None:
     """Not after its lease, which would have lasted for most of an hour."""
     with working(place, ledger, RUN, "tool", _LONG_S) as process:
         stands(process)
@@ -130,9 +130,7 @@ async def test_a_run_whose_process_was_killed_is_free_at_once(place: str, ledger
 
 
 @pytest.mark.parametrize("where", ["pass", "tool"])
-async def test_a_process_that_stood_still_while_its_run_was_taken_can_neither_record_nor_start_anything(
-    place: str, ledger: Ledger, where: str
-) -> None:
+async def test_a_paused_process_that_lost_its_lease_cannot_record_or_start_anything(place: str, ledger: Ledger, where: str) -> None:
     """SIGSTOP for longer than its lease, another goes on with the run, SIGCONT: each payment at most once, each call with one end."""
     with working(place, ledger, RUN, where, _SHORT_S) as process:
         stands(process)

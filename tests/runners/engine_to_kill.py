@@ -8,9 +8,9 @@ import sys
 from callgate import Limits
 from callgate._clock import SystemClock
 from callgate._runners.process import ProcessRunner
-from tests.patience import HANGS_S, soon
 from tests.runners import hostile_tools
-from tests.runners.making import Made
+from tests.runners.runner_requests import Made
+from tests.waiting import HANGS_S, soon
 
 
 async def main() -> None:

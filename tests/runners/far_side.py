@@ -11,7 +11,7 @@ from typing import Self
 
 from examples.remote_runner.near import RemoteRunner
 
-from tests.patience import PATIENCE_S
+from tests.waiting import PATIENCE_S
 
 __all__ = ["TOKEN", "Far"]
 

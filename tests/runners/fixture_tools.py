@@ -12,7 +12,7 @@ from pathlib import Path
 from callgate.errors import NotDone, Retryable
 from callgate.tools import FunctionTool, ToolContext, Verified, tool
 from tests.effect_ledger import Ledger
-from tests.patience import HANGS_S
+from tests.waiting import HANGS_S
 
 
 @tool

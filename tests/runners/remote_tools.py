@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from callgate.tools import RetryPolicy, ToolContext, tool
-from tests.patience import HANGS_S
+from tests.waiting import HANGS_S
 
 QUICK = RetryPolicy(base_s=0.0, max_s=0.0)
 

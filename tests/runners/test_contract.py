@@ -10,12 +10,12 @@ import pytest
 from callgate import Limits
 from callgate._clock import SystemClock
 from callgate._runners import Runners
-from callgate._runners.result_reader import read
+from callgate._runners.return_values import read
 from callgate.protocols import Execution, Runner
-from tests.patience import past_deadline, soon
 from tests.runners import fixture_tools
 from tests.runners.fixture_tools import pick
-from tests.runners.making import Made, marked
+from tests.runners.runner_requests import Made, marked
+from tests.waiting import past_deadline, soon
 
 KINDS = [
     pytest.param(("inline", "async"), id="inline"),
@@ -60,7 +60,7 @@ async def setup(request: pytest.FixtureRequest) -> AsyncIterator[Setup]:
 
 
 @pytest.mark.parametrize("value", [None, "", "text", 2**53 + 1, [1, {"a": None}], {"success": True}])
-async def test_a_returned_value_comes_back(setup: Setup, value: object) -> None:
+async def test_the_returned_value_of_a_tool_is_the_result(setup: Setup, value: object) -> None:
     execution = await setup.run(setup.made("echo", {"value": value}))
     assert execution == Execution(status="returned", value=value, read=True)
 
@@ -78,23 +78,23 @@ async def test_a_returned_value_comes_back(setup: Setup, value: object) -> None:
         ("no text", "BadText", "BadText, whose text cannot be shown: its __str__ fails"),
     ],
 )
-async def test_whatever_a_tool_raises_is_data(setup: Setup, kind: str, error_type: str, text: str) -> None:
+async def test_every_exception_raised_by_a_tool_is_returned_as_an_error(setup: Setup, kind: str, error_type: str, text: str) -> None:
     execution = await setup.run(setup.made("fail", {"kind": kind}))
     assert (execution.status, execution.error_type, execution.error) == ("raised", error_type, text)
 
 
-async def test_a_very_long_error_text_is_cut_and_says_so(setup: Setup) -> None:
+async def test_a_very_long_error_text_is_truncated_with_a_notice(setup: Setup) -> None:
     execution = await setup.runner.run(setup.made("fail", {"kind": "long"}).request)
     assert len(execution.error) < 66_000
     assert "characters left out" in execution.error
 
 
-async def test_what_the_tool_says_about_a_repeat_arrives(setup: Setup) -> None:
+async def test_the_retry_information_of_a_tool_error_is_returned(setup: Setup) -> None:
     execution = await setup.runner.run(setup.made("fail", {"kind": "retryable"}).request)
     assert (execution.retryable, execution.not_started, execution.retry_after_s) == (True, True, 2.5)
 
 
-async def test_a_refused_connection_alone_does_not_prove_that_nothing_happened(setup: Setup) -> None:
+async def test_a_refused_connection_in_a_tool_does_not_mean_not_started(setup: Setup) -> None:
     """The tool may have made another request before; only `Retryable(not_started=True)` speaks for the whole call."""
     execution = await setup.runner.run(setup.made("fail", {"kind": "refused"}).request)
     assert (execution.retryable, execution.not_started) == (True, False)
@@ -119,7 +119,7 @@ async def test_a_kill_ends_the_tool_at_once(setup: Setup) -> None:
     assert execution.abandoned is not setup.stoppable
 
 
-async def test_cancelling_run_is_a_kill_and_is_passed_on(setup: Setup) -> None:
+async def test_cancelling_run_kills_the_tool_and_raises_cancelled_error(setup: Setup) -> None:
     made = setup.made("hang")
     running = asyncio.ensure_future(setup.runner.run(made.request))
     assert await soon(lambda: made.progress)
@@ -130,7 +130,7 @@ async def test_cancelling_run_is_a_kill_and_is_passed_on(setup: Setup) -> None:
     assert not marked(made.uid)
 
 
-async def test_a_time_limit_of_the_host_works_around_a_call(setup: Setup) -> None:
+async def test_a_timeout_of_the_host_around_a_call_works(setup: Setup) -> None:
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.3):
             await setup.runner.run(setup.made("hang").request)
@@ -139,7 +139,7 @@ async def test_a_time_limit_of_the_host_works_around_a_call(setup: Setup) -> Non
     assert task.cancelling() == 0
 
 
-async def test_a_call_that_was_killed_before_is_not_started(setup: Setup) -> None:
+async def test_a_call_killed_before_its_start_is_not_started(setup: Setup) -> None:
     made = setup.made("hang")
     made.kill.abort("killed by the user")
     execution = await setup.runner.run(made.request)
@@ -172,13 +172,13 @@ async def test_an_answer_after_the_end_is_reported_as_late(setup: Setup) -> None
     assert setup.runners.late == 1
 
 
-async def test_many_calls_at_once_keep_apart(setup: Setup) -> None:
+async def test_concurrent_calls_get_their_own_results(setup: Setup) -> None:
     made = [setup.made("echo", {"value": number}) for number in range(12)]
     executions = await asyncio.gather(*(setup.runner.run(one.request) for one in made))
     assert [execution.value for execution in executions] == list(range(12))
 
 
-async def test_after_close_nothing_starts(setup: Setup) -> None:
+async def test_no_call_is_started_after_close(setup: Setup) -> None:
     await setup.runner.close()
     await setup.runner.close()
     execution = await setup.runner.run(setup.made("echo", {"value": 1}).request)

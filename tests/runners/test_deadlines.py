@@ -14,7 +14,7 @@ whose: ContextVar[str] = ContextVar("whose", default="nobody's")
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=200))
-def test_every_alarm_that_is_not_cancelled_rings_once(wanted: list[tuple[int, bool]]) -> None:
+def test_every_deadline_that_is_not_cancelled_expires_once(wanted: list[tuple[int, bool]]) -> None:
     """Whatever else is set before, after or taken off meanwhile."""
 
     async def rung() -> list[int]:
@@ -31,7 +31,7 @@ def test_every_alarm_that_is_not_cancelled_rings_once(wanted: list[tuple[int, bo
     assert sorted(asyncio.run(rung())) == sorted(step for step, off in wanted if not off)
 
 
-async def test_an_alarm_rings_in_nobodys_context() -> None:
+async def test_a_deadline_expires_outside_the_context_that_set_it() -> None:
     """Or a deadline would pass for an act of the tool whose call happened to be the earliest."""
     deadlines, heard = Deadlines(), asyncio.get_running_loop().create_future()
     whose.set("the tool's")
@@ -39,7 +39,7 @@ async def test_an_alarm_rings_in_nobodys_context() -> None:
     assert await heard == "nobody's"
 
 
-async def test_what_is_due_together_rings_in_one_turn_of_the_loop() -> None:
+async def test_deadlines_due_at_the_same_time_expire_in_one_iteration_of_the_loop() -> None:
     """A call and the call that made it have one deadline; the outer one must hear of it before the inner one has ended."""
     deadlines, turns, heard = Deadlines(), [0], list[int]()
     done = asyncio.get_running_loop().create_future()
@@ -52,7 +52,7 @@ async def test_what_is_due_together_rings_in_one_turn_of_the_loop() -> None:
     assert len(set(heard)) == 1
 
 
-async def test_deadlines_that_were_all_cancelled_leave_nothing_on_the_loop() -> None:
+async def test_cancelled_deadlines_leave_no_timer_on_the_loop() -> None:
     """An engine that was closed must not be kept alive by the deadlines of its calls."""
     deadlines = Deadlines()
     made = [deadlines.set(3_600.0, lambda: None) for _ in range(1_000)]

@@ -9,13 +9,13 @@ import time
 
 import pytest
 
-from tests.patience import PATIENCE_S
-from tests.runners.making import marked
+from tests.runners.runner_requests import marked
+from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.process, pytest.mark.skipif(sys.platform != "linux", reason="looks for survivors in /proc")]
 
 
-def test_when_the_engine_is_killed_the_tree_is_gone() -> None:
+def test_the_process_tree_of_a_tool_is_killed_when_the_engine_is_killed() -> None:
     """Kill -9: nothing of the engine can clean up; the supervisor notices the end of its channel."""
     command = [sys.executable, "-c", "import sys; sys.path[:] = sys.argv[1:]; from tests.runners import engine_to_kill as e;"]
     command[-1] += " import asyncio; asyncio.run(e.main())"

@@ -13,12 +13,12 @@ import anyio.lowlevel
 import pytest
 
 from callgate import AbortController, Engine, RawCall
-from callgate._runners.inline import InlineRunner
+from callgate._runners.inline_runner import InlineRunner
 from callgate.protocols import Execution
 from callgate.tools import FunctionTool, ToolContext, tool
 from tests.engine_calls import call, result_of, said
-from tests.patience import HANGS_S, PATIENCE_S, past_deadline, soon
-from tests.runners.making import Made
+from tests.runners.runner_requests import Made
+from tests.waiting import HANGS_S, PATIENCE_S, past_deadline, soon
 
 
 class Kit:
@@ -174,7 +174,7 @@ async def sets_variable() -> str:
     return variable.get()
 
 
-async def test_a_tool_that_answers_at_once_costs_no_timer_and_no_task(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_tool_that_returns_at_once_needs_no_timer_and_no_task(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
     loop = asyncio.get_running_loop()
 
     def refuse(*_: object, **__: object) -> None:
@@ -187,27 +187,27 @@ async def test_a_tool_that_answers_at_once_costs_no_timer_and_no_task(kit: Kit, 
     assert execution == Execution(status="returned", value="now")
 
 
-async def test_a_time_limit_inside_the_tool_is_the_tools_own_business(kit: Kit) -> None:
+async def test_a_timeout_inside_the_tool_does_not_end_the_call(kit: Kit) -> None:
     """Its clean-up may even take longer than the grace: nobody has asked the call to stop."""
     execution = await kit.runner.run(Made(own_limit, grace_s=0.01).request)
     assert (execution.status, execution.value) == ("returned", "fallback")
     assert _cancelling() == 0
 
 
-async def test_a_task_group_inside_the_tool_is_the_tools_own_business(kit: Kit) -> None:
+async def test_a_failing_task_group_handled_inside_the_tool_does_not_end_the_call(kit: Kit) -> None:
     execution = await kit.runner.run(Made(failing_group).request)
     assert (execution.status, execution.value) == ("returned", "handled")
     assert _cancelling() == 0
 
 
-async def test_another_librarys_cancel_scope_knows_its_own_cancel(kit: Kit) -> None:
+async def test_an_anyio_cancel_scope_inside_the_tool_receives_its_own_cancellation(kit: Kit) -> None:
     """It goes by what is said with the cancel: HTTP clients connect like this."""
     execution = await kit.runner.run(Made(foreign_group).request)
     assert (execution.status, execution.value) == ("returned", "connected")
     assert _cancelling() == 0
 
 
-async def test_a_cancel_scope_of_the_host_is_left_where_it_stands(kit: Kit) -> None:
+async def test_a_cancel_scope_of_the_host_catches_its_cancellation(kit: Kit) -> None:
     made = Made(swallows, grace_s=0.05)
     with anyio.CancelScope() as scope:
         asyncio.get_running_loop().call_later(0.01, scope.cancel)
@@ -220,7 +220,7 @@ async def test_a_cancel_scope_of_the_host_is_left_where_it_stands(kit: Kit) -> N
 
 @pytest.mark.parametrize("depth", [1, 3])
 @pytest.mark.parametrize(("subject", "answer"), [(own_limit, "fallback"), (failing_group, "handled")], ids=["limit", "group"])
-async def test_a_tool_called_by_tools_may_cancel_itself_as_well(subject: FunctionTool, answer: str, depth: int) -> None:
+async def test_a_timeout_or_task_group_inside_a_nested_tool_does_not_end_its_call(subject: FunctionTool, answer: str, depth: int) -> None:
     """The drives of all of them stand in one task: none may take the innermost tool's own cancel for the host's."""
 
     def around(name: str, called: str) -> FunctionTool:
@@ -238,7 +238,7 @@ async def test_a_tool_called_by_tools_may_cancel_itself_as_well(subject: Functio
     assert _cancelling() == 0
 
 
-async def test_a_time_limit_around_a_nested_call_ends_that_call_alone() -> None:
+async def test_a_timeout_around_a_nested_call_ends_only_that_call() -> None:
     @tool(effect="none")
     async def sleeps() -> None:
         """Take long."""
@@ -259,7 +259,7 @@ async def test_a_time_limit_around_a_nested_call_ends_that_call_alone() -> None:
     assert _cancelling() == 0
 
 
-async def test_a_tool_that_cancels_its_own_task_fails_alone(kit: Kit) -> None:
+async def test_a_tool_that_cancels_its_own_task_fails_without_cancelling_the_caller(kit: Kit) -> None:
     execution = await kit.runner.run(Made(cancels_its_task).request)
     assert (execution.status, execution.error_type) == ("raised", "CancelledError")
     assert _cancelling() == 0
@@ -277,7 +277,7 @@ async def test_a_coroutine_that_refuses_to_stop_is_abandoned(kit: Kit, subject: 
     assert kit.runner.late == len(kit.late)
 
 
-async def test_a_late_answer_and_a_late_error_are_reported(kit: Kit) -> None:
+async def test_late_results_and_late_errors_are_reported(kit: Kit) -> None:
     for subject in (swallows, breaks_late):
         made = Made(subject, grace_s=0.02)
         await past_deadline(kit.runner.run(made.request), lambda made=made: made.progress)  # type: ignore[misc]
@@ -289,12 +289,12 @@ async def test_a_late_answer_and_a_late_error_are_reported(kit: Kit) -> None:
     }
 
 
-async def test_clean_up_that_waits_gets_the_grace(kit: Kit) -> None:
+async def test_asynchronous_clean_up_may_use_the_grace_period(kit: Kit) -> None:
     execution = await kit.runner.run(Made(tidies_up, timeout_s=0.02, grace_s=PATIENCE_S).request)
     assert (execution.status, execution.abandoned, tidied) == ("timed_out", False, [True])
 
 
-async def test_a_cancel_of_the_host_is_passed_on_although_the_tool_swallows_it(kit: Kit) -> None:
+async def test_a_cancellation_by_the_host_is_raised_although_the_tool_swallows_it(kit: Kit) -> None:
     made = Made(swallows, grace_s=0.05)
     running = asyncio.ensure_future(kit.runner.run(made.request))
     assert await soon(lambda: made.progress)
@@ -306,18 +306,18 @@ async def test_a_cancel_of_the_host_is_passed_on_although_the_tool_swallows_it(k
     assert await soon(lambda: kit.late)
 
 
-async def test_something_that_asyncio_cannot_wait_for_is_the_tools_error(kit: Kit) -> None:
+async def test_awaiting_a_foreign_awaitable_is_an_error_of_the_tool(kit: Kit) -> None:
     execution = await kit.runner.run(Made(foreign_wait).request)
     assert (execution.status, execution.error_type) == ("raised", "RuntimeError")
     assert "another event loop or library" in execution.error
 
 
-async def test_context_variables_of_a_tool_stay_in_the_tool(kit: Kit) -> None:
+async def test_context_variables_set_by_a_tool_do_not_leak(kit: Kit) -> None:
     execution = await kit.runner.run(Made(sets_variable).request)
     assert (execution.value, variable.get()) == ("tool", "unset")
 
 
-async def test_a_kill_that_the_tool_itself_causes_ends_it(kit: Kit) -> None:
+async def test_a_kill_caused_by_the_tool_itself_ends_the_tool(kit: Kit) -> None:
     kill: list[AbortController] = []
 
     @tool
@@ -333,7 +333,7 @@ async def test_a_kill_that_the_tool_itself_causes_ends_it(kit: Kit) -> None:
     assert (execution.status, execution.error) == ("killed", "enough")
 
 
-async def test_sync_tools_and_other_awaitables_are_taken_as_well(kit: Kit) -> None:
+async def test_sync_tools_and_tools_that_return_a_future_are_supported(kit: Kit) -> None:
     @tool
     def plain() -> int:
         """Answer."""
@@ -350,7 +350,7 @@ async def test_sync_tools_and_other_awaitables_are_taken_as_well(kit: Kit) -> No
 
 
 @pytest.mark.parametrize("depth", [1, 3])
-async def test_nested_calls_share_a_task_and_end_from_the_inside_out(kit: Kit, depth: int) -> None:
+async def test_a_cancellation_ends_nested_calls_from_the_innermost_outwards(kit: Kit, depth: int) -> None:
     """`ctx.call` runs the inner tool in the same task; the host's cancel reaches the innermost and comes back out."""
     entered: list[int] = []
     order: list[int] = []

@@ -12,13 +12,13 @@ import pytest
 from callgate import Limits, ProcessLimits
 from callgate._clock import SystemClock
 from callgate._runners.process import ProcessRunner, process_target, strength
-from callgate._runners.process.limits import worker_environment
+from callgate._runners.process.resource_limits import worker_environment
 from callgate.calls import Scope
 from callgate.errors import UsageError
 from callgate.tools import FunctionTool, Tool, tool
-from tests.patience import soon
 from tests.runners import fixture_tools, hostile_tools
-from tests.runners.making import Made
+from tests.runners.runner_requests import Made
+from tests.waiting import soon
 
 process = pytest.mark.process
 
@@ -30,13 +30,13 @@ async def value_of(runner: ProcessRunner, made: Made) -> object:
 
 
 @process
-async def test_a_nested_call_says_that_it_needs_the_engine(processes: ProcessRunner) -> None:
+async def test_a_nested_call_from_a_worker_process_is_refused(processes: ProcessRunner) -> None:
     execution = await processes.run(Made(hostile_tools.calls_another).request)
     assert "runs in its own process and cannot call other tools" in execution.error
 
 
 @process
-async def test_the_engines_environment_does_not_reach_a_tool(processes: ProcessRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_engines_environment_is_not_passed_to_a_tool(processes: ProcessRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("API_TOKEN", "secret")
     found = await value_of(processes, Made(hostile_tools.state))
     assert isinstance(found, dict)
@@ -44,14 +44,14 @@ async def test_the_engines_environment_does_not_reach_a_tool(processes: ProcessR
     assert found["stdin"] == ""
 
 
-def test_the_environment_is_an_allow_list() -> None:
+def test_the_worker_environment_is_an_allow_list() -> None:
     given = {"PATH": "/bin", "LC_ALL": "C", "AWS_SECRET_ACCESS_KEY": "x", "PROXY": "y"}
     passed = worker_environment(ProcessLimits(environment=("PROXY",)), "w1", given)
     assert passed == {"PATH": "/bin", "LC_ALL": "C", "PROXY": "y", "CALLGATE_WORKER": "w1"}
 
 
 @process
-async def test_a_worker_is_kept_warm(processes: ProcessRunner) -> None:
+async def test_a_worker_is_reused(processes: ProcessRunner) -> None:
     pids = set()
     for _ in range(3):
         found = await value_of(processes, Made(hostile_tools.state))
@@ -61,7 +61,7 @@ async def test_a_worker_is_kept_warm(processes: ProcessRunner) -> None:
 
 
 @process
-async def test_one_dead_worker_fails_no_other_call(marker: str) -> None:
+async def test_a_crashed_worker_fails_no_other_call(marker: str) -> None:
     runner = ProcessRunner(Limits(), SystemClock(), ProcessLimits(workers=3))
     good = [Made(fixture_tools.sync_steps, {"count": 500}) for _ in range(6)]
     bad = [Made(hostile_tools.kills_itself) for _ in range(3)]
@@ -89,7 +89,7 @@ async def test_a_call_that_waits_for_a_worker_is_not_started(processes: ProcessR
 
 
 @process
-async def test_a_result_that_is_no_json_or_too_large_is_an_error_of_the_tool(marker: str, tmp_path: Path) -> None:
+async def test_a_result_that_is_too_large_is_an_error_of_the_tool(marker: str, tmp_path: Path) -> None:
     runner = ProcessRunner(Limits(result_bytes=1_000), SystemClock())
     execution = await runner.run(Made(fixture_tools.sync_echo, {"value": "x" * 200_000}).request)
     assert (execution.status, execution.error_type, execution.details) == (
@@ -101,7 +101,9 @@ async def test_a_result_that_is_no_json_or_too_large_is_an_error_of_the_tool(mar
 
 
 @process
-async def test_a_module_that_cannot_be_imported_is_named(processes: ProcessRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_module_that_cannot_be_imported_is_named_in_the_error(
+    processes: ProcessRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     source = tmp_path / "half_there.py"
     source.write_text("from callgate.tools import tool\n@tool\ndef look() -> int:\n    'Look.'\n    return 1\n")
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -138,14 +140,14 @@ def undecorated(value: int) -> int:
 
 
 @process
-async def test_a_tool_class_and_a_bound_name_are_found(processes: ProcessRunner) -> None:
+async def test_tool_classes_and_module_level_names_can_run_in_a_process(processes: ProcessRunner) -> None:
     for one in (Stateless(), bound):
         made = Made(one, scope=Scope(actor="ann"))
         assert await value_of(processes, made) == {"success": True, "data": "ann"}
     assert await value_of(processes, Made(tool(undecorated), {"value": 4})) == 4
 
 
-def test_targets_are_module_and_qualified_name() -> None:
+def test_a_process_target_is_module_and_qualified_name() -> None:
     assert process_target(hostile_tools.state) == "tests.runners.hostile_tools:state"
     assert process_target(bound) == f"{__name__}:bound"
     assert process_target(Stateless()) == f"{__name__}:Stateless"
@@ -169,7 +171,7 @@ def _nested() -> FunctionTool:
     ],
     ids=["nested", "lambda", "state"],
 )
-def test_a_tool_that_no_other_process_can_find_is_refused_with_the_fix(refused: Tool, fix: str) -> None:
+def test_a_tool_that_another_process_cannot_import_is_refused_with_the_fix(refused: Tool, fix: str) -> None:
     with pytest.raises(UsageError, match=fix) as caught:
         process_target(refused)
     assert caught.value.code == "usage"
@@ -178,10 +180,10 @@ def test_a_tool_that_no_other_process_can_find_is_refused_with_the_fix(refused: 
 SCRIPT = """
 import asyncio, sys
 from callgate._clock import SystemClock
-from callgate._limits import Limits
+from callgate._engine_limits import Limits
 from callgate._runners.process import ProcessRunner
 from callgate.tools import tool
-from tests.runners.making import Made
+from tests.runners.runner_requests import Made
 
 @tool
 def look() -> str:
@@ -199,7 +201,7 @@ if __name__ == "__main__":
 
 
 @process
-def test_a_tool_of_a_script_is_found_by_the_scripts_path(tmp_path: Path) -> None:
+def test_a_tool_defined_in_a_script_is_imported_by_the_path_of_the_script(tmp_path: Path) -> None:
     script = tmp_path / "app.py"
     script.write_text(SCRIPT)
     done = subprocess.run(
@@ -208,12 +210,12 @@ def test_a_tool_of_a_script_is_found_by_the_scripts_path(tmp_path: Path) -> None
     assert done.stdout == "__callgate_main__", done.stderr
 
 
-def test_a_tool_that_was_typed_in_is_refused_with_the_fix() -> None:
+def test_a_tool_defined_interactively_is_refused_with_the_fix() -> None:
     code = "import sys; sys.path[:] = sys.argv[1:]; from callgate.tools import tool; from callgate._runners.process import process_target"
     code += "\n@tool\ndef look() -> int:\n    'Look.'\n    return 1\nprocess_target(look)"
     done = subprocess.run([sys.executable, "-c", code, *sys.path], capture_output=True, text=True, check=False)
     assert "Move it to a file" in done.stderr
 
 
-def test_the_strength_of_each_guarantee_can_be_asked_for() -> None:
+def test_the_strength_of_each_guarantee_can_be_queried() -> None:
     assert set(strength()) >= {"stop", "engine killed", "memory"} or sys.platform == "win32"

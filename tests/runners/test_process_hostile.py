@@ -16,9 +16,9 @@ from callgate._runners.process import ProcessRunner
 from callgate._runners.process.supervisor.process_tree import ProcessTree
 from callgate.protocols import Execution
 from callgate.tools import FunctionTool
-from tests.patience import PATIENCE_S, past_deadline, soon
 from tests.runners import hostile_tools as tools
-from tests.runners.making import Made, marked
+from tests.runners.runner_requests import Made, marked
+from tests.waiting import PATIENCE_S, past_deadline, soon
 
 pytestmark = [pytest.mark.process, pytest.mark.skipif(sys.platform != "linux", reason="looks for survivors in /proc")]
 
@@ -53,7 +53,7 @@ async def begin(runner: ProcessRunner, made: Made) -> asyncio.Future[Execution]:
 
 
 @pytest.mark.parametrize("tool", HANGING, ids=named)
-async def test_at_the_deadline_the_whole_tree_is_gone(processes: ProcessRunner, marker: str, tool: FunctionTool) -> None:
+async def test_the_whole_process_tree_is_killed_at_the_deadline(processes: ProcessRunner, marker: str, tool: FunctionTool) -> None:
     """Whatever the tool does about it."""
     made = Made(tool, grace_s=0.2)
     execution = await past_deadline(processes.run(made.request), lambda: made.progress)
@@ -63,7 +63,7 @@ async def test_at_the_deadline_the_whole_tree_is_gone(processes: ProcessRunner, 
 
 
 @pytest.mark.parametrize("tool", HANGING, ids=named)
-async def test_at_a_cancel_the_whole_tree_is_gone(processes: ProcessRunner, marker: str, tool: FunctionTool) -> None:
+async def test_the_whole_process_tree_is_killed_on_cancellation(processes: ProcessRunner, marker: str, tool: FunctionTool) -> None:
     made = Made(tool, grace_s=0.1)
     running = await begin(processes, made)
     assert marked(marker)
@@ -74,7 +74,9 @@ async def test_at_a_cancel_the_whole_tree_is_gone(processes: ProcessRunner, mark
 
 
 @pytest.mark.parametrize("tool", HANGING[:5], ids=named)
-async def test_at_close_the_whole_tree_is_gone(processes: ProcessRunner, marker: str, tool: FunctionTool) -> None:
+async def test_the_whole_process_tree_is_killed_when_the_runner_is_closed(
+    processes: ProcessRunner, marker: str, tool: FunctionTool
+) -> None:
     made = Made(tool)
     running = await begin(processes, made)
     assert marked(marker)
@@ -94,7 +96,7 @@ async def test_at_close_the_whole_tree_is_gone(processes: ProcessRunner, marker:
     ],
     ids=lambda value: value.name if isinstance(value, FunctionTool) else "",
 )
-async def test_a_process_that_ends_is_a_crash_and_is_noticed_at_once(
+async def test_a_process_that_ends_is_a_crash_and_is_detected_at_once(
     processes: ProcessRunner, tool: FunctionTool, details: dict[str, object]
 ) -> None:
     """Unnoticed, it would be awaited for longer than this test may take."""
@@ -105,7 +107,7 @@ async def test_a_process_that_ends_is_a_crash_and_is_noticed_at_once(
     assert await value_of(processes, tools.state)
 
 
-async def test_the_large_result_of_a_worker_that_ends_with_it_is_a_result(processes: ProcessRunner) -> None:
+async def test_a_large_result_sent_just_before_the_worker_ends_is_returned(processes: ProcessRunner) -> None:
     """It is decoded off the event loop, which hears of the worker's end meanwhile."""
     execution = await processes.run(Made(tools.leaves_thread_and_returns_much).request)
     assert (execution.status, execution.value) == ("returned", "x" * 1_000_000)
@@ -124,7 +126,7 @@ async def test_the_large_result_of_a_worker_that_ends_with_it_is_a_result(proces
     ],
     ids=["its supervisor's words", "bad progress", "bad result", "large bad result", "large bad last result", "no frame"],
 )
-async def test_a_tool_that_writes_to_the_runners_channel_harms_only_itself(
+async def test_a_tool_that_writes_to_the_runners_channel_fails_only_its_own_call(
     processes: ProcessRunner, marker: str, tool: FunctionTool, arguments: dict[str, object], status: str
 ) -> None:
     made = Made(tool, arguments)
@@ -135,7 +137,7 @@ async def test_a_tool_that_writes_to_the_runners_channel_harms_only_itself(
     assert await value_of(processes, tools.state)
 
 
-def test_without_proc_the_tree_is_found_as_far_as_parents_are_known() -> None:
+def test_without_proc_the_process_tree_is_found_through_parent_ids() -> None:
     """What other systems than Linux have: `ps`."""
     with subprocess.Popen(["sh", "-c", "sleep 600 & sleep 600 & wait"]) as shell:
         until = time.monotonic() + PATIENCE_S
@@ -145,7 +147,7 @@ def test_without_proc_the_tree_is_found_as_far_as_parents_are_known() -> None:
         ProcessTree.signal([*ProcessTree(shell.pid).alive(), shell.pid], signal.SIGKILL)
 
 
-async def test_what_a_tool_wrote_before_it_died_is_kept(processes: ProcessRunner) -> None:
+async def test_output_written_before_a_crash_is_kept(processes: ProcessRunner) -> None:
     execution = await processes.run(Made(tools.os_exit).request)
     assert execution.partial == "last words\n"
 
@@ -186,7 +188,9 @@ async def test_what_a_tool_wrote_before_it_died_is_kept(processes: ProcessRunner
     ],
     ids=lambda value: value.name if isinstance(value, FunctionTool) else "",
 )
-async def test_what_a_call_leaves_behind_does_not_reach_the_next(processes: ProcessRunner, tool: FunctionTool, value: object) -> None:
+async def test_state_left_behind_by_a_call_does_not_affect_the_next_call(
+    processes: ProcessRunner, tool: FunctionTool, value: object
+) -> None:
     clean = await value_of(processes, tools.state)
     made = Made(tool, timeout_s=120.0)
     execution = await processes.run(made.request)
@@ -201,13 +205,13 @@ async def test_what_a_call_leaves_behind_does_not_reach_the_next(processes: Proc
     assert await soon(lambda: not marked(made.uid))
 
 
-async def test_a_tool_that_wants_too_much_memory_fails_alone(processes: ProcessRunner) -> None:
+async def test_a_tool_that_exceeds_the_memory_limit_fails_only_its_own_call(processes: ProcessRunner) -> None:
     execution = await processes.run(Made(tools.wants_memory).request)
     assert (execution.status, execution.error_type) == ("raised", "MemoryError")
     assert await value_of(processes, tools.state)
 
 
-async def test_noise_is_shown_within_bounds_and_says_what_is_missing(processes: ProcessRunner) -> None:
+async def test_excessive_output_is_bounded_and_reports_what_was_left_out(processes: ProcessRunner) -> None:
     """So much a second; the bound leaves a slow machine many seconds for forty megabytes."""
     made = Made(tools.noisy_err)
     await processes.run(made.request)
@@ -217,7 +221,7 @@ async def test_noise_is_shown_within_bounds_and_says_what_is_missing(processes: 
     assert len(shown) < 20_000_000
 
 
-async def test_clean_up_code_of_a_tool_runs_within_the_grace(processes: ProcessRunner, tmp_path: Path) -> None:
+async def test_clean_up_code_of_a_tool_runs_within_the_grace_period(processes: ProcessRunner, tmp_path: Path) -> None:
     made = Made(tools.cleans_up, {"path": str(tmp_path / "said")}, grace_s=PATIENCE_S)
     running = await begin(processes, made)
     made.kill.abort("killed")
@@ -225,7 +229,7 @@ async def test_clean_up_code_of_a_tool_runs_within_the_grace(processes: ProcessR
     assert "over" in (tmp_path / "said").read_text()
 
 
-async def test_a_command_streams_live_and_dies_with_its_children(processes: ProcessRunner) -> None:
+async def test_a_shell_command_streams_its_output_and_is_killed_with_its_children(processes: ProcessRunner) -> None:
     made = Made(tools.streams_command, {"command": "echo one; sleep 600 & (setsid sleep 600 &); sleep 600"})
     running = await begin(processes, made)
     assert await soon(lambda: made.text("stdout") == "one\n")
@@ -235,12 +239,12 @@ async def test_a_command_streams_live_and_dies_with_its_children(processes: Proc
     assert marked(made.uid) == []
 
 
-async def test_a_worker_whose_files_can_no_longer_be_counted_is_replaced(processes: ProcessRunner) -> None:
+async def test_a_worker_whose_open_files_cannot_be_counted_is_replaced(processes: ProcessRunner) -> None:
     """Counting needs a file itself: at the limit the listing fails, which is no sign of a clean worker."""
     assert await value_of(processes, tools.leaks_every_file)
     assert await value_of(processes, tools.reads_folder)
 
 
-async def test_a_worker_tells_how_many_tasks_its_tool_left(processes: ProcessRunner) -> None:
+async def test_a_worker_reports_how_many_tasks_its_tool_left_running(processes: ProcessRunner) -> None:
     execution = await processes.run(Made(tools.leaves_task).request)
     assert (execution.value, execution.tasks_left) == ("done", 1)

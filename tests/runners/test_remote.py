@@ -14,12 +14,12 @@ from examples.remote_runner.near import MOST_BYTES, MOST_RESULT_BYTES, RemoteRun
 from callgate import Engine, UsageError, tool
 from callgate.protocols import Execution
 from callgate.remote import Ended, Late, Order, OutputPiece, Refused, Start, Stop, decode_answer, encode, frame, read_frame
-from tests.patience import past_deadline, soon
 from tests.runners import fixture_tools, hostile_tools
 from tests.runners.far_side import TOKEN, Far
-from tests.runners.lines import Cable, Scripted
-from tests.runners.making import Made, marked
 from tests.runners.remote_tools import many_of, nested
+from tests.runners.runner_requests import Made, marked
+from tests.runners.scripted_connections import Cable, Scripted
+from tests.waiting import past_deadline, soon
 
 pytestmark = pytest.mark.process
 
@@ -36,7 +36,7 @@ def echo(value: object) -> Made:
     return Made(fixture_tools.sync_echo, {"value": value})
 
 
-def test_a_tool_that_no_other_machine_can_find_is_refused_when_it_is_registered() -> None:
+def test_a_tool_that_cannot_be_imported_remotely_is_refused_at_registration() -> None:
     @tool(runner="remote", effect="none")
     def inner() -> None:
         """Be nested."""
@@ -45,7 +45,7 @@ def test_a_tool_that_no_other_machine_can_find_is_refused_when_it_is_registered(
         Engine([inner], runners={"remote": RemoteRunner("127.0.0.1", 1, TOKEN)})
 
 
-async def test_a_tool_that_is_not_served_is_not_started(far: Far) -> None:
+async def test_a_tool_that_the_far_side_does_not_serve_is_not_started(far: Far) -> None:
     """Whoever may name anything could run anything: `os:system` is a function, too."""
     runner = far.runner()
     execution = await runner.run(Made(served_nowhere).request)
@@ -59,7 +59,7 @@ def served_nowhere() -> None:
     """Be known to this side only."""
 
 
-async def test_arguments_that_are_too_large_never_leave(far: Far) -> None:
+async def test_arguments_that_exceed_the_message_limit_are_not_sent(far: Far) -> None:
     runner = far.runner()
     execution = await runner.run(echo("x" * MOST_BYTES).request)
     assert (execution.status, execution.error_type) == ("raised", "ValueError")
@@ -68,7 +68,7 @@ async def test_arguments_that_are_too_large_never_leave(far: Far) -> None:
     await runner.close()
 
 
-async def test_a_result_that_is_too_large_is_an_error_of_the_tool(far: Far) -> None:
+async def test_a_result_that_exceeds_the_result_limit_is_an_error_of_the_tool(far: Far) -> None:
     runner = far.runner()
     execution = await runner.run(Made(many_of, {"text": "x", "count": MOST_RESULT_BYTES + 1}).request)
     assert (execution.status, execution.error_type, execution.details) == (
@@ -79,7 +79,7 @@ async def test_a_result_that_is_too_large_is_an_error_of_the_tool(far: Far) -> N
     await runner.close()
 
 
-async def test_a_result_that_grows_too_large_on_the_way_is_an_error_of_the_tool(far: Far) -> None:
+async def test_a_result_that_exceeds_the_message_limit_as_json_is_an_error_of_the_tool(far: Far) -> None:
     """As JSON, a control character takes six bytes."""
     runner = far.runner()
     execution = await runner.run(Made(many_of, {"text": "\0", "count": MOST_BYTES // 4}).request)
@@ -89,7 +89,7 @@ async def test_a_result_that_grows_too_large_on_the_way_is_an_error_of_the_tool(
     await runner.close()
 
 
-async def test_a_result_that_is_nested_too_deep_harms_no_other_call(far: Far) -> None:
+async def test_a_deeply_nested_result_affects_no_other_call(far: Far) -> None:
     runner = far.runner()
     other = Made(fixture_tools.sync_hang)
     running = await begun(runner, other)
@@ -105,7 +105,7 @@ async def test_a_result_that_is_nested_too_deep_harms_no_other_call(far: Far) ->
 # Connections that fail
 
 
-async def test_where_nobody_listens_nothing_was_started() -> None:
+async def test_an_unreachable_far_side_gives_not_started() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         runner = RemoteRunner("127.0.0.1", taken.getsockname()[1], TOKEN)
@@ -115,7 +115,7 @@ async def test_where_nobody_listens_nothing_was_started() -> None:
     await runner.close()
 
 
-async def test_with_another_token_nothing_is_started(far: Far) -> None:
+async def test_a_wrong_token_gives_not_started(far: Far) -> None:
     runner = far.runner("another-token-for-tests")
     execution = await runner.run(echo(1).request)
     assert execution.status == "not_started"
@@ -123,7 +123,7 @@ async def test_with_another_token_nothing_is_started(far: Far) -> None:
     await runner.close()
 
 
-async def test_a_connection_lost_between_two_calls_is_made_again(far: Far) -> None:
+async def test_a_connection_lost_between_two_calls_is_reopened(far: Far) -> None:
     async with Cable(far.port) as cable:
         runner = cable.runner()
         assert (await runner.run(echo(1).request)).value == 1
@@ -150,7 +150,7 @@ async def test_a_connection_lost_while_the_tool_runs_is_a_crash_and_ends_the_too
         await runner.close()
 
 
-async def test_a_far_side_that_is_killed_is_a_crash_and_leaves_nothing_running() -> None:
+async def test_killing_the_far_side_is_a_crash_and_ends_the_tool() -> None:
     with Far() as far:
         runner = far.runner()
         made = Made(hostile_tools.own_session)
@@ -163,7 +163,7 @@ async def test_a_far_side_that_is_killed_is_a_crash_and_leaves_nothing_running()
         await runner.close()
 
 
-async def test_a_connection_lost_after_the_answer_changes_nothing() -> None:
+async def test_a_connection_lost_after_the_result_does_not_change_the_result() -> None:
     def answers_and_leaves(far: Scripted, order: Order) -> None:
         far.returns(order, "done")
         far._writer.close()
@@ -174,7 +174,7 @@ async def test_a_connection_lost_after_the_answer_changes_nothing() -> None:
         await runner.close()
 
 
-async def test_two_calls_go_over_one_connection_and_end_by_themselves(far: Far) -> None:
+async def test_two_calls_share_one_connection_and_end_independently(far: Far) -> None:
     async with Cable(far.port) as cable:
         runner = cable.runner()
         one, two = Made(fixture_tools.sync_hang), Made(fixture_tools.async_hang)
@@ -189,7 +189,7 @@ async def test_two_calls_go_over_one_connection_and_end_by_themselves(far: Far) 
         await runner.close()
 
 
-async def test_a_call_that_is_killed_while_it_connects_is_not_started() -> None:
+async def test_a_call_killed_while_connecting_is_not_started() -> None:
     async with Scripted(greeting=b"") as far:
         runner = far.runner()
         killed, cancelled = echo(1), echo(2)
@@ -207,7 +207,7 @@ async def test_a_call_that_is_killed_while_it_connects_is_not_started() -> None:
 # A far side that does not do what it should
 
 
-async def test_a_far_side_that_is_silent_does_not_keep_a_call_beyond_its_deadline() -> None:
+async def test_a_call_to_a_silent_far_side_ends_at_its_deadline() -> None:
     async with Scripted() as far:
         runner = far.runner(answer_s=0.0)
         execution = await past_deadline(runner.run(echo(1).request), lambda: far.started)
@@ -218,7 +218,7 @@ async def test_a_far_side_that_is_silent_does_not_keep_a_call_beyond_its_deadlin
         await runner.close()
 
 
-async def test_after_a_silence_new_calls_take_another_connection() -> None:
+async def test_new_calls_use_another_connection_after_a_silent_one() -> None:
     async with Scripted() as far:
         runner = far.runner(answer_s=0.0)
         silent, other, third = echo(1), echo(2), echo(3)
@@ -237,7 +237,7 @@ async def test_after_a_silence_new_calls_take_another_connection() -> None:
         await runner.close()
 
 
-async def test_an_answer_that_comes_after_all_is_late_and_not_a_result() -> None:
+async def test_an_answer_after_the_end_of_its_call_is_reported_as_late() -> None:
     """Discarded and recorded."""
     late: list[tuple[str, object]] = []
     async with Scripted() as far:
@@ -257,7 +257,7 @@ async def test_an_answer_that_comes_after_all_is_late_and_not_a_result() -> None
         await runner.close()
 
 
-async def test_late_answers_without_end_are_recorded_once() -> None:
+async def test_repeated_late_answers_are_reported_once() -> None:
     """A far side that repeats itself must not fill the record."""
     late: list[object] = []
     async with Scripted() as far:
@@ -287,7 +287,7 @@ def pieces(*numbers: int) -> Callable[[Scripted, Order], None]:
     return answer
 
 
-async def test_progress_that_was_left_out_is_said_and_what_came_twice_is_shown_once() -> None:
+async def test_missing_progress_is_reported_and_duplicates_are_dropped() -> None:
     async with Scripted(pieces(1, 2, 2, 1, 5)) as far:
         runner, made = far.runner(), echo(1)
         await runner.run(made.request)
@@ -312,7 +312,7 @@ ENDED = encode(Ended.of("1", Execution(status="returned")))
     ],
     ids=["no json", "no text", "wrong message", "no execution", "too deep", "too large", "http", "refused"],
 )
-async def test_an_answer_that_is_none_is_a_crash_and_ends_the_connection(sent: bytes, said: str) -> None:
+async def test_an_invalid_answer_is_a_crash_and_closes_the_connection(sent: bytes, said: str) -> None:
     """After it nothing on this connection can be trusted, and the tool may have run."""
     async with Scripted(lambda far, order: far.write(sent)) as far:
         runner = far.runner()
@@ -332,7 +332,7 @@ async def test_an_answer_that_is_none_is_a_crash_and_ends_the_connection(sent: b
     ],
     ids=["http", "another word", "another message"],
 )
-async def test_a_greeting_that_is_none_starts_nothing(greeting: bytes) -> None:
+async def test_an_invalid_greeting_gives_not_started(greeting: bytes) -> None:
     async with Scripted(greeting=greeting) as far:
         runner = far.runner()
         execution = await runner.run(echo(1).request)
@@ -355,7 +355,7 @@ async def test_a_greeting_that_is_none_starts_nothing(greeting: bytes) -> None:
     ],
     ids=["no json", "half an order", "too deep", "too large", "an answer"],
 )
-async def test_an_order_that_is_none_is_refused_and_hurts_no_other_connection(far: Far, sent: bytes, said: str) -> None:
+async def test_an_invalid_request_is_refused_and_affects_no_other_connection(far: Far, sent: bytes, said: str) -> None:
     runner, made = far.runner(), Made(fixture_tools.sync_hang)
     running = await begun(runner, made)
     reader, writer = await asyncio.open_connection("127.0.0.1", far.port)
@@ -372,7 +372,7 @@ async def test_an_order_that_is_none_is_refused_and_hurts_no_other_connection(fa
     await runner.close()
 
 
-async def test_who_does_not_know_the_token_is_told_so_and_never_read_further(far: Far) -> None:
+async def test_a_client_with_a_wrong_token_is_refused_and_disconnected(far: Far) -> None:
     for token in (b"", b"x" * 4_096, TOKEN.encode() + b"x"):
         reader, writer = await asyncio.open_connection("127.0.0.1", far.port)
         writer.write(frame(token, MOST_BYTES))
@@ -382,7 +382,7 @@ async def test_who_does_not_know_the_token_is_told_so_and_never_read_further(far
         writer.close()
 
 
-async def test_progress_that_nobody_reads_is_left_out_and_holds_up_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unread_progress_is_dropped_and_does_not_delay_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(far_example, "MOST_UNSENT_BYTES", -1)
     far = await far_example.serve([fixture_tools.sync_steps], TOKEN)
     runner, made = RemoteRunner("127.0.0.1", far.port, TOKEN), Made(fixture_tools.sync_steps, {"count": 3})
@@ -392,7 +392,7 @@ async def test_progress_that_nobody_reads_is_left_out_and_holds_up_nothing(monke
     await far.close()
 
 
-async def test_an_id_that_is_in_use_is_refused(far: Far) -> None:
+async def test_a_request_with_an_id_in_use_is_refused(far: Far) -> None:
     """Two attempts under one name: a stop, and an answer, could be taken for the other's."""
     heard: list[Order] = []
     async with Scripted(lambda scripted, order: heard.append(order)) as scripted:
@@ -413,11 +413,11 @@ async def test_an_id_that_is_in_use_is_refused(far: Far) -> None:
 
 
 @pytest.mark.parametrize(("token", "host", "said"), [("short", "127.0.0.1", "fewer than 16"), (TOKEN, "0.0.0.0", "Pass ssl=")])
-async def test_a_far_side_that_others_could_use_or_overhear_does_not_listen(token: str, host: str, said: str) -> None:
+async def test_a_far_side_with_a_short_token_or_public_address_without_tls_is_refused(token: str, host: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         await far_example.serve([fixture_tools.sync_echo], token, host=host)
 
 
-def test_a_near_side_that_others_could_overhear_is_refused() -> None:
+def test_a_remote_runner_to_another_host_without_tls_is_refused() -> None:
     with pytest.raises(UsageError, match="Pass ssl="):
         RemoteRunner("192.0.2.1", 7701, TOKEN)

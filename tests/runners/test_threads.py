@@ -9,11 +9,11 @@ from contextvars import ContextVar
 import pytest
 
 from callgate import Limits
-from callgate._runners.threads import ThreadRunner
+from callgate._runners.thread_runner import ThreadRunner
 from callgate.protocols import Execution
 from callgate.tools import FunctionTool, ToolContext, tool
-from tests.patience import HANGS_S, PATIENCE_S, past_deadline, soon
-from tests.runners.making import Made
+from tests.runners.runner_requests import Made
+from tests.waiting import HANGS_S, PATIENCE_S, past_deadline, soon
 
 variable: ContextVar[str] = ContextVar("variable", default="unset")
 
@@ -48,7 +48,7 @@ def where() -> str:
     return threading.current_thread().name + str(threading.get_ident())
 
 
-async def test_a_thread_that_does_not_return_is_counted_and_its_answer_is_late() -> None:
+async def test_a_thread_that_does_not_return_is_abandoned_and_its_result_is_late() -> None:
     held = Held()
     late: list[tuple[str, Execution]] = []
     runner = ThreadRunner(Limits(), lambda uid, execution: late.append((uid, execution)))
@@ -62,7 +62,7 @@ async def test_a_thread_that_does_not_return_is_counted_and_its_answer_is_late()
     await runner.close()
 
 
-async def test_a_stuck_thread_takes_no_place_in_the_pool() -> None:
+async def test_a_stuck_thread_does_not_occupy_the_pool() -> None:
     runner = ThreadRunner(Limits(parallel_threads=1))
     held = Held()
     await held.outlasted(runner)
@@ -72,7 +72,7 @@ async def test_a_stuck_thread_takes_no_place_in_the_pool() -> None:
     await runner.close()
 
 
-async def test_too_many_lost_threads_and_no_more_tools_are_started() -> None:
+async def test_no_more_tools_are_started_after_too_many_abandoned_threads() -> None:
     runner = ThreadRunner(Limits(abandoned_threads=2))
     held = Held()
     for _ in range(2):
@@ -87,7 +87,7 @@ async def test_too_many_lost_threads_and_no_more_tools_are_started() -> None:
     await runner.close()
 
 
-async def test_a_call_that_no_thread_took_is_not_started() -> None:
+async def test_a_call_that_ends_while_waiting_for_a_thread_is_not_started() -> None:
     runner = ThreadRunner(Limits(parallel_threads=1))
     held = Held()
     busy = Made(held.tool)
@@ -112,7 +112,7 @@ async def test_a_call_that_no_thread_took_is_not_started() -> None:
     await runner.close()
 
 
-async def test_threads_are_reused_and_context_variables_go_along() -> None:
+async def test_threads_are_reused_and_receive_context_variables() -> None:
     runner = ThreadRunner(Limits())
     found = {(await runner.run(Made(where).request)).value for _ in range(20)}
     assert len(found) == 1
@@ -130,7 +130,7 @@ async def test_threads_are_reused_and_context_variables_go_along() -> None:
     await runner.close()
 
 
-async def test_many_sync_tools_wait_side_by_side() -> None:
+async def test_many_sync_tools_run_concurrently() -> None:
     """None of 64 tools returns before all of them wait."""
     runner = ThreadRunner(Limits())
     together = threading.Barrier(64)
@@ -145,7 +145,7 @@ async def test_many_sync_tools_wait_side_by_side() -> None:
     await runner.close()
 
 
-async def test_a_flood_of_progress_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_excessive_progress_is_bounded_and_reports_what_was_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """So much a second, and here no second passes."""
     loop = asyncio.get_running_loop()
     now = loop.time()

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from callgate.undo import UndoFailed, UndoRefused
-from tests.corpus_paths.hostile import Row, need, outside, prepare, rows, tree
-from tests.undo.bench import Bench, Facts, facts
+from tests.corpus_paths.path_inputs import Row, need, outside, prepare, rows, tree
+from tests.undo.undo_workspace import Bench, Facts, facts
 
 ROWS = [row for row in rows("paths.jsonl") if row.get("op") == "undo" or row.get("absent")]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.get("id", ""))
-def test_an_undo_gets_the_answer_of_the_corpus(row: Row, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_corpus_case_is_undone_exactly_or_refused_as_expected(row: Row, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """paths.jsonl, op undo: write by the tool, then what `after_write` says, then undo."""
     need(row)
     root = tree(tmp_path)

@@ -12,7 +12,7 @@ import pytest
 from callgate.errors import UsageError
 from callgate.tools import tool
 from callgate.undo import UndoFailed, UndoLimits, UndoRefused
-from tests.undo.bench import Bench, facts
+from tests.undo.undo_workspace import Bench, facts
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def bench(tmp_path: Path) -> Bench:
     return made
 
 
-def whys(refused: pytest.ExceptionInfo[UndoRefused]) -> set[tuple[str, str]]:
+def conflict_reasons(refused: pytest.ExceptionInfo[UndoRefused]) -> set[tuple[str, str]]:
     return {(one.path, one.why) for one in refused.value.conflicts}
 
 
@@ -38,14 +38,14 @@ def test_a_write_is_undone_and_redone_exactly(bench: Bench) -> None:
     assert facts(bench.root) == after
 
 
-def test_a_new_file_and_its_new_folders_are_gone_after_undo(bench: Bench) -> None:
+def test_undo_removes_a_new_file_and_its_new_folders(bench: Bench) -> None:
     """Absence is restored, not an empty file or folder."""
     uid = bench.write("a/b/new.txt", "x")
     bench.undo_history.undo(uid)
     assert os.listdir(bench.root) == ["in.txt"]
 
 
-def test_a_command_is_undone_whatever_it_did(bench: Bench) -> None:
+def test_all_file_changes_of_a_command_are_undone_and_redone(bench: Bench) -> None:
     """Files changed by a command: a snapshot before and after."""
     (bench.root / "d").mkdir()
     (bench.root / "d/e.txt").write_bytes(b"\0\xff\r\n")
@@ -65,14 +65,14 @@ def test_a_command_is_undone_whatever_it_did(bench: Bench) -> None:
     assert facts(bench.root) == after
 
 
-def test_folders_in_folders_are_undone_however_many_there_are(bench: Bench) -> None:
+def test_deeply_nested_new_folders_are_undone(bench: Bench) -> None:
     """Absence is restored, whatever a tool made; each folder is looked into once."""
     bench.command(f"mkdir -p {'d/' * 400}")
     bench.undo_history.undo("last")
     assert os.listdir(bench.root) == ["in.txt"]
 
 
-def test_a_checkpoint_after_which_nothing_was_changed_is_known_and_there_is_nothing_to_undo(bench: Bench) -> None:
+def test_undo_to_a_checkpoint_without_later_changes_changes_nothing(bench: Bench) -> None:
     """A checkpoint is a name for a moment, also for the present one."""
     bench.write("in.txt", "written")
     bench.undo_history.checkpoint("now")
@@ -81,14 +81,14 @@ def test_a_checkpoint_after_which_nothing_was_changed_is_known_and_there_is_noth
     assert facts(bench.root) == before
 
 
-def test_a_file_that_somebody_changed_since_is_not_touched(bench: Bench) -> None:
+def test_undo_refuses_a_file_that_was_changed_from_outside_since(bench: Bench) -> None:
     """Refuses on outside edits: names the path, what it expected and what it found."""
     uid = bench.write("in.txt", "written")
     other = bench.write("other.txt", "x")
     (bench.root / "in.txt").write_text("user edit")
     with pytest.raises(UndoRefused, match=r"expected a file of 7 bytes.*found a file of 9 bytes") as refused:
         bench.undo_history.undo(uid)
-    assert whys(refused) == {("in.txt", "changed")}
+    assert conflict_reasons(refused) == {("in.txt", "changed")}
     with pytest.raises(UndoRefused):
         bench.undo_history.undo("run")
     assert (bench.root / "in.txt").read_text() == "user edit"
@@ -97,12 +97,12 @@ def test_a_file_that_somebody_changed_since_is_not_touched(bench: Bench) -> None
     assert not (bench.root / "other.txt").exists()
 
 
-def test_an_earlier_write_waits_for_the_later_one(bench: Bench) -> None:
+def test_undo_refuses_an_earlier_write_before_a_later_one_of_the_same_file(bench: Bench) -> None:
     """Undo of the first of two writes would lose the second, even where both wrote the same."""
     first, second = bench.write("in.txt", "one"), bench.write("in.txt", "one")
     with pytest.raises(UndoRefused, match=rf"write_file \({second}\) wrote it later") as refused:
         bench.undo_history.undo(first)
-    assert whys(refused) == {("in.txt", "later_call")}
+    assert conflict_reasons(refused) == {("in.txt", "later_call")}
     bench.undo_history.undo(second)
     bench.undo_history.undo(first)
     assert (bench.root / "in.txt").read_text() == "inside"
@@ -120,14 +120,14 @@ def test_a_run_and_a_turn_are_undone_newest_first(bench: Bench) -> None:
     assert facts(bench.root) == before
 
 
-def test_an_edit_between_two_calls_is_not_lost(bench: Bench) -> None:
+def test_undo_refuses_to_lose_an_outside_edit_between_two_calls(bench: Bench) -> None:
     """The user's own edit stands between two calls: undoing both would take it away."""
     bench.write("in.txt", "one")
     (bench.root / "in.txt").write_text("mine")
     second = bench.write("in.txt", "two")
     with pytest.raises(UndoRefused) as refused:
         bench.undo_history.undo("run")
-    assert whys(refused) == {("in.txt", "changed_between")}
+    assert conflict_reasons(refused) == {("in.txt", "changed_between")}
     bench.undo_history.undo(second)
     assert (bench.root / "in.txt").read_text() == "mine"
 
@@ -148,7 +148,7 @@ def test_a_diff_shows_what_the_calls_changed(bench: Bench) -> None:
     assert {"+B", "-b"} <= set(shown.text.split("\n"))
 
 
-def test_what_gitignore_names_is_told_and_left_alone(bench: Bench) -> None:
+def test_ignored_files_are_reported_and_not_undone(bench: Bench) -> None:
     """Before/after snapshots leave out what .gitignore says, and say so."""
     (bench.root / ".gitignore").write_text("*.log\n")
     (bench.root / "a.log").write_text("old")
@@ -160,7 +160,7 @@ def test_what_gitignore_names_is_told_and_left_alone(bench: Bench) -> None:
     assert (bench.root / "a.log").read_text() == "new\n"
 
 
-def test_what_was_left_out_is_told_with_its_reason(bench: Bench) -> None:
+def test_a_file_name_that_is_not_utf8_is_reported_as_not_looked_at(bench: Bench) -> None:
     """A name that no text can hold is not ignored by anybody."""
     os.mkdir(os.fsencode(bench.root) + b"/odd\xff")
     bench.command("echo x > b.txt")
@@ -168,7 +168,7 @@ def test_what_was_left_out_is_told_with_its_reason(bench: Bench) -> None:
     assert "1 path not looked at, whose name is no UTF-8 (odd" in told
 
 
-def test_the_workspace_itself_is_undone_too(bench: Bench) -> None:
+def test_the_mode_of_the_workspace_root_is_undone_and_redone(bench: Bench) -> None:
     """A command that changes every mode changes that of the root as well."""
     (bench.root / "a").write_text("mine")
     bench.root.chmod(0o755)
@@ -180,7 +180,7 @@ def test_the_workspace_itself_is_undone_too(bench: Bench) -> None:
     assert bench.root.stat().st_mode & 0o7777 == 0o700
 
 
-def test_what_a_command_stops_ignoring_was_there_before(bench: Bench) -> None:
+def test_files_that_a_command_stops_ignoring_are_not_removed_by_undo(bench: Bench) -> None:
     """A file that .gitignore hid is not the command's, though it is seen only afterwards: undo must not take it away."""
     (bench.root / ".gitignore").write_text("*.log\nhidden/\n")
     (bench.root / "a.log").write_text("mine")
@@ -194,7 +194,7 @@ def test_what_a_command_stops_ignoring_was_there_before(bench: Bench) -> None:
     assert facts(bench.root) == before
 
 
-def test_what_a_command_begins_to_ignore_is_still_there(bench: Bench) -> None:
+def test_files_that_a_command_starts_to_ignore_are_not_removed_by_undo_or_redo(bench: Bench) -> None:
     """A file that .gitignore hides from now on has not gone: neither undo nor redo takes it away."""
     (bench.root / "a.log").write_text("mine")
     (bench.root / "b.log").write_text("mine")
@@ -207,14 +207,14 @@ def test_what_a_command_begins_to_ignore_is_still_there(bench: Bench) -> None:
     assert facts(bench.root) == after
 
 
-def test_a_file_that_a_call_names_is_kept_though_it_is_ignored(bench: Bench) -> None:
+def test_an_ignored_file_written_by_name_can_be_undone(bench: Bench) -> None:
     (bench.root / ".gitignore").write_text("*.log\n")
     (bench.root / "a.log").write_text("old")
     bench.undo_history.undo(bench.write("a.log", "new"))
     assert (bench.root / "a.log").read_text() == "old"
 
 
-def test_what_was_too_large_to_keep_is_refused_and_the_rest_can_be_undone(tmp_path: Path) -> None:
+def test_undo_refuses_a_file_too_large_to_store_and_can_undo_the_rest(tmp_path: Path) -> None:
     """What could not be kept is said, so that undo refuses it."""
     bench = Bench(tmp_path / "work", limits=UndoLimits(tree_file_bytes=100))
     (bench.root / "big").write_bytes(b"x" * 1000)
@@ -222,11 +222,11 @@ def test_what_was_too_large_to_keep_is_refused_and_the_rest_can_be_undone(tmp_pa
     bench.command("echo more >> big; echo small > small")
     with pytest.raises(UndoRefused) as refused:
         bench.undo_history.undo("last")
-    assert whys(refused) == {("big", "not_kept")}
+    assert conflict_reasons(refused) == {("big", "not_kept")}
     assert bench.undo_history.undo("last", paths=["small"]).paths == ("small",)
 
 
-def test_stored_content_that_was_altered_is_not_used(bench: Bench) -> None:
+def test_undo_refuses_altered_stored_content(bench: Bench) -> None:
     """The hash of what was kept is checked before anything is changed."""
     uid = bench.write("in.txt", "written")
     blob = bench.undo_history.changes()[-1].steps[0].before.blob
@@ -235,12 +235,12 @@ def test_stored_content_that_was_altered_is_not_used(bench: Bench) -> None:
     stored.write_bytes(stored.read_bytes()[:-4] + b"evil")
     with pytest.raises(UndoRefused) as refused:
         bench.undo_history.undo(uid)
-    assert whys(refused) == {("in.txt", "damaged")}
+    assert conflict_reasons(refused) == {("in.txt", "damaged")}
     assert (bench.root / "in.txt").read_text() == "written"
     assert bench.undo_history.verify()
 
 
-def test_a_step_that_fails_takes_the_others_back(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_undo_that_fails_part_way_is_rolled_back(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Disk full while undoing: all of it or nothing, and what was stored stays."""
     (bench.root / "z.txt").write_text("last")
     bench.command("echo a > in.txt; echo b > z.txt; echo c > new.txt")
@@ -278,7 +278,7 @@ def test_a_folder_that_became_a_link_is_never_followed(bench: Bench) -> None:
         (bench.root / "sub").unlink()
 
 
-def test_names_of_every_kind_come_back(bench: Bench) -> None:
+def test_files_with_unusual_names_are_restored(bench: Bench) -> None:
     """Unicode in both forms, two names that differ by case, names that git keeps for itself."""
     names = ["ü.txt", "ü.txt", "A.txt", "a.txt", ".git-x/.gitmodules", "sp ace/'q\"/😀", "-rf", "a\tb"]
     for name in names:
@@ -293,7 +293,7 @@ def test_names_of_every_kind_come_back(bench: Bench) -> None:
     assert facts(bench.root) == before
 
 
-def test_a_tool_that_fails_half_way_is_undone_all_the_same(tmp_path: Path) -> None:
+def test_the_writes_of_a_failed_tool_are_undone(tmp_path: Path) -> None:
     @tool(effect="once", category="dangerous")
     def half(place: str) -> str:
         """Write and fail."""
@@ -306,7 +306,7 @@ def test_a_tool_that_fails_half_way_is_undone_all_the_same(tmp_path: Path) -> No
     assert os.listdir(bench.root) == []
 
 
-def test_a_broken_store_fails_no_call_and_is_told(tmp_path: Path) -> None:
+def test_a_broken_undo_store_fails_no_call_and_is_recorded(tmp_path: Path) -> None:
     """A failing sink never fails the call: it is on record that nothing was kept."""
     (tmp_path / "kept").write_text("a file where the store should be")
     bench = Bench(tmp_path / "work")
@@ -315,7 +315,7 @@ def test_a_broken_store_fails_no_call_and_is_told(tmp_path: Path) -> None:
     assert [event.kind for event in bench.events if event.kind.startswith("files.")] == ["files.not_kept"]
 
 
-def test_what_was_kept_is_an_event_of_the_call(bench: Bench) -> None:
+def test_a_stored_change_is_recorded_as_an_event_of_its_call(bench: Bench) -> None:
     """The record names the commit and the paths."""
     uid = bench.write("in.txt", "written")
     (kept,) = [event for event in bench.events if event.kind == "files.kept"]
@@ -323,7 +323,7 @@ def test_what_was_kept_is_an_event_of_the_call(bench: Bench) -> None:
     assert bench.undo_history.changes()[-1].commit.encode() in kept.body
 
 
-def test_the_users_own_repository_is_never_touched(bench: Bench) -> None:
+def test_the_users_git_repository_is_never_changed(bench: Bench) -> None:
     """Never the user's repository, its hooks or its index."""
     git = shutil.which("git")
     if git is None:
@@ -339,7 +339,7 @@ def test_the_users_own_repository_is_never_touched(bench: Bench) -> None:
     assert not (bench.root / "hook-ran").exists()
 
 
-def test_git_reads_the_store(bench: Bench) -> None:
+def test_git_can_read_the_undo_store(bench: Bench) -> None:
     """One commit per writing call, in a repository that is sound."""
     git = shutil.which("git")
     if git is None:
@@ -358,13 +358,13 @@ def test_git_reads_the_store(bench: Bench) -> None:
     assert "-inside" in ask("diff", f"{head}:before", f"{head}:after")
 
 
-def test_nothing_that_was_meant_is_said_so(bench: Bench) -> None:
+def test_undo_of_an_unknown_name_raises_usage_error(bench: Bench) -> None:
     with pytest.raises(UsageError, match="Nothing is kept"):
         bench.undo_history.undo("nope")
 
 
 @pytest.mark.parametrize("words", ["", "@0"])
-def test_no_words_mean_no_call(bench: Bench, words: str) -> None:
+def test_an_empty_name_is_refused_and_undoes_nothing(bench: Bench, words: str) -> None:
     """A script's variable that was empty names nothing, not every call that was made in no conversation."""
     bench.write("in.txt", "one", run="r1")
     bench.write("new.txt", "two", run="r2")
@@ -375,7 +375,7 @@ def test_no_words_mean_no_call(bench: Bench, words: str) -> None:
     assert facts(bench.root) == written
 
 
-def test_where_nothing_is_left_to_undo_or_redo_it_is_said(bench: Bench) -> None:
+def test_undo_or_redo_with_nothing_left_raises_usage_error(bench: Bench) -> None:
     """`last` of nothing is no misspelt name."""
     bench.write("in.txt", "one")
     with pytest.raises(UsageError, match="No call is undone here: there is nothing to redo"):
@@ -385,7 +385,7 @@ def test_where_nothing_is_left_to_undo_or_redo_it_is_said(bench: Bench) -> None:
         bench.undo_history.undo("last")
 
 
-def test_a_workspace_that_is_gone_is_said_so(bench: Bench) -> None:
+def test_undo_in_a_missing_workspace_raises_usage_error(bench: Bench) -> None:
     uid = bench.write("in.txt", "one")
     bench.root.rename(bench.root.parent / "elsewhere")
     with pytest.raises(UsageError, match="There is no folder"):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from callgate.undo import UndoRefused
-from tests.undo.bench import Bench, facts
+from tests.undo.undo_workspace import Bench, facts
 
 _ACCESS_LIST = struct.pack("<I", 2) + b"".join(
     struct.pack("<HHI", tag, rights, who)
@@ -41,7 +41,7 @@ def noted(root: Path) -> dict[str, dict[str, bytes]]:
     return {str(path.relative_to(root)): {name: os.getxattr(path, name) for name in os.listxattr(path)} for path in paths}
 
 
-def test_attributes_are_undone_and_redone_with_their_file_or_folder(bench: Bench) -> None:
+def test_extended_attributes_are_undone_and_redone_with_their_file_or_folder(bench: Bench) -> None:
     (bench.root / "box").mkdir()
     for name in ("gone", "written", "box/deep", "same"):
         (bench.root / name).write_text("mine")
@@ -57,7 +57,7 @@ def test_attributes_are_undone_and_redone_with_their_file_or_folder(bench: Bench
     assert (facts(bench.root), noted(bench.root)) == after
 
 
-def test_a_command_that_changes_only_attributes_is_undone(bench: Bench) -> None:
+def test_a_command_that_changes_only_extended_attributes_is_undone(bench: Bench) -> None:
     (bench.root / "box").mkdir()
     (bench.root / "box/a").write_text("mine")
     for name in ("box", "box/a"):
@@ -71,7 +71,7 @@ def test_a_command_that_changes_only_attributes_is_undone(bench: Bench) -> None:
     assert noted(bench.root) == before
 
 
-def test_an_attribute_that_somebody_set_since_is_not_lost(bench: Bench) -> None:
+def test_undo_refuses_a_file_with_an_extended_attribute_set_from_outside_since(bench: Bench) -> None:
     (bench.root / "a").write_text("mine")
     bench.write("a", "the tool's")
     os.setxattr(bench.root / "a", "user.rating", b"5")
@@ -81,7 +81,7 @@ def test_an_attribute_that_somebody_set_since_is_not_lost(bench: Bench) -> None:
     assert noted(bench.root) == {"a": {"user.rating": b"5"}}
 
 
-def test_a_write_keeps_the_attributes_of_the_file_it_replaces(bench: Bench) -> None:
+def test_a_write_keeps_the_extended_attributes_of_the_file_it_replaces(bench: Bench) -> None:
     (bench.root / "a").write_text("mine")
     (bench.root / "a").chmod(0o640)
     os.setxattr(bench.root / "a", "user.origin", b"elsewhere")
@@ -94,7 +94,7 @@ def test_a_write_keeps_the_attributes_of_the_file_it_replaces(bench: Bench) -> N
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a file to somebody else")
-def test_owners_of_folders_and_capabilities_come_back(bench: Bench) -> None:
+def test_undo_restores_owners_and_file_capabilities(bench: Bench) -> None:
     (bench.root / "box").mkdir(mode=0o750)
     (bench.root / "box/run").write_text("mine")
     os.chown(bench.root / "box/run", 12345, 12346)

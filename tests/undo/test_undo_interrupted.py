@@ -18,8 +18,8 @@ import pytest
 from callgate._workspace.atomic_replace import put
 from callgate.errors import CallgateError, UsageError
 from callgate.undo import ChangeSource, UndoFailed, UndoHistory, UndoLimits, UndoRefused
-from tests.patience import COMMAND_S
-from tests.undo.bench import Bench, facts
+from tests.undo.undo_workspace import Bench, facts
+from tests.waiting import COMMAND_S
 
 _KILLED = """
 import asyncio, os, signal, sys
@@ -43,7 +43,7 @@ asyncio.run(main())
 
 
 @pytest.mark.process
-def test_a_call_that_was_killed_can_be_undone_by_whoever_has_looked(tmp_path: Path) -> None:
+def test_a_killed_call_is_undone_only_with_interrupted_true(tmp_path: Path) -> None:
     """The old content is kept before the tool may write; a kill in the middle does not take it."""
     root = tmp_path / "work"
     root.mkdir()
@@ -76,7 +76,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.mark.process
-def test_a_run_whose_calls_were_killed_side_by_side_is_undone_as_one(tmp_path: Path) -> None:
+def test_a_run_whose_concurrent_calls_were_killed_is_undone_as_a_whole(tmp_path: Path) -> None:
     """Two commands, and two calls that say what they write, of which one had ended: no path is two calls'."""
     root = tmp_path / "work"
     root.mkdir()
@@ -92,7 +92,7 @@ def test_a_run_whose_calls_were_killed_side_by_side_is_undone_as_one(tmp_path: P
     assert facts(root) == before
 
 
-def test_two_writers_of_one_file_are_both_recorded_with_what_they_found_and_left(tmp_path: Path) -> None:
+def test_writes_of_two_runs_to_one_file_form_a_gapless_chain_of_changes(tmp_path: Path) -> None:
     """paths.jsonl, class race: the chain of before and after has no hole."""
     (tmp_path / "work").mkdir()
     undo_history = UndoHistory(tmp_path / "work", place=tmp_path / "kept", sync=False)
@@ -117,7 +117,7 @@ def test_two_writers_of_one_file_are_both_recorded_with_what_they_found_and_left
     assert not undo_history.verify()
 
 
-def test_a_command_beside_a_write_does_not_claim_it(tmp_path: Path) -> None:
+def test_a_command_change_does_not_include_a_concurrent_declared_write(tmp_path: Path) -> None:
     """What another call says it wrote is that call's alone."""
     root = tmp_path / "work"
     root.mkdir()
@@ -132,7 +132,7 @@ def test_a_command_beside_a_write_does_not_claim_it(tmp_path: Path) -> None:
     assert undo_history.undo("w").paths == ("w.txt",)
 
 
-def test_a_link_that_is_swapped_in_during_undo_leads_nowhere(tmp_path: Path) -> None:
+def test_a_link_swapped_in_during_undo_or_redo_is_not_followed(tmp_path: Path) -> None:
     """A second thread swaps a folder for a link to the outside while undo and redo run."""
     root, outside = tmp_path / "work", tmp_path / "outside"
     outside.mkdir()
@@ -164,7 +164,7 @@ def test_a_link_that_is_swapped_in_during_undo_leads_nowhere(tmp_path: Path) -> 
     assert os.listdir(outside) == ["f.txt"]
 
 
-def test_a_commit_that_was_lost_takes_no_other_with_it(tmp_path: Path) -> None:
+def test_a_lost_commit_does_not_prevent_the_undo_of_other_calls(tmp_path: Path) -> None:
     """A power cut or a bad disk: the rest can be undone, and what was lost is somebody else's edit."""
     bench = Bench(tmp_path / "work")
     first = bench.write("one.txt", "1")
@@ -181,7 +181,7 @@ def test_a_commit_that_was_lost_takes_no_other_with_it(tmp_path: Path) -> None:
     assert (bench.root / "one.txt").read_text() == "2"
 
 
-def test_what_is_old_is_dropped_but_for_what_a_checkpoint_needs(tmp_path: Path) -> None:
+def test_prune_removes_old_changes_that_no_checkpoint_needs(tmp_path: Path) -> None:
     """Retention: explicit checkpoints stay for ever, and with them every change since."""
     bench = Bench(tmp_path / "work")
     bench.write("one.txt", "1")
@@ -202,7 +202,7 @@ def test_what_is_old_is_dropped_but_for_what_a_checkpoint_needs(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("at", ["before anything is deleted", "after the first file"])
-def test_dropping_what_is_old_that_was_broken_off_leaves_no_half_a_change(at: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_prune_leaves_no_partial_change(at: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was to go is not listed any more, whatever of it is still on disk; when more is dropped, it goes."""
     bench = Bench(tmp_path / "work")
     old = bench.write("one.txt", "1")
@@ -235,7 +235,7 @@ def test_dropping_what_is_old_that_was_broken_off_leaves_no_half_a_change(at: st
     assert not Path(bench.undo_history.folder, "objects", lost[:2], lost[2:]).exists()
 
 
-def test_more_than_is_looked_at_is_said(tmp_path: Path) -> None:
+def test_undo_refuses_files_beyond_the_snapshot_limit(tmp_path: Path) -> None:
     """Limits are said, and undo of the whole call refused."""
     bench = Bench(tmp_path / "work", limits=UndoLimits(tree_entries=3))
     for number in range(5):
@@ -254,7 +254,7 @@ def engines(tmp_path: Path) -> tuple[Path, UndoHistory, UndoHistory]:
     return root, *(UndoHistory(root, place=tmp_path / "kept", sync=False) for _ in range(2))  # type: ignore[return-value]
 
 
-def test_a_command_does_not_claim_what_another_engine_wrote_beside_it(tmp_path: Path) -> None:
+def test_a_command_change_does_not_include_concurrent_writes_of_another_engine(tmp_path: Path) -> None:
     """Two engines on one workspace: undo of the one's command leaves the other's file."""
     root, one, two = engines(tmp_path)
     command = one.capture.begin(ChangeSource(uid="c/0/0", run="c"), None)
@@ -272,7 +272,7 @@ def test_a_command_does_not_claim_what_another_engine_wrote_beside_it(tmp_path: 
 
 
 @pytest.mark.parametrize("beside", [1, 2], ids=["one engine", "two engines"])
-def test_two_commands_claim_nothing_that_nobody_can_tell_apart(tmp_path: Path, beside: int) -> None:
+def test_undo_refuses_a_file_that_either_of_two_concurrent_commands_wrote(tmp_path: Path, beside: int) -> None:
     root, *undo_store = engines(tmp_path)
     one, two = undo_store[0], undo_store[beside - 1]
     first = one.capture.begin(ChangeSource(uid="x/0/0", run="x"), None)
@@ -287,7 +287,7 @@ def test_two_commands_claim_nothing_that_nobody_can_tell_apart(tmp_path: Path, b
     assert (root / "either.txt").exists()
 
 
-def test_a_write_over_another_engines_write_is_undone_to_it(tmp_path: Path) -> None:
+def test_undo_of_a_write_restores_the_concurrent_write_of_another_engine(tmp_path: Path) -> None:
     """Both were open: what the later one found is what the earlier one left, not what there was before both."""
     root, one, two = engines(tmp_path)
     slow = one.capture.begin(ChangeSource(uid="a/0/0", run="a"), ["in.txt"])
@@ -302,7 +302,7 @@ def test_a_write_over_another_engines_write_is_undone_to_it(tmp_path: Path) -> N
     assert (root / "in.txt").read_text() == "mine"
 
 
-def test_an_undo_while_a_command_runs_is_not_the_commands_work(tmp_path: Path) -> None:
+def test_a_command_change_does_not_include_an_undo_made_while_it_runs(tmp_path: Path) -> None:
     """Somebody undoes an earlier call at a terminal, while a run is live."""
     root, one, two = engines(tmp_path)
     write = one.capture.begin(ChangeSource(uid="a/0/0", run="a"), ["in.txt"])
@@ -325,10 +325,10 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, at: str, act: Callable[[], object
             act()
         return put(folder, name, *rest, **how)
 
-    monkeypatch.setattr("callgate._undo.apply.put", put_later)
+    monkeypatch.setattr("callgate._undo.apply_undo.put", put_later)
 
 
-def test_an_edit_in_the_moment_of_an_undo_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_outside_edit_during_an_undo_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the undo did not put there is not its to take away."""
     bench = Bench(tmp_path / "work")
     (bench.root / "in.txt").write_text("inside")
@@ -339,7 +339,7 @@ def test_an_edit_in_the_moment_of_an_undo_is_not_lost(tmp_path: Path, monkeypatc
     assert (bench.root / "in.txt").read_text() == "mine"
 
 
-def test_an_edit_of_what_was_put_back_outlives_an_undo_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_outside_edit_of_a_restored_file_survives_the_rollback_of_the_undo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A later step fails: of the steps before it, those are taken back that nobody has touched since; the others are named."""
     bench = Bench(tmp_path / "work")
     for name in ("a.txt", "b.txt", "c.txt"):
@@ -357,7 +357,7 @@ def test_an_edit_of_what_was_put_back_outlives_an_undo_that_fails(tmp_path: Path
     assert [(bench.root / name).read_text() for name in ("a.txt", "b.txt", "c.txt")] == ["mine", "written", "mine too"]
 
 
-def test_a_file_that_took_the_place_of_a_folder_is_taken_back_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_undo_rolls_back_files_and_folders_that_it_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the undo fails after it, each is again what the command had made it."""
     bench = Bench(tmp_path / "work")
     (bench.root / "a").write_text("a file")
@@ -378,7 +378,7 @@ def test_a_file_that_took_the_place_of_a_folder_is_taken_back_too(tmp_path: Path
 
 _KILLED_UNDO = """
 import os, signal, sys
-from callgate._undo import apply
+from callgate._undo import apply_undo
 from callgate.undo import UndoHistory
 
 def die(*_, **__):
@@ -391,7 +391,7 @@ if step == "before a name":
     step = "before a file"
 name = {"before a file": "put", "before its time": "_dress", "before the modes of folders": "_set_folders"}[step]
 if os.rename is not die:
-    setattr(apply, name, die)
+    setattr(apply_undo, name, die)
 getattr(undo_history, direction)("last")
 """
 
@@ -405,7 +405,7 @@ def killed(bench: Bench, step: str, direction: str) -> None:
 @pytest.mark.parametrize("last", ["undo", "redo"])
 @pytest.mark.parametrize("first", ["undo", "redo"])
 @pytest.mark.parametrize("step", ["before a file", "before a name", "before its time", "before the modes of folders"])
-def test_an_undo_that_was_killed_is_carried_through_or_taken_back(tmp_path: Path, step: str, first: str, last: str) -> None:
+def test_a_killed_undo_or_redo_can_be_completed_or_reversed(tmp_path: Path, step: str, first: str, last: str) -> None:
     """Exactly, also where a folder had gone and the file in its place had not come yet."""
     bench = Bench(tmp_path / "work")
     (bench.root / "swap").write_text("a file")
@@ -426,7 +426,7 @@ def test_an_undo_that_was_killed_is_carried_through_or_taken_back(tmp_path: Path
 
 @pytest.mark.parametrize("last", ["undo", "redo"])
 @pytest.mark.parametrize("first", ["undo", "redo"])
-def test_times_that_an_undo_had_put_back_when_it_was_killed_are_known(tmp_path: Path, first: str, last: str) -> None:
+def test_a_killed_undo_that_had_restored_file_times_can_be_completed_or_reversed(tmp_path: Path, first: str, last: str) -> None:
     """Also where nothing but its time was different."""
     bench = Bench(tmp_path / "work")
     (bench.root / "plain").write_text("as it was")
@@ -445,7 +445,7 @@ def test_times_that_an_undo_had_put_back_when_it_was_killed_are_known(tmp_path: 
     assert facts(bench.root) == (after if last == "undo" else before)
 
 
-def test_what_a_killed_call_did_to_a_time_is_undone(tmp_path: Path) -> None:
+def test_undo_of_a_killed_call_restores_the_file_time(tmp_path: Path) -> None:
     root = tmp_path / "work"
     root.mkdir()
     (root / "in.txt").write_text("half")
@@ -456,7 +456,7 @@ def test_what_a_killed_call_did_to_a_time_is_undone(tmp_path: Path) -> None:
     assert facts(root) == before
 
 
-def test_what_somebody_wrote_after_an_undo_was_killed_is_not_taken_for_its_work(tmp_path: Path) -> None:
+def test_an_outside_edit_after_a_killed_undo_is_kept_and_the_undo_is_refused(tmp_path: Path) -> None:
     bench = Bench(tmp_path / "work")
     (bench.root / "swap").write_text("a file")
     bench.command("rm swap && mkdir swap")

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from callgate.undo import ChangeSource, UndoHistory, UndoRefused
-from tests.patience import COMMAND_S
-from tests.undo.bench import facts
+from tests.undo.undo_workspace import facts
+from tests.waiting import COMMAND_S
 
 MANY = 200
 
@@ -80,7 +80,7 @@ TIDIED = {
 
 
 @pytest.mark.parametrize("words", TIDIED.values(), ids=TIDIED)
-def test_what_git_has_tidied_is_undone_and_goes_on(store: Store, words: list[str]) -> None:
+def test_the_store_works_after_git_gc_repack_or_prune(store: Store, words: list[str]) -> None:
     """The store stays readable after git's own collector: packs, deltas and packed names are git's form, and so ours."""
     found = facts(store.root)
     for number in (3, 5):
@@ -102,7 +102,7 @@ def test_what_git_has_tidied_is_undone_and_goes_on(store: Store, words: list[str
     assert "error" not in store.git("fsck", "--full", "--strict")
 
 
-def test_what_git_keeps_in_a_pack_beyond_two_gigabytes_is_read(store: Store) -> None:
+def test_a_pack_index_with_64_bit_offsets_is_read(store: Store) -> None:
     """Its index says so in a table of its own; git can be told to write that for a small pack."""
     found = facts(store.root)
     store.call(lambda: (store.root / "3/3.txt").write_text("changed"))
@@ -123,7 +123,7 @@ def test_what_git_keeps_in_a_pack_beyond_two_gigabytes_is_read(store: Store) -> 
 
 @pytest.mark.parametrize("words", TIDIED.values(), ids=TIDIED)
 @pytest.mark.parametrize("keys", [None, ["big.bin"]], ids=["a command", "a large file by name"])
-def test_what_an_open_call_found_is_not_tidied_away(store: Store, words: list[str], keys: list[str] | None) -> None:
+def test_git_gc_repack_and_prune_keep_the_content_stored_for_an_open_call(store: Store, words: list[str], keys: list[str] | None) -> None:
     """Content that no commit has yet: of the first look at everything, of a look since, and of a large file."""
     store.call(lambda: (store.root / "1/1.txt").write_text("x"))
     (store.root / "big.bin").write_bytes(os.urandom(1_500_000))
@@ -141,7 +141,7 @@ def test_what_an_open_call_found_is_not_tidied_away(store: Store, words: list[st
     assert facts(store.root) == found
 
 
-def test_the_first_look_at_many_files_is_one_pack_that_git_reads(store: Store) -> None:
+def test_the_first_snapshot_of_many_files_is_one_pack_that_git_can_read(store: Store) -> None:
     """Ten thousand files are not ten thousand files more."""
     store.call(lambda: (store.root / "1/1.txt").write_text("x"))
     assert len(store.packs()) == 1
@@ -150,9 +150,7 @@ def test_the_first_look_at_many_files_is_one_pack_that_git_reads(store: Store) -
     assert store.git("count-objects", "-v").count(f"in-pack: {MANY}") == 1
 
 
-def test_a_file_that_changes_twice_within_a_tick_of_the_file_systems_clock_is_read_again(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_changed_twice_within_one_file_system_clock_tick_is_read_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its size and times are the same then; what was written just before a look may be written once more just after it."""
 
     def coarse(found: os.stat_result) -> tuple[int, ...]:
@@ -169,7 +167,7 @@ def test_a_file_that_changes_twice_within_a_tick_of_the_file_systems_clock_is_re
     assert facts(store.root) == found
 
 
-def test_the_next_process_reads_only_what_has_changed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reopened_store_reads_only_changed_files(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was seen is remembered beside what was kept."""
     monkeypatch.setattr("callgate._undo.snapshot._FRESH_NS", 0)  # as if the files had been there for a while
     store.call(lambda: (store.root / "1/1.txt").write_text("x"))
@@ -183,7 +181,7 @@ def test_the_next_process_reads_only_what_has_changed(store: Store, monkeypatch:
 
 
 @pytest.mark.parametrize("damage", ["gone", "cut", "altered", "pruned"])
-def test_what_was_seen_is_not_trusted_where_it_is_not_whole(store: Store, damage: str) -> None:
+def test_a_missing_damaged_or_pruned_snapshot_cache_is_not_used(store: Store, damage: str) -> None:
     uid = store.call(lambda: (store.root / "1/1.txt").write_text("x"))
     seen = Path(store.undo_history.folder, "callgate.seen")
     data = seen.read_bytes()
@@ -204,7 +202,7 @@ def test_what_was_seen_is_not_trusted_where_it_is_not_whole(store: Store, damage
     assert facts(store.root) == found
 
 
-def test_pruning_takes_from_packs_too(store: Store) -> None:
+def test_prune_removes_objects_from_packs(store: Store) -> None:
     """What no change needs is gone from disk; what one needs is still there."""
     for content in ("x", "y"):
         store.call(lambda content=content: (store.root / "1/1.txt").write_text(content))  # type: ignore[misc]
@@ -224,7 +222,7 @@ def test_pruning_takes_from_packs_too(store: Store) -> None:
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["a living engine", "the next one"])
-def test_what_another_engine_has_dropped_is_kept_anew(again: bool, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_content_pruned_by_another_engine_is_stored_again(again: bool, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever has looked at the files before does not take their content for kept."""
     monkeypatch.setattr("callgate._undo.snapshot._FRESH_NS", 0)  # as if the files had been there for a while
     store.call(lambda: (store.root / "1/1.txt").write_text("x"))
@@ -238,7 +236,7 @@ def test_what_another_engine_has_dropped_is_kept_anew(again: bool, store: Store,
     assert facts(store.root) == found
 
 
-def test_a_pack_that_was_damaged_is_said_and_not_used(store: Store) -> None:
+def test_undo_refuses_content_of_a_damaged_pack(store: Store) -> None:
     uid = store.call(lambda: (store.root / "1/1.txt").write_text("x"))
     pack = Path(store.undo_history.folder, "objects", "pack", store.packs()[0])
     pack.write_bytes(bytes(len(pack.read_bytes())))
@@ -250,7 +248,7 @@ def test_a_pack_that_was_damaged_is_said_and_not_used(store: Store) -> None:
     assert facts(store.root) == left
 
 
-def test_a_note_that_was_cut_is_of_a_call_that_never_began(store: Store) -> None:
+def test_a_truncated_pending_change_is_discarded(store: Store) -> None:
     """Power goes while the note is written: the call had not started, and nothing keeps the store from going on."""
     uid = store.call(lambda: (store.root / "1/1.txt").write_text("x"))
     note = Path(store.undo_history.folder, "pending", "0123456789abcdef.json")
@@ -259,7 +257,7 @@ def test_a_note_that_was_cut_is_of_a_call_that_never_began(store: Store) -> None
     assert not note.exists()
 
 
-def test_a_note_that_a_power_cut_brought_back_is_not_a_second_change(store: Store) -> None:
+def test_a_pending_change_that_was_already_committed_is_not_a_second_change(store: Store) -> None:
     """The commit outlived the note's removal, or the other way round: either way the call is there once."""
     kept: list[tuple[Path, bytes]] = []
 
@@ -274,7 +272,7 @@ def test_a_note_that_a_power_cut_brought_back_is_not_a_second_change(store: Stor
 
 
 @pytest.mark.parametrize("keys", [None, ["1/1.txt"]], ids=["a command", "a file by name"])
-def test_a_store_that_was_deleted_under_a_living_engine_begins_anew(store: Store, keys: list[str] | None) -> None:
+def test_a_store_that_was_deleted_while_in_use_is_created_again(store: Store, keys: list[str] | None) -> None:
     """What was kept is gone; what is written from now on can be undone."""
     store.call(lambda: (store.root / "1/1.txt").write_text("x"))
     shutil.rmtree(store.place)
@@ -285,7 +283,7 @@ def test_a_store_that_was_deleted_under_a_living_engine_begins_anew(store: Store
     assert facts(store.root) == found
 
 
-def test_nobody_else_can_read_what_is_kept(tmp_path: Path) -> None:
+def test_only_the_owner_can_read_the_undo_store(tmp_path: Path) -> None:
     """A snapshot has what a workspace keeps from others; and who started callgate may have let them read what it makes."""
     before = os.umask(0)
     try:

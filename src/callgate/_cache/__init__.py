@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from callgate._cache.journal_cache import JournalCache
-from callgate._cache.memory import MemoryCache
+from callgate._cache.memory_cache import MemoryCache
 from callgate._cache.sqlite_cache import SqliteCache
 
 __all__ = ["JournalCache", "MemoryCache", "SqliteCache"]

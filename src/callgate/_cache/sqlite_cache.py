@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from callgate._database_files import make_folder, make_private, refuse_scrap
+from callgate._database_file_checks import make_folder, make_private, refuse_scrap
 from callgate._unusable_paths import refused_paths
 from callgate.errors import UsageError
-from callgate.tools.resources import meet
+from callgate.tools.resource_conflicts import meet
 
 if TYPE_CHECKING:
     import apsw

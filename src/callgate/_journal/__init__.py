@@ -2,29 +2,29 @@
 
 In reading order:
 
-- `memory` is the smallest journal; it uses `memory_events` and `memory_store`.
+- `memory_journal` is the smallest journal; it uses `memory_events` and `memory_store`.
 - `stored_journal` is the shared part of the other two: `commit_queue` accepts events at once and lets one thread write them,
   `commit_writer` makes one commit, `event_positions` corrects the positions of events, `commit_waiters` wakes the tasks that wait.
-- `leases` decides which engine holds a run, `journal_inbox` which message is new, and `watchers` notifies engines; `inbox_client` sends
-  messages.
+- `lease_acquisition` decides which engine holds a run, `delivered_messages` which message is new, and `watchers` notifies engines;
+  `inbox_sender` sends messages.
 - `event_rows` and `sql_schema` map events to tables; `sql_leases` does the same for leases and the inbox.
-- `sqlite` is the journal in a file. It uses `sqlite_opening`, `sqlite_store`, `sqlite_rows` and `sqlite_reader`; `lock_file`,
-  `sqlite_files` and `write_ahead_log` detect other writers and missing files; `journal_blobs` stores large results.
-- `postgres` is the journal on a server, with `postgres_server` and `postgres_blobs`.
-- `reader` and `journal_address` open a journal for reading only.
+- `sqlite_journal` is the journal in a file. It uses `open_sqlite`, `sqlite_store`, `sqlite_rows` and `sqlite_reader`; `lock_file`,
+  `sqlite_file_checks` and `write_ahead_log` detect other writers and missing files; `journal_blobs` stores large results.
+- `postgres_journal` is the journal on a server, with `postgres_server` and `postgres_blobs`.
+- `journal_reader` and `open_for_reading` open a journal for reading only.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from callgate._journal.journal_address import JournalAddress, open_reader
-from callgate._journal.memory import MemoryJournal
-from callgate._journal.reader import JournalReader, is_url
-from callgate._journal.sqlite import SqliteJournal
+from callgate._journal.journal_reader import JournalReader, is_url
+from callgate._journal.memory_journal import MemoryJournal
+from callgate._journal.open_for_reading import JournalAddress, open_reader
+from callgate._journal.sqlite_journal import SqliteJournal
 
 if TYPE_CHECKING:
-    from callgate._journal.postgres import PostgresJournal
+    from callgate._journal.postgres_journal import PostgresJournal
 
 __all__ = ["JournalAddress", "JournalReader", "MemoryJournal", "PostgresJournal", "SqliteJournal", "is_url", "open_reader"]
 
@@ -32,6 +32,6 @@ __all__ = ["JournalAddress", "JournalReader", "MemoryJournal", "PostgresJournal"
 def __getattr__(name: str) -> Any:
     if name != "PostgresJournal":  # imported on demand: its driver is an extra
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from callgate._journal.postgres import PostgresJournal
+    from callgate._journal.postgres_journal import PostgresJournal
 
     return PostgresJournal

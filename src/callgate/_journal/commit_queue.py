@@ -19,15 +19,15 @@ from contextlib import suppress
 from functools import partial
 
 from callgate._clock import Clock
-from callgate._in_thread import in_thread
 from callgate._journal.commit_waiters import LeaseRequests, Waiter, Waiters, tell
 from callgate._journal.commit_writer import CommitWork, CommitWriter
 from callgate._journal.event_positions import ProvisionalPosition
-from callgate._journal.reader import with_pending
+from callgate._journal.journal_reader import with_pending
+from callgate._run_in_thread import in_thread
 from callgate.errors import JournalFailed, LeaseLost, RunHeld, UsageError
+from callgate.event_queries import EventQuery
 from callgate.events import Draft, Event, is_leased
 from callgate.protocols import InboxMessage, JournalStatus
-from callgate.queries import EventQuery
 
 __all__ = ["CommitQueue"]
 

@@ -13,10 +13,10 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
+from callgate._engine_limits import LOOK_S
+from callgate._journal.delivered_messages import JournalInbox
 from callgate._journal.event_positions import EventPositions, JournalEnd, ProvisionalPosition
-from callgate._journal.journal_inbox import JournalInbox
-from callgate._journal.leases import Leases
-from callgate._limits import LOOK_S
+from callgate._journal.lease_acquisition import Leases
 from callgate.errors import LeaseLost, RunHeld
 from callgate.events import Event
 from callgate.protocols import Inbox, InboxMessage, LeaseStore

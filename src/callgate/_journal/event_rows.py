@@ -14,8 +14,8 @@ from msgspec import Struct
 from callgate._hash_chain import hash_of, is_as_written
 from callgate._json import canonical
 from callgate.errors import UsageError
+from callgate.event_queries import CallFacts, facts_of, merged
 from callgate.events import Event
-from callgate.queries import CallFacts, facts_of, merged
 
 __all__ = [
     "COLUMNS",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from callgate._blobs import DirectoryBlobs
+from callgate._blob_store import DirectoryBlobs
 from callgate._unusable_paths import path_error
 from callgate.errors import JournalFailed, UsageError
 

@@ -24,7 +24,7 @@ from typing import BinaryIO, Final
 
 from msgspec import Struct
 
-from callgate._limits import JOURNAL_WAIT_S
+from callgate._engine_limits import JOURNAL_WAIT_S
 from callgate.errors import UsageError
 
 __all__ = ["LockFile", "LockFileReader", "RecordedEnd", "this_boot"]

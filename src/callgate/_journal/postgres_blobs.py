@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from callgate._blobs import is_digest
+from callgate._blob_store import is_digest
 from callgate._journal.postgres_server import sql
 from callgate.errors import JournalFailed
 

@@ -12,7 +12,7 @@ from functools import cache
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from callgate._limits import SERVER_ANSWER_S, SERVER_CONNECT_S, SERVER_STATEMENT_S, SERVER_STILL_S
+from callgate._engine_limits import SERVER_ANSWER_S, SERVER_CONNECT_S, SERVER_STATEMENT_S, SERVER_STILL_S
 from callgate.errors import JournalFailed, UsageError
 
 if TYPE_CHECKING:

@@ -1,6 +1,7 @@
 """Leases and inbox in SQL tables, the same for SQLite and PostgreSQL.
 
-Used by `leases` and `journal_inbox`, which decide. Statements have `?` as placeholders; a store runs them through an `Ask` function.
+Used by `lease_acquisition` and `delivered_messages`, which decide. Statements have `?` as placeholders; a store runs them through an `Ask`
+function.
 """
 
 from __future__ import annotations

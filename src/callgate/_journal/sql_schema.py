@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from callgate._journal.event_rows import COLUMNS, Value
-from callgate.queries import EventQuery
+from callgate.event_queries import EventQuery
 
 __all__ = ["ADD_CALL", "ADD_CAUSE", "ADD_EVENT", "LAST_EVENT", "LAST_SEQ", "POSTGRES", "SQLITE", "VERSION", "migrations", "select_events"]
 

@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import DecodeError
 
-from callgate._database_files import refuse_scrap, refused_by_system
+from callgate._database_file_checks import refuse_scrap, refused_by_system
+from callgate._engine_limits import JOURNAL_CHECK_BYTES, JOURNAL_WAIT_S
 from callgate._journal.event_rows import ChainFault, Unreadable, Value, row_to_event
 from callgate._journal.journal_blobs import JournalBlobs
+from callgate._journal.journal_reader import filtered, verify_events
 from callgate._journal.lock_file import LockFileReader, RecordedEnd
-from callgate._journal.reader import filtered, verify_events
 from callgate._journal.sql_schema import VERSION, select_events
-from callgate._journal.sqlite_files import FilesDamaged, JournalFiles
+from callgate._journal.sqlite_file_checks import FilesDamaged, JournalFiles
 from callgate._journal.sqlite_store import leave_log
-from callgate._limits import JOURNAL_CHECK_BYTES, JOURNAL_WAIT_S
 from callgate._unusable_paths import refused_paths, resolved
 from callgate.errors import UsageError
+from callgate.event_queries import EventQuery, select
 from callgate.events import Event
-from callgate.queries import EventQuery, select
 
 if TYPE_CHECKING:
     import apsw

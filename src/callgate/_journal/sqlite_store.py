@@ -12,14 +12,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from callgate._database_files import space_error
+from callgate._database_file_checks import space_error
+from callgate._engine_limits import JOURNAL_WAIT_S
 from callgate._journal.event_positions import JournalEnd
 from callgate._journal.event_rows import Value
 from callgate._journal.sql_leases import LeaseClock, SqlInbox, SqlLeases
 from callgate._journal.sql_schema import LAST_EVENT, LAST_SEQ
-from callgate._journal.sqlite_files import FilesDamaged, JournalFiles
+from callgate._journal.sqlite_file_checks import FilesDamaged, JournalFiles
 from callgate._journal.sqlite_rows import insert
-from callgate._limits import JOURNAL_WAIT_S
 from callgate.errors import JournalFailed
 from callgate.events import Event
 from callgate.protocols import Inbox, InboxMessage, LeaseStore

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 
 from callgate._journal.commit_queue import CommitQueue
 from callgate._journal.watchers import Watchers
+from callgate.event_queries import EventQuery
 from callgate.events import Draft, Event
 from callgate.protocols import RunWatcher
-from callgate.queries import EventQuery
 
 __all__ = ["StoredJournal"]
 

@@ -1,6 +1,6 @@
 """Strict JSON: parse untrusted text as one object or refuse it; write RFC 8259 JSON in valid UTF-8.
 
-`strict_parser` parses untrusted text, `host_arguments` copies a mapping, `to_json` converts tool results, `malformed_text` inspects text
+`strict_parser` parses untrusted text, `mapping_arguments` copies a mapping, `to_json` converts tool results, `malformed_text` inspects text
 that is not JSON. Knows nothing of tools, schemas or calls.
 """
 
@@ -11,11 +11,11 @@ from typing import Any
 
 import msgspec
 
+from callgate._json.json_size import exceeds
 from callgate._json.malformed_text import ends_inside, utf8
-from callgate._json.not_json import type_name
-from callgate._json.size import exceeds
 from callgate._json.strict_parser import read_object, strict_object, strict_value
 from callgate._json.to_json import small_jsonable, to_jsonable
+from callgate._json.unsupported_values import type_name
 
 __all__ = [
     "canonical",

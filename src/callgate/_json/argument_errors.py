@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import NoReturn
 
+from callgate._engine_limits import Limits
 from callgate._json.malformed_text import clip
-from callgate._limits import Limits
 from callgate.errors import ArgumentsMalformed, ArgumentsTruncated
 
 AGAIN = "Send the arguments again as one JSON object."

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from callgate._json.not_json import NotJson, type_name
+from callgate._json.unsupported_values import NotJson, type_name
 
 __all__ = ["has_own_code", "unfold"]
 

@@ -14,10 +14,10 @@ from itertools import pairwise
 
 import msgspec
 
+from callgate._engine_limits import Limits
 from callgate._json import argument_errors as refuse
-from callgate._json.host_arguments import copied_object
 from callgate._json.malformed_text import SURROGATE, outside_strings, unclosed
-from callgate._limits import Limits
+from callgate._json.mapping_arguments import copied_object
 
 __all__ = ["read_object", "strict_object", "strict_value"]
 

@@ -14,7 +14,7 @@ from itertools import islice
 
 from callgate._abort_signals import is_own_failure
 from callgate._json.malformed_text import SURROGATE, clip, utf8_size, without_surrogates
-from callgate._json.not_json import NotJson, type_name
+from callgate._json.unsupported_values import NotJson, type_name
 from callgate.errors import ResultNotSerializable
 
 __all__ = ["small_jsonable", "to_jsonable"]

@@ -6,13 +6,14 @@ The route
 
 The stages
     `parse` makes one JSON object from the arguments. `resolve` finds the tool. `validate` checks the arguments against its schema. `gate`
-    decides whether the call may run; it asks policies, `judges` and `approvals`. `cache` answers from a stored result that is still valid.
-    `execute` runs the tool, with its attempts and timeouts. `result_check` checks the result. `hooks` runs the host's code before and
-    after. `normalise` gives every result the same format. `outcomes` turns errors and results into outcomes, and records them.
+    decides whether the call may run; it asks policies, `ask_judges` and `approvals`. `result_cache` answers from a stored result that is
+    still valid. `execute` runs the tool, with its attempts and timeouts. `result_check` checks the result. `run_hooks` runs the host's code
+    before and after. `normalise` gives every result the same format. `outcomes` turns errors and results into outcomes, and records them.
 
 The state of calls
-    `idempotency` recognises a call that was handed in before. `unknown_outcomes` settles whether a call took effect. `recovery` restores
-    the state of both from a run's record. `run_leases` holds leases, the state of each run, and messages of other processes for it.
+    `idempotency` recognises a call that was handed in before. `unknown_outcomes` settles whether a call took effect. `run_recovery`
+    restores the state of both from a run's record. `run_leases` holds leases, the state of each run, and messages of other processes for
+    it.
 
 The record
     `event_bodies` defines the contents of events. `recorder` writes them to the journal.
@@ -22,6 +23,6 @@ Concurrency and undo
     that a call changes.
 
 The engine
-    `options` checks the host's options. `engine_parts` makes the parts of an engine from them. `lifecycle` binds them to an event loop and
-    closes them.
+    `engine_options` checks the host's options. `engine_assembly` makes the parts of an engine from them. `engine_lifecycle` binds them to
+    an event loop and closes them.
 """

@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from callgate._clock import Clock
+from callgate.call_stages import ValidatedCall
 from callgate.errors import UsageError
-from callgate.route import ValidatedCall
 
 __all__ = ["Approvals", "Question", "binding"]
 

@@ -32,13 +32,13 @@ from callgate._pipeline.event_bodies import (
 )
 from callgate._pipeline.idempotency import Doubt, Known, RunState
 from callgate._pipeline.recorder import Recorder
-from callgate._pipeline.recovery import Unfinished
+from callgate._pipeline.run_recovery import Unfinished
 from callgate._pipeline.validate import Modified
+from callgate.call_stages import ApprovedCall, Checked, ParsedCall, ValidatedCall
 from callgate.calls import RawCall, Scope, ToolResult
 from callgate.errors import CallAborted, CallNotStarted
 from callgate.events import Body, Draft, Progress
 from callgate.protocols import Execution
-from callgate.route import ApprovedCall, Checked, ParsedCall, ValidatedCall
 
 __all__ = ["CallState", "Nest"]
 

@@ -16,7 +16,7 @@ from contextvars import Context, copy_context
 from msgspec import Struct
 
 from callgate._abort_signals import AbortSignal, settled
-from callgate.tools.resources import KeyIndex, TouchedKeys, conflict
+from callgate.tools.resource_conflicts import KeyIndex, TouchedKeys, conflict
 
 __all__ = ["CallOrder", "Footprint", "QueueStarter", "Slots", "TaskQueue", "may_run_beside"]
 

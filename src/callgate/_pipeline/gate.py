@@ -16,13 +16,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callgate._abort_signals import is_own_failure
+from callgate._engine_limits import Limits
 from callgate._json import canonical
-from callgate._limits import Limits
 from callgate._pipeline.approvals import Approvals, Question, binding
-from callgate._pipeline.hooks import HookHost, hook_arguments
-from callgate._pipeline.judges import Judges
+from callgate._pipeline.ask_judges import Judges
+from callgate._pipeline.run_hooks import HookHost, hook_arguments
 from callgate._pipeline.run_leases import KnownRuns
 from callgate._pipeline.validate import Modified, modified
+from callgate.call_stages import ApprovedCall, ValidatedCall
 from callgate.calls import Scope
 from callgate.errors import ActorRequired, ApprovalNeeded, CallDenied, DangerousLimitReached
 from callgate.hooks import Hook
@@ -40,7 +41,6 @@ from callgate.protocols import (
     Policy,
     Verdict,
 )
-from callgate.route import ApprovedCall, ValidatedCall
 
 __all__ = ["EnginePolicies", "GateParts", "PolicyRecheck", "Verdicts", "gate", "policies_to_ask"]
 

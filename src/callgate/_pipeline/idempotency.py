@@ -1,10 +1,10 @@
 """Recognise a call that was handed in before, so that no call with an effect is started twice.
 
-There is one `RunState` per run: its call counter, its calls with a key and their results, and its calls with an unknown outcome. `recovery`
-restores it from the run's events, so that a new engine on an old journal knows the calls of the previous engine; the route updates it while
-calls run, and `unknown_outcomes` settles unknown outcomes. A call is recognised by the caller's own key (scoped to principal and tool) or,
-if it has effects, by the model's id within its iteration together with its tool and arguments. The same read may always run again. A call
-that is handed in again gets the result of the first one.
+There is one `RunState` per run: its call counter, its calls with a key and their results, and its calls with an unknown outcome.
+`run_recovery` restores it from the run's events, so that a new engine on an old journal knows the calls of the previous engine; the route
+updates it while calls run, and `unknown_outcomes` settles unknown outcomes. A call is recognised by the caller's own key (scoped to
+principal and tool) or, if it has effects, by the model's id within its iteration together with its tool and arguments. The same read may
+always run again. A call that is handed in again gets the result of the first one.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from callgate._abort_signals import AbortSignal, settled
 from callgate._json import canonical
 from callgate._pipeline.event_bodies import arguments_hash, decode_result
 from callgate._pipeline.recorder import off_loop
+from callgate.call_stages import ApprovedCall, ValidatedCall
 from callgate.calls import Note, RawCall, ToolResult
 from callgate.errors import CallNotStarted, IdempotencyConflict, OutcomeUnknown
 from callgate.protocols import Journal
-from callgate.route import ApprovedCall, ValidatedCall
 
 __all__ = ["Doubt", "Known", "Origin", "RunState", "Uncertain", "call_key", "earlier_result"]
 

@@ -14,15 +14,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callgate._abort_signals import is_own_failure
+from callgate._engine_limits import Limits
 from callgate._json import canonical, plain_bytes, utf8
 from callgate._json.result_excerpt import excerpt
-from callgate._limits import Limits
 from callgate._pipeline.event_bodies import MOST_NAME, clean
 from callgate._redact import RedactedLog, Redactor
+from callgate.call_stages import Checked, ValidatedCall
 from callgate.calls import Metadata, Note, Part, RawCall, Text, ToolResult
 from callgate.errors import CallFailed
 from callgate.protocols import BlobStore
-from callgate.route import Checked, ValidatedCall
 
 __all__ = ["Normaliser"]
 

@@ -14,15 +14,16 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from callgate._abort_signals import FAILURES
-from callgate._limits import RECORD_S
+from callgate._engine_limits import RECORD_S
 from callgate._pipeline.approvals import Question
 from callgate._pipeline.call_state import CallState
+from callgate._pipeline.engine_lifecycle import Lifecycle
+from callgate._pipeline.engine_options import EngineContext
 from callgate._pipeline.event_bodies import MOST_NAME, Reason, conversation_run, decode_current, with_id
-from callgate._pipeline.hooks import HostAnswer
-from callgate._pipeline.lifecycle import Lifecycle
-from callgate._pipeline.options import EngineContext
 from callgate._pipeline.recorder import Recorder
+from callgate._pipeline.run_hooks import HostAnswer
 from callgate._pipeline.unknown_outcomes import told_as_unknown
+from callgate.call_stages import ApprovedCall
 from callgate.calls import Aborted, Answered, CurrentToolCall, Outcome, RawCall, Restarted, Scope, Suspended, Text, ToolResult
 from callgate.errors import (
     ApprovalNeeded,
@@ -38,7 +39,6 @@ from callgate.errors import (
 )
 from callgate.events import Draft
 from callgate.protocols import RestartHandler
-from callgate.route import ApprovedCall
 
 __all__ = ["Outcomes", "UnstartedCalls"]
 

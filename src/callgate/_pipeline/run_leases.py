@@ -18,11 +18,11 @@ from msgspec import Struct, field
 from callgate._abort_signals import Control
 from callgate._pipeline.approvals import Approvals, Question
 from callgate._pipeline.call_state import CallState
+from callgate._pipeline.engine_options import EngineContext
 from callgate._pipeline.event_bodies import Reason
 from callgate._pipeline.idempotency import RunState
-from callgate._pipeline.options import EngineContext
 from callgate._pipeline.recorder import Recorder, off_loop
-from callgate._pipeline.recovery import RunReader
+from callgate._pipeline.run_recovery import RunReader
 from callgate.errors import RecordFailed, UsageError
 from callgate.events import Draft
 from callgate.protocols import InboxMessage

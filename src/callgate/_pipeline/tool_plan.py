@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from callgate._limits import Limits
+from callgate._engine_limits import Limits
 from callgate._pipeline.concurrency import Slots
-from callgate._pipeline.hooks import HookChain
-from callgate._pipeline.options import check_policies
+from callgate._pipeline.engine_options import check_policies
+from callgate._pipeline.run_hooks import HookChain
 from callgate._redact import RedactedLog
 from callgate._runners import Runners
 from callgate.hooks import Hook

@@ -12,12 +12,12 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
-from callgate._in_thread import in_thread
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.event_bodies import Reason
+from callgate._run_in_thread import in_thread
+from callgate.call_stages import ApprovedCall
 from callgate.protocols import Kept, WriteLog
-from callgate.route import ApprovedCall
-from callgate.tools.resources import TouchedKeys
+from callgate.tools.resource_conflicts import TouchedKeys
 
 __all__ = ["captured"]
 

@@ -21,16 +21,16 @@ from callgate._abort_signals import AbortSignal, is_own_failure, settled
 from callgate._json import decode
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.event_bodies import arguments_hash
-from callgate._pipeline.hooks import HostCode
 from callgate._pipeline.idempotency import Origin, Uncertain
-from callgate._pipeline.recovery import why_unknown
 from callgate._pipeline.result_check import Ran, check
+from callgate._pipeline.run_hooks import HostCode
 from callgate._pipeline.run_leases import KnownRuns
-from callgate._runners.abandoned import AbandonedCalls
+from callgate._pipeline.run_recovery import why_unknown
+from callgate._runners.abandoned_code import AbandonedCalls
+from callgate.call_stages import ApprovedCall, Checked, ValidatedCall
 from callgate.calls import Note
 from callgate.errors import CallFailed, OutcomeUnknown
 from callgate.protocols import Journal, NamesWriters
-from callgate.route import ApprovedCall, Checked, ValidatedCall
 from callgate.tools import BoundTool, Verified
 
 __all__ = ["Fence", "UnknownOutcomes", "refuse_other_arguments", "told_as_unknown"]

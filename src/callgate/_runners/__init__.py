@@ -1,7 +1,8 @@
-"""Runners run a tool's code: in the caller's task (`inline`), in a thread (`threads`), or in a worker process (`process`).
+"""Runners run a tool's code: in the caller's task (`inline_runner`), in a thread (`thread_runner`), or in a worker process (`process`).
 
 All implement `callgate.protocols.Runner` and pass one contract suite. Threads and processes are imported when the first tool needs them.
-`deadlines`, `interruptible_wait`, `abandoned` and `started_tasks` bound what tools do; `offload` runs other blocking work in threads.
+`deadlines`, `interruptible_wait`, `abandoned_code` and `started_tasks` bound what tools do; `offload_to_threads` runs other blocking work
+in threads.
 """
 
 from __future__ import annotations
@@ -12,16 +13,16 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from callgate._clock import Clock
-from callgate._limits import Limits
-from callgate._runners.abandoned import AbandonedCalls, OnLate
-from callgate._runners.inline import InlineRunner
+from callgate._engine_limits import Limits
+from callgate._runners.abandoned_code import AbandonedCalls, OnLate
+from callgate._runners.inline_runner import InlineRunner
 from callgate.errors import UsageError
 from callgate.protocols import DistantRunner, InstantRunner, Runner, Start
-from callgate.tools.base import RunnerName, Tool
+from callgate.tools.tool_declaration import RunnerName, Tool
 
 if TYPE_CHECKING:
     from callgate._runners.process import ProcessLimits, ProcessRunner
-    from callgate._runners.threads import ThreadRunner
+    from callgate._runners.thread_runner import ThreadRunner
 
 __all__ = ["OWN_RUNNERS", "InlineRunner", "OnLate", "Runners"]
 
@@ -96,7 +97,7 @@ class Runners:
             case "inline":
                 return InlineRunner(self._on_late, self.behind)
             case "thread":
-                from callgate._runners.threads import ThreadRunner
+                from callgate._runners.thread_runner import ThreadRunner
 
                 return ThreadRunner(self._limits, self._on_late, self.behind)
             case "process":

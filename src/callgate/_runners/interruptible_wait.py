@@ -10,7 +10,7 @@ import asyncio
 from typing import Generic, TypeVar
 
 from callgate._runners.deadlines import Deadlines
-from callgate._runners.failures import TimeBound, overdue
+from callgate._runners.exception_results import TimeBound, overdue
 from callgate.protocols import Execution
 
 __all__ = ["BoundedWait"]

@@ -9,8 +9,8 @@ import asyncio
 import threading
 from contextlib import suppress
 
-from callgate._runners.output import PARTIAL_CHARS, LiveText, OutputTail
-from callgate.tools.context import ToolContext
+from callgate._runners.output_limits import PARTIAL_CHARS, LiveText, OutputTail
+from callgate.tools.tool_context import ToolContext
 
 __all__ = ["ProgressRelay"]
 

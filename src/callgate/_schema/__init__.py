@@ -1,16 +1,16 @@
 """JSON Schema: compile a tool's schema once, explain validation errors to models, derive schemas from function signatures.
 
-Read `compile` first, then `validation_errors`, `coercion` and `integral_floats` (what happens to arguments), `signature` and `annotations`
-(schemas from Python functions), `validation_cost` and `patterns` (bounds). Knows values and schemas, nothing of tools, calls or policies.
-The validator and the docstring parser are imported on first use.
+Read `schema_compiler` first, then `validation_errors`, `coercion` and `integral_floats` (what happens to arguments),
+`schema_from_signature` and `annotations` (schemas from Python functions), `validation_cost` and `regex_patterns` (bounds). Knows values and
+schemas, nothing of tools, calls or policies. The validator and the docstring parser are imported on first use.
 """
 
 from __future__ import annotations
 
 from callgate._schema.coercion import coerced
-from callgate._schema.compile import CompiledSchema, compile_schema
 from callgate._schema.integral_floats import whole_numbers
-from callgate._schema.signature import FunctionSchema, function_schema
+from callgate._schema.schema_compiler import CompiledSchema, compile_schema
+from callgate._schema.schema_from_signature import FunctionSchema, function_schema
 from callgate._schema.validation_errors import ValidationProblem
 
 __all__ = ["CompiledSchema", "FunctionSchema", "ValidationProblem", "coerced", "compile_schema", "function_schema", "whole_numbers"]

@@ -13,12 +13,12 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from callgate._engine_limits import Limits
 from callgate._json import strict_value
-from callgate._limits import Limits
-from callgate._schema.compile import CompiledSchema
 from callgate._schema.integral_floats import exact_integer
+from callgate._schema.schema_compiler import CompiledSchema
 from callgate._schema.subschemas import pointer
-from callgate._schema.wording import clear_path
+from callgate._schema.value_descriptions import clear_path
 from callgate.calls import Note
 from callgate.errors import ArgumentsMalformed, ArgumentsTruncated
 

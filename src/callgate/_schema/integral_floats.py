@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from callgate._json import decode, plain_bytes
-from callgate._schema.compile import CompiledSchema
+from callgate._schema.schema_compiler import CompiledSchema
 from callgate._schema.subschemas import pointer
 from callgate._schema.validation_errors import ValidationProblem
-from callgate._schema.wording import clear_path, shown
+from callgate._schema.value_descriptions import clear_path, shown
 from callgate.calls import Note
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 from callgate._json import decode
-from callgate._schema.patterns import MAX_PATTERN, patterns
+from callgate._schema.regex_patterns import MAX_PATTERN, patterns
 from callgate._schema.subschemas import Schema, Schemas
 from callgate.errors import UsageError
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct, field
 
-from callgate._schema.patterns import cost, patterns
 from callgate._schema.references import METASCHEMA, References
+from callgate._schema.regex_patterns import cost, patterns
 from callgate._schema.subschemas import IN_PLACE, Schema, mapping, subschemas
 
 __all__ = ["ENDLESS", "EndlessSchema", "ValidationCost"]

@@ -14,7 +14,18 @@ from msgspec import Struct
 
 from callgate._json.malformed_text import clip
 from callgate._schema.subschemas import Schema, mapping, pointer
-from callgate._schema.wording import SHOWN, TYPES, clear_path, forbidden, nearest, nearest_multiple, one_of, shown, wanted, without_repeats
+from callgate._schema.value_descriptions import (
+    SHOWN,
+    TYPES,
+    clear_path,
+    forbidden,
+    nearest,
+    nearest_multiple,
+    one_of,
+    shown,
+    wanted,
+    without_repeats,
+)
 
 __all__ = ["ValidationProblem", "listed", "too_dear"]
 

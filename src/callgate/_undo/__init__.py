@@ -10,10 +10,10 @@ In reading order:
 - `change_capture` stores the content before and after a call. `snapshot` observes a file tree, `snapshot_cache` saves the last snapshot,
   `workspace_comparison` compares two observations, `attribution` decides which call made a change, `pending_changes` holds the calls that
   have not ended, `interrupted_undo` recognises what a killed undo left.
-- `changes` writes and reads one change as a commit; `path_state` is the state of one path; `checkpoints` are names for moments in the
+- `stored_change` writes and reads one change as a commit; `path_state` is the state of one path; `checkpoints` are names for moments in the
   history.
-- `undo_plan` decides what to write where, and `apply` writes it, all or nothing; `difference` shows a change as a patch; `refusals` are the
-  errors.
-- `objects` is a git repository on disk, in the folder that `repository_path` returns: `pack_writer`, `pack_reader` and `refs` are its
-  files, and `pruning` deletes objects that are not needed any more.
+- `undo_plan` decides what to write where, and `apply_undo` writes it, all or nothing; `patch_text` shows a change as a patch;
+  `undo_errors` are the errors.
+- `git_objects` is a git repository on disk, in the folder that `repository_path` returns: `pack_writer`, `pack_reader` and `git_refs` are
+  its files, and `pruning` deletes objects that are not needed any more.
 """

@@ -10,8 +10,8 @@ from collections.abc import Collection, Sequence
 
 from msgspec.structs import replace
 
-from callgate._undo.changes import Change, Gap, Step
 from callgate._undo.path_state import same
+from callgate._undo.stored_change import Change, Gap, Step
 
 __all__ = ["EVERYTHING", "attribute"]
 

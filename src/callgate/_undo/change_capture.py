@@ -19,16 +19,16 @@ from contextlib import suppress
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callgate._options import Options, Whole
-from callgate._undo.apply import drop_drafts
+from callgate._option_checks import Options, Whole
+from callgate._undo.apply_undo import drop_drafts
 from callgate._undo.attribution import EVERYTHING, attribute
-from callgate._undo.changes import Change, ChangeSource, Gap, Step, history, write_change
+from callgate._undo.git_objects import Objects
 from callgate._undo.interrupted_undo import interrupted_steps
-from callgate._undo.objects import Objects
 from callgate._undo.path_state import ABSENT, Seen, Signature, State, sees
 from callgate._undo.pending_changes import PendingChange, PendingChanges, PendingLock
 from callgate._undo.snapshot import SnapshotTaker
 from callgate._undo.snapshot_cache import load_seen, save_seen
+from callgate._undo.stored_change import Change, ChangeSource, Gap, Step, history, write_change
 from callgate._undo.workspace_comparison import Observation, folders_above, has_moved, merged, moved_outside, state_at, without_hidden
 from callgate._workspace import PathRefused, Workspace
 

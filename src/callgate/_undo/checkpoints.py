@@ -15,9 +15,9 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
-from callgate._undo.changes import Change
-from callgate._undo.objects import Objects
+from callgate._undo.git_objects import Objects
 from callgate._undo.pruning import keep_only
+from callgate._undo.stored_change import Change
 from callgate.errors import UsageError
 
 __all__ = ["KEPT_DAYS", "Checkpoint", "Checkpoints"]

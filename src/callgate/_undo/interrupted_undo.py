@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from callgate._undo.changes import Change, Step
 from callgate._undo.path_state import State, same
+from callgate._undo.stored_change import Change, Step
 
 __all__ = ["interrupted_steps", "left_interrupted"]
 

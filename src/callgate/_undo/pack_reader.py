@@ -1,7 +1,7 @@
 """Read git packs: those of `pack_writer`, and those that `git gc` or `git repack` has made of a repository.
 
-Used by `objects`. The format is small enough that a library is not worth one more dependency of every install, and the git program may not
-be installed. Knows nothing of branches or calls.
+Used by `git_objects`. The format is small enough that a library is not worth one more dependency of every install, and the git program may
+not be installed. Knows nothing of branches or calls.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Write git packs: many objects in one file, an index beside it, no deltas.
 
-Used by `objects`, which decides what becomes a pack: the first snapshot of a large tree is one file and not ten thousand. `pack_reader`
+Used by `git_objects`, which decides what becomes a pack: the first snapshot of a large tree is one file and not ten thousand. `pack_reader`
 reads the packs.
 """
 

@@ -16,9 +16,9 @@ from contextlib import contextmanager, suppress
 import msgspec
 from msgspec import Struct
 
-from callgate._undo.changes import Change
-from callgate._undo.objects import Objects
+from callgate._undo.git_objects import Objects
 from callgate._undo.path_state import State
+from callgate._undo.stored_change import Change
 
 __all__ = ["PendingChange", "PendingChanges", "PendingLock"]
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 
-from callgate._undo.objects import BRANCH, HEADS, HELD, PRUNED, Objects
-from callgate._undo.refs import drop_ref
+from callgate._undo.git_objects import BRANCH, HEADS, HELD, PRUNED, Objects
+from callgate._undo.git_refs import drop_ref
 
 __all__ = ["keep_only"]
 

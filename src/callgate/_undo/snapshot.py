@@ -15,8 +15,8 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from callgate._undo.changes import Gap
 from callgate._undo.path_state import Keep, Seen, Signature, look, opened_parent, signature
+from callgate._undo.stored_change import Gap
 from callgate._workspace.ignored_files import IgnoredFiles
 
 __all__ = ["Snapshot", "SnapshotTaker"]

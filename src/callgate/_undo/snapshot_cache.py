@@ -13,7 +13,7 @@ from contextlib import suppress
 import msgspec
 from msgspec import Struct
 
-from callgate._undo.objects import Objects
+from callgate._undo.git_objects import Objects
 from callgate._undo.path_state import Seen
 
 __all__ = ["load_seen", "save_seen"]

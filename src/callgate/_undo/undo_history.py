@@ -15,16 +15,16 @@ from contextlib import contextmanager
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callgate._options import by_name
-from callgate._undo.apply import Action, ReadyMove, apply, check, take_back
+from callgate._option_checks import by_name
+from callgate._undo.apply_undo import Action, ReadyMove, apply, check, take_back
 from callgate._undo.change_capture import ChangeCapture, UndoLimits
-from callgate._undo.changes import Change, ChangeSource, Step, history, read_change
 from callgate._undo.checkpoints import Checkpoint, Checkpoints
-from callgate._undo.difference import UndoDiff, differences
-from callgate._undo.objects import Objects
+from callgate._undo.git_objects import Objects
+from callgate._undo.patch_text import UndoDiff, differences
 from callgate._undo.path_state import State, sees
-from callgate._undo.refusals import StoreDamaged, UndoFailed, UndoRefused
 from callgate._undo.repository_path import default_folder, repository_path
+from callgate._undo.stored_change import Change, ChangeSource, Step, history, read_change
+from callgate._undo.undo_errors import StoreDamaged, UndoFailed, UndoRefused
 from callgate._undo.undo_plan import Direction, Move, UndoPlan, plan, undone_paths
 from callgate._workspace.listing import Glob
 from callgate.errors import UsageError

@@ -12,10 +12,10 @@ from typing import Literal
 
 from msgspec import Struct
 
-from callgate._undo.changes import Change, Gap, Step
 from callgate._undo.interrupted_undo import left_interrupted
 from callgate._undo.path_state import State, described, same
-from callgate._undo.refusals import Conflict
+from callgate._undo.stored_change import Change, Gap, Step
+from callgate._undo.undo_errors import Conflict
 
 __all__ = ["Direction", "Move", "UndoPlan", "plan", "undone_paths"]
 

@@ -11,9 +11,9 @@ import threading
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from callgate._options import by_name
+from callgate._option_checks import by_name
 from callgate._undo.change_capture import CallCapture, UndoLimits
-from callgate._undo.changes import Change, ChangeSource
+from callgate._undo.stored_change import Change, ChangeSource
 from callgate._undo.undo_history import UndoHistory
 from callgate.protocols import Kept
 

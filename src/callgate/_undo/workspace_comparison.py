@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable
 
 from msgspec import Struct
 
-from callgate._undo.changes import Gap
 from callgate._undo.path_state import ABSENT, Seen, Signature, State, same
+from callgate._undo.stored_change import Gap
 
 __all__ = ["Observation", "folders_above", "has_moved", "merged", "moved_outside", "state_at", "without_hidden"]
 

@@ -21,7 +21,7 @@ from callgate._workspace.ignored_files import IgnoredFiles
 from callgate._workspace.listing import DirectoryEntry, Glob, Kind, Listing, entries, kind_of, walk
 from callgate._workspace.path_errors import PathNotFound, PathRefused
 from callgate._workspace.protected_names import is_protected
-from callgate._workspace.root import Root, translate_os_errors
+from callgate._workspace.root_folder import Root, translate_os_errors
 
 __all__ = ["MAX_READ", "MAX_VISITED", "Workspace"]
 

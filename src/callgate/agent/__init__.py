@@ -2,13 +2,16 @@
 
 In reading order:
 
-- `agent`: the class `Agent`. `settings`, `options`, `agent_config`: its options. `results`, `events`: the result and the events of a run.
-- `runs`: starts a run. `run_executor`: executes it. `run_resumer` and `resume_plan`: resume it.
-- `turn`: the loop. `model_passes`, `message_calls`, `message_commit`: its three steps. `turn_factory`, `turn_state`: the parts they share.
+- `agent`: the class `Agent`. `loop_settings`, `agent_options`, `agent_config`: its options. `run_result`, `run_events`: what a run returns
+  and yields.
+- `run_starter`: starts a run. `run_executor`: executes it. `run_resumer` and `resume_plan`: resume it.
+- `turn_loop`: the loop. `model_passes`, `message_calls`, `commit_message`: its three steps. `turn_factory`, `turn_state`: the parts they
+  share.
 - `budget` and `repetition`: end a run that uses too much or repeats itself.
-- `history`: the conversation. `history_repair` and `message_formats`: import and export it. `compaction`: makes it shorter.
-- `run_record`: writes a run's events. `recorded_run` and `recorded_results`: read them. `prompt_hash`: lets a replay verify a prompt.
-- `system_prompt`, `exit_tools`, `output`, `text_calls`, `context_restarts`, `deliberate`, `trigger_phrases`: optional features of an agent.
+- `history`: the conversation. `history_repair` and `conversation_formats`: import and export it. `compaction`: makes it shorter.
+- `run_recorder`: writes a run's events. `recorded_run` and `recorded_results`: read them. `prompt_hash`: lets a replay verify a prompt.
+- `system_prompt`, `exit_tools`, `typed_output`, `text_call_model`, `context_restarts`, `deliberate_mode`, `trigger_phrases`: optional
+  features of an agent.
 - `event_queue` and `run_summary`: events for `Agent.stream`, and short summaries of calls.
 
 A pass is one request to the model with its streamed answer. An iteration is a pass with calls, and the calls. A turn consists of the
@@ -21,16 +24,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from callgate.agent.agent import Agent
+from callgate.agent.agent_options import AgentRunOptions, AgentStreamOptions, EngineOptions
 from callgate.agent.context_restarts import ContextRestarts, Enrichment
-from callgate.agent.events import AgentEvent, CallEnded, CallStarted, MessageBegan, MessageEnded, Notice, RunEnded
 from callgate.agent.history import History
-from callgate.agent.options import AgentRunOptions, AgentStreamOptions, EngineOptions
-from callgate.agent.results import Exposed, Match, RunResult, Signal, Spent
-from callgate.agent.settings import PRESETS, Budget, ModelSettings, Settings
+from callgate.agent.loop_settings import PRESETS, Budget, ModelSettings, Settings
+from callgate.agent.run_events import AgentEvent, CallEnded, CallStarted, MessageBegan, MessageEnded, Notice, RunEnded
+from callgate.agent.run_result import Exposed, Match, RunResult, Signal, Spent
 
 if TYPE_CHECKING:
     from callgate.agent.compaction import Compaction, estimate_tokens, keep_last, summarise
-    from callgate.agent.deliberate import Deliberate
+    from callgate.agent.deliberate_mode import Deliberate
 
 __all__ = [
     "PRESETS",
@@ -65,7 +68,7 @@ __all__ = [
 
 _LATER = {
     "Compaction": "compaction",
-    "Deliberate": "deliberate",
+    "Deliberate": "deliberate_mode",
     "estimate_tokens": "compaction",
     "keep_last": "compaction",
     "summarise": "compaction",

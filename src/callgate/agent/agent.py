@@ -12,10 +12,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from callgate._conversation_queue import TurnQueues
-from callgate._environment_limits import silence_from_environment
-from callgate._options import by_name, by_name_with, check
-from callgate._pipeline.lifecycle import SyncRunner
-from callgate._runners.host_awaits import HostAwaits
+from callgate._limits_from_environment import silence_from_environment
+from callgate._option_checks import by_name, by_name_with, check
+from callgate._pipeline.engine_lifecycle import SyncRunner
+from callgate._runners.await_host_code import HostAwaits
 from callgate.agent.agent_config import (
     AgentConfig,
     compaction_of,
@@ -28,28 +28,28 @@ from callgate.agent.agent_config import (
     reading_text,
     request_of,
 )
+from callgate.agent.agent_options import AgentRunOptions, AgentStreamOptions, EngineOptions, TextCallMode, check_asked, check_made
 from callgate.agent.event_queue import EventQueue
-from callgate.agent.events import AgentEvent
 from callgate.agent.history import HistoryCache
-from callgate.agent.options import AgentRunOptions, AgentStreamOptions, EngineOptions, TextCallMode, check_asked, check_made
+from callgate.agent.loop_settings import PRESETS, ModelSettings, PresetName, Settings
 from callgate.agent.repetition import StuckLimits
-from callgate.agent.results import RunResult
+from callgate.agent.run_events import AgentEvent
 from callgate.agent.run_executor import RunExecutor
+from callgate.agent.run_result import RunResult
 from callgate.agent.run_resumer import RunResumer
-from callgate.agent.runs import ActiveRuns, AgentRuns, TurnRequest
-from callgate.agent.settings import PRESETS, ModelSettings, PresetName, Settings
+from callgate.agent.run_starter import ActiveRuns, AgentRuns, TurnRequest
 from callgate.agent.turn_factory import TurnFactory
 from callgate.calls import Scope
 from callgate.engine import Engine
 from callgate.errors import UsageError
 from callgate.messages import Message, UserMessage
-from callgate.models.model import Model
+from callgate.models.model_protocol import Model
 from callgate.models.wire.request import ToolSpec
 from callgate.stream import StreamLimits
 
 if TYPE_CHECKING:  # loaded when first used: most agents need none of these
     from callgate.agent.compaction import Compaction
-    from callgate.agent.deliberate import Deliberate
+    from callgate.agent.deliberate_mode import Deliberate
     from callgate.agent.run_summary import Episode
 
 __all__ = ["Agent"]

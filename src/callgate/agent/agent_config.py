@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callgate._limits import Limits
-from callgate._options import refused, shown
-from callgate._runners.host_awaits import HostAwaits
-from callgate.agent.options import EngineOptions, TextCallMode, check_list
+from callgate._engine_limits import Limits
+from callgate._option_checks import refused, shown
+from callgate._runners.await_host_code import HostAwaits
+from callgate.agent.agent_options import EngineOptions, TextCallMode, check_list
+from callgate.agent.loop_settings import ModelSettings, Settings
 from callgate.agent.repetition import StuckLimits
-from callgate.agent.settings import ModelSettings, Settings
 from callgate.engine import Engine
 from callgate.errors import UsageError
-from callgate.models.model import Model
+from callgate.models.model_protocol import Model
 from callgate.models.wire.request import ModelRequest, ToolSpec
 from callgate.stream import StreamLimits
 
 if TYPE_CHECKING:  # loaded when first used: most agents need none of these
     from callgate.agent.compaction import Compaction
-    from callgate.agent.deliberate import Deliberation
-    from callgate.agent.output import OutputType
+    from callgate.agent.deliberate_mode import Deliberation
+    from callgate.agent.typed_output import OutputType
 
 __all__ = [
     "AgentConfig",
@@ -91,7 +91,7 @@ def reading_text(model: Model, mode: TextCallMode, dialect: str | None) -> Model
             raise refused("Agent", "dialect", dialect, f"one of {', '.join(map(repr, sorted(DIALECTS)))}, or None: found out")
     if mode == "never" or (mode == "auto" and model.native_tools):
         return model
-    from callgate.agent.text_calls import TextCalls
+    from callgate.agent.text_call_model import TextCalls
 
     return TextCalls(model, teach=not model.native_tools, dialect=dialect)
 
@@ -188,7 +188,7 @@ def output_of(kind: Any) -> OutputType | None:
     """Return the type as which answers are read; None: text."""
     if kind is None or kind is str:
         return None
-    from callgate.agent.output import OutputType
+    from callgate.agent.typed_output import OutputType
 
     return OutputType(kind)
 
@@ -197,7 +197,7 @@ def deliberation_of(given: object, engine: Engine) -> Deliberation | None:
     """Return deliberate mode's planner; None if the mode is not configured and no tool has a trigger."""
     if given is None and not any(bound.tool.triggers for bound in engine.tools):
         return None
-    from callgate.agent.deliberate import Deliberate, Deliberation
+    from callgate.agent.deliberate_mode import Deliberate, Deliberation
 
     if given is not None and not isinstance(given, Deliberate):
         raise refused("Agent", "deliberate", given, "a Deliberate, as in Deliberate(always={'search'}), or None")

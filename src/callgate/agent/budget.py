@@ -12,11 +12,11 @@ from contextlib import asynccontextmanager
 
 from callgate._abort_signals import Control
 from callgate._clock import Clock
-from callgate.agent.results import Spent
-from callgate.agent.settings import Budget, Prices
-from callgate.decide import SPENT
+from callgate.agent.loop_settings import Budget, Prices
+from callgate.agent.run_result import Spent
 from callgate.errors import CallDenied
-from callgate.models.events import Usage
+from callgate.loop_decision import SPENT
+from callgate.models.model_events import Usage
 
 __all__ = ["BudgetTracker", "enforce_wall_time"]
 

@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import assert_never
 
 from callgate._abort_signals import AbortSignal
-from callgate._options import Count, Options, Seconds, check
-from callgate._runners.host_awaits import HostAwaits
+from callgate._option_checks import Count, Options, Seconds, check
+from callgate._runners.await_host_code import HostAwaits
 from callgate.agent.history import History
 from callgate.calls import Audio, Image, Link, Text
 from callgate.messages import AssistantMessage, Message, Reasoning, SystemMessage, ToolCall, ToolMessage, UserMessage

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from callgate._clock import Clock, SystemClock
 from callgate._json import json_text
-from callgate._options import Count, Seconds, by_name, check
+from callgate._option_checks import Count, Seconds, by_name, check
 from callgate._terminal_text import one_line
 from callgate.agent.history import History
 from callgate.calls import Part, Text

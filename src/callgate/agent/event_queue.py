@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-from callgate.agent.events import AgentEvent
-from callgate.models.events import ArgumentsDelta, ReasoningDelta, TextDelta
+from callgate.agent.run_events import AgentEvent
+from callgate.models.model_events import ArgumentsDelta, ReasoningDelta, TextDelta
 
 __all__ = ["EventQueue"]
 

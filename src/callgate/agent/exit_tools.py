@@ -10,11 +10,11 @@ from collections.abc import AsyncIterator, Iterable
 
 from callgate._json import decode
 from callgate._pipeline.resolve import almost
-from callgate._runners.failures import describe
-from callgate.agent.results import Signal
+from callgate._runners.exception_results import describe
+from callgate.agent.run_result import Signal
 from callgate.messages import AssistantMessage, ToolCall
-from callgate.models.events import CallOpened, Fault, Finished, ModelEvent, TextDelta
-from callgate.models.model import Model, StreamingContext
+from callgate.models.model_events import CallOpened, Fault, Finished, ModelEvent, TextDelta
+from callgate.models.model_protocol import Model, StreamingContext
 from callgate.models.wire.request import ModelRequest
 
 __all__ = ["ExitTools", "ModelAfterReport", "as_signal", "ask_for_more"]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from msgspec.structs import replace
 
 from callgate.agent.prompt_hash import PromptHash
-from callgate.agent.results import CommittedMessage
+from callgate.agent.run_result import CommittedMessage
 from callgate.calls import Suspended, Text, ToolResult
 from callgate.errors import UsageError
 from callgate.messages import AssistantMessage, Message, Native, Reasoning, SystemMessage, ToolCall, ToolMessage, UserMessage
@@ -43,7 +43,7 @@ class History:
             if not isinstance(message, _MESSAGES):
                 raise UsageError(
                     f"Message {place} of the history is a {type(message).__name__}. Give those of callgate.messages;"
-                    " callgate.agent.message_formats.from_native makes them of OpenAI's."
+                    " callgate.agent.conversation_formats.from_native makes them of OpenAI's."
                 )
         self._ids = _ids_of(self.messages)
         self._numbers: dict[str, int] = {}

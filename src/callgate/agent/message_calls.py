@@ -14,16 +14,16 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callgate._pipeline.recovery import Unfinished
+from callgate._pipeline.run_recovery import Unfinished
 from callgate.agent.exit_tools import ExitTools, as_signal
-from callgate.agent.results import Signal
+from callgate.agent.run_result import Signal
 from callgate.calls import Answered, Outcome, RawCall, Scope, ToolResult
-from callgate.decide import REFUSED_BY_LOOP
 from callgate.emission import Emission, EndedCall
 from callgate.engine import Engine
 from callgate.errors import CallFailed
+from callgate.loop_decision import REFUSED_BY_LOOP
 from callgate.messages import ToolCall
-from callgate.models.events import CallReopened, CallSealed
+from callgate.models.model_events import CallReopened, CallSealed
 from callgate.stream.pass_result import Closed
 
 __all__ = ["BROKEN_OFF", "CallContext", "MessageCalls", "UncommittedCall", "raw_call"]

@@ -1,7 +1,7 @@
 """Run the passes of one turn. A pass is one request to the model and its streamed answer.
 
 Decides whether a further pass may begin, makes its request, streams the answer, and decides what follows a message without calls.
-`message_calls` runs the calls of a message and `message_commit` commits them; this module only hands them in while they stream.
+`message_calls` runs the calls of a message and `commit_message` commits them; this module only hands them in while they stream.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, assert_never
 from msgspec.structs import replace
 
 from callgate._abort_signals import AbortController, AbortSignal, settled
-from callgate.agent.events import MessageBegan, MessageEnded, Notice
 from callgate.agent.exit_tools import ModelAfterReport
 from callgate.agent.message_calls import MessageCalls
+from callgate.agent.run_events import MessageBegan, MessageEnded, Notice
 from callgate.agent.turn_state import RequestMessages, TurnParts, TurnState
 from callgate.calls import Text
-from callgate.decide import Ending
 from callgate.errors import RecordFailed
+from callgate.loop_decision import Ending
 from callgate.messages import AssistantMessage, SystemMessage, ToolCall
 from callgate.stream import StreamResult, stream_once
 

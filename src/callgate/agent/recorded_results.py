@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from callgate._json import canonical, decode
 from callgate._pipeline.event_bodies import clean, decode_reason, decode_result
 from callgate.agent.message_calls import BROKEN_OFF
-from callgate.agent.results import CommittedMessage, PendingCalls
-from callgate.agent.run_record import PhaseAnsweredBody, RunBeganBody
+from callgate.agent.run_recorder import PhaseAnsweredBody, RunBeganBody
+from callgate.agent.run_result import CommittedMessage, PendingCalls
 from callgate.calls import Suspended, Text, ToolResult
 from callgate.events import Event
 from callgate.messages import AssistantMessage, ToolCall

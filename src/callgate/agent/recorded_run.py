@@ -13,13 +13,13 @@ import msgspec
 from msgspec import Struct, field
 
 from callgate._pipeline.event_bodies import decode_reason
-from callgate._pipeline.recovery import Unfinished, unfinished_calls
+from callgate._pipeline.run_recovery import Unfinished, unfinished_calls
 from callgate.agent.context_restarts import AddedContext
 from callgate.agent.exit_tools import ExitTools, as_signal
 from callgate.agent.history import History, committed
+from callgate.agent.loop_settings import Prices
 from callgate.agent.recorded_results import broken_off, final_of, interrupted, pending_at, question_of, result_at
-from callgate.agent.results import CommittedMessage, PendingCalls, Signal, Spent
-from callgate.agent.run_record import (
+from callgate.agent.run_recorder import (
     BlobReader,
     PhaseAnsweredBody,
     PhaseExecutedBody,
@@ -29,13 +29,13 @@ from callgate.agent.run_record import (
     RunMessageBody,
     read_body,
 )
-from callgate.agent.settings import Prices
+from callgate.agent.run_result import CommittedMessage, PendingCalls, Signal, Spent
 from callgate.calls import Part, ToolResult
-from callgate.decide import REFUSED_BY_LOOP, REPEATED
 from callgate.errors import UsageError
 from callgate.events import TERMINAL, Event
+from callgate.loop_decision import REFUSED_BY_LOOP, REPEATED
 from callgate.messages import AssistantMessage, ToolCall, UserMessage
-from callgate.models.events import Usage
+from callgate.models.model_events import Usage
 
 __all__ = ["EventReader", "LoadedRun", "Round", "UncommittedMessage", "broken_off", "interrupted", "load_run", "question_of"]
 

@@ -15,11 +15,11 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 
 from callgate._json import canonical, decode
-from callgate._options import Count, Options
-from callgate.agent.results import Repeat
+from callgate._option_checks import Count, Options
+from callgate.agent.run_result import Repeat
 from callgate.calls import Text, ToolResult
-from callgate.decide import REPEATED
 from callgate.errors import CallRepeated
+from callgate.loop_decision import REPEATED
 from callgate.messages import ToolCall
 
 __all__ = ["StuckGuard", "StuckLimits"]

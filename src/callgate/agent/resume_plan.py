@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping
 from msgspec import Struct
 
 from callgate._pipeline.event_bodies import decode_result
-from callgate._pipeline.recovery import Unfinished, why_unknown
+from callgate._pipeline.run_recovery import Unfinished, why_unknown
 from callgate.agent.exit_tools import ExitTools
+from callgate.agent.loop_settings import Prices
 from callgate.agent.message_calls import UncommittedCall
 from callgate.agent.recorded_results import broken_off, interrupted, question_of
 from callgate.agent.recorded_run import LoadedRun, Round, UncommittedMessage
-from callgate.agent.results import PendingCalls, Repeat, RunResult, Signal, Spent
-from callgate.agent.settings import Prices
+from callgate.agent.run_result import PendingCalls, Repeat, RunResult, Signal, Spent
 from callgate.agent.turn_state import TurnState
 from callgate.calls import Answered, Approval, Outcome, Part, Restarted, ToolResult
 from callgate.errors import CallDenied, CallFailed, CallNotStarted

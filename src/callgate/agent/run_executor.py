@@ -15,19 +15,19 @@ from callgate._abort_signals import is_own_failure
 from callgate._json import decode
 from callgate._pipeline.recorder import off_loop
 from callgate._redact import RedactedLog, Redactor, cut_middle, redacted_text
-from callgate._runners.failures import describe
+from callgate._runners.exception_results import describe
 from callgate.agent.agent_config import AgentConfig
 from callgate.agent.budget import enforce_wall_time
-from callgate.agent.events import AgentEvent, CallStarted, RunEnded
 from callgate.agent.history import History
-from callgate.agent.results import RunResult
-from callgate.agent.run_record import RunBeganBody, RunRecord
-from callgate.agent.turn import Turn
+from callgate.agent.run_events import AgentEvent, CallStarted, RunEnded
+from callgate.agent.run_recorder import RunBeganBody, RunRecord
+from callgate.agent.run_result import RunResult
 from callgate.agent.turn_factory import TurnFactory, TurnStart
+from callgate.agent.turn_loop import Turn
 from callgate.calls import Scope
-from callgate.decide import RUN_STATUS, Ending
 from callgate.errors import CallgateError, RecordFailed
 from callgate.events import Event, Progress
+from callgate.loop_decision import RUN_STATUS, Ending
 from callgate.messages import Message
 
 if TYPE_CHECKING:  # loaded when first used: most agents need none of these
@@ -158,7 +158,7 @@ class RunExecutor:
 
     async def _typed(self, turn: Turn, ending: Ending) -> RunResult:
         """Read the answer as its type. An invalid answer is sent back to the model, at most `output_retries` times."""
-        from callgate.agent.output import OutputInvalid
+        from callgate.agent.typed_output import OutputInvalid
 
         assert self._config.output is not None
         for attempt in range(self._config.settings.output_retries + 1):

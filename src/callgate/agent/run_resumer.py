@@ -15,11 +15,11 @@ from msgspec.structs import replace
 from callgate._conversation_queue import QueuedTurn
 from callgate._pipeline.recorder import off_loop
 from callgate.agent.agent_config import AgentConfig
-from callgate.agent.events import AgentEvent
 from callgate.agent.history import History, HistoryCache
-from callgate.agent.results import PendingCalls, RunResult
+from callgate.agent.run_events import AgentEvent
 from callgate.agent.run_executor import RunExecutor
-from callgate.agent.runs import AgentRuns
+from callgate.agent.run_result import PendingCalls, RunResult
+from callgate.agent.run_starter import AgentRuns
 from callgate.agent.turn_factory import TurnFactory, TurnStart
 from callgate.calls import Scope
 from callgate.errors import UsageError

@@ -1,7 +1,8 @@
 """Trigger phrases: decide whether a message asks for a tool.
 
-A tool declares phrases, and the planner in `deliberate` compares them with a message. Text and phrases are normalised, so that case, width
-and white space do not matter. Regular expressions run on an engine whose time is linear in the text. Pure: uses tool names only in errors.
+A tool declares phrases, and the planner in `deliberate_mode` compares them with a message. Text and phrases are normalised, so that case,
+width and white space do not matter. Regular expressions run on an engine whose time is linear in the text. Pure: uses tool names only in
+errors.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, Literal, assert_never
 
 from msgspec import Struct
 
-from callgate._schema.patterns import cost
+from callgate._schema.regex_patterns import cost
 from callgate.errors import UsageError
 
 __all__ = ["MOST_CHARS", "MOST_TEXT", "MOST_TRIGGERS", "Trigger", "Wording", "compile_triggers", "first_match"]

@@ -17,23 +17,23 @@ from callgate._conversation_queue import QueuedTurn
 from callgate.agent.agent_config import AgentConfig, check_exits
 from callgate.agent.budget import BudgetTracker
 from callgate.agent.context_restarts import ContextRestarts, Enrichment
-from callgate.agent.events import AgentEvent
 from callgate.agent.exit_tools import ExitTools
 from callgate.agent.history import History
 from callgate.agent.message_calls import raw_call
 from callgate.agent.repetition import StuckGuard
-from callgate.agent.results import Exposed
-from callgate.agent.run_record import Phase, RunRecord
+from callgate.agent.run_events import AgentEvent
+from callgate.agent.run_recorder import Phase, RunRecord
+from callgate.agent.run_result import Exposed
 from callgate.agent.turn_state import TurnParts
 from callgate.calls import Scope
 from callgate.errors import UsageError
 from callgate.messages import ToolCall, UserMessage
-from callgate.models.model import StreamingContext
+from callgate.models.model_protocol import StreamingContext
 from callgate.models.wire.request import ToolSpec
 
 if TYPE_CHECKING:  # loaded when first used: most agents need none of these
     from callgate.agent.compaction import Compactor
-    from callgate.agent.deliberate import Deliberation, Exposure
+    from callgate.agent.deliberate_mode import Deliberation, Exposure
     from callgate.agent.resume_plan import ResumePlan
 
 __all__ = ["TurnFactory", "TurnStart"]
@@ -133,7 +133,7 @@ class TurnFactory:
     def _planner(self) -> Deliberation:
         """Return deliberate mode's planner, which is made on first use."""
         if self._deliberation is None:
-            from callgate.agent.deliberate import Deliberate, Deliberation
+            from callgate.agent.deliberate_mode import Deliberate, Deliberation
 
             self._deliberation = Deliberation(Deliberate(active=False), self._config.engine.tools)
         return self._deliberation

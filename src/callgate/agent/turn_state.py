@@ -10,26 +10,26 @@ from typing import TYPE_CHECKING, overload
 
 from msgspec import Struct, field
 
-from callgate._runners.host_awaits import HostAwaits
+from callgate._runners.await_host_code import HostAwaits
 from callgate.agent.budget import BudgetTracker
 from callgate.agent.context_restarts import Enrichment
-from callgate.agent.events import AgentEvent
 from callgate.agent.exit_tools import ExitTools
 from callgate.agent.history import History
+from callgate.agent.loop_settings import Settings
 from callgate.agent.repetition import StuckGuard
-from callgate.agent.results import PendingCalls, Signal
-from callgate.agent.run_record import RunRecord
-from callgate.agent.settings import Settings
+from callgate.agent.run_events import AgentEvent
+from callgate.agent.run_recorder import RunRecord
+from callgate.agent.run_result import PendingCalls, Signal
 from callgate.calls import Scope, ToolResult
 from callgate.engine import Engine
 from callgate.messages import Message
-from callgate.models.model import Model, StreamingContext
+from callgate.models.model_protocol import Model, StreamingContext
 from callgate.models.wire.request import ModelRequest
 from callgate.stream import StreamLimits
 
 if TYPE_CHECKING:
     from callgate.agent.compaction import Compactor
-    from callgate.agent.deliberate import Exposure
+    from callgate.agent.deliberate_mode import Exposure
 
 __all__ = ["RequestMessages", "TurnParts", "TurnState"]
 

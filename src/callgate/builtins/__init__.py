@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from callgate.builtins._search import TextIndex
+    from callgate.builtins._text_search import TextIndex
     from callgate.protocols import BlobStore
     from callgate.tools import Tool
 
@@ -60,6 +60,6 @@ def fetch_tool(*, allow: Iterable[str] = ()) -> Tool:
 
 def result_tools(blobs: BlobStore) -> list[Tool]:
     """Return the tools that read and search results that were too large to show in full."""
-    from callgate.builtins.results import ResultTools
+    from callgate.builtins.stored_results import ResultTools
 
     return ResultTools(blobs).tools()

@@ -10,7 +10,7 @@ import json
 import struct
 import sys
 
-from callgate.builtins._failures import CannotDo
+from callgate.builtins._tool_failures import CannotDo
 from callgate.builtins._worker_process import BUDGET_S, WorkerProcess, WorkerProcessEnded, WorkerProcessLate
 
 __all__ = ["Matcher", "RegexStopped"]

@@ -1,7 +1,7 @@
 """List what a source file in a language other than Python defines: each pattern of the language's query (`queries/`) marks one kind.
 
-Uses tree-sitter, which continues after a syntax error. The source of this module runs in a child process (`_symbols`), for the same reasons
-as `_python_symbols`; tree-sitter is imported only there, from the folders that the request names.
+Uses tree-sitter, which continues after a syntax error. The source of this module runs in a child process (`_symbol_search`), for the same
+reasons as `_python_symbols`; tree-sitter is imported only there, from the folders that the request names.
 """
 
 from __future__ import annotations

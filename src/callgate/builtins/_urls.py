@@ -1,4 +1,4 @@
-"""Decide which URLs may be fetched. Pure: resolves no names; `callgate._addresses` parses addresses.
+"""Decide which URLs may be fetched. Pure: resolves no names; `callgate._network_addresses` parses addresses.
 
 Anything that two programs could read differently is refused.
 """
@@ -12,8 +12,8 @@ from urllib.parse import quote, urljoin, urlsplit
 
 from msgspec import Struct
 
-from callgate._addresses import Address, NotPlain, is_public, read_host
-from callgate.builtins._failures import CannotDo
+from callgate._network_addresses import Address, NotPlain, is_public, read_host
+from callgate.builtins._tool_failures import CannotDo
 
 __all__ = ["AllowedHosts", "FetchTarget", "parse", "redirected"]
 

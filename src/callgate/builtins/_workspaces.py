@@ -6,7 +6,7 @@ import threading
 from collections import OrderedDict
 
 from callgate._workspace import Workspace, lexical
-from callgate.builtins._failures import CannotDo
+from callgate.builtins._tool_failures import CannotDo
 
 __all__ = ["Workspaces", "folder_key"]
 

@@ -13,8 +13,8 @@ import subprocess
 import sys
 
 from callgate._workspace import Workspace
-from callgate.builtins._failures import CannotDo, Result, failures_as_results
 from callgate.builtins._run_program import ProgramRun
+from callgate.builtins._tool_failures import CannotDo, Result, failures_as_results
 from callgate.tools import ToolContext, tool
 
 __all__ = ["run_command"]

@@ -12,9 +12,9 @@ import socket
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from email.message import Message
 
-from callgate.builtins._failures import CannotDo, Result, failure_result
-from callgate.builtins._http import Connect, HttpResponse, connect_tcp, get
+from callgate.builtins._http_get import Connect, HttpResponse, connect_tcp, get
 from callgate.builtins._text_pages import decoded, is_binary
+from callgate.builtins._tool_failures import CannotDo, Result, failure_result
 from callgate.builtins._urls import AllowedHosts, FetchTarget, parse, redirected
 from callgate.errors import Retryable
 from callgate.tools import Tool, ToolContext, tool

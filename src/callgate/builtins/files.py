@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from glob import escape
 
 from callgate._workspace import Workspace, quoted_path
-from callgate.builtins._failures import CannotDo, Result, failures_as_results
 from callgate.builtins._mime import mime_of
-from callgate.builtins._search import Search, TextIndex, withheld
 from callgate.builtins._text_pages import TextPage, decoded, is_binary, page
+from callgate.builtins._text_search import Search, TextIndex, withheld
+from callgate.builtins._tool_failures import CannotDo, Result, failures_as_results
 from callgate.builtins._workspaces import Workspaces, folder_key
 from callgate.calls import Scope
 from callgate.tools import Tool, ToolContext, tool

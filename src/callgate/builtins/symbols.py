@@ -8,9 +8,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 
-from callgate.builtins._failures import CannotDo, Result, failures_as_results
-from callgate.builtins._search import Search, TextIndex
-from callgate.builtins._symbols import Match, SymbolSearch
+from callgate.builtins._symbol_search import Match, SymbolSearch
+from callgate.builtins._text_search import Search, TextIndex
+from callgate.builtins._tool_failures import CannotDo, Result, failures_as_results
 from callgate.builtins._workspaces import Workspaces
 from callgate.calls import Scope
 from callgate.tools import Tool, ToolContext, tool

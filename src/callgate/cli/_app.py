@@ -12,13 +12,13 @@ from cyclopts import App, CycloptsError, Parameter
 
 import callgate
 from callgate.cli import _exit_codes as _exits
+from callgate.cli._command_options import CallOptions
 from callgate.cli._console import say
 from callgate.cli._error_advice import at_terminal
 from callgate.cli._inbox_commands import add_inbox
 from callgate.cli._interrupt_signals import unwinding_on_termination
 from callgate.cli._log_commands import log_app
 from callgate.cli._memory_commands import memory_app
-from callgate.cli._options import CallOptions
 from callgate.cli._replay_commands import replay as replay_words
 from callgate.cli._run_commands import resume as resume_words
 from callgate.cli._run_commands import run as run_words
@@ -117,8 +117,8 @@ def call(tool: str, /, *arguments: Annotated[str, Parameter(allow_leading_hyphen
         One JSON object, or `key=value` (converted to the schema's type if nothing is lost), or `key:=JSON`, or `@file`, or `-` for standard
         input.
     """
-    from callgate.cli._arguments import read_arguments
     from callgate.cli._call import call as make
+    from callgate.cli._call_arguments import read_arguments
 
     return make(tool, read_arguments(arguments), options or CallOptions())
 

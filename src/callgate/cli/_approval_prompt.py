@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from callgate.cli._approver import TerminalApprover
 from callgate.cli._console import console
 from callgate.cli._interrupt_signals import Interrupts
+from callgate.cli._terminal_approver import TerminalApprover
 from callgate.engine import Engine
 
 __all__ = ["is_answered", "put_question"]

@@ -18,21 +18,21 @@ from typing import TYPE_CHECKING
 from callgate._cache import SqliteCache
 from callgate._call_summary import CallSummary, summarise
 from callgate._clock import SystemClock
-from callgate._environment_limits import timeout_from_environment
+from callgate._limits_from_environment import timeout_from_environment
 from callgate._tool_loading import load_tools
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Scope, Suspended, ToolResult
 from callgate.cli import _exit_codes as _exits
 from callgate.cli._approval_prompt import is_answered, put_question
-from callgate.cli._approver import TerminalApprover
-from callgate.cli._arguments import refuse_odd_text
+from callgate.cli._call_arguments import refuse_odd_text
+from callgate.cli._command_options import CallOptions
 from callgate.cli._console import print_json, say
 from callgate.cli._interrupt_signals import Interrupts, exit_code_of, interruptible
 from callgate.cli._journal_location import CommandJournal
-from callgate.cli._memory import open_memory
-from callgate.cli._options import CallOptions
-from callgate.cli._progress import Progressed
+from callgate.cli._live_output import Progressed
 from callgate.cli._result_output import ShownWhere, exit_code, show_aborted, show_result
 from callgate.cli._run_names import run_named
+from callgate.cli._search_memory import open_memory
+from callgate.cli._terminal_approver import TerminalApprover
 from callgate.engine import Engine
 from callgate.errors import JournalFailed, UsageError
 from callgate.policy import Rules

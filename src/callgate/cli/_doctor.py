@@ -16,8 +16,8 @@ from msgspec import Struct
 from rich.text import Text
 
 import callgate
-from callgate._environment_limits import silence_from_environment, timeout_from_environment
 from callgate._journal import SqliteJournal
+from callgate._limits_from_environment import silence_from_environment, timeout_from_environment
 from callgate._terminal_text import one_line
 from callgate._workspace import strength as workspace_strength
 from callgate.calls import Answered, RawCall, Scope

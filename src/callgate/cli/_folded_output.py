@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from callgate._runners.output import left_out_lines
+from callgate._runners.output_limits import left_out_lines
 
 __all__ = ["HEAD_LINES", "TAIL_LINES", "FoldedOutput"]
 

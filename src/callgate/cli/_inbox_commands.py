@@ -1,4 +1,4 @@
-"""Define `callgate approvals`, `approve`, `deny`, `stop` and `kill` for cyclopts; `_inbox` does the work."""
+"""Define `callgate approvals`, `approve`, `deny`, `stop` and `kill` for cyclopts; `_answer_approvals` does the work."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
+from callgate.cli._command_options import InboxOptions
 from callgate.cli._journal_location import default_journal
-from callgate.cli._options import InboxOptions
 from callgate.cli._shared_options import AsJson, Journal
 
 __all__ = ["add_inbox"]
@@ -28,7 +28,7 @@ def approvals(*, journal: Journal = "", json: AsJson = False) -> int:
     callgate approvals
     ```
     """
-    from callgate.cli._inbox import list_waiting
+    from callgate.cli._answer_approvals import list_waiting
 
     return list_waiting(journal or default_journal(), json=json)
 
@@ -82,6 +82,6 @@ def kill(run: OpenRun, /, *, options: InboxOptions | None = None) -> int:
 
 
 def _tell(what: str, target: str, options: InboxOptions | None) -> int:
-    from callgate.cli._inbox import tell
+    from callgate.cli._answer_approvals import tell
 
     return tell(what, target, options or InboxOptions())

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from callgate._blobs import DirectoryBlobs, MemoryBlobs
+from callgate._blob_store import DirectoryBlobs, MemoryBlobs
 from callgate._journal import JournalReader, MemoryJournal, SqliteJournal, is_url
-from callgate.cli._arguments import refuse_odd_text
+from callgate.cli._call_arguments import refuse_odd_text
 from callgate.errors import UsageError
 from callgate.protocols import BlobStore, HoldsBlobs, Journal, OnDisk
 

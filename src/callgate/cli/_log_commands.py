@@ -1,11 +1,11 @@
-"""Define `callgate log` for cyclopts; `_log` and `_log_report` do the work."""
+"""Define `callgate log` for cyclopts; `_show_log` and `_log_report` do the work."""
 
 from __future__ import annotations
 
 from cyclopts import App
 
+from callgate.cli._command_options import ExportOptions, LogOptions
 from callgate.cli._journal_location import default_journal
-from callgate.cli._options import ExportOptions, LogOptions
 from callgate.cli._shared_options import Actor, AsJson, Field, Journal, Kind, Run, Since, ToolName, Until
 
 __all__ = ["log_app"]
@@ -23,8 +23,8 @@ def log_list(*, options: LogOptions | None = None) -> int:
     callgate log list --json | jq 'select(.status != "ok")'
     ```
     """
-    from callgate.cli._log import list_calls
     from callgate.cli._log_query import with_run
+    from callgate.cli._show_log import list_calls
 
     return list_calls(with_run(options or LogOptions()))
 
@@ -53,8 +53,8 @@ def log_show(
     id
         A call's id, the end of a call's id if it is unique, a run's id, or `last` for the newest run.
     """
-    from callgate.cli._log import show
     from callgate.cli._log_query import with_run
+    from callgate.cli._show_log import show
 
     options = LogOptions(journal=journal or default_journal(), run=run, kind=kind, tool=tool, field=field, json=json)
     return show(id, with_run(options))
@@ -97,7 +97,7 @@ def log_tree(id: str, /, *, journal: Journal = "", kind: Kind = None, limit: int
     limit
         At most this many events. Default: 2000.
     """
-    from callgate.cli._log import tree
+    from callgate.cli._show_log import tree
 
     return tree(id, LogOptions(journal=journal or default_journal(), kind=kind, limit=limit, json=json))
 
@@ -125,8 +125,8 @@ def log_follow(
     after
         Start after this event; 0 shows all events. Default: only new events.
     """
-    from callgate.cli._log import follow
     from callgate.cli._log_query import with_run
+    from callgate.cli._show_log import follow
 
     options = LogOptions(
         journal=journal or default_journal(), run=run, kind=kind, tool=tool, actor=actor, field=field, after=after, json=json

@@ -13,12 +13,12 @@ from datetime import datetime, timedelta
 from callgate._clock import SystemClock
 from callgate._journal import JournalReader, open_reader
 from callgate._terminal_text import one_line
-from callgate.cli._arguments import refuse_odd_text
+from callgate.cli._call_arguments import refuse_odd_text
+from callgate.cli._command_options import LogOptions
 from callgate.cli._journal_location import without_password
-from callgate.cli._options import LogOptions
 from callgate.cli._run_names import run_named
 from callgate.errors import UsageError
-from callgate.queries import EventQuery
+from callgate.event_queries import EventQuery
 
 __all__ = ["asked", "has_run", "reading", "refuse_damaged", "with_run"]
 

@@ -12,19 +12,19 @@ import msgspec
 from msgspec.structs import replace
 from rich.text import Text
 
+from callgate._call_statistics import Statistics, ToolStatistics, plain, sealed_at, statistics
 from callgate._call_summary import summarise
 from callgate._json import canonical
-from callgate._statistics import Statistics, ToolStatistics, plain, sealed_at, statistics
 from callgate._terminal_text import one_line, printable_json
 from callgate.cli import _exit_codes as _exits
+from callgate.cli._command_options import LogOptions
 from callgate.cli._console import STYLES, grid, output, print_json, say
 from callgate.cli._journal_location import without_password
 from callgate.cli._log_query import asked, reading
-from callgate.cli._options import LogOptions
 from callgate.cli._standard_streams import reader_is_gone
 from callgate.errors import UsageError
+from callgate.event_queries import EventQuery
 from callgate.events import Event
-from callgate.queries import EventQuery
 
 __all__ = ["export", "stats", "verify_chain"]
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from callgate._call_summary import CallSummary, summarise
 from callgate.cli import _exit_codes as _exits
-from callgate.cli._arguments import refuse_odd_text
+from callgate.cli._call_arguments import refuse_odd_text
+from callgate.cli._command_options import LogOptions
 from callgate.cli._console import say, write_text
 from callgate.cli._journal_location import stored_blobs
-from callgate.cli._log import events_of
 from callgate.cli._log_query import reading
-from callgate.cli._options import LogOptions
+from callgate.cli._show_log import events_of
 from callgate.errors import UsageError
 
 __all__ = ["show_result"]

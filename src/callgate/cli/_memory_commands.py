@@ -1,4 +1,4 @@
-"""Define `callgate memory` for cyclopts; `_memory` does the work."""
+"""Define `callgate memory` for cyclopts; `_search_memory` does the work."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Annotated
 
 from cyclopts import App
 
+from callgate.cli._command_options import SearchOptions
 from callgate.cli._journal_location import default_journal
-from callgate.cli._options import SearchOptions
 from callgate.cli._shared_options import AsJson, Flag, Journal, OwnMemory, Tools, own_memory
 
 __all__ = ["memory_app"]
@@ -29,7 +29,7 @@ def memory_search(*words: str, options: SearchOptions | None = None) -> int:
     words
         Search words, in any order; there is no query syntax.
     """
-    from callgate.cli._memory import search
+    from callgate.cli._search_memory import search
 
     return search(" ".join(words), options or SearchOptions())
 
@@ -37,7 +37,7 @@ def memory_search(*words: str, options: SearchOptions | None = None) -> int:
 @memory_app.command(name="status")
 def memory_status(*, memory: OwnMemory = "", json: AsJson = False) -> int:
     """Show what the memory holds and what is still to be read or embedded."""
-    from callgate.cli._memory import status
+    from callgate.cli._search_memory import status
 
     return status(memory or own_memory(), as_json=json)
 
@@ -64,6 +64,6 @@ def memory_rebuild(
     tools
         The sources of the tools, which declare the files that their calls write.
     """
-    from callgate.cli._memory import rebuild
+    from callgate.cli._search_memory import rebuild
 
     return rebuild(memory or own_memory(), journal or default_journal(), tools, files=files)

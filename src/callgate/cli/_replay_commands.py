@@ -1,8 +1,8 @@
-"""Define `callgate replay` for cyclopts; `_replay` does the work."""
+"""Define `callgate replay` for cyclopts; `_replay_run` does the work."""
 
 from __future__ import annotations
 
-from callgate.cli._options import ReplayOptions
+from callgate.cli._command_options import ReplayOptions
 
 __all__ = ["replay"]
 
@@ -29,6 +29,6 @@ def replay(run: str, /, *, options: ReplayOptions | None = None) -> int:
     run
         The run's id, or `last`.
     """
-    from callgate.cli._replay import replay_run
+    from callgate.cli._replay_run import replay_run
 
     return replay_run(run, options or ReplayOptions())

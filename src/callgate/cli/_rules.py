@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from callgate._blobs import MemoryBlobs
+from callgate._blob_store import MemoryBlobs
 from callgate._terminal_text import one_line, printable
 from callgate._tool_loading import load_tools
 from callgate.cli import _exit_codes as _exits

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from callgate.cli._options import Answers, ResumeOptions, RunOptions
+from callgate.cli._command_options import Answers, ResumeOptions, RunOptions
 
 __all__ = ["resume", "run"]
 
@@ -32,7 +32,7 @@ def run(task: Annotated[str, Parameter(allow_leading_hyphen=True)], /, *, option
     task
         The task; `-` reads it from standard input.
     """
-    from callgate.cli._run import run_task
+    from callgate.cli._run_agent import run_task
 
     return run_task(task, options or RunOptions())
 

@@ -12,10 +12,10 @@ from typing import Any
 from msgspec import Struct
 
 from callgate._call_summary import body_of
-from callgate.agent.events import AgentEvent, MessageBegan, MessageEnded, Notice
+from callgate.agent.run_events import AgentEvent, MessageBegan, MessageEnded, Notice
 from callgate.calls import ToolResult
 from callgate.events import Bus, Event, Progress
-from callgate.models.events import CallOpened, Finished, ReasoningDelta, TextDelta
+from callgate.models.model_events import CallOpened, Finished, ReasoningDelta, TextDelta
 
 __all__ = [
     "TOLD",

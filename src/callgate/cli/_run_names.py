@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from callgate._journal import JournalReader, open_reader
 from callgate.errors import UsageError
-from callgate.queries import EventQuery
+from callgate.event_queries import EventQuery
 
 __all__ = ["LAST", "newest_run", "run_named"]
 

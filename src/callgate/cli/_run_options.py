@@ -10,10 +10,10 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from callgate._environment_limits import silence_from_environment, timeout_from_environment
+from callgate._limits_from_environment import silence_from_environment, timeout_from_environment
 from callgate.agent import PRESETS, Settings
-from callgate.cli._arguments import refuse_odd_text
-from callgate.cli._options import RunOptions
+from callgate.cli._call_arguments import refuse_odd_text
+from callgate.cli._command_options import RunOptions
 from callgate.errors import UsageError
 from callgate.judging import Judge
 from callgate.models.http_model import HttpModel

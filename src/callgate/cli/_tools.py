@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 from rich.text import Text
 
-from callgate._blobs import MemoryBlobs
+from callgate._blob_store import MemoryBlobs
 from callgate._terminal_text import one_line, printable
 from callgate._tool_loading import load_tools
 from callgate.cli import _exit_codes as _exits

@@ -1,10 +1,10 @@
-"""Define `undo`, `redo`, `diff` and `checkpoint` for cyclopts; `_undo` does the work."""
+"""Define `undo`, `redo`, `diff` and `checkpoint` for cyclopts; `_undo_changes` does the work."""
 
 from __future__ import annotations
 
 from cyclopts import App
 
-from callgate.cli._options import Excluded, Paths, RedoOptions, UndoOptions, Workspace
+from callgate.cli._command_options import Excluded, Paths, RedoOptions, UndoOptions, Workspace
 from callgate.cli._shared_options import AsJson
 
 __all__ = ["add_undo"]
@@ -38,7 +38,7 @@ def undo(what: str = "", /, *, options: UndoOptions | None = None) -> int:
     what
         A call's id or its end, a run, a conversation, `RUN@TURN` or `CONVERSATION@TURN`, a checkpoint, or `last`.
     """
-    from callgate.cli._undo import list_changes, take_back
+    from callgate.cli._undo_changes import list_changes, take_back
 
     options = options or UndoOptions()
     return take_back(what, "undo", options) if what else list_changes(options)
@@ -56,7 +56,7 @@ def redo(what: str = "last", /, *, options: RedoOptions | None = None) -> int:
     what
         As for `undo`. Default: the last undo.
     """
-    from callgate.cli._undo import take_back
+    from callgate.cli._undo_changes import take_back
 
     return take_back(what, "redo", options or RedoOptions())
 
@@ -77,7 +77,7 @@ def diff(what: str = "last", /, *, paths: Paths = (), exclude: Excluded = (), wo
     what
         As for `undo`. Default: the newest change that is not undone.
     """
-    from callgate.cli._undo import show_diff
+    from callgate.cli._undo_changes import show_diff
 
     return show_diff(what, UndoOptions(workspace=workspace, paths=paths, exclude=exclude, json=json))
 
@@ -91,7 +91,7 @@ def checkpoint_add(name: str = "", /, *, workspace: Workspace = ".", json: AsJso
     name
         Letters, digits, `.`, `_` and `-`. Default: a number.
     """
-    from callgate.cli._undo import checkpoint
+    from callgate.cli._undo_changes import checkpoint
 
     return checkpoint(name, UndoOptions(workspace=workspace, json=json))
 
@@ -99,7 +99,7 @@ def checkpoint_add(name: str = "", /, *, workspace: Workspace = ".", json: AsJso
 @checkpoint_app.command(name="list")
 def checkpoint_list(*, workspace: Workspace = ".", json: AsJson = False) -> int:
     """List the checkpoints, the oldest first."""
-    from callgate.cli._undo import list_checkpoints
+    from callgate.cli._undo_changes import list_checkpoints
 
     return list_checkpoints(UndoOptions(workspace=workspace, json=json))
 
@@ -107,7 +107,7 @@ def checkpoint_list(*, workspace: Workspace = ".", json: AsJson = False) -> int:
 @checkpoint_app.command(name="drop")
 def checkpoint_drop(name: str, /, *, workspace: Workspace = ".") -> int:
     """Remove a checkpoint. The changes since are kept as long as others of their age."""
-    from callgate.cli._undo import drop_checkpoint
+    from callgate.cli._undo_changes import drop_checkpoint
 
     return drop_checkpoint(name, UndoOptions(workspace=workspace))
 
@@ -121,6 +121,6 @@ def checkpoint_prune(*, keep_days: float = 30.0, workspace: Workspace = ".", jso
     keep_days
         The maximum age of a change, in days. Default: 30.
     """
-    from callgate.cli._undo import prune
+    from callgate.cli._undo_changes import prune
 
     return prune(keep_days, UndoOptions(workspace=workspace, json=json))

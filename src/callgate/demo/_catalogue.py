@@ -11,16 +11,16 @@ from msgspec import Struct
 from rich.console import Console
 
 from callgate._call_summary import CallSummary
+from callgate.demo._claims import Finding
+from callgate.demo._concurrent_calls import side_by_side
 from callgate.demo._cut_off import cut_off
 from callgate.demo._demo_run import DemoRun, calls_in
-from callgate.demo._early_start import early
+from callgate.demo._early_started_reads import early
 from callgate.demo._large_results import large
-from callgate.demo._own_folder import read_folder
 from callgate.demo._replay import replay
-from callgate.demo._side_by_side import side_by_side
-from callgate.demo._stopping import stop
+from callgate.demo._stoppable_tools import stop
 from callgate.demo._undo import undo
-from callgate.demo._verification import Finding
+from callgate.demo._user_folder import read_folder
 from callgate.demo.crash import crash
 from callgate.demo.repair import repair
 from callgate.errors import UsageError

@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from callgate.calls import RawCall
 from callgate.demo import tools
+from callgate.demo._claims import Finding, finding
 from callgate.demo._demo_run import DemoRun, calls_in
-from callgate.demo._verification import Finding, finding
 
 __all__ = ["cut_off"]
 

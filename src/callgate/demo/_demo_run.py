@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from callgate._blobs import DirectoryBlobs
+from callgate._blob_store import DirectoryBlobs
 from callgate._call_summary import CallSummary, summarise
 from callgate._journal import SqliteJournal, open_reader
 from callgate.calls import Answered, RawCall, Scope, ToolResult
@@ -22,10 +22,10 @@ from callgate.demo._effect_log import EffectLog, watch_processes
 from callgate.demo._processes import Order
 from callgate.demo._screen import Screen
 from callgate.engine import Engine
+from callgate.event_queries import EventQuery
 from callgate.events import Event, Progress
 from callgate.policy import Rules
 from callgate.protocols import WriteLog
-from callgate.queries import EventQuery
 from callgate.tools import Tool
 
 __all__ = ["DemoRun", "calls_in", "events_in", "killed_at", "overlap", "raw", "result_of"]

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from callgate.events import Bus, Event
 from callgate.tools import ToolContext
-from callgate.tools.function import FunctionTool
+from callgate.tools.tool_decorator import FunctionTool
 
 __all__ = ["EffectEntry", "EffectLog", "note_effect", "note_process", "watch_processes", "witnessed"]
 

@@ -9,8 +9,8 @@ from callgate._call_summary import CallSummary
 from callgate.builtins import result_tools
 from callgate.calls import Scope
 from callgate.demo import tools
+from callgate.demo._claims import Finding, finding
 from callgate.demo._demo_run import DemoRun, calls_in, raw, result_of
-from callgate.demo._verification import Finding, finding
 from callgate.engine import Engine
 
 __all__ = ["large"]

@@ -18,7 +18,7 @@ from callgate.events import Bus
 from callgate.models.http_model import HttpModel
 from callgate.models.providers import model
 from callgate.testing import Pause, ReceivedRequest, ScriptedServer
-from callgate.testing.server import Script
+from callgate.testing.scripted_server import Script
 
 __all__ = ["asked", "held_until", "own_model", "scripted_at", "scripted_model", "scripted_server", "until_called"]
 

@@ -8,14 +8,14 @@ from callgate._journal import open_reader
 from callgate._json import canonical
 from callgate.agent import Agent, RunResult
 from callgate.demo import tools
+from callgate.demo._claims import Finding, finding
 from callgate.demo._demo_run import DemoRun, events_in
 from callgate.demo._model import scripted_model
-from callgate.demo._verification import Finding, finding
 from callgate.policy import Rules
 from callgate.replay import JudgedRun, ModelComparison, Replay, ask_again, judge_again
 from callgate.replay.run_file import RunFile
 from callgate.testing import Call, RecordedRun, ScriptedModel
-from callgate.testing.server import Script
+from callgate.testing.scripted_server import Script
 
 __all__ = ["replay"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from callgate.builtins import command_tools, workspace_tools
+from callgate.demo._claims import Finding, finding
 from callgate.demo._demo_run import DemoRun, raw
 from callgate.demo._file_snapshot import Facts, facts
-from callgate.demo._verification import Finding, finding
 from callgate.undo import UndoHistory, UndoRefused, UndoStore
 
 __all__ = ["undo"]

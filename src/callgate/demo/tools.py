@@ -16,7 +16,7 @@ from typing import Any
 from callgate.builtins import command_tools, workspace_tools
 from callgate.demo._effect_log import note_effect, note_process, witnessed
 from callgate.tools import ToolContext, tool
-from callgate.tools.function import FunctionTool
+from callgate.tools.tool_decorator import FunctionTool
 
 __all__ = [
     "book_room",

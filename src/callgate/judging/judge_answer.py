@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from callgate._engine_limits import Limits
 from callgate._json import strict_object
-from callgate._limits import Limits
 from callgate.errors import CallFailed
 from callgate.models.wire.request import ToolSpec
 from callgate.protocols import Judgment

@@ -6,13 +6,13 @@ its index. `PassageStore` and `Embedder` can be replaced. This package uses the 
 
 from __future__ import annotations
 
-from callgate.memory.embedding import Embedder, EmbedderFailed
+from callgate.memory.embedder_protocol import Embedder, EmbedderFailed
 from callgate.memory.http_embedder import EmbeddingsEndpoint
-from callgate.memory.limits import MemoryLimits
+from callgate.memory.in_memory_passages import MemoryPassages
 from callgate.memory.memory import Memory, MemoryStatus
-from callgate.memory.memory_passages import MemoryPassages
+from callgate.memory.memory_limits import MemoryLimits
+from callgate.memory.passage import FoundPassage, Passage, PassageKind, PassageQuery, PassageStore
 from callgate.memory.passage_table import TablePassages
-from callgate.memory.passages import FoundPassage, Passage, PassageKind, PassageQuery, PassageStore
 
 __all__ = [
     "Embedder",

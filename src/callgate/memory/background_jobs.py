@@ -1,7 +1,7 @@
 """A memory's background work: read changed files into the store and the index, and refresh indexes.
 
-The files to read are the marks of `read_positions`. A file that cannot be read is tried a few times, then given up. Every failure is logged
-and affects nothing else.
+The files to read are the marks of `journal_read_positions`. A file that cannot be read is tried a few times, then given up. Every failure
+is logged and affects nothing else.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from collections.abc import Callable
 
 from callgate._terminal_text import one_line
 from callgate.memory.database import Database
+from callgate.memory.file_index import WorkspaceIndex
 from callgate.memory.file_passages import FilePassages
-from callgate.memory.index import WorkspaceIndex
-from callgate.memory.limits import LOGGED_CHARS, MemoryLimits
-from callgate.memory.read_positions import ChangedFile, ReadPositions
+from callgate.memory.journal_read_positions import ChangedFile, ReadPositions
+from callgate.memory.memory_limits import LOGGED_CHARS, MemoryLimits
 
 __all__ = ["BackgroundJobs"]
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 
 from callgate._terminal_text import one_line
-from callgate.memory.limits import LOGGED_CHARS
+from callgate.memory.memory_limits import LOGGED_CHARS
 
 __all__ = ["BackgroundThread"]
 

@@ -1,7 +1,7 @@
 """The SQLite file of a memory: check, migrate and open it, with one connection for writing and one for reading.
 
-All its data can be rebuilt from the journal and the files, so a damaged file may be deleted. `passage_table`, `vectors`, `read_positions`
-and `index` define the meaning of the tables. A published migration is never changed; new ones are appended.
+All its data can be rebuilt from the journal and the files, so a damaged file may be deleted. `passage_table`, `passage_vectors`,
+`journal_read_positions` and `file_index` define the meaning of the tables. A published migration is never changed; new ones are appended.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from callgate._database_files import make_folder, make_private, refuse_scrap, space_error
+from callgate._database_file_checks import make_folder, make_private, refuse_scrap, space_error
 from callgate._unusable_paths import path_error, refused_paths
 from callgate.errors import MemoryFailed, UsageError
 from callgate.memory.text_terms import TOKENIZER

@@ -15,7 +15,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from itertools import islice
 
-from callgate.memory.embedding import Embedder, EmbedderFailed, packed
+from callgate.memory.embedder_protocol import Embedder, EmbedderFailed, packed
 
 __all__ = ["EmbedderCalls"]
 

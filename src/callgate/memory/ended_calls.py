@@ -16,10 +16,10 @@ from callgate._call_summary import CallSummary, body_of, summarise
 from callgate.agent.run_summary import episodes
 from callgate.calls import Scope
 from callgate.events import TERMINAL, Event
-from callgate.memory.passages import Passage, PassageKind
-from callgate.memory.read_positions import ChangeCause, ChangedFile
+from callgate.memory.journal_read_positions import ChangeCause, ChangedFile
+from callgate.memory.passage import Passage, PassageKind
 from callgate.tools import ToolRegistry
-from callgate.tools.resources import TouchedKeys
+from callgate.tools.resource_conflicts import TouchedKeys
 
 __all__ = ["ABOUT", "RememberedCall", "changes_of", "ended_calls", "marks_of", "note_id", "note_origin"]
 

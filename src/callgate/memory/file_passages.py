@@ -16,10 +16,10 @@ from callgate._redact import Redactor
 from callgate._workspace import DirectoryEntry, PathRefused, Workspace, stamp_of
 from callgate.builtins._text_pages import decoded, is_binary
 from callgate.errors import UsageError
-from callgate.memory.chunks import chunks
-from callgate.memory.limits import MemoryLimits
-from callgate.memory.passages import Passage, PassageStore
-from callgate.memory.read_positions import ChangeCause, ChangedFile
+from callgate.memory.journal_read_positions import ChangeCause, ChangedFile
+from callgate.memory.memory_limits import MemoryLimits
+from callgate.memory.passage import Passage, PassageStore
+from callgate.memory.text_chunks import chunks
 
 __all__ = ["FilePassages", "file_origin", "marks_again", "without_secrets"]
 

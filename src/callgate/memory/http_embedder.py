@@ -14,9 +14,9 @@ import msgspec
 from msgspec import Struct
 
 from callgate.errors import UsageError
-from callgate.memory.embedding import EmbedderFailed
+from callgate.memory.embedder_protocol import EmbedderFailed
+from callgate.models._credential_redaction import SecretRedactor, redact_url, secrets_in_url
 from callgate.models._http_clients import create_client, tls_context
-from callgate.models._secrets import SecretRedactor, redact_url, secrets_in_url
 
 if TYPE_CHECKING:
     import httpx2

@@ -18,13 +18,13 @@ from msgspec.structs import replace
 
 from callgate._workspace import Workspace
 from callgate.errors import CallgateError
+from callgate.event_queries import EventQuery
 from callgate.events import TERMINAL, Event
 from callgate.memory.ended_calls import changes_of, ended_calls, marks_of
-from callgate.memory.limits import MemoryLimits
-from callgate.memory.passages import Passage, PassageStore
-from callgate.memory.read_positions import ChangedFile, ReadPositions
+from callgate.memory.journal_read_positions import ChangedFile, ReadPositions
+from callgate.memory.memory_limits import MemoryLimits
+from callgate.memory.passage import Passage, PassageStore
 from callgate.protocols import Journal
-from callgate.queries import EventQuery
 from callgate.tools import ToolRegistry
 
 __all__ = ["Find", "JournalFollower", "Progress", "finder"]

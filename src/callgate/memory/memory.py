@@ -17,9 +17,9 @@ from typing import Self
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callgate._in_thread import in_thread
-from callgate._options import by_name
+from callgate._option_checks import by_name
 from callgate._redact import Redactor
+from callgate._run_in_thread import in_thread
 from callgate._terminal_text import one_line
 from callgate.calls import Scope
 from callgate.errors import UsageError
@@ -27,17 +27,17 @@ from callgate.events import Bus
 from callgate.memory.background_jobs import BackgroundJobs
 from callgate.memory.background_thread import BackgroundThread
 from callgate.memory.database import Database
-from callgate.memory.embedding import Embedder, check
+from callgate.memory.embedder_protocol import Embedder, check
 from callgate.memory.file_passages import FilePassages, marks_again, without_secrets
 from callgate.memory.journal_follower import Find, JournalFollower, finder
-from callgate.memory.limits import LOGGED_CHARS, MemoryLimits
+from callgate.memory.journal_read_positions import ReadPositions
+from callgate.memory.memory_limits import LOGGED_CHARS, MemoryLimits
+from callgate.memory.memory_tools import MemoryTools
 from callgate.memory.notes import Notes
+from callgate.memory.passage import FoundPassage, PassageQuery, PassageStore
 from callgate.memory.passage_table import TablePassages
-from callgate.memory.passages import FoundPassage, PassageQuery, PassageStore
-from callgate.memory.read_positions import ReadPositions
+from callgate.memory.passage_vectors import counted, extension
 from callgate.memory.semantic_search import SemanticSearch
-from callgate.memory.tools import MemoryTools
-from callgate.memory.vectors import counted, extension
 from callgate.protocols import Journal
 from callgate.tools import Tool, ToolRegistry
 

@@ -10,12 +10,12 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 
-from callgate.builtins._failures import CannotDo
+from callgate.builtins._tool_failures import CannotDo
 from callgate.calls import Scope
 from callgate.memory.ended_calls import note_id, note_origin
 from callgate.memory.file_passages import FilePassages, without_secrets
-from callgate.memory.limits import MemoryLimits
-from callgate.memory.passages import Passage, PassageStore
+from callgate.memory.memory_limits import MemoryLimits
+from callgate.memory.passage import Passage, PassageStore
 from callgate.memory.text_terms import plain
 
 __all__ = ["Notes"]

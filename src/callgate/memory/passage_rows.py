@@ -1,6 +1,6 @@
 """Convert passages to rows of the table `passages`, and the filters of a query to SQL. Used by every kind of search.
 
-Pure. `passages` defines the fields; the statements that use these columns are in `passage_table` and `vectors`.
+Pure. `passage` defines the fields; the statements that use these columns are in `passage_table` and `passage_vectors`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from callgate.memory.passages import Passage, PassageQuery
+from callgate.memory.passage import Passage, PassageQuery
 from callgate.memory.text_terms import MARK, plain, spaced
 
 __all__ = ["COLUMNS", "SHOWN", "Row", "Value", "narrowing", "passage_of", "row_of", "tags_of"]

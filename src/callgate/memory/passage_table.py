@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from callgate.memory.database import Database
+from callgate.memory.passage import FoundPassage, Passage, PassageKind, PassageQuery
 from callgate.memory.passage_rows import COLUMNS, SHOWN, narrowing, passage_of, row_of
-from callgate.memory.passages import FoundPassage, Passage, PassageKind, PassageQuery
 from callgate.memory.text_terms import MARK, match_expression, plain
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from callgate.memory.passages import FoundPassage
+from callgate.memory.passage import FoundPassage
 
 __all__ = ["fused"]
 

@@ -18,12 +18,12 @@ from callgate.errors import CallgateError
 from callgate.memory.background_thread import BackgroundThread
 from callgate.memory.database import Database
 from callgate.memory.embedder_calls import EmbedderCalls
-from callgate.memory.embedding import Embedder, EmbedderFailed
-from callgate.memory.limits import LOGGED_CHARS, MemoryLimits
+from callgate.memory.embedder_protocol import Embedder, EmbedderFailed
+from callgate.memory.memory_limits import LOGGED_CHARS, MemoryLimits
+from callgate.memory.passage import FoundPassage, PassageQuery
 from callgate.memory.passage_table import TablePassages
-from callgate.memory.passages import FoundPassage, PassageQuery
+from callgate.memory.passage_vectors import PendingVector, Vectors
 from callgate.memory.rank_fusion import fused
-from callgate.memory.vectors import PendingVector, Vectors
 
 __all__ = ["SemanticSearch"]
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from callgate._clock import Clock, SystemClock
 from callgate.errors import UsageError
 from callgate.models._sigv4 import AwsKeys, sigv4_headers
-from callgate.models.http import OutgoingRequest
+from callgate.models.http_transport import OutgoingRequest
 
 __all__ = ["AwsSigner", "keys_from_environment", "region_from_environment"]
 

@@ -17,8 +17,8 @@ from typing import Literal, TypeVar
 from msgspec.structs import replace
 
 from callgate._abort_signals import AbortSignal
-from callgate._environment_limits import silence_from_environment
-from callgate._options import Options, Seconds
+from callgate._limits_from_environment import silence_from_environment
+from callgate._option_checks import Options, Seconds
 
 __all__ = ["Deadline", "RequestDeadlines", "RequestInterrupted", "Timeouts"]
 

@@ -9,7 +9,7 @@ import re
 
 import msgspec
 
-from callgate.models._secrets import NO_SECRETS, SecretRedactor, redact_url
+from callgate.models._credential_redaction import NO_SECRETS, SecretRedactor, redact_url
 
 __all__ = ["describe_error_response", "is_html", "is_miswritten_call", "unexpected_body_message"]
 

@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 from callgate.errors import UsageError
-from callgate.models._secrets import redact_url
+from callgate.models._credential_redaction import redact_url
 
 __all__ = ["cause_chain", "create_client", "describe_cause", "import_httpx2", "tls_context"]
 

@@ -14,15 +14,15 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from callgate._in_thread import in_thread
+from callgate._run_in_thread import in_thread
+from callgate.models._credential_redaction import SecretRedactor
 from callgate.models._deadlines import RequestDeadlines, RequestInterrupted
 from callgate.models._error_messages import describe_error_response, is_html, is_miswritten_call, unexpected_body_message
-from callgate.models._secrets import SecretRedactor
-from callgate.models.events import Fault, Finished, ModelEvent
-from callgate.models.http import HttpStatusError, OutgoingRequest, ResponseBody, Transport
-from callgate.models.model import StreamingContext
+from callgate.models.http_transport import HttpStatusError, OutgoingRequest, ResponseBody, Transport
+from callgate.models.model_events import Fault, Finished, ModelEvent
+from callgate.models.model_protocol import StreamingContext
 from callgate.models.wire import codec
-from callgate.models.wire.decoder import Decoder
+from callgate.models.wire.base_decoder import Decoder
 from callgate.models.wire.request import ModelRequest
 from callgate.models.wire.tool_names import WireNames
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 
 from callgate.errors import UsageError
-from callgate.models.http import Retries, Timeouts, Transport
 from callgate.models.http_model import HttpModel, Signer
+from callgate.models.http_transport import Retries, Timeouts, Transport
 
 if TYPE_CHECKING:
     import httpx2

@@ -6,7 +6,7 @@ A policy is anything with `async decide(call) -> Verdict`; see `callgate.protoco
 from __future__ import annotations
 
 from callgate.policy.default_rules import careful
-from callgate.policy.rules import Rules
+from callgate.policy.rules_policy import Rules
 from callgate.protocols import Allow, Ask, Deny, Modify, Policy, Verdict
 
 __all__ = ["Allow", "Ask", "Deny", "Modify", "Policy", "Rules", "Verdict", "careful"]

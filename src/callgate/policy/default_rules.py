@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from callgate.policy.rules import Rules
+from callgate.policy.rules_policy import Rules
 
 __all__ = ["CAREFULLY", "careful"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from functools import cached_property
 
-from callgate._limits import RULE_IGNORE_FOLDERS
+from callgate._engine_limits import RULE_IGNORE_FOLDERS
 from callgate._workspace.ignored_files import IgnoredFiles
 from callgate._workspace.workspace import Workspace
 

@@ -8,8 +8,8 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from callgate._globs import glob_regex
-from callgate.policy.conditions import Condition
-from callgate.policy.facts import MISSING, Facts, HasToWait, TooLarge
+from callgate.policy.call_facts import MISSING, Facts, HasToWait, TooLarge
+from callgate.policy.rule_conditions import Condition
 from callgate.protocols import Allow, Ask, Deny, JudgmentRequired, Verdict
 from callgate.tools import BoundTool
 

@@ -6,6 +6,7 @@ implementations of a protocol pass the same contract suite. Knows no implementat
 
 from __future__ import annotations
 
+from callgate.protocols.blob_and_cache_stores import BlobStore, CacheStore, HasCachePath, HoldsBlobs, OnDisk
 from callgate.protocols.inbox import Inbox, InboxMessage
 from callgate.protocols.journals import Journal, JournalStatus, NamesWriters, QueuedJournal, RunWatcher
 from callgate.protocols.judges import CallJudge, JudgeContext, Judgment
@@ -25,8 +26,7 @@ from callgate.protocols.policies import (
     Verdict,
     WithTools,
 )
-from callgate.protocols.running import Claim, DistantRunner, Execution, InstantRunner, Runner, RunRequest, Start
-from callgate.protocols.stores import BlobStore, CacheStore, HasCachePath, HoldsBlobs, OnDisk
+from callgate.protocols.runners import Claim, DistantRunner, Execution, InstantRunner, Runner, RunRequest, Start
 
 __all__ = [
     "Allow",

@@ -7,9 +7,9 @@ from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
+from callgate.event_queries import EventQuery
 from callgate.events import Draft, Event
 from callgate.protocols.inbox import InboxMessage
-from callgate.queries import EventQuery
 
 __all__ = ["Journal", "JournalStatus", "NamesWriters", "QueuedJournal", "RunWatcher"]
 

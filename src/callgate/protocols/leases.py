@@ -1,6 +1,7 @@
 """Leases on runs: which opened journal may write a run, as a store keeps it.
 
-`callgate._journal.leases` decides with it who gets a run. Every store of a journal has one: a dictionary, tables in SQLite or PostgreSQL.
+`callgate._journal.lease_acquisition` decides with it who gets a run. Every store of a journal has one: a dictionary, tables in SQLite or
+PostgreSQL.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
-from callgate.route import ValidatedCall
+from callgate.call_stages import ValidatedCall
 from callgate.tools.registry import BoundTool
 
 __all__ = [

@@ -9,8 +9,7 @@ deadline and the kill, and only plain values are transported.
 
 from __future__ import annotations
 
-from callgate._runners.process.protocol import CallMessage
-from callgate.remote.attempt import Attempt, Reach, Send, target_of
+from callgate._runners.process.worker_protocol import CallMessage
 from callgate.remote.frames import frame, read_frame
 from callgate.remote.messages import (
     Answer,
@@ -26,6 +25,7 @@ from callgate.remote.messages import (
     decode_order,
     encode,
 )
+from callgate.remote.remote_attempt import Attempt, Reach, Send, target_of
 from callgate.remote.workers import Workers
 
 __all__ = [

@@ -18,7 +18,7 @@ from typing import Self, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
-from callgate._runners.process.protocol import CallMessage, read_execution
+from callgate._runners.process.worker_protocol import CallMessage, read_execution
 from callgate.errors import CallgateError
 from callgate.protocols import Execution
 

@@ -14,10 +14,10 @@ from msgspec.structs import replace
 
 from callgate._abort_signals import AbortSignal
 from callgate._clock import SystemClock
-from callgate._limits import Limits
-from callgate._runners.failures import not_started
+from callgate._engine_limits import Limits
+from callgate._runners.exception_results import not_started
 from callgate._runners.process import ProcessLimits, ProcessRunner, process_target
-from callgate._runners.process.runner import AttemptRequest
+from callgate._runners.process.process_runner import AttemptRequest
 from callgate.protocols import Execution
 from callgate.remote.messages import Ended, Late, OutputPiece, Start
 from callgate.tools import Tool

@@ -7,9 +7,9 @@ engine and no runner.
 from __future__ import annotations
 
 from callgate.replay.ask_model import ModelAnswer, ModelComparison, ask_again
-from callgate.replay.calls import Decision, ReplayedCall
 from callgate.replay.judge_again import ComparedVerdict, JudgedRun, judge_again
-from callgate.replay.replay import RecordedPass, Replay, ReplayDifference, RunEnd
+from callgate.replay.rebuild_run import RecordedPass, Replay, ReplayDifference, RunEnd
+from callgate.replay.run_calls import Decision, ReplayedCall
 
 __all__ = [
     "ComparedVerdict",

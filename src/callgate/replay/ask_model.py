@@ -11,15 +11,15 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 
 from callgate._abort_signals import Control
+from callgate._engine_limits import Limits
 from callgate._json import canonical, strict_object
-from callgate._limits import Limits
-from callgate.agent.text_calls import TextCalls
+from callgate.agent.text_call_model import TextCalls
 from callgate.errors import CallFailed, CallgateError, UsageError
 from callgate.messages import AssistantMessage, ToolCall
-from callgate.models.model import Model, StreamingContext
+from callgate.models.model_protocol import Model, StreamingContext
 from callgate.models.wire.request import ModelRequest, ToolSpec
+from callgate.replay.rebuild_run import RecordedPass, Replay
 from callgate.replay.recorded_tools import tools_of
-from callgate.replay.replay import RecordedPass, Replay
 from callgate.stream import StreamLimits, StreamResult, stream_once
 from callgate.tools import Tool
 

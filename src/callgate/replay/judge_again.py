@@ -12,25 +12,25 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from callgate._engine_limits import Limits
 from callgate._json import canonical
-from callgate._limits import Limits
-from callgate._options import check
+from callgate._option_checks import check
 from callgate._pipeline.approvals import Question
+from callgate._pipeline.ask_judges import Judges
+from callgate._pipeline.engine_options import check_policies
 from callgate._pipeline.event_bodies import MOST_CHARS, clean
 from callgate._pipeline.gate import gate, policies_to_ask
-from callgate._pipeline.hooks import HookChain, HostAnswer, HostAwaits
-from callgate._pipeline.judges import Judges
-from callgate._pipeline.options import check_policies
 from callgate._pipeline.parse import parse
 from callgate._pipeline.resolve import resolve
+from callgate._pipeline.run_hooks import HookChain, HostAnswer, HostAwaits
 from callgate._pipeline.validate import Modified, validate
+from callgate.call_stages import ValidatedCall
 from callgate.errors import ApprovalNeeded, CallAborted, CallDenied, CallFailed, DangerousLimitReached
 from callgate.hooks import Hook
 from callgate.protocols import CallJudge, Judgment, Policy
-from callgate.replay.calls import Decision, ReplayedCall
+from callgate.replay.rebuild_run import Replay
 from callgate.replay.recorded_tools import changed_tools, tools_of
-from callgate.replay.replay import Replay
-from callgate.route import ValidatedCall
+from callgate.replay.run_calls import Decision, ReplayedCall
 from callgate.tools import Tool, ToolRegistry
 
 __all__ = ["Change", "ComparedVerdict", "JudgedRun", "change_between", "judge_again"]

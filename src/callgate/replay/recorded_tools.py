@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from callgate.errors import ArgumentsInvalid, UsageError
-from callgate.replay.calls import ReplayedCall
-from callgate.replay.replay import Replay
+from callgate.replay.rebuild_run import Replay
+from callgate.replay.run_calls import ReplayedCall
 from callgate.tools import Tool, ToolRegistry
 
 __all__ = ["changed_tools", "tools_of"]

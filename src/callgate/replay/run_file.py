@@ -15,11 +15,11 @@ import msgspec
 from msgspec import Raw, Struct
 
 from callgate._json import canonical
-from callgate.agent.run_record import BlobReader
+from callgate.agent.run_recorder import BlobReader
 from callgate.errors import UsageError
+from callgate.event_queries import EventQuery, select
 from callgate.events import Event
-from callgate.queries import EventQuery, select
-from callgate.replay.replay import EventSource, Replay, blobs_with
+from callgate.replay.rebuild_run import EventSource, Replay, blobs_with
 
 __all__ = ["RunFile"]
 

@@ -6,12 +6,12 @@ are not checked.
 
 from __future__ import annotations
 
-from callgate._options import shown
+from callgate._option_checks import shown
 from callgate.calls import Text
 from callgate.errors import UsageError
 from callgate.messages import AssistantMessage, Native, Reasoning, ToolCall
-from callgate.models.events import CallSealed, Fault, Finished, Usage
-from callgate.models.model import Model
+from callgate.models.model_events import CallSealed, Fault, Finished, Usage
+from callgate.models.model_protocol import Model
 
 __all__ = ["check_call", "check_finished", "not_a_model_error", "not_a_stream_error"]
 

@@ -13,12 +13,12 @@ from collections.abc import Callable
 from msgspec import Struct, field
 
 from callgate._abort_signals import AbortSignal, Control, Interruption
-from callgate._options import Options, Pause, Seconds
-from callgate._runners.host_awaits import HostAwaits
+from callgate._option_checks import Options, Pause, Seconds
+from callgate._runners.await_host_code import HostAwaits
 from callgate.calls import Text
 from callgate.messages import ToolCall
-from callgate.models.events import COMPLETE_REASONS, CallReopened, CallSealed, Finished, ModelEvent, TextDelta
-from callgate.models.model import Model, StreamingContext
+from callgate.models.model_events import COMPLETE_REASONS, CallReopened, CallSealed, Finished, ModelEvent, TextDelta
+from callgate.models.model_protocol import Model, StreamingContext
 from callgate.models.wire.request import ModelRequest
 from callgate.stream.model_checks import check_call, check_finished, not_a_model_error, not_a_stream_error
 from callgate.stream.pass_result import Closed, PassStatus, StreamResult

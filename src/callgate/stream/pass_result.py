@@ -7,7 +7,7 @@ from typing import Literal
 from msgspec import Struct
 
 from callgate.messages import AssistantMessage, ToolCall
-from callgate.models.events import FinishReason, Usage
+from callgate.models.model_events import FinishReason, Usage
 
 __all__ = ["Closed", "PassStatus", "StreamResult"]
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from callgate.testing.clock import ManualClock
-from callgate.testing.models import Recording, ReplayModel, ScriptedModel
-from callgate.testing.script import Beat, Call, End, Fail, Item, Pause, Raise, Thought
+from callgate.testing.manual_clock import ManualClock
+from callgate.testing.model_script import Beat, Call, End, Fail, Item, Pause, Raise, Thought
+from callgate.testing.scripted_models import Recording, ReplayModel, ScriptedModel
 
 if TYPE_CHECKING:
     from callgate.testing.embedder import HashedEmbedder
-    from callgate.testing.recorded import PlayedAgain, RecordedRun, load_tools
-    from callgate.testing.server import Drop, Piece, Raw, ReceivedRequest, Reply, ScriptedServer
+    from callgate.testing.repeat_recorded_run import PlayedAgain, RecordedRun, load_tools
+    from callgate.testing.scripted_server import Drop, Piece, Raw, ReceivedRequest, Reply, ScriptedServer
 
 __all__ = [
     "Beat",
@@ -43,9 +43,9 @@ __all__ = [
 ]
 
 _LATER = {
-    **dict.fromkeys(("Drop", "Piece", "Raw", "ReceivedRequest", "Reply", "ScriptedServer"), "server"),
+    **dict.fromkeys(("Drop", "Piece", "Raw", "ReceivedRequest", "Reply", "ScriptedServer"), "scripted_server"),
     "HashedEmbedder": "embedder",
-    **dict.fromkeys(("PlayedAgain", "RecordedRun", "load_tools"), "recorded"),
+    **dict.fromkeys(("PlayedAgain", "RecordedRun", "load_tools"), "repeat_recorded_run"),
 }
 """Names that are imported on first use, with their modules."""
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from callgate.models.events import Usage
-from callgate.testing.script import Beat, Call, End, Fail, Item, Thought
+from callgate.models.model_events import Usage
+from callgate.testing.model_script import Beat, Call, End, Fail, Item, Thought
 
 __all__ = ["CONTENT_TYPES", "refused", "streamed", "whole"]
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from callgate.tools.base import Tool, ValidationResult, Verified
-from callgate.tools.context import ToolContext
-from callgate.tools.function import FunctionTool, ToolOptions, tool
 from callgate.tools.registry import BoundTool, ToolRegistry
-from callgate.tools.resources import TouchedKeys, conflict
+from callgate.tools.resource_conflicts import TouchedKeys, conflict
 from callgate.tools.result_format import validate_tool_result
-from callgate.tools.retry import RetryPolicy, is_retryable_error
+from callgate.tools.retry_policy import RetryPolicy, is_retryable_error
+from callgate.tools.tool_context import ToolContext
+from callgate.tools.tool_declaration import Tool, ValidationResult, Verified
+from callgate.tools.tool_decorator import FunctionTool, ToolOptions, tool
 
 __all__ = [
     "BoundTool",

@@ -15,15 +15,15 @@ from typing import Any, Literal, get_args
 
 from msgspec import Struct
 
+from callgate._engine_limits import Limits
 from callgate._json import canonical, strict_object
-from callgate._limits import Limits
 from callgate._schema import CompiledSchema, compile_schema
 from callgate.calls import Category, Effect, Scope
 from callgate.errors import UsageError
 from callgate.tools.argument_cleaning import Keywords
-from callgate.tools.base import CacheScope, RunnerName, Tool
-from callgate.tools.resources import TouchedKeys
-from callgate.tools.retry import NO_RETRY, RetryPolicy
+from callgate.tools.resource_conflicts import TouchedKeys
+from callgate.tools.retry_policy import NO_RETRY, RetryPolicy
+from callgate.tools.tool_declaration import CacheScope, RunnerName, Tool
 
 __all__ = ["LAYERS", "BoundTool", "Layer", "ToolRegistry", "instance_of"]
 

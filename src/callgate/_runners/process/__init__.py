@@ -1,6 +1,7 @@
 """Run tools in worker processes, which can always be stopped.
 
-    engine (`runner`, `worker_pool`, `worker_connection`)  <-- frames (`protocol`) -->  `supervisor`  <-- the same frames -->  `worker`
+    engine (`process_runner`, `worker_pool`, `worker_connection`)  <-- frames (`worker_protocol`) -->  `supervisor`  <-- the same frames -->
+    `worker_main`
 
 A worker is reused: it keeps the tool's module imported and runs one call at a time. Its supervisor finds and ends every process that a call
 started, also when the engine dies. A tool is imported by `module:qualname` (`import_target`); only plain data is sent.
@@ -8,9 +9,9 @@ started, also when the engine dies. A tool is imported by `module:qualname` (`im
 
 from __future__ import annotations
 
-from callgate._runners.process.guarantees import strength
 from callgate._runners.process.import_target import process_target
-from callgate._runners.process.limits import ProcessLimits
-from callgate._runners.process.runner import ProcessRunner
+from callgate._runners.process.platform_guarantees import strength
+from callgate._runners.process.process_runner import ProcessRunner
+from callgate._runners.process.resource_limits import ProcessLimits
 
 __all__ = ["ProcessLimits", "ProcessRunner", "process_target", "strength"]

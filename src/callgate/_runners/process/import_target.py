@@ -15,8 +15,8 @@ from types import ModuleType
 from typing import Any
 
 from callgate.errors import UsageError
-from callgate.tools.base import Tool
-from callgate.tools.function import FunctionTool
+from callgate.tools.tool_declaration import Tool
+from callgate.tools.tool_decorator import FunctionTool
 
 __all__ = ["load_target", "process_target"]
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
-from callgate._in_thread import in_thread
 from callgate._process_identity import has_ended
+from callgate._run_in_thread import in_thread
 from callgate._runners.process.worker_connection import end_marked
 
 __all__ = ["end_worker"]

@@ -10,7 +10,7 @@ import time
 from msgspec import Raw
 from msgspec.structs import replace
 
-from callgate._runners.process.protocol import CallMessage
+from callgate._runners.process.worker_protocol import CallMessage
 from callgate.protocols import RunRequest
 
 __all__ = ["call_message"]

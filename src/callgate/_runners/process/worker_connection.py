@@ -19,11 +19,11 @@ from contextvars import Context
 from functools import partial
 from typing import Protocol
 
-from callgate._in_thread import in_thread
 from callgate._process_identity import process_identity
-from callgate._runners.process.limits import ProcessLimits, worker_environment
-from callgate._runners.process.protocol import WorkerExit
+from callgate._run_in_thread import in_thread
+from callgate._runners.process.resource_limits import ProcessLimits, worker_environment
 from callgate._runners.process.supervisor.frames import WORKER_FD, frame, split
+from callgate._runners.process.worker_protocol import WorkerExit
 
 __all__ = ["WorkerConnection", "WorkerListener", "end_marked", "import_path"]
 
@@ -34,7 +34,7 @@ _REAP_S = 0.002
 _SUPERVISOR = "import sys; sys.path.append(sys.argv[1]); from supervisor.main import main; main(*sys.argv[2:])"
 _WORKER = (
     "import sys; fd = int(sys.argv[1]); sys.path[:] = sys.argv[2:]; sys.argv[1:] = [];"
-    " from callgate._runners.process.worker import main; main(fd)"
+    " from callgate._runners.process.worker_main import main; main(fd)"
 )
 
 

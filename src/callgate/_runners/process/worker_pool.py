@@ -9,8 +9,8 @@ from collections.abc import Callable
 from functools import partial
 
 from callgate._clock import Clock
-from callgate._in_thread import in_thread
-from callgate._runners.process.limits import ProcessLimits
+from callgate._run_in_thread import in_thread
+from callgate._runners.process.resource_limits import ProcessLimits
 from callgate._runners.process.worker_connection import WorkerConnection, import_path
 
 __all__ = ["WorkerPool"]

@@ -8,15 +8,15 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from callgate.demo._claims import Finding
 from callgate.demo._demo_run import DemoRun, calls_in
 from callgate.demo._model import scripted_server
 from callgate.demo._processes import killed, started
-from callgate.demo._verification import Finding
 from callgate.demo.crash._engine import HERE
 from callgate.demo.crash._kill_points import MOMENTS, ORDER, KillPoint
 from callgate.demo.crash._verify import verify_crash
 from callgate.testing import Call, ReceivedRequest
-from callgate.testing.server import Script
+from callgate.testing.scripted_server import Script
 
 __all__ = ["crash"]
 

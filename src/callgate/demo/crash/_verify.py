@@ -14,10 +14,10 @@ from typing import Any
 
 from callgate._call_summary import CallSummary, summarise
 from callgate._journal.event_rows import verify
+from callgate.demo._claims import Finding, finding
 from callgate.demo._demo_run import events_in
 from callgate.demo._effect_log import EffectLog
 from callgate.demo._model import asked
-from callgate.demo._verification import Finding, finding
 from callgate.demo.crash._kill_points import MOMENTS, ORDER, KillPoint
 from callgate.events import Event
 

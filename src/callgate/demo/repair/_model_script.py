@@ -8,10 +8,10 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from callgate.demo._messages import Choice, filled
+from callgate.demo._scripted_messages import Choice, filled
 from callgate.demo.repair._project import test_command
 from callgate.testing import Call, End, Item, Pause, ReceivedRequest
-from callgate.testing.server import Script
+from callgate.testing.scripted_server import Script
 
 __all__ = ["reading_pace", "turns"]
 

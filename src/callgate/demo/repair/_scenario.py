@@ -10,17 +10,17 @@ import json
 import shutil
 
 from callgate.agent import Agent, RunResult
+from callgate.demo._claims import Finding
 from callgate.demo._demo_run import DemoRun, events_in
 from callgate.demo._file_snapshot import facts
-from callgate.demo._messages import script
 from callgate.demo._model import held_until, own_model, scripted_server
 from callgate.demo._processes import killed, started, until
-from callgate.demo._verification import Finding
+from callgate.demo._scripted_messages import script
 from callgate.demo.repair import _engine
 from callgate.demo.repair._model_script import reading_pace, turns
 from callgate.demo.repair._project import write_project
 from callgate.demo.repair._verify import verify_repair
-from callgate.demo.repair._verify_own import verify_own
+from callgate.demo.repair._verify_any_model import verify_own
 from callgate.demo.repair._verify_undo import verify_undo
 from callgate.errors import UsageError
 from callgate.models.http_model import HttpModel

@@ -16,10 +16,10 @@ import psutil
 
 from callgate._call_summary import CallSummary, summarise
 from callgate._journal.event_rows import verify
+from callgate.demo._claims import Finding, finding
 from callgate.demo._demo_run import events_in, overlap
 from callgate.demo._effect_log import EffectLog
 from callgate.demo._model import asked
-from callgate.demo._verification import Finding, finding
 from callgate.demo.repair._project import REPAIRED
 from callgate.demo.repair._verify_undo import verify_undo
 from callgate.events import Event

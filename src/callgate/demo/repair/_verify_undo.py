@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from callgate.demo._claims import Finding, finding
 from callgate.demo._file_snapshot import Facts, differences, facts
-from callgate.demo._verification import Finding, finding
 
 __all__ = ["verify_undo"]
 

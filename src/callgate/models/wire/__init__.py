@@ -2,15 +2,15 @@
 
     bytes -> framing -> decoder -> message_assembly -> events
 
-In reading order: `request` (what a model is asked), `codec` (the table of APIs), `decoder` (common to all APIs), `framing` and
-`aws_event_stream` (bytes into frames), `json_fields` (lenient access to JSON), `server_errors` and `finish_reasons` (common error and end
-codes), `message_assembly` with `open_call`, `duplicate_calls`, `json_extent` and `surrogate_pairs` (frames into one message and its
-events); then, for requests, `history_encoding`, `result_order`, `tool_names` and `tool_schemas`. Each API has a package with `decoder` and
-`encoder`. Nothing here opens a connection, waits, or knows a tool.
+In reading order: `request` (what a model is asked), `provider_apis` (the table of APIs), `base_decoder` (common to all APIs),
+`stream_framing` and `aws_event_stream` (bytes into frames), `json_fields` (lenient access to JSON), `server_errors` and `finish_reasons`
+(common error and end codes), `message_assembly` with `streaming_call`, `duplicate_calls`, `json_extent` and `surrogate_pairs` (frames into
+one message and its events); then, for requests, `history_encoding`, `result_order`, `tool_names` and `tool_schemas`. Each API has a package
+with `decoder` and `encoder`. Nothing here opens a connection, waits, or knows a tool.
 """
 
 from __future__ import annotations
 
-from callgate.models.wire.codec import Codec, codec, known_apis
+from callgate.models.wire.provider_apis import Codec, codec, known_apis
 
 __all__ = ["Codec", "codec", "known_apis"]

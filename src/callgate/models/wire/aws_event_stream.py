@@ -11,8 +11,8 @@ import json
 import struct
 from binascii import crc32
 
-from callgate.models.wire import framing
-from callgate.models.wire.framing import Frame, FramingError
+from callgate.models.wire import stream_framing
+from callgate.models.wire.stream_framing import Frame, FramingError
 
 __all__ = ["EXCEPTION_PREFIX", "AwsEventStream"]
 
@@ -76,9 +76,9 @@ class AwsEventStream:
             raise FramingError("A frame's lengths do not match their checksum; the rest of the answer is not read.")
         if headers > _MAX_HEADER_BYTES or total < headers + _PRELUDE.size + _CHECKSUM.size:
             raise FramingError(f"A frame says it has {total} bytes, {headers} of them headers; the rest of the answer is not read.")
-        if total > framing.MAX_FRAME_BYTES:
+        if total > stream_framing.MAX_FRAME_BYTES:
             raise FramingError(
-                f"One frame of the answer is larger than {framing.MAX_FRAME_BYTES} bytes; the rest is not read.", "too_large"
+                f"One frame of the answer is larger than {stream_framing.MAX_FRAME_BYTES} bytes; the rest is not read.", "too_large"
             )
         return at + total if len(self._buffer) - at >= total else None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from callgate.models.wire.open_call import OpenCall, canonical_form
+from callgate.models.wire.streaming_call import OpenCall, canonical_form
 
 __all__ = ["CallIndex"]
 

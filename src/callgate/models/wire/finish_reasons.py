@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from callgate.models.events import FinishReason
+from callgate.models.model_events import FinishReason
 
 __all__ = ["finish_reason"]
 

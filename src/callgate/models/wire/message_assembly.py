@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Literal
 
-from callgate._limits import Limits
+from callgate._engine_limits import Limits
 from callgate.calls import Text
 from callgate.messages import AssistantMessage, Native, Reasoning, ToolCall
-from callgate.models.events import (
+from callgate.models.model_events import (
     COMPLETE_REASONS,
     ArgumentsDelta,
     CallOpened,
@@ -27,8 +27,8 @@ from callgate.models.events import (
     Usage,
 )
 from callgate.models.wire.duplicate_calls import CallIndex
-from callgate.models.wire.open_call import OpenCall
 from callgate.models.wire.server_errors import MessageTooLarge
+from callgate.models.wire.streaming_call import OpenCall
 from callgate.models.wire.surrogate_pairs import SurrogateBuffer, join_text
 from callgate.models.wire.tool_names import WireNames
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from callgate._limits import Limits
+from callgate._engine_limits import Limits
 from callgate.messages import Message
 
 __all__ = ["HttpRequest", "ModelRequest", "ToolSpec"]

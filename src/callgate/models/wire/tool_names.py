@@ -10,8 +10,8 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping
 
+from callgate._engine_limits import Limits
 from callgate._json import json_text, strict_object
-from callgate._limits import Limits
 from callgate.errors import CallFailed
 
 __all__ = ["WireNames"]

@@ -1,7 +1,7 @@
 """Frames over a non-blocking file descriptor.
 
-A frame is one letter, the length of the body in four bytes (big-endian), and the body. `protocol.py` defines the letters; a supervisor
-needs only a few of them.
+A frame is one letter, the length of the body in four bytes (big-endian), and the body. `worker_protocol.py` defines the letters; a
+supervisor needs only a few of them.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ import sys
 import time
 
 from .frames import NO_WORKER, WORKER_FD, FrameChannel
-from .output import BACKLOG_BYTES, StreamOutput
 from .process_tree import ProcessTree
+from .worker_output import BACKLOG_BYTES, StreamOutput
 
 __all__ = ["Supervisor", "main"]
 

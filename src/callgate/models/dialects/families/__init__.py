@@ -10,6 +10,7 @@ from callgate.models.dialects.families.deepseek import DEEPSEEK
 from callgate.models.dialects.families.deepseek_dsml import DEEPSEEK_DSML
 from callgate.models.dialects.families.functionary import FUNCTIONARY
 from callgate.models.dialects.families.gemma import GEMMA, GEMMA_BARE
+from callgate.models.dialects.families.generic_xml import OTHER_XML
 from callgate.models.dialects.families.gigachat import GIGACHAT
 from callgate.models.dialects.families.glm import GLM
 from callgate.models.dialects.families.granite import GRANITE
@@ -31,7 +32,6 @@ from callgate.models.dialects.families.mistral import MISTRAL
 from callgate.models.dialects.families.muse import MUSE
 from callgate.models.dialects.families.nemotron import NEMOTRON
 from callgate.models.dialects.families.olmo_xml import OLMO_XML
-from callgate.models.dialects.families.other_xml import OTHER_XML
 from callgate.models.dialects.families.phi4 import PHI4
 from callgate.models.dialects.families.pythonic import PYTHONIC
 from callgate.models.dialects.families.qwen_agent import QWEN_AGENT

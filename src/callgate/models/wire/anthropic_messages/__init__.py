@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from callgate.models.wire.anthropic_messages.decoder import AnthropicDecoder
 from callgate.models.wire.anthropic_messages.encoder import encode, encode_result
-from callgate.models.wire.codec import Codec
+from callgate.models.wire.provider_apis import Codec
 
 __all__ = ["CODEC"]
 

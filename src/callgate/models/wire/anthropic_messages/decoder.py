@@ -10,12 +10,12 @@ from collections.abc import Mapping
 
 import msgspec
 
-from callgate.models.events import COMPLETE_REASONS, FinishReason, Usage
-from callgate.models.wire.decoder import Decoder
+from callgate.models.model_events import COMPLETE_REASONS, FinishReason, Usage
+from callgate.models.wire.base_decoder import Decoder
 from callgate.models.wire.finish_reasons import finish_reason
 from callgate.models.wire.json_fields import as_arguments, as_object, as_objects, as_text, as_token_count
-from callgate.models.wire.open_call import OpenCall
 from callgate.models.wire.server_errors import error_from_body, parse_error
+from callgate.models.wire.streaming_call import OpenCall
 
 __all__ = ["AnthropicDecoder", "anthropic_usage"]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from callgate.models.wire.bedrock_converse.decoder import BedrockConverseDecoder
 from callgate.models.wire.bedrock_converse.encoder import encode, encode_result
-from callgate.models.wire.codec import Codec
+from callgate.models.wire.provider_apis import Codec
 
 __all__ = ["CODEC"]
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from callgate.models.events import FinishReason, Usage
+from callgate.models.model_events import FinishReason, Usage
 from callgate.models.wire.aws_event_stream import EXCEPTION_PREFIX, AwsEventStream
-from callgate.models.wire.decoder import Decoder
+from callgate.models.wire.base_decoder import Decoder
 from callgate.models.wire.finish_reasons import finish_reason
-from callgate.models.wire.framing import FrameParser, WholeBody
 from callgate.models.wire.json_fields import as_arguments, as_object, as_objects, as_text, as_token_count, parse_json_or_text
 from callgate.models.wire.message_assembly import MessageAssembly
-from callgate.models.wire.open_call import OpenCall
 from callgate.models.wire.server_errors import error_from_body
+from callgate.models.wire.stream_framing import FrameParser, WholeBody
+from callgate.models.wire.streaming_call import OpenCall
 
 __all__ = ["BedrockConverseDecoder", "report_service_error"]
 

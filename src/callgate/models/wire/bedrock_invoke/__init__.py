@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from callgate.models.wire.bedrock_invoke.decoder import BedrockInvokeDecoder
 from callgate.models.wire.bedrock_invoke.encoder import encode, encode_result
-from callgate.models.wire.codec import Codec
+from callgate.models.wire.provider_apis import Codec
 
 __all__ = ["CODEC"]
 

@@ -12,13 +12,13 @@ from collections.abc import Mapping
 
 from callgate.models.wire.anthropic_messages.decoder import AnthropicDecoder
 from callgate.models.wire.aws_event_stream import EXCEPTION_PREFIX, AwsEventStream
+from callgate.models.wire.base_decoder import Decoder
 from callgate.models.wire.bedrock_converse.decoder import BedrockConverseDecoder, report_service_error
 from callgate.models.wire.bedrock_invoke.text_only import TEXT_ONLY_FIELDS, TextOnlyDecoder
 from callgate.models.wire.cohere_chat.decoder import CohereChatDecoder
-from callgate.models.wire.decoder import Decoder
-from callgate.models.wire.framing import FrameParser, WholeBody
 from callgate.models.wire.json_fields import as_object, as_objects, as_text
 from callgate.models.wire.openai_chat.decoder import OpenAIChatDecoder
+from callgate.models.wire.stream_framing import FrameParser, WholeBody
 
 __all__ = ["BedrockInvokeDecoder"]
 

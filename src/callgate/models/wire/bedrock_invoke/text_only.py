@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from callgate.models.events import FinishReason, Usage
-from callgate.models.wire.decoder import Decoder
+from callgate.models.model_events import FinishReason, Usage
+from callgate.models.wire.base_decoder import Decoder
 from callgate.models.wire.json_fields import as_objects, as_text, as_token_count
 
 __all__ = ["TEXT_ONLY_FIELDS", "TextOnlyDecoder"]

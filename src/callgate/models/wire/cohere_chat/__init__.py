@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from callgate.models.wire.codec import Codec
 from callgate.models.wire.cohere_chat.decoder import CohereChatDecoder
 from callgate.models.wire.cohere_chat.encoder import encode, encode_result
+from callgate.models.wire.provider_apis import Codec
 
 __all__ = ["CODEC"]
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from callgate.models.events import FinishReason, Usage
-from callgate.models.wire.decoder import Decoder
+from callgate.models.model_events import FinishReason, Usage
+from callgate.models.wire.base_decoder import Decoder
 from callgate.models.wire.finish_reasons import finish_reason
-from callgate.models.wire.framing import FrameParser, JsonLines
 from callgate.models.wire.json_fields import as_arguments, as_object, as_objects, as_text, as_token_count
-from callgate.models.wire.open_call import OpenCall, canonical_form
 from callgate.models.wire.server_errors import error_from_body, parse_error
+from callgate.models.wire.stream_framing import FrameParser, JsonLines
+from callgate.models.wire.streaming_call import OpenCall, canonical_form
 
 __all__ = ["CohereChatDecoder"]
 

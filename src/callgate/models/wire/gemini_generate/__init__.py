@@ -6,9 +6,9 @@ reduces tool schemas to what the API accepts.
 
 from __future__ import annotations
 
-from callgate.models.wire.codec import Codec
 from callgate.models.wire.gemini_generate.decoder import GeminiDecoder
 from callgate.models.wire.gemini_generate.encoder import encode, encode_result
+from callgate.models.wire.provider_apis import Codec
 
 __all__ = ["CODEC"]
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from callgate._json import json_text
-from callgate.models.events import COMPLETE_REASONS, FinishReason, Usage
-from callgate.models.wire.decoder import Decoder
+from callgate.models.model_events import COMPLETE_REASONS, FinishReason, Usage
+from callgate.models.wire.base_decoder import Decoder
 from callgate.models.wire.gemini_generate.partial_arguments import PartialArguments
 from callgate.models.wire.json_fields import as_arguments, as_object, as_objects, as_text, as_token_count
-from callgate.models.wire.open_call import OpenCall
 from callgate.models.wire.server_errors import error_from_body, parse_error
+from callgate.models.wire.streaming_call import OpenCall
 
 __all__ = ["GeminiDecoder"]
 

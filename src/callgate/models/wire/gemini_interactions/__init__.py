@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from callgate.models.wire.codec import Codec
 from callgate.models.wire.gemini_interactions.decoder import GeminiInteractionsDecoder
 from callgate.models.wire.gemini_interactions.encoder import encode, encode_result
+from callgate.models.wire.provider_apis import Codec
 
 __all__ = ["CODEC"]
 

@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from callgate.models.wire.codec import Codec
 from callgate.models.wire.ollama_chat.decoder import OllamaChatDecoder
 from callgate.models.wire.ollama_chat.encoder import encode, encode_result
+from callgate.models.wire.provider_apis import Codec
 
 __all__ = ["CODEC"]
 

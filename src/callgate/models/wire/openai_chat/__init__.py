@@ -6,9 +6,9 @@ that go back to the server); `encoder` writes requests, with the differences as 
 
 from __future__ import annotations
 
-from callgate.models.wire.codec import Codec
 from callgate.models.wire.openai_chat.decoder import OpenAIChatDecoder
 from callgate.models.wire.openai_chat.encoder import encode, encode_result
+from callgate.models.wire.provider_apis import Codec
 
 __all__ = ["CODEC"]
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from callgate.models.wire.json_fields import as_arguments, as_text
 from callgate.models.wire.message_assembly import MessageAssembly
-from callgate.models.wire.open_call import OpenCall
+from callgate.models.wire.streaming_call import OpenCall
 
 __all__ = ["CallMatcher"]
 

@@ -10,14 +10,14 @@ from collections.abc import Mapping
 
 from callgate.calls import Text
 from callgate.messages import Reasoning, ToolCall
-from callgate.models.events import Usage
-from callgate.models.wire.decoder import Decoder
+from callgate.models.model_events import Usage
+from callgate.models.wire.base_decoder import Decoder
 from callgate.models.wire.finish_reasons import finish_reason
 from callgate.models.wire.json_fields import as_arguments, as_object, as_objects, as_text, as_token_count
-from callgate.models.wire.open_call import OpenCall
 from callgate.models.wire.openai_chat.call_matching import CallMatcher
 from callgate.models.wire.openai_chat.provider_fields import PROVIDER_FIELDS, ProviderFields
 from callgate.models.wire.server_errors import error_from_body, find_error
+from callgate.models.wire.streaming_call import OpenCall
 
 __all__ = ["OpenAIChatDecoder"]
 

@@ -6,9 +6,9 @@ input items.
 
 from __future__ import annotations
 
-from callgate.models.wire.codec import Codec
 from callgate.models.wire.openai_responses.decoder import OpenAIResponsesDecoder
 from callgate.models.wire.openai_responses.encoder import encode, encode_result
+from callgate.models.wire.provider_apis import Codec
 
 __all__ = ["CODEC"]
 

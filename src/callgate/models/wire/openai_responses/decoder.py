@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from callgate.models.events import FinishReason, Usage
-from callgate.models.wire.decoder import Decoder
+from callgate.models.model_events import FinishReason, Usage
+from callgate.models.wire.base_decoder import Decoder
 from callgate.models.wire.json_fields import as_arguments, as_object, as_objects, as_text, as_token_count
-from callgate.models.wire.open_call import OpenCall
 from callgate.models.wire.openai_responses.output_items import CALL_GROUP, OutputItem, OutputItems, ReportedText
 from callgate.models.wire.server_errors import error_from_body, find_error, parse_error
+from callgate.models.wire.streaming_call import OpenCall
 
 __all__ = ["OpenAIResponsesDecoder"]
 

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 
 from callgate.models.wire.json_fields import as_text
-from callgate.models.wire.open_call import OpenCall
 from callgate.models.wire.server_errors import MessageTooLarge
+from callgate.models.wire.streaming_call import OpenCall
 
 __all__ = ["CALL_GROUP", "OutputItem", "OutputItems", "ReportedText"]
 

@@ -1,0 +1,88 @@
+"""Copy arguments that a host passes as a mapping, by the same rules as for text, so that later changes by the host have no effect."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from callgate._engine_limits import Limits
+from callgate._json import argument_errors as refuse
+from callgate.errors import ArgumentsMalformed
+
+__all__ = ["copied_object"]
+
+
+def copied_object(source: object, limits: Limits) -> dict[str, object]:
+    """Return a deep copy of `source` as plain JSON data; raise the same errors as `strict_object`."""
+    if not isinstance(source, Mapping):
+        refuse.not_plain(f"of type {type(source).__name__}, which is none")
+    try:
+        return _ArgumentsCopier(limits).mapped(source, 1)
+    except ArgumentsMalformed:
+        raise
+    except RecursionError:
+        refuse.too_deep(limits)
+    except Exception as error:
+        refuse.not_plain(f"that cannot be read ({type(error).__name__})")
+
+
+class _ArgumentsCopier:
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.bytes_left = limits.arguments_bytes
+        self.keys_left = limits.arguments_keys
+
+    def mapped(self, source: Mapping[str, object], depth: int) -> dict[str, object]:
+        self._enter(depth)
+        copy: dict[str, object] = {}
+        for key in source:
+            if not isinstance(key, str):
+                refuse.not_plain(f"with a key of type {type(key).__name__}; JSON has only text keys")
+            self.keys_left -= 1
+            if self.keys_left < 0:
+                refuse.too_many_keys(self.limits)
+            copy[self._text(key)] = self._value(source[key], depth + 1)
+        return copy
+
+    def _value(self, value: object, depth: int) -> object:
+        if value is None or value is True or value is False:
+            self._spend(5)
+            return value
+        if isinstance(value, str):
+            return self._text(value)
+        if type(value) is int or type(value) is float:
+            return self._number(value)
+        if isinstance(value, (list, tuple)):
+            self._enter(depth)
+            if 2 * len(value) > self.bytes_left:  # each item takes at least two bytes: refuse before walking it
+                self._spend(2 * len(value))
+            return [self._value(item, depth + 1) for item in value]
+        if isinstance(value, Mapping):
+            return self.mapped(value, depth)
+        return refuse.not_plain(f"that holds a {type(value).__name__}, which is no JSON value")
+
+    def _number(self, value: int | float) -> int | float:
+        self._spend(2)
+        if not math.isfinite(value) if isinstance(value, float) else not -(2**63) <= value < 2**64:
+            refuse.bad_number("NaN, infinite, or an integer outside the range from -2^63 to 2^64-1")
+        return value
+
+    def _text(self, value: str) -> str:
+        plain = value if type(value) is str else str.__str__(value)
+        self._spend(len(plain) + 2)
+        if not plain.isascii():
+            try:
+                self._spend(len(plain.encode()) - len(plain))
+            except UnicodeEncodeError:
+                refuse.bad_unicode("hold half of a surrogate pair, which is no character")
+        return plain
+
+    def _enter(self, depth: int) -> None:
+        if depth > self.limits.arguments_depth:
+            refuse.too_deep(self.limits)
+        self._spend(2)
+
+    def _spend(self, size: int) -> None:
+        self.bytes_left -= size
+        if self.bytes_left < 0:
+            refuse.too_large(self.limits.arguments_bytes - self.bytes_left, self.limits)

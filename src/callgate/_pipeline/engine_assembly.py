@@ -1,0 +1,192 @@
+"""The parts of one engine. Each part is made from those before it.
+
+Nothing is assigned to a part after it was made, and no part holds one that was made later. Decides nothing: `engine_options` has checked
+what the host provided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from callgate._cache import JournalCache, MemoryCache
+from callgate._pipeline.admission import Admission, EngineRuns
+from callgate._pipeline.call_route import CallRoute, RouteParts
+from callgate._pipeline.call_state import CallState
+from callgate._pipeline.concurrency import QueueStarter
+from callgate._pipeline.engine_lifecycle import Activity, Lifecycle
+from callgate._pipeline.engine_options import EngineContext, HostFields
+from callgate._pipeline.execute import Executor
+from callgate._pipeline.gate import EnginePolicies
+from callgate._pipeline.outcomes import Outcomes, UnstartedCalls
+from callgate._pipeline.result_cache import Cache
+from callgate._pipeline.run_leases import InboxDelivery, KnownRuns, RunLeases, Work
+from callgate._pipeline.tool_plan import ToolPlans
+from callgate._pipeline.unknown_outcomes import Fence, UnknownOutcomes
+from callgate._runners import Runners
+from callgate.hooks import Hook
+from callgate.protocols import CacheStore, CallJudge, Follower, HasCachePath, OnDisk, Policy, RestartHandler, Runner, WriteLog
+from callgate.tools import Tool, ToolRegistry
+
+if TYPE_CHECKING:
+    from callgate._runners.process import ProcessLimits
+
+__all__ = ["EngineParts", "GivenParts"]
+
+_MEMORY_END_S = 5.0
+
+
+class GivenParts(Struct, frozen=True, kw_only=True, eq=False):
+    """The host's options that are not in the context; see `Engine`."""
+
+    tools: Sequence[Tool] = ()
+    policies: Sequence[Policy | CallJudge] = ()
+    hooks: Sequence[Hook] = ()
+    runners: Mapping[str, Runner] = {}
+    process_limits: ProcessLimits | None = None
+    persistent_cache: CacheStore | None = None
+    timeout_s: float
+    coerce: bool = True
+    repair: bool = False
+    restart: RestartHandler | None = None
+    undo: WriteLog | None = None
+    memory: Follower | None = None
+    run: str = ""
+    host_fields: HostFields | None = None
+
+
+class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
+    """All parts of an engine."""
+
+    context: EngineContext
+    run: str
+    """The engine's own run."""
+    tools: ToolRegistry
+    plans: ToolPlans
+    known: KnownRuns
+    runners: Runners
+    admission: Admission
+    outcomes: Outcomes
+    unstarted: UnstartedCalls
+    lifecycle: Lifecycle
+    activity: Activity
+    route: CallRoute
+    runs: EngineRuns
+    queue_starter: QueueStarter
+    timeout_s: float
+
+    @classmethod
+    def of(cls, context: EngineContext, given: GivenParts) -> EngineParts:
+        """Make the parts.
+
+        Raises:
+            UsageError: A tool or a policy cannot be used, or a runner has a name that is reserved for the engine's own runners.
+        """
+        recorder, control, limits, approvals = context.recorder, context.control, context.limits, context.approvals
+        run = given.run or f"engine-{context.clock.new_id()}"
+        running: dict[str, CallState] = {}
+        work: dict[str, Work] = {}
+        known = KnownRuns(context, run, work)
+        leases = RunLeases(recorder, control, work, running, known, InboxDelivery(recorder, control, work, running, known, approvals))
+        policies = EnginePolicies(given.policies, context.host, approvals, known, limits)
+
+        store = _persistent_store(context, given)
+        cache = Cache(MemoryCache(), store, context.clock, context.redactor)
+        runners = Runners(
+            limits,
+            context.clock,
+            process_limits=given.process_limits,
+            on_late=recorder.late,
+            on_gone=cache.code_ended,
+            own=given.runners,
+        )
+        own_files = _files(context.journal, context.blobs, store, given.memory)
+        if given.undo is not None:
+            given.undo.leave_out(own_files)
+        unknown = UnknownOutcomes(context.host, known, Fence(context.journal, runners.behind))
+        executor = Executor(context, runners, cache, unknown, policies, given.undo, own_files, given.timeout_s)
+
+        outcomes = Outcomes(context, given.restart, given.timeout_s)
+        resources = _Resources(context, runners, cache, given.memory)
+        lifecycle = Lifecycle(context.journal, leases, running, outcomes, resources, limits.grace_s)
+        unstarted = UnstartedCalls(recorder, outcomes, lifecycle)
+        admission = Admission(context, known, lifecycle, leases, run, is_new=not given.run, host_fields=given.host_fields)
+
+        plans = ToolPlans(
+            given.hooks, given.policies, runners, limits, recorder.log, persists=store is not None, captures=given.undo is not None
+        )
+        for tool in given.tools:
+            plans.check_runner(tool)
+        tools = ToolRegistry(given.tools, check=plans.register)
+        activity = Activity()
+        route_parts = RouteParts(
+            context=context,
+            admission=admission,
+            tools=tools,
+            plans=plans,
+            policies=policies,
+            unknown=unknown,
+            cache=cache,
+            executor=executor,
+            outcomes=outcomes,
+            unstarted=unstarted,
+            lifecycle=lifecycle,
+            activity=activity,
+        )
+        if given.memory is not None:
+            given.memory.follow(context.journal, context.bus, tools, context.redactor)
+        return cls(
+            context=context,
+            run=run,
+            tools=tools,
+            plans=plans,
+            known=known,
+            runners=runners,
+            admission=admission,
+            outcomes=outcomes,
+            unstarted=unstarted,
+            lifecycle=lifecycle,
+            activity=activity,
+            route=CallRoute(route_parts, timeout_s=given.timeout_s, coerce=given.coerce, repair=given.repair),
+            runs=EngineRuns(context, admission, leases, outcomes, lifecycle, policies.judges),
+            queue_starter=QueueStarter(),
+            timeout_s=given.timeout_s,
+        )
+
+
+class _Resources:
+    """The resources that an engine closes last."""
+
+    def __init__(self, context: EngineContext, runners: Runners, cache: Cache, memory: Follower | None) -> None:
+        self._context = context
+        self._runners = runners
+        self._cache = cache
+        self._memory = memory
+
+    async def close(self) -> None:
+        context = self._context
+        await self._runners.close()
+        if self._memory is not None:
+            closed = await context.host.ask(self._memory.close(), _MEMORY_END_S, "memory")
+            if closed.error is not None:
+                context.recorder.log.error("Memory: it could not be closed: %s: %s", type(closed.error).__name__, closed.error)
+        context.offload.close()
+        await context.host.close()
+        try:
+            self._cache.close()
+        finally:
+            await context.journal.close()
+
+
+def _persistent_store(context: EngineContext, given: GivenParts) -> CacheStore | None:
+    """Return the store for results that outlive the process: the host's, or a file beside the journal's; None if there is neither."""
+    if given.persistent_cache is None and isinstance(context.journal, HasCachePath):
+        return JournalCache(context.journal.cache_path)
+    return given.persistent_cache
+
+
+def _files(*parts: object) -> tuple[str, ...]:
+    """Return the files that parts of an engine write."""
+    return tuple(path for part in parts if isinstance(part, OnDisk) for path in part.files)

@@ -1,0 +1,345 @@
+"""Answer a call from a result that is still good, and let identical calls that run at the same time share one run.
+
+Sits after the gate, so that a denied call is never answered from here, and before the run, which is all that a hit skips: the hooks after
+the call, normalisation and the record still happen. What is kept is what the hooks have left of a result, so that what they hide or
+withhold rests nowhere. On a hit they run over it again; where they would change it once more, it is dropped and the tool runs. What is kept
+or shared is encoded, so that copies go in and copies come out. Only successful results are kept, and none is given to a call that came
+after a write of what it reads, or while one is under way. A store that fails costs a run, never a result.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from callgate._abort_signals import FAILURES, settled
+from callgate._clock import Clock
+from callgate._pipeline.call_state import CallState
+from callgate._redact import RedactedLog, Redactor
+from callgate.call_stages import ApprovedCall, Checked
+from callgate.errors import CallNotStarted, ResultRejected
+from callgate.protocols import CacheStore
+from callgate.tools.resource_conflicts import ANYTHING, TouchedKeys, meet
+
+__all__ = ["Cache", "Finish", "cache_key"]
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Checked).decode
+_OWN_ENDS = frozenset({"killed", "not_started"})
+"""Failures that say something of one call and nothing of its tool."""
+
+
+Finish = Callable[[Checked], Awaitable[Checked]]
+"""Runs the hooks over a result."""
+
+
+def cache_key(approved: ApprovedCall, changes_by: str = "") -> str:
+    """What a cached result is bound to: the tool as it is now, the final arguments, the principal, the actor, the workspace, the tick.
+
+    Args:
+        changes_by: The names of the hooks that may change the result.
+    """
+    call = approved.call
+    scope = call.scope
+    tick = _tick(approved) if call.tool.cache_scope == "tick" else ""
+    digest = hashlib.blake2b(digest_size=20)
+    for part in (call.tool.identity, scope.principal, scope.actor, scope.workspace, tick):
+        digest.update(part.encode("utf-8", "surrogatepass") + b"\x00")
+    digest.update(approved.encoded)
+    if changes_by:
+        digest.update(b"\x00" + changes_by.encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()
+
+
+def _tick(approved: ApprovedCall) -> str:
+    scope = approved.call.scope
+    return f"{scope.run}/{scope.conversation}/{scope.tick or scope.turn}"
+
+
+class _End(Struct, frozen=True):
+    """What a run came to."""
+
+    value: bytes
+    """Encoded, so that nobody shares an object with anybody."""
+    failure_class: str | None
+    until: float
+    """When the time of the call that ran would have been over."""
+
+    def holds_for(self, until: float) -> bool:
+        """Whether this failure would have been that of a call with time until then, too."""
+        return self.failure_class not in _OWN_ENDS and (self.failure_class != "timeout" or self.until >= until)
+
+
+class _Shared(Struct, frozen=True, eq=False):
+    """A run that identical calls may wait for."""
+
+    leader: CallState
+    reads: frozenset[str]
+    done: asyncio.Future[_End | None]
+    """None where nothing came of it that could be told."""
+
+
+class Cache:
+    """The cache stage of one engine."""
+
+    def __init__(self, memory: CacheStore, persistent: CacheStore | None, clock: Clock, redactor: Redactor | None) -> None:
+        self._memory = memory
+        self._persistent = persistent
+        self._trusted = True
+        """Whether the persistent store has forgotten all that it was told to forget."""
+        self._clock = clock
+        self._redactor = redactor
+        self._log = RedactedLog(redactor)
+        self._runs: dict[str, _Shared] = {}
+        self._waiting: dict[CallState, _Shared] = {}
+        self._writing: list[frozenset[str]] = []
+        """What the calls write that are under way, or whose code was abandoned."""
+        self._abandoned: dict[str, frozenset[str]] = {}
+        """What may still be written by code that was abandoned, by the uid of its call."""
+        self._kept_in_memory = False
+        """Whether anything was kept there."""
+        self._changed_again: set[str] = set()
+        """The tools, by identity, whose kept results the hooks would have changed once more: what hooks change is not kept of these."""
+
+    async def answer(
+        self, state: CallState, approved: ApprovedCall, execute: Callable[[], Awaitable[Checked]], finish: Finish, changes_by: str
+    ) -> Checked:
+        """The call's result as the hooks leave it: cached, shared with an identical call that is running, or fresh from `execute`.
+
+        A call that waits for another's result waits no longer than its own kill and deadline allow; then `execute` says how it ends. Where
+        the run it waited for fails, one of those who waited runs again; how that ends holds for all who waited for it by then.
+
+        Args:
+            finish: Runs the hooks over a result. What it raises keeps the result from everybody, the cache included.
+            changes_by: The names of the hooks that may change the result.
+
+        Raises:
+            CallNotStarted: It would wait for itself.
+        """
+        scope = approved.call.tool.cache_scope
+        if scope is None or (self._writing and self._is_written(_reads(approved))):
+            return await finish(await execute())
+        key = cache_key(approved, changes_by)
+        store = self._store(scope)
+        again = False
+        while True:
+            found = await self._found(approved, store, key, finish)
+            if found is not None:
+                return found
+            shared = self._runs.get(key)
+            if shared is None:
+                return await self._lead(state, approved, key, store, execute, finish)
+            if not await self._ended(state, approved, shared):
+                return await finish(await execute())
+            end = shared.done.result()
+            if end is not None and (end.failure_class is None or (again and end.holds_for(state.deadline))):
+                return await finish(replace(_decode(end.value), joined=True, attempts=0))
+            again = True
+
+    async def _found(self, approved: ApprovedCall, store: CacheStore, key: str, finish: Finish) -> Checked | None:
+        """The kept result, if the hooks leave it as it is; what they change or withhold is kept no longer.
+
+        What they had changed before it was kept is no result if they change it again: then the tool has to run.
+        """
+        kept = self._kept(store, key)
+        if kept is None:
+            return None
+        cached = replace(kept, cached=approved.call.tool.cache_scope, attempts=0, duration_ms=0.0)
+        try:
+            after = await finish(cached)
+        except ResultRejected:
+            self._drop(store, key)
+            raise
+        if _same(after, cached):
+            return cached
+        self._drop(store, key)
+        if kept.changed:
+            self._changed_again.add(approved.call.tool.identity)
+            return None
+        return after
+
+    async def _ended(self, state: CallState, approved: ApprovedCall, shared: _Shared) -> bool:
+        """Wait for another's run; False where the call's own kill or deadline came first."""
+        if self._waits_for(shared, state):
+            name = approved.call.tool.name
+            raise CallNotStarted(
+                f"{name} was not started: a call of {name} with these very arguments is under way and waits for this one, so that this one"
+                " would wait for itself. Give it other arguments, or do the work without it.",
+                code="waits_for_itself",
+            )
+        self._waiting[state] = shared
+        try:
+            return await settled(shared.done, state.kill, state.deadline - self._clock.monotonic())
+        finally:
+            del self._waiting[state]
+
+    def _waits_for(self, shared: _Shared, state: CallState) -> bool:
+        """Whether a run cannot end before this call does: the call was made within it, or within one that it waits for in turn."""
+        line = set(_line(state))
+        found, queue = {shared}, [shared]
+        while line and queue:
+            leader = queue.pop().leader
+            if leader in line:
+                return True
+            more = {awaited for waiter, awaited in self._waiting.items() if leader in _line(waiter)} - found
+            found |= more
+            queue += more
+        return False
+
+    async def _lead(
+        self,
+        state: CallState,
+        approved: ApprovedCall,
+        key: str,
+        store: CacheStore,
+        execute: Callable[[], Awaitable[Checked]],
+        finish: Finish,
+    ) -> Checked:
+        """Run, let those that wait for the same have what came of it, and keep what the hooks leave of it."""
+        shared = self._runs[key] = _Shared(state, _reads(approved), asyncio.get_running_loop().create_future())
+        try:
+            checked = await self._run(shared, key, execute)
+            after = await finish(checked)
+            if after.status == "ok" and self._runs.get(key) is shared:
+                self._keep(approved, key, store, after if _same(after, checked) else replace(after, changed=True), shared.reads)
+            return after
+        finally:
+            self._let_go(shared, key)
+
+    async def _run(self, shared: _Shared, key: str, execute: Callable[[], Awaitable[Checked]]) -> Checked:
+        """Run, and tell those that wait for the same; where nothing good came of it, the next call runs itself."""
+        end: _End | None = None
+        try:
+            checked = await execute()
+            with suppress(ValueError):  # what a tool raised may be no valid Unicode: then it is told to nobody else
+                end = _End(_encode(checked), checked.failure_class, shared.leader.deadline)
+            return checked
+        finally:
+            if end is None or end.failure_class is not None:
+                self._let_go(shared, key)
+            shared.done.set_result(end)
+
+    def _let_go(self, shared: _Shared, key: str) -> None:
+        if self._runs.get(key) is shared:
+            del self._runs[key]
+
+    # What is kept
+
+    def _store(self, scope: str) -> CacheStore:
+        return self._persistent if scope == "persistent" and self._persistent is not None and self._trusted else self._memory
+
+    def _kept(self, store: CacheStore, key: str) -> Checked | None:
+        try:
+            kept = store.get(key, self._clock.wall_ns())
+            return None if kept is None else _decode(kept)
+        except FAILURES as error:
+            self._log.warning("A cached result could not be read (%s: %s); the call runs", type(error).__name__, error)
+            return None
+
+    def _drop(self, store: CacheStore, key: str) -> None:
+        """Keep nothing under this key any more."""
+        try:
+            store.put(key, b"", expires_ns=0, reads=frozenset())
+        except FAILURES as error:
+            self._log.error("A cached result that hooks change or withhold could not be dropped (%s)", type(error).__name__)
+
+    def _keep(self, approved: ApprovedCall, key: str, store: CacheStore, checked: Checked, reads: frozenset[str]) -> None:
+        tool = approved.call.tool
+        if checked.changed and tool.identity in self._changed_again:
+            return
+        expires = None if tool.cache_ttl is None else self._clock.wall_ns() + int(tool.cache_ttl * 1e9)
+        try:
+            value = _encode(checked)
+            if self._redactor is not None:
+                value = self._redactor.redact(value)
+            self._kept_in_memory = self._kept_in_memory or store is self._memory
+            store.put(key, value, expires_ns=expires, reads=reads)
+        except FAILURES as error:
+            self._log.warning("A result of %s could not be cached (%s)", tool.name, type(error).__name__)
+
+    def begin_writing(self, touched: TouchedKeys | None) -> frozenset[str]:
+        """Drop results that were read from resources which a call writes from now on; return these, for `end_writing`.
+
+        Until then nothing of them is kept or shared. A call that does not say what it touches may write anything. A call that already waits
+        for a shared run which reads these resources may use its result; a later call may not.
+        """
+        writes = ANYTHING if touched is None else touched.writes
+        if writes:
+            self._forget(writes)
+            self._writing.append(writes)
+        return writes
+
+    def end_writing(self, writes: frozenset[str]) -> None:
+        """Drop results that were read while the call wrote; it writes no more."""
+        if writes:
+            self._writing.remove(writes)
+            self._forget(writes)
+
+    def keep_writing(self, uid: str, writes: frozenset[str]) -> None:
+        """The call has ended, but its code was abandoned and may write until `code_ended`."""
+        self._abandoned[uid] = writes
+
+    def code_ended(self, uid: str) -> None:
+        """The abandoned code of a call has ended."""
+        if uid in self._abandoned:
+            self.end_writing(self._abandoned.pop(uid))
+
+    def _is_written(self, reads: frozenset[str]) -> bool:
+        return any(_meet(writes, reads) for writes in self._writing)
+
+    def _forget(self, writes: frozenset[str]) -> None:
+        if self._runs:
+            for key in [key for key, shared in self._runs.items() if _meet(writes, shared.reads)]:
+                del self._runs[key]
+        if self._kept_in_memory:
+            self._memory.drop_written(writes)
+        if self._persistent is not None and self._trusted:
+            try:
+                self._persistent.drop_written(writes)
+            except FAILURES as error:
+                self._trusted = False
+                why = f"{type(error).__name__}: {error}"
+                self._log.error("The persistent cache could not forget what is written now (%s); this engine asks it for nothing more", why)
+
+    def close(self) -> None:
+        self._memory.close()
+        if self._persistent is not None:
+            self._persistent.close()
+            self._trusted = False  # code that was left behind may still end, and have something forgotten
+
+
+def _reads(approved: ApprovedCall) -> frozenset[str]:
+    """What the result is made from: nothing that a call here writes, where the tool does not say; anything, where it cannot be told."""
+    call = approved.call
+    if call.tool.tool.reads is None:
+        return frozenset()
+    touched = call.tool.touched(call.arguments, call.scope)
+    return ANYTHING if touched is None else touched.reads
+
+
+def _same(one: Checked, other: Checked) -> bool:
+    """Whether hooks have left a result as it was; how it was put right on its way does not matter."""
+    if one is other:
+        return True
+    try:
+        return _encode(replace(one, notes=())) == _encode(replace(other, notes=()))
+    except ValueError:  # no valid Unicode
+        return False
+
+
+def _meet(writes: frozenset[str], reads: frozenset[str]) -> bool:
+    return any(meet(write, read) for write in writes for read in reads)
+
+
+def _line(state: CallState) -> Iterator[CallState]:
+    """The calls within which this one was made."""
+    above = state.parent
+    while above is not None:
+        yield above
+        above = above.parent

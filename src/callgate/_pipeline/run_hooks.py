@@ -1,0 +1,278 @@
+"""Run the user's hooks around one call: observers isolated, transformers and rejecters failing closed.
+
+Stands at three places. Transformers and rejecters run before the policies, so that these judge final arguments. Observers run once the
+gate has let the call through, right before it starts. The hooks after a call run after the check, so that they see plain data. What a
+hook returns is checked again.
+
+`HostCode` awaits all code of the host's, policies and the restart handler too: it ends nothing but itself, and delays nobody beyond its
+time. What it raises is a value there, `GeneratorExit` and `SystemExit` included; what does not stop when its time is over is abandoned.
+"""
+
+from __future__ import annotations
+
+import inspect
+import traceback
+from collections.abc import Awaitable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from callgate._abort_signals import FAILURES, AbortSignal
+from callgate._engine_limits import Limits
+from callgate._json import canonical, decode, plain_bytes, small_jsonable
+from callgate._pipeline.event_bodies import Reason
+from callgate._pipeline.recorder import Recorder
+from callgate._pipeline.result_check import recheck
+from callgate._pipeline.validate import Modified, modified
+from callgate._redact import Redactor
+from callgate._runners.await_host_code import HostAnswer, HostAwaits
+from callgate._runners.return_values import ReadingTimeout, ResultReader
+from callgate.call_stages import Checked, ValidatedCall
+from callgate.errors import CallDenied, CallFailed, CallNotStarted, ResultRejected
+from callgate.events import Draft
+from callgate.hooks import Hook
+from callgate.protocols import Execution
+from callgate.tools import BoundTool
+
+__all__ = ["HookChain", "HookHost", "HostAnswer", "HostAwaits", "HostCode", "hook_arguments", "hook_result", "observe_start"]
+
+
+class HookHost(Protocol):
+    """Runs code of the host's."""
+
+    @property
+    def hook_timeout_s(self) -> float: ...
+    @property
+    def redactor(self) -> Redactor | None: ...
+
+    async def ask(self, answer: Awaitable[Any], timeout_s: float, name: str) -> HostAnswer: ...
+    def hook_failed(self, hook: Hook, call: ValidatedCall, why: str) -> None: ...
+    def cut(self, text: object, chars: int = ...) -> str:
+        """The first characters of a text, redacted before it is cut."""
+        ...
+
+
+class HookChain(Struct, frozen=True):
+    """The hooks of one tool, in the order they run."""
+
+    before: tuple[Hook, ...]
+    """May change or refuse the arguments: before the policies."""
+    observers: tuple[Hook, ...]
+    """See a call that is about to start."""
+    after: tuple[Hook, ...]
+    withholds: bool
+    """Whether one of those after a call may change its result or keep it back."""
+    changes_by: str
+    """The names of those that may change its result; what they made of it is kept under these alone."""
+
+    @classmethod
+    def of(cls, hooks: Iterable[Hook], tool: BoundTool) -> HookChain:
+        mine = sorted((hook for hook in hooks if hook.matches(tool)), key=lambda hook: hook.priority)
+        before, after = (tuple(hook for hook in mine if hook.phase == phase) for phase in ("before", "after"))
+        return cls(
+            before=tuple(hook for hook in before if hook.kind != "observe"),
+            observers=tuple(hook for hook in before if hook.kind == "observe"),
+            after=after,
+            withholds=any(hook.kind != "observe" for hook in after),
+            changes_by="\x00".join(hook.title for hook in after if hook.kind == "transform"),
+        )
+
+
+async def hook_arguments(call: ValidatedCall, encoded: bytes, hooks: tuple[Hook, ...], host: HookHost) -> Modified | None:
+    """Run the hooks before the policies until one changes the arguments; return the call with these, or None where nobody did.
+
+    Each hook gets a copy of its own: what it does to the arguments counts only if it returns them.
+
+    Args:
+        encoded: The arguments as canonical JSON.
+
+    Raises:
+        CallDenied: A rejecter refused, a rejecter or transformer broke, or the tool does not accept what a transformer returned.
+    """
+    for hook in hooks:
+        name = host.cut(hook.title)
+        try:
+            answer = await _ask(hook, host, replace(call, arguments=decode(encoded)))
+            if hook.kind == "transform" and answer is not None and not isinstance(answer, Mapping):
+                raise _HookBroken(f"it returned {type(answer).__name__} instead of arguments or None")
+        except _HookBroken as broken:
+            raise CallDenied(
+                f"{call.name} was denied: the hook '{name}' failed ({broken}).", code="hook_failed", details={"hook": name}
+            ) from broken
+        if hook.kind == "reject" and answer:
+            raise CallDenied(f"{call.name} was denied: {host.cut(answer)}", code="hook_denied", details={"hook": name})
+        if hook.kind == "transform" and answer is not None:
+            reason = f"the hook '{name}' changed the arguments"
+            changed = modified(call, answer, reason, host, {"hook": name})
+            if canonical(changed.arguments) != encoded:
+                return Modified(call=changed, reason=reason, hook=name)
+    return None
+
+
+async def observe_start(call: ValidatedCall, encoded: bytes, hooks: tuple[Hook, ...], host: HookHost) -> None:
+    """Show a call that is about to start to the hooks that only observe; each gets a copy of its own.
+
+    Args:
+        encoded: The final arguments as canonical JSON.
+    """
+    for hook in hooks:
+        await _ask(hook, host, replace(call, arguments=decode(encoded)))
+
+
+async def hook_result(call: ValidatedCall, checked: Checked, hooks: tuple[Hook, ...], host: HostCode) -> Checked:
+    """Run the hooks after a call and return what the model may see.
+
+    Each hook gets a copy of its own: what it does to the result counts only if it returns it.
+
+    Raises:
+        ResultRejected: A rejecter kept the result back, or a rejecter or transformer broke.
+    """
+    quietly = any(hook.kind != "observe" for hook in hooks)
+    for hook in hooks:
+        name = host.cut(hook.title)
+        try:
+            answer = await _ask(hook, host, call, _own_copy(checked), quietly=quietly)
+            if hook.kind == "transform" and answer is not None:
+                checked = await _replaced(call, answer, checked, host)
+        except _HookBroken as broken:
+            raise ResultRejected(
+                f"{call.name} ran, but its result is withheld: the hook '{name}' failed ({broken}). Do not repeat the call."
+            ) from broken
+        if hook.kind == "reject" and answer:
+            raise ResultRejected(
+                f"{call.name} ran, but the hook '{name}' withholds its result: {host.cut(answer)}. Do not repeat the call."
+            )
+    return checked
+
+
+def _own_copy(checked: Checked) -> Checked:
+    if not isinstance(checked.value, (dict, list)) and checked.details is None:
+        return checked
+    return replace(
+        checked,
+        value=decode(plain_bytes(checked.value)),
+        image_metadata=decode(plain_bytes(checked.image_metadata)),
+        details=None if checked.details is None else dict(checked.details),
+    )
+
+
+class _HookBroken(Exception):
+    """A transformer or rejecter failed; says how."""
+
+
+async def _ask(hook: Hook, host: HookHost, call: ValidatedCall, *result: Checked, quietly: bool = False) -> Any:
+    """The hook's answer; None from an observer that broke, which is recorded and changes nothing.
+
+    Args:
+        quietly: Tell nothing that an exception says: it may quote a result that is to be changed or withheld.
+    """
+    try:
+        answer = hook.run(call, *result)
+        if not inspect.isawaitable(answer):
+            return answer
+    except FAILURES as error:
+        found = HostAnswer(error=error)
+    else:
+        found = await host.ask(answer, hook.timeout_s or host.hook_timeout_s, hook.title)
+    if found.error is None:
+        return found.value
+    if hook.kind != "observe":
+        raise _HookBroken(_why(found.error, host, quietly)) from found.error
+    host.hook_failed(hook, call, _why(found.error, host, quietly))
+    return None
+
+
+async def _replaced(call: ValidatedCall, answer: object, before: Checked, host: HostCode) -> Checked:
+    """What a transformer put in a result's place: a value; or the result itself, with another value, or for a failure another text."""
+    if not isinstance(answer, Checked):
+        return _rechecked(call, await host.read(answer), before, host.redactor)
+    if before.status == "ok":
+        return _rechecked(call, await host.read(answer.value), before, host.redactor)
+    after = before if answer.value == before.value else _rechecked(call, await host.read(answer.value), before, host.redactor)
+    told = await host.read({"error": answer.error, "details": answer.details})
+    match told.value:
+        case {"error": str() as error, "details": None}:
+            return replace(after, error=error, details=None)
+        case {"error": str() as error, "details": dict() as details}:
+            return replace(after, error=error, details=details)
+    raise _HookBroken("it returned a failure whose error is no text, or whose details are no JSON object")
+
+
+def _rechecked(call: ValidatedCall, answer: Execution, before: Checked, redactor: Redactor | None) -> Checked:
+    if answer.status != "returned":
+        raise _HookBroken("what it returned could not be read in time")
+    try:
+        return recheck(call.tool, answer, before, redactor)
+    except CallFailed as error:
+        raise _HookBroken(f"what it returned is no result: {error}") from error
+
+
+def _why(error: BaseException, host: HookHost, quietly: bool) -> str:
+    if isinstance(error, TimeoutError):
+        return "it took too long"
+    if quietly:
+        raised = traceback.extract_tb(error.__traceback__)[-1:]
+        return host.cut(f"{type(error).__name__}{''.join(f' in {Path(one.filename).name}:{one.lineno}' for one in raised)}", 200)
+    try:
+        return host.cut(f"{type(error).__name__}: {error}", 200)
+    except FAILURES:
+        return type(error).__name__
+
+
+_T = TypeVar("_T")
+
+
+class HostCode:
+    """Runs the host's code for one engine, and reads what it returns. Belongs to one event loop.
+
+    Args:
+        recorder: Records what failed.
+        reader: Reads what is large, or has code of its own.
+        limits: `hook_timeout_s` bounds hooks that name no time; `grace_s` is what code gets between being told to stop and being abandoned.
+    """
+
+    def __init__(self, recorder: Recorder, reader: ResultReader, limits: Limits) -> None:
+        self._guards = HostAwaits()
+        self._recorder = recorder
+        self._reader = reader
+        self._grace_s = limits.grace_s
+        self.hook_timeout_s = limits.hook_timeout_s
+        self.redactor = recorder.redactor
+        self.cut = recorder.cut
+
+    def hook_failed(self, hook: Hook, call: ValidatedCall, why: str) -> None:
+        """Record that an observer failed."""
+        self._recorder.log.warning("The hook %r failed on %s: %s", hook.title, call.uid, why)
+        body = Reason(reason=why, details={"hook": self.cut(hook.title)})
+        self._recorder.write(Draft(kind="hook.failed", run="hooks", body=body, call=call.uid))
+
+    async def read(self, value: object) -> Execution:
+        """Read what a hook or `verify` returned, as a tool's result is read, within a hook's time."""
+        small = small_jsonable(value, self._reader.max_bytes)
+        if small is not None:
+            return Execution(status="returned", value=small[0], read=True, changes=small[1])
+        read = await self._reader.read(Execution(status="returned", value=value), ReadingTimeout(self.hook_timeout_s, AbortSignal()))
+        return self._recorder.bounded(read) if read.error else read
+
+    async def ask(self, answer: Awaitable[Any], timeout_s: float, name: str) -> HostAnswer:
+        """What the code came to; see `HostAwaits.ask`."""
+        return await self._guards.ask(answer, timeout_s=timeout_s, grace_s=self._grace_s, name=name)
+
+    async def unless_killed(self, answer: Awaitable[_T], kill: AbortSignal, name: str) -> _T:
+        """What the code gives or raises, unless `kill` fires before that.
+
+        Raises:
+            CallNotStarted: It has fired.
+        """
+        found = await self._guards.ask(answer, grace_s=self._grace_s, name=name, kill=kill)
+        if found.error is None:
+            return found.value  # type: ignore[no-any-return]
+        if kill.reason is not None and isinstance(found.error, TimeoutError):
+            raise CallNotStarted(f"It was not started: {kill.reason}. Nothing happened; it may be sent again.") from found.error
+        raise found.error
+
+    async def close(self) -> None:
+        """Cancel once more what was left behind."""
+        await self._guards.close()

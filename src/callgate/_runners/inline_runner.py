@@ -1,0 +1,324 @@
+"""Run async tools in the caller's own task.
+
+A tool that returns without suspending costs neither a task nor a timer. When it suspends, `Drive` steps its coroutine,
+so that the deadline and the kill can interrupt it without cancelling the caller's task, and so that a coroutine that does not stop can
+be abandoned. Must not know of threads or processes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from contextvars import Context, copy_context
+from types import CoroutineType
+from typing import Any, Literal
+
+from msgspec.structs import replace
+
+from callgate._json import decode
+from callgate._runners.abandoned_code import AbandonedCalls, AbandonedCode, OnLate
+from callgate._runners.deadlines import Deadlines
+from callgate._runners.exception_results import awaited, not_started, overdue, raised
+from callgate._runners.started_tasks import INSIDE
+from callgate.protocols import Execution, RunRequest
+
+__all__ = ["Drive", "InlineRunner", "drive"]
+
+Coro = Coroutine[Any, Any, object]
+
+
+class InlineRunner:
+    """Runs a tool in the calling task. A sync tool blocks the event loop while it runs."""
+
+    def __init__(self, on_late: OnLate | None = None, behind: AbandonedCalls | None = None) -> None:
+        self._abandoned_code = AbandonedCode(on_late, behind)
+        self._deadlines = Deadlines()
+        self._closed = False
+        self._watches = False
+
+    @property
+    def abandoned(self) -> int:
+        """The number of abandoned coroutines and tasks that still run."""
+        return len(self._abandoned_code)
+
+    @property
+    def late(self) -> int:
+        """The number of results that arrived after their call had ended."""
+        return self._abandoned_code.late
+
+    async def run(self, request: RunRequest) -> Execution:
+        begun = self.begin(request)
+        return begun if isinstance(begun, Execution) else await begun
+
+    def begin(self, request: RunRequest) -> Execution | Drive:
+        """Run the tool to its end or to its first suspension."""
+        if request.kill.reason is not None or self._closed:
+            return not_started(request.kill.reason or "the engine is closed")
+        if not self._watches:
+            self._abandoned_code.watch()
+            self._watches = True
+        context = copy_context()
+        try:
+            begun = context.run(_enter, request)
+        except BaseException as error:
+            begun = raised(error, request.not_done)
+        if isinstance(begun, Execution):
+            return replace(begun, tasks_left=self._abandoned_code.tasks_left(request)) if self._abandoned_code.started else begun
+        coro, waiting = begun
+        return Drive(request, coro, waiting, context, self._abandoned_code, self._deadlines)
+
+    async def close(self) -> None:
+        self._closed = True
+        self._deadlines.close()
+        await self._abandoned_code.close()
+
+
+def _enter(request: RunRequest) -> Execution | tuple[Coro, object]:
+    """Start the tool and run its first step in a copy of the context."""
+    INSIDE.set((*INSIDE.get(), request))
+    approved = request.approved
+    # Decoded again: changes that the tool makes to its arguments must not reach the record.
+    value = approved.call.tool.tool.invoke(request.context, decode(approved.encoded))
+    if type(value) is not CoroutineType:
+        if not inspect.isawaitable(value):
+            return Execution(status="returned", value=value)
+        value = _awaiting(value)
+    try:
+        return value, value.send(None)
+    except StopIteration as end:
+        return Execution(status="returned", value=end.value)
+
+
+def _first_step(request: RunRequest, coro: Coro) -> Execution | tuple[Coro, object]:
+    INSIDE.set((*INSIDE.get(), request))
+    try:
+        return coro, coro.send(None)
+    except StopIteration as end:
+        return Execution(status="returned", value=end.value)
+
+
+async def _awaiting(value: Awaitable[object]) -> object:
+    return await value
+
+
+async def drive(
+    value: Awaitable[object], request: RunRequest, context: Context, abandoned: AbandonedCode, deadlines: Deadlines
+) -> Execution:
+    """Await `value` under the deadline and the kill of `request`."""
+    try:
+        begun = context.run(_first_step, request, _awaiting(value))
+    except BaseException as error:
+        begun = raised(error, request.not_done)
+    if isinstance(begun, Execution):
+        execution = replace(begun, tasks_left=abandoned.tasks_left(request)) if abandoned.started else begun
+    else:
+        execution = await Drive(request, *begun, context, abandoned, deadlines)
+    return replace(execution, changes=awaited(request.approved.call.tool.tool)) if execution.status == "returned" else execution
+
+
+class Drive:
+    """Steps a suspended coroutine; awaiting it returns the `Execution`.
+
+    It acts as a future between the task and the future that the coroutine awaits. So every interruption is a method call: `cancel`
+    distinguishes a cancellation by the host from a timeout inside the tool by the context that it is called in.
+
+        waiting --deadline, kill, host's cancel--> stopping (the awaited future is cancelled, the grace period runs)
+        stopping --the coroutine ends--> timed_out, killed, or the host's cancel is passed on
+        stopping --the grace period is over--> the same, `abandoned`: a new task continues the coroutine
+    """
+
+    __slots__ = (
+        "_abandoned_code",
+        "_alarm",
+        "_asyncio_future_blocking",
+        "_baseline",
+        "_cancel_message",
+        "_cancels",
+        "_context",
+        "_coro",
+        "_deadlines",
+        "_given_up",
+        "_handle",
+        "_loop",
+        "_request",
+        "_task",
+        "_task_context",
+        "_throw",
+        "_waiting",
+        "_wake",
+        "_why",
+    )
+
+    def __init__(
+        self, request: RunRequest, coro: Coro, waiting: object, context: Context, abandoned: AbandonedCode, deadlines: Deadlines
+    ) -> None:
+        self._asyncio_future_blocking = False
+        self._request = request
+        self._coro = coro
+        self._waiting: Any = waiting
+        self._context = context
+        self._abandoned_code = abandoned
+        self._deadlines = deadlines
+        self._loop = asyncio.get_running_loop()
+        task = asyncio.current_task()
+        assert task is not None
+        self._task = task
+        self._baseline = task.cancelling()
+        self._cancels = 0
+        self._why: Literal["timed_out", "killed", "cancelled"] | None = None
+        self._throw = False
+        self._cancel_message: tuple[object, ...] = ()
+        """The message of the cancellation: cancel scopes of other libraries recognise their own by it."""
+        self._given_up = False
+        self._handle: asyncio.Handle | None = None
+        self._wake: Callable[[Any], object] | None = None
+        self._task_context: Context | None = None
+
+    def __await__(self) -> Generator[Any, None, Execution]:
+        self._alarm = self._deadlines.set(self._request.timeout_s, self._overdue)
+        silence = self._request.kill.on_abort(self._killed)
+        try:
+            execution = yield from self._steps()
+        except BaseException:  # the event loop was closed, or this coroutine was
+            if not self._given_up:
+                self._coro.close()
+            raise
+        finally:
+            silence()
+            self._deadlines.cancel(self._alarm)
+            self._settle()
+        return self._ended(execution)
+
+    def _steps(self) -> Generator[Any, None, Execution | None]:
+        """Step until the coroutine ends or is abandoned."""
+        while True:
+            problem = self._check_waiting()
+            if problem is None:
+                self._asyncio_future_blocking = True
+                yield self
+            if self._given_up:
+                return None
+            try:
+                if problem is None and not self._throw:
+                    self._waiting = self._context.run(self._coro.send, None)
+                else:
+                    self._throw = False
+                    self._waiting = self._context.run(self._coro.throw, problem or asyncio.CancelledError(*self._cancel_message))
+            except StopIteration as end:
+                return Execution(status="returned", value=end.value)
+            except BaseException as error:
+                return raised(error, self._request.not_done)
+
+    def _check_waiting(self) -> BaseException | None:
+        """Take over the awaited future, as a task does; an object that asyncio cannot await is the tool's error."""
+        waiting = self._waiting
+        if waiting is None:
+            return None
+        if not getattr(waiting, "_asyncio_future_blocking", False) or waiting.get_loop() is not self._loop:
+            return RuntimeError(f"the tool waits for {type(waiting).__name__}, which belongs to another event loop or library")
+        waiting._asyncio_future_blocking = False
+        return None
+
+    # The future interface that the task uses.
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        return self._loop
+
+    def add_done_callback(self, wake: Callable[[Any], object], *, context: Context | None = None) -> None:
+        self._wake, self._task_context = wake, context
+        task = asyncio.current_task(self._loop)
+        if task is not None and task is not self._task:  # another task has taken over the wait
+            self._task, self._baseline, self._cancels = task, task.cancelling(), 0
+        if self._waiting is None or self._given_up:
+            self._handle = self._loop.call_soon(self._ready, self._waiting, context=context)
+            return
+        self._waiting.add_done_callback(self._ready, context=context)
+        if self._throw:  # stopped during the current step
+            self._interrupt()
+
+    def remove_done_callback(self, wake: Callable[[Any], object]) -> int:
+        """The waiting task gives up: another task will take over the wait."""
+        self._wake = None
+        if self._handle is not None:
+            self._handle.cancel()
+        if self._waiting is not None:
+            self._waiting.remove_done_callback(self._ready)
+        return 1
+
+    def result(self) -> None:
+        return None
+
+    def cancel(self, msg: object = None) -> bool:
+        self._cancel_message = () if msg is None else (msg,)
+        if asyncio.current_task(self._loop) is self._task:
+            # The tool cancelled its own task: its failure, not a request of the host. The innermost drive undoes it once.
+            if not isinstance(self._waiting, Drive):
+                self._task.uncancel()
+            self._interrupt()
+        elif any(request is self._request for request in INSIDE.get()):
+            self._interrupt()
+        else:
+            self._cancels += 1
+            self._stop("cancelled")
+        return True
+
+    # The ends of the wait.
+
+    def _ready(self, waited: object) -> None:
+        if waited is not self._waiting:  # it ended at the moment when another task took over the wait
+            return
+        wake, self._wake = self._wake, None
+        if wake is not None:
+            wake(self)
+
+    def _overdue(self) -> None:
+        self._stop("timed_out")
+
+    def _killed(self) -> None:
+        self._stop("killed")
+
+    def _stop(self, why: Literal["timed_out", "killed", "cancelled"]) -> None:
+        if self._why is not None:
+            return
+        self._why = why
+        if why != "cancelled":
+            self._cancel_message = ()
+        self._deadlines.cancel(self._alarm)
+        self._alarm = self._deadlines.set(self._request.grace_s, self._give_up)
+        self._interrupt()
+
+    def _interrupt(self) -> None:
+        self._throw = self._waiting is None or not self._waiting.cancel(*self._cancel_message)
+
+    def _give_up(self) -> None:
+        """Continue the coroutine in a new task: the grace period is over."""
+        self._given_up = True
+        if self._waiting is None:
+            assert self._handle is not None
+            self._handle.cancel()
+        else:
+            self._waiting.remove_done_callback(self._ready)
+        self._abandoned_code.adopt(self._request.context.uid, self._coro, self._waiting, self._context)
+        self._handle = self._loop.call_soon(self._ready, self._waiting, context=self._task_context)
+
+    def _settle(self) -> None:
+        """Undo the cancel requests that the tool itself made on the task; those of the host stay."""
+        while self._task.cancelling() > self._baseline + self._cancels:
+            self._task.uncancel()
+
+    def _ended(self, execution: Execution | None) -> Execution:
+        """Return the execution; `execution` is None if the coroutine was abandoned."""
+        left = self._abandoned_code.tasks_left(self._request) if self._abandoned_code.started else 0
+        ended = self._outcome(execution)
+        return replace(ended, tasks_left=left) if left else ended
+
+    def _outcome(self, execution: Execution | None) -> Execution:
+        if execution is not None:
+            if self._why is None:
+                return execution
+            if execution.status == "returned":
+                self._abandoned_code.came_late(self._request.context.uid, execution)
+        if self._why == "cancelled":
+            raise asyncio.CancelledError(*self._cancel_message)
+        return overdue(self._request, self._why == "killed", abandoned=execution is None)

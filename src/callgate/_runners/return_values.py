@@ -1,0 +1,78 @@
+"""Read what a tool returned or raised: a value as plain JSON data, an exception as text.
+
+Reading may run code of the tool's author, such as `model_dump`, `__iter__` or `__str__`, for any length of time, so it belongs to the
+attempt. Results of thread and process tools are read where they ran; results of async tools and of the host's runners are read here: at
+once if that certainly runs no such code, otherwise in a thread under the attempt's deadline and kill. Must not know how results are used.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from callgate._abort_signals import AbortSignal
+from callgate._json import to_jsonable, type_name
+from callgate._runners.exception_results import TimeBound, clean, describe, failed, overdue
+from callgate._runners.offload_to_threads import LeftBehind, Offload
+from callgate.errors import ResultNotSerializable
+from callgate.protocols import Execution
+
+__all__ = ["UNREADABLE", "ReadingTimeout", "ResultReader", "read", "unreadable"]
+
+UNREADABLE = "ResultNotSerializable"
+"""The `error_type` of an execution whose return value has no JSON form."""
+
+
+class ReadingTimeout(Struct, frozen=True, eq=False):
+    """The timeout and the kill signal of a reading."""
+
+    timeout_s: float
+    kill: AbortSignal
+
+
+def read(execution: Execution, max_bytes: int) -> Execution:
+    """Return `execution` with its value or exception read. May run foreign code; raises none of its errors."""
+    if isinstance(execution.value, BaseException) and execution.status == "raised":
+        return replace(failed(execution.value), evidence=execution.evidence)
+    if execution.status != "returned":
+        return execution
+    try:
+        value, changes = to_jsonable(execution.value, max_bytes=max_bytes)
+    except ResultNotSerializable as error:
+        return unreadable(str(error), error.code)
+    except BaseException as error:  # foreign code may raise anything; in a thread, nothing else would catch it
+        return unreadable(f"The tool's result cannot be read: {': '.join(describe(error))}.")
+    return Execution(status="returned", value=value, read=True, changes=execution.changes + changes)
+
+
+def unreadable(why: str, code: str = "non_serializable") -> Execution:
+    """Return the execution of a tool whose return value cannot become a result."""
+    return Execution(status="returned", read=True, error_type=UNREADABLE, error=why, details={"code": code})
+
+
+class ResultReader:
+    """Reads the results of one engine's tools."""
+
+    def __init__(self, offload: Offload, max_bytes: int) -> None:
+        self._offload = offload
+        self.max_bytes = max_bytes
+
+    async def read(self, execution: Execution, time: TimeBound) -> Execution:
+        """Return `execution`, read in a thread; if that exceeds the timeout or is killed, return that outcome."""
+        refusal = self._offload.refusal
+        if refusal:
+            return _text_not_read(execution) if execution.status == "raised" else unreadable(f"The tool's result was not read: {refusal}")
+        try:
+            return await self._offload.run(partial(read, execution, self.max_bytes), time)
+        except LeftBehind:
+            killed = time.kill.reason is not None
+            return _text_not_read(execution) if execution.status == "raised" and not killed else overdue(time, killed, abandoned=True)
+
+
+def _text_not_read(execution: Execution) -> Execution:
+    """Return the execution of a tool that raised an exception whose text could not be read."""
+    kind = clean(type_name(execution.value))
+    text = f"{kind}, whose text could not be read in time"
+    return Execution(status="raised", error_type=kind, error=text, evidence=execution.evidence)

@@ -1,0 +1,202 @@
+"""Commit the calls of one message that have ended, and decide whether the turn continues.
+
+    outcomes → hints → record → history → context → decide            in this order: results are recorded before the model sees them
+
+`message_calls` runs the calls and knows no history; the rules of `callgate.loop_decision` decide and know no calls. Messages with calls
+become part of the conversation only here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from callgate.agent.budget import BudgetTracker
+from callgate.agent.history import committed
+from callgate.agent.message_calls import BROKEN_OFF, CallContext, MessageCalls
+from callgate.agent.repetition import StuckGuard
+from callgate.agent.run_events import AgentEvent, CallEnded
+from callgate.agent.run_recorder import PhaseExecutedBody
+from callgate.agent.run_result import CommittedMessage, PendingCalls
+from callgate.agent.turn_state import TurnParts, TurnState
+from callgate.calls import Aborted, Answered, Suspended, Text, ToolResult
+from callgate.emission import EndedCall
+from callgate.errors import CallFailed
+from callgate.loop_decision import CallEnd, Ending, check_loop_continuation
+from callgate.messages import AssistantMessage, ToolCall
+
+__all__ = ["ExecutedMessage", "MessageCommitter"]
+
+
+_ANSWERED = "The calls of yours that waited have been answered: their results stand in their places. Go on with what they were for."
+
+_ALL_ANSWERED = frozenset({ToolResult})
+
+
+class ExecutedMessage(Struct, frozen=True, kw_only=True, eq=False):
+    """A message whose calls have ended."""
+
+    message: AssistantMessage
+    calls: tuple[ToolCall, ...]
+    """The calls of the message."""
+    closed: Sequence[str]
+    """For each call, how its arguments were proved complete."""
+    ends: list[EndedCall]
+    """How each call ended."""
+    whole: CommittedMessage | None = None
+    """The whole message as it was committed, if `calls` are those of its calls that waited for a human; else None."""
+    broken_off: bool = False
+    """Whether some results may be replacements for calls without a recorded result."""
+
+
+class MessageCommitter:
+    """Commits the messages of one turn, each together with its calls.
+
+    Args:
+        parts: The parts of the turn.
+        state: The turn's state. Modified.
+    """
+
+    def __init__(self, parts: TurnParts, state: TurnState) -> None:
+        self._parts = parts
+        self._state = state
+        self._call_context = CallContext(
+            engine=parts.engine,
+            exits=parts.exits or None,
+            may_run=partial(_refusal, parts.guard, parts.budget),
+            give_back=parts.budget.give_back,
+            origin=parts.model.provider,
+            on_result=partial(parts.exposure.used, parts.scope.conversation) if parts.exposure is not None else None,
+        )
+
+    def next_message(self, *, early: bool = False) -> MessageCalls:
+        """Return an object that runs the calls of the next message.
+
+        Args:
+            early: Whether calls may start before the message is complete.
+        """
+        parts = self._parts
+        iteration = self._state.iteration
+        scope = replace(parts.scope, iteration=iteration, phase=f"{parts.scope.run}/{iteration}")
+        return MessageCalls(self._call_context, scope, early and parts.settings.early_start)
+
+    def commit(self, calls: ExecutedMessage) -> Ending | None:
+        """Commit the message with the results of its calls. Return how the turn ends, or None if it continues."""
+        parts, state = self._parts, self._state
+        if calls.whole is not None and any(not isinstance(end.outcome, Suspended) for end in calls.ends):
+            self._take_up_again()
+        ends = self._told(calls)
+        whole = committed(parts.history, calls.whole, calls.message, ends, state.results)
+        if parts.enrichment.in_use:
+            kept = parts.enrichment.settle(parts.history)
+            if kept:
+                parts.record.kept(kept)
+        if parts.tell is not None:
+            self._announce(calls, parts.tell)
+        state.iteration += 1
+        unanswered = None if _ALL_ANSWERED.issuperset(map(type, ends)) else self._unanswered(calls, whole)
+        return unanswered or self._decided(whole.answered, whole.message)
+
+    # Inside
+
+    def _take_up_again(self) -> None:
+        """Tell the model that waiting calls were answered, if the conversation continued meanwhile: roles have to alternate."""
+        messages = self._parts.history.messages
+        if messages and isinstance(messages[-1], AssistantMessage):
+            self._parts.record.said(_ANSWERED)
+            self._parts.history.user(_ANSWERED)
+
+    def _told(self, calls: ExecutedMessage) -> list[ToolResult | Suspended | None]:
+        """Record how the calls ended, and the hints for the model. Return each result with its hint."""
+        parts, ends = self._parts, calls.ends
+        uids: list[str] = []
+        positions: list[int] = []
+        finals: list[bytes] = []
+        results: list[ToolResult | None] = []
+        for end in ends:
+            uids.append(end.uid)
+            positions.append(end.position)
+            finals.append(end.arguments)
+            results.append(end.outcome.result if type(end.outcome) is Answered else None)
+        hints = parts.guard.told(calls.calls, results, finals) if parts.guard is not None else {}
+        said = {str(place): hint for place, hint in hints.items()} if hints else {}
+        if calls.broken_off:
+            said |= {str(place): str(one.error) for place, one in enumerate(results) if one is not None and one.code == BROKEN_OFF}
+        added = parts.enrichment.news if parts.enrichment.in_use else None
+        parts.record.executed(PhaseExecutedBody(calls=tuple(uids), hints=said, added=added), positions)
+        if not hints and None not in results:
+            return list(results)
+        return [
+            end.outcome if isinstance(end.outcome, Suspended) else _hinted(results[place], hints.get(place))
+            for place, end in enumerate(ends)
+        ]
+
+    def _announce(self, calls: ExecutedMessage, tell: Callable[[AgentEvent], None]) -> None:
+        for place, end in enumerate(calls.ends):
+            if end.outcome is not None:
+                tell(CallEnded(calls.whole.waiting[place] if calls.whole is not None else place, end.outcome))
+        if self._parts.exposure is not None:
+            for notice in self._parts.exposure.notices(calls.calls, [end.outcome for end in calls.ends]):
+                tell(notice)
+
+    def _unanswered(self, calls: ExecutedMessage, whole: CommittedMessage) -> Ending | None:
+        """Return how the turn ends if a call aborted the message or waits for a human, else None."""
+        for end in calls.ends:
+            outcome = end.outcome
+            if isinstance(outcome, Aborted):
+                strict = outcome.status == "error" and self._parts.settings.rules.failures == "strict"
+                return Ending("tool_parse_error" if strict else outcome.status, outcome.reason)
+        return self._waiting(calls, whole)
+
+    def _waiting(self, calls: ExecutedMessage, whole: CommittedMessage) -> Ending | None:
+        """Return how the turn ends if calls wait for a human, else None."""
+        approvals = {place: end.outcome for place, end in enumerate(calls.ends) if isinstance(end.outcome, Suspended)}
+        if not approvals:
+            return None
+        parts, made = self._parts, calls.calls
+        self._state.pending = PendingCalls(
+            message=AssistantMessage(parts=tuple(made[place] for place in approvals), api=calls.message.api),
+            closed=tuple(calls.closed[place] for place in approvals),
+            iteration=self._state.iteration - 1,
+            approvals=tuple(approvals.values()),
+            scope=parts.scope,
+            exposed=parts.exposure.exposed if parts.exposure is not None else None,
+            added=parts.enrichment.parts,
+            restarted=parts.enrichment.disabled,
+            whole=whole,
+            texts=tuple(self._state.texts),
+            repeats=parts.guard.repeats if parts.guard is not None else (),
+            errors=parts.engine.control.errors_in_a_row(parts.scope.conversation),
+        )
+        return Ending("waiting", "; ".join(one.question for one in approvals.values()))
+
+    def _decided(self, answered: list[ToolResult], message: AssistantMessage) -> Ending | None:
+        parts = self._parts
+        if parts.guard is not None and parts.guard.gave_up:
+            return Ending("error", parts.guard.gave_up)
+        tools = parts.engine.tools
+        ends: list[CallEnd] = []
+        for result in answered:
+            tool = tools.get(result.name)
+            ends.append(CallEnd(result, tool.category if tool is not None else None))
+        errors, rules = parts.engine.control.errors_in_a_row(parts.scope.conversation), parts.settings.rules
+        text_before = message.text if rules.end_after_text else ""
+        ending = check_loop_continuation(ends, rules, errors_in_a_row=errors, text_before=text_before)
+        if parts.budget.boundless or (ending is not None and ending.status == "completed"):
+            return ending
+        over = parts.budget.out_of_time()  # if so, calls that the time limit aborted are not failures of their own
+        return ending if over is None else Ending("budget_exhausted", over)
+
+
+def _refusal(guard: StuckGuard | None, budget: BudgetTracker, call: ToolCall, place: int) -> CallFailed | None:
+    """Return why a call may not run. If it may run, reserve it in the budget and return None."""
+    refusal = guard.refusal(call, place) if guard is not None else None
+    return refusal or budget.reserve(place)
+
+
+def _hinted(result: ToolResult | None, hint: str | None) -> ToolResult | None:
+    """Return the result with the hint appended, as the model sees it."""
+    return result if result is None or hint is None else replace(result, content=(*result.content, Text(text=hint)))

@@ -1,0 +1,193 @@
+"""The loop: let the model answer once, run the calls of its message, commit them, decide; until the turn ends.
+
+    ready? → stream → calls? → run → commit → go on?          each arrow may end the turn with one `Ending`
+
+Before the next step begins, every pass (one request to the model) and every call is in the record and in the history. `model_passes` runs a
+pass, `message_calls` runs the calls of a message, and `commit_message` commits them and decides; this module only orders these steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from callgate.agent.commit_message import ExecutedMessage, MessageCommitter
+from callgate.agent.exit_tools import ask_for_more
+from callgate.agent.message_calls import MessageCalls, UncommittedCall
+from callgate.agent.model_passes import ModelPasses
+from callgate.agent.run_result import PendingCalls, RunResult
+from callgate.agent.turn_state import TurnParts, TurnState
+from callgate.loop_decision import RUN_STATUS, Ending
+from callgate.messages import AssistantMessage
+from callgate.stream import StreamResult
+
+if TYPE_CHECKING:
+    from callgate.agent.recorded_run import UncommittedMessage
+
+__all__ = ["Turn"]
+
+_NOTHING_SAID = frozenset({"empty_response", "error", "timeout", "budget_exhausted"})
+"""Statuses of a turn in which the model added nothing after its report."""
+
+
+class Turn:
+    """One turn of one conversation.
+
+    Args:
+        parts: The parts of the turn.
+        state: The state of a turn that is resumed; None: the turn begins.
+    """
+
+    def __init__(self, parts: TurnParts, state: TurnState | None = None) -> None:
+        self._parts = parts
+        self._state = state = state or TurnState(iteration=parts.scope.iteration)
+        self._passes = ModelPasses(parts, state)
+        self._committer = MessageCommitter(parts, state)
+        self._has_exits = bool(parts.exits)
+
+    async def run(self) -> Ending:
+        """Run passes until the turn ends."""
+        passes, compactor = self._passes, self._parts.compactor
+        with self._parts.enrichment:
+            while True:
+                ending = passes.ready()
+                if ending is None and compactor is not None:
+                    ending = await passes.compacted(compactor)
+                if ending is None:
+                    ending = await self._once()
+                if ending is not None:
+                    return self._complete(ending)
+
+    async def resume(self, pending: PendingCalls) -> Ending:
+        """Run the calls that waited for a human, then continue the loop."""
+        return await self._handed_in_again(pending) or await self.run()
+
+    async def go_on(self, opened: UncommittedMessage, left: Mapping[int, UncommittedCall]) -> Ending:
+        """Complete a message whose calls were interrupted, then continue the loop."""
+        message, closed = opened.message, opened.body.closed
+        self._state.iteration = opened.body.iteration
+        with self._parts.enrichment:
+            message_calls = self._committer.next_message()
+            message_calls.cause = self._parts.record.last
+            ends = await message_calls.take_up(message.calls, closed, left)  # type: ignore[arg-type]
+        self._state.signals += message_calls.signals_of(message.calls)
+        self._parts.budget.iterations += not opened.again
+        self._parts.budget.calls += sum(call.counts for call in left.values()) - (len(message.calls) if opened.again else 0)
+        calls = ExecutedMessage(message=message, calls=message.calls, closed=closed, ends=ends, whole=opened.whole, broken_off=True)
+        ending = self._committer.commit(calls)
+        return (None if ending is None else await self._ending(ending)) or await self.run()
+
+    def say(self, text: str) -> None:
+        """Append a message of the user to the conversation and the record."""
+        self._parts.record.said(text)
+        self._parts.history.user(text)
+
+    @property
+    def cut(self) -> str:
+        """Why the last answer is incomplete; empty if it is complete."""
+        return self._state.cut
+
+    def result(self, ending: Ending) -> RunResult:
+        """Return the result of the turn."""
+        parts, state = self._parts, self._state
+        texts = state.texts
+        return RunResult(
+            status=RUN_STATUS[ending.status],
+            turn_status=ending.status,
+            reason=ending.reason,
+            text=texts[-1] if texts and ending.status == "completed" else "\n\n".join(filter(None, texts)),
+            signals=tuple(state.signals),
+            results=tuple(state.results),
+            messages=tuple(parts.history.messages),
+            spent=parts.budget.spent(),
+            run=parts.scope.run,
+            conversation=parts.scope.conversation,
+            pending=state.pending,
+        )
+
+    # Inside
+
+    async def _once(self) -> Ending | None:
+        """Run one pass and the calls of its message. Return how the turn ends, or None if it continues."""
+        left, doing = self._parts.budget.iterations_left, "the model's stream"
+        message_calls = self._committer.next_message(early=left != 0)
+        try:
+            result = await self._passes.stream(message_calls, left)
+            doing = "the run"
+            if result.status == "function_call":
+                return await self._called(result, message_calls, left)
+        except BaseException:
+            await message_calls.drop(f"{doing} failed")
+            if doing == "the model's stream":
+                self._passes.broke_off(message_calls)
+            raise
+        await message_calls.drop(result.reason or result.status)
+        return await self._passes.answered(result, message_calls)
+
+    async def _called(self, result: StreamResult, message_calls: MessageCalls, left: int | None) -> Ending | None:
+        message = result.message
+        assert message is not None
+        exits, budget, normal = self._parts.exits, self._parts.budget, True
+        if self._has_exits:
+            self._state.signals += message_calls.signals_of(result.calls)
+            normal = any(exits.meant(call.name) is None for call in result.calls)
+        may_run = normal and left != 0
+        message_calls.cause = self._parts.record.answered(result, message, self._state.iteration, executes=may_run)
+        if normal and not may_run:
+            return await self._out_of_iterations(message, message_calls)
+        if not normal:
+            return self._reported(message)
+        ends = await message_calls.ended(result.calls, result.closed)
+        self._state.reported = False
+        budget.iterations += 1
+        ending = self._committer.commit(ExecutedMessage(message=message, calls=result.calls, closed=result.closed, ends=ends))
+        return None if ending is None else await self._ending(ending)
+
+    def _reported(self, message: AssistantMessage) -> Ending | None:
+        """Commit a message with exit calls only. The model is asked once whether it has more to say, because an exit call ends nothing."""
+        parts, state = self._parts, self._state
+        parts.history.answer(message)
+        if state.reported or parts.settings.after_exit_calls == "end" or parts.budget.over() is not None:
+            return Ending("completed")
+        state.reported = True
+        self.say(ask_for_more(call.name for call in message.calls))
+        return None
+
+    def _complete(self, ending: Ending) -> Ending:
+        """Return `ending`, or `completed` if the model reported and then wrote nothing more or could not answer."""
+        if not self._state.reported or ending.status not in _NOTHING_SAID:
+            return ending
+        return Ending("completed", f"The model reported, and then said nothing more: {ending.reason}")
+
+    async def _ending(self, ending: Ending) -> Ending | None:
+        """Return `ending`, unless a human answered a waiting call while other calls ran: then run that call at once."""
+        pending = self._state.pending
+        if pending is None or not self._was_answered(pending):
+            return ending
+        return await self._handed_in_again(pending)
+
+    async def _handed_in_again(self, pending: PendingCalls) -> Ending | None:
+        from callgate.agent.resume_plan import refused_approvals
+
+        parts, message = self._parts, pending.message
+        self._state.iteration, self._state.pending = pending.iteration, None
+        left = refused_approvals(pending, parts.engine.approval)
+        parts.budget.give_back(len(message.calls) - len(left))  # calls that are not refused are reserved once more when they are handed in
+        with parts.enrichment:
+            message_calls = self._committer.next_message()
+            message_calls.cause = parts.record.handed_in_again(message, pending.closed, pending.iteration)
+            ends = await message_calls.take_up(message.calls, pending.closed, left)  # type: ignore[arg-type]
+        calls = ExecutedMessage(message=message, calls=message.calls, closed=pending.closed, ends=ends, whole=pending.whole)
+        ending = self._committer.commit(calls)
+        return None if ending is None else await self._ending(ending)
+
+    async def _out_of_iterations(self, message: AssistantMessage, message_calls: MessageCalls) -> Ending:
+        await message_calls.drop("no iteration is left")
+        self._parts.history.answer(message)
+        why = "no iteration is left, and the model asked for another round of tools"
+        strict = self._parts.settings.rules.failures == "strict"
+        return Ending("tool_execution_error" if strict else "budget_exhausted", why)
+
+    def _was_answered(self, pending: PendingCalls) -> bool:
+        questions = [self._parts.engine.approval(approval.approval_id) for approval in pending.approvals]
+        return any(question is not None and question.allowed is not None for question in questions)

@@ -1,0 +1,139 @@
+"""`callgate approvals`, `approve`, `deny`, `stop` and `kill`: list open questions and send messages to a run from any terminal.
+
+A message is put into the journal's inbox. The process that works on the run takes it from there; the command waits a few seconds for that
+and prints the result. If no process works on the run, it prints how the run continues.
+"""
+
+from __future__ import annotations
+
+import getpass
+import shlex
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from callgate import inbox
+from callgate._terminal_text import one_line
+from callgate.cli import _exit_codes as _exits
+from callgate.cli._call_arguments import refuse_odd_text
+from callgate.cli._command_options import InboxOptions
+from callgate.cli._console import grid, output, print_json, say
+from callgate.cli._journal_location import MEMORY, default_journal, without_password
+from callgate.cli._run_names import run_named
+from callgate.errors import UsageError
+from callgate.inbox import CallToRepeat, MessageOutcome, PendingApproval, SentMessage
+
+__all__ = ["list_waiting", "tell"]
+
+_DO: dict[str, Callable[..., SentMessage]] = {"approve": inbox.approve, "deny": inbox.deny, "stop": inbox.stop, "kill": inbox.kill}
+_DONE = {"approve": "Approved", "deny": "Denied", "stop": "Stopping", "kill": "Killing"}
+_LATER = {
+    "approve": "The call runs when it is made again or its run is resumed",
+    "deny": "The call does not run: made again, it asks again, and the model is told when its run is resumed",
+    "stop": "It stops when it is resumed",
+    "kill": "It ends when it is resumed",
+}
+_HANDED_IN = {
+    "approve": "The call runs when it is made again in that run, with the same arguments, tools and rules.",
+    "deny": "The call does not run: made again, it asks again.",
+}
+_MOST_WAIT_S = 3_600.0
+
+
+def list_waiting(journal: str, *, json: bool) -> int:
+    """Print the calls that wait for a human; return the exit code."""
+    _refuse_memory(journal)
+    damaged: list[str] = []
+    found = inbox.waiting(journal, on_unreadable=damaged.append)
+    _show_waiting(found, json=json, whole=not damaged)
+    for line in damaged:
+        say(line, "red")
+    return _exits.FAILED if damaged else _exits.OK
+
+
+def _show_waiting(found: list[PendingApproval], *, json: bool, whole: bool) -> None:
+    if json:
+        for one in found:
+            print_json(msgspec.to_builtins(one))
+        return
+    if not found:
+        say("Nothing waits for a human." if whole else "Nothing else waits for a human.")
+        return
+    table = grid("approval", "tool", "arguments", "question", "expires", "worked on by")
+    for one in found:
+        table.add_row(*_row(one))
+    output().print(table, soft_wrap=False)
+    say("`callgate approve APPROVAL` or `callgate deny APPROVAL` answers one; `callgate log show APPROVAL` tells more.")
+
+
+def _row(one: PendingApproval) -> tuple[str, ...]:
+    expires = datetime.fromtimestamp(one.expires_ns / 1e9, UTC).astimezone().strftime("%m-%d %H:%M")
+    return (
+        one_line(one.approval),
+        one_line(one.tool, 40),
+        one_line(one.arguments, 80),
+        one_line(one.question, 120),
+        expires,
+        one.held_by or "nobody",
+    )
+
+
+def tell(what: str, target: str, options: InboxOptions) -> int:
+    """Send the message; return the exit code."""
+    refuse_odd_text(target=target, reason=options.reason, by=options.by)
+    _refuse_memory(options.journal)
+    if not 0 <= options.wait <= _MOST_WAIT_S:
+        raise UsageError(f"--wait is {options.wait:g}; it must be from 0 to {_MOST_WAIT_S:.0f} seconds.")
+    target = run_named(target, options.journal) if what in ("stop", "kill") else target
+    sent = _DO[what](options.journal, target, by=options.by or _login(), reason=options.reason)
+    outcome = inbox.outcome(options.journal, sent.id, wait_s=options.wait) if sent.held_by else MessageOutcome()
+    if options.json:
+        status = "refused" if outcome.refused else "taken" if outcome.position else "waiting"
+        print_json({"status": status, **msgspec.to_builtins(sent), "position": outcome.position, "refused": outcome.refused})
+    else:
+        _say(what, target, sent, outcome, options.journal)
+    return _exits.FAILED if outcome.refused else _exits.OK
+
+
+def _say(what: str, target: str, posted: SentMessage, fate: MessageOutcome, journal: str) -> None:
+    if fate.refused:
+        say(f"{posted.held_by}, which works on the run, refused the message: {fate.refused}", "red")
+    elif fate.position:
+        say(f"{_DONE[what]} {one_line(target, 120)}: {posted.held_by} has received it (event {fate.position}).")
+    elif posted.held_by:
+        say(
+            f"Sent. {posted.held_by} works on the run and has not received it yet; that process, or the one that resumes the run, will.",
+            "yellow",
+        )
+    elif posted.again is not None:
+        say(f"Sent. No process works on run {one_line(posted.run, 120)} now, and it is not an agent's run. {_HANDED_IN[what]}")
+        if what == "approve" and posted.again.origin == "cli":
+            say(f"  {_call_again(posted.run, posted.again, journal)}")
+    else:
+        option = "" if journal == default_journal() else f" --record {shlex.quote(without_password(journal))}"
+        say(f"Sent. No process works on run {one_line(posted.run, 120)} now. {_LATER[what]}: `callgate resume {posted.run}{option}`.")
+
+
+def _call_again(run: str, call: CallToRepeat, journal: str) -> str:
+    """The command that makes the call again, as far as the journal has its arguments."""
+    words = ["callgate", "call", call.tool, *([call.arguments] if call.arguments else []), "--run", run]
+    here = "" if call.workspace == str(Path.cwd()) else call.workspace
+    place = "" if journal == default_journal() else without_password(journal)
+    named = (("--key", call.key), ("--principal", call.principal), ("--actor", call.actor), ("--workspace", here), ("--journal", place))
+    for option, value in named:
+        words += [option, value] if value else []
+    return shlex.join(words)
+
+
+def _refuse_memory(journal: str) -> None:
+    if journal == MEMORY:
+        raise UsageError("A journal in memory belongs to one process; other processes cannot send messages to it. Give --journal FILE.")
+
+
+def _login() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "somebody at a terminal"

@@ -1,0 +1,257 @@
+"""`callgate log`: show the calls and events of a journal. Only reads, also while other processes write.
+
+`list` shows calls, `show` the events of one call or run, `tree` events under their causes, `follow` new events as they are committed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from datetime import UTC, datetime
+
+import msgspec
+from msgspec.structs import replace
+from rich.text import Text
+from rich.tree import Tree
+
+from callgate._call_summary import CallSummary, body_of, summarise
+from callgate._journal import JournalReader
+from callgate._terminal_text import one_line
+from callgate.cli import _exit_codes as _exits
+from callgate.cli._call_arguments import refuse_odd_text
+from callgate.cli._command_options import LogOptions
+from callgate.cli._console import field, grid, output, print_json, say, status_text
+from callgate.cli._interrupt_signals import remembering_interrupts
+from callgate.cli._journal_location import without_password
+from callgate.cli._log_query import asked, has_run, reading
+from callgate.cli._run_names import LAST, newest_run
+from callgate.cli._standard_streams import reader_is_gone
+from callgate.errors import UsageError
+from callgate.event_queries import EventQuery
+from callgate.events import Event
+
+__all__ = ["clock", "event_json", "events_of", "follow", "list_calls", "show", "tree"]
+
+_POLL_S = 0.1
+_MOST_CALLS = 1_000
+_TOGETHER = 200
+_MOST_EVENTS = 2_000
+_DEEPEST = 30
+
+
+def list_calls(options: LogOptions) -> int:
+    with reading(options) as reader:
+        calls, more = _calls(reader, options)
+        if options.json:
+            for call in calls:
+                print_json(_call_json(call))
+        elif calls:
+            _print_calls(calls)
+        else:
+            say("No calls match. `callgate log list --journal FILE` shows those of another journal.")
+        if more:
+            say(f"These are the newest {len(calls)}; earlier ones match too. --limit shows more of them.", "dim")
+    return _exits.OK
+
+
+def _calls(reader: JournalReader, options: LogOptions) -> tuple[list[CallSummary], bool]:
+    """Return the newest matching calls, oldest first, and whether earlier ones match too."""
+    query = asked(options)
+    most = _MOST_CALLS if query.limit is None else query.limit
+    kinds = query.kinds or (("call.",) if query.field else ("call.received",))
+    uids = _newest(reader.find(replace(query, kinds=kinds, limit=None, newest_first=True)), most + 1)
+    calls = []
+    for first in range(0, min(len(uids), most), _TOGETHER):
+        some = reader.find(EventQuery(calls=tuple(uids[first : min(first + _TOGETHER, most)])))
+        calls += [call for call in summarise(some) if call.position > query.after]
+    return sorted(calls, key=lambda call: call.position), len(uids) > most
+
+
+def _newest(events: Iterable[Event], most: int) -> list[str]:
+    """Return the ids of the first `most` different calls of these events."""
+    uids: dict[str, None] = {}
+    for event in events:
+        if event.call:
+            uids[event.call] = None
+        if len(uids) >= most:
+            break
+    return list(uids)
+
+
+def _print_calls(calls: Iterable[CallSummary]) -> None:
+    table = grid("time", "call", "tool", "status", "ms", "rule", right=("ms",))
+    for call in calls:
+        why = call.code or call.failure_class or call.command_end
+        status = Text.assemble(status_text(call.status, call.command_end), f" {one_line(why)}" if why else "")
+        table.add_row(clock(call.at_ns), one_line(call.uid), one_line(call.tool), status, f"{call.duration_ms:,.0f}", one_line(call.rule))
+    output().print(table, soft_wrap=False)
+
+
+def _call_json(call: CallSummary) -> dict[str, object]:
+    fields = msgspec.structs.asdict(call)
+    del fields["result"], fields["began"], fields["starts"], fields["ended"]
+    return fields | {"duration_ms": round(call.duration_ms, 3)}
+
+
+def show(identity: str, options: LogOptions) -> int:
+    refuse_odd_text(id=identity)
+    query = asked(options)
+    with reading(options) as reader:
+        events = [event for event in events_of(reader, identity) if query.holds(event)]
+        if query.tool is not None and events:
+            of_tool = {event.position for event in reader.find(replace(query, after=events[0].position - 1))}
+            events = [event for event in events if event.position in of_tool]
+        for event, depth in _deep(events):
+            _print_event(event, options, indent=min(depth, 8))
+        if not events:
+            say(f"None of the events of {identity} match. Leave the options out to show all of them.")
+    return _exits.OK
+
+
+def events_of(reader: JournalReader, identity: str) -> list[Event]:
+    """Return the events of a call or run, given its id, the end of a call's id, or `last` for the newest run."""
+    identity = newest_run(reader) if identity == LAST else identity
+    found = list(reader.find(EventQuery(call=identity))) or list(reader.find(EventQuery(run=identity)))
+    if found:
+        return found
+    calls = dict.fromkeys(event.call for event in reader.find(EventQuery(kinds=("call.",))))
+    ending = [uid for uid in calls if uid.endswith(f"/{identity.lstrip('/')}")]
+    if len(ending) == 1:
+        return list(reader.find(EventQuery(call=ending[0])))
+    latest = ", ".join(list(calls)[-3:])
+    why = f"{len(ending)} calls have ids with this end" if ending else "no call and no run has it"
+    raise UsageError(
+        f"'{identity[:80]}' is not an id in this journal: {why}. The latest calls: {latest or 'none'}. See `callgate log list`."
+    )
+
+
+def _deep(events: Iterable[Event]) -> list[tuple[Event, int]]:
+    """Return each event with its depth: the number of its ancestors among these events."""
+    depths: dict[int, int] = {}
+    for event in events:
+        depths[event.position] = 1 + max((depths[parent] for parent in event.parents if parent in depths), default=-1)
+    return [(event, depths[event.position]) for event in events]
+
+
+def tree(identity: str, options: LogOptions) -> int:
+    refuse_odd_text(id=identity)
+    query = asked(options)
+    with reading(options) as reader:
+        events = [event for event in _followed(reader, identity) if query.holds(event)]
+        _print_tree(events[: _MOST_EVENTS if query.limit is None else query.limit], len(events), identity, options)
+    return _exits.OK
+
+
+def _print_tree(shown: list[Event], found: int, identity: str, options: LogOptions) -> None:
+    if options.json:
+        for event, depth in _deep(shown):
+            print_json(event_json(event) | {"depth": depth})
+    else:
+        for root in _trees(shown):
+            output().print(root, soft_wrap=False)
+    if not found:
+        say(f"None of the events of {identity} match. Leave --kind out to show all of them.")
+    if len(shown) < found:
+        say(f"{found - len(shown)} more events followed. --limit shows more of them.", "dim")
+
+
+def _followed(reader: JournalReader, identity: str) -> list[Event]:
+    """Return the events of a position, a call or a run, and all that they caused."""
+    if identity.isdecimal() and int(identity) < 2**63:
+        own = list(reader.find(EventQuery(after=int(identity) - 1, before=int(identity) + 1)))
+        if not own:
+            raise UsageError(f"There is no event {identity} in this journal. See `callgate log follow --after 0`.")
+    else:
+        own = events_of(reader, identity)
+    later = [event for first in own[:1] for event in reader.find(EventQuery(caused_by=first.position))]
+    return sorted({event.position: event for event in (*own, *later)}.values(), key=lambda event: event.position)
+
+
+def _trees(events: Iterable[Event]) -> list[Tree]:
+    """Return trees with each event under its latest shown cause, at most `_DEEPEST` levels deep."""
+    nodes: dict[int, tuple[Tree, int]] = {}
+    roots = []
+    for event in events:
+        cause = max((parent for parent in event.parents if parent in nodes), default=None)
+        if cause is None:
+            node, depth = Tree(_line(event), guide_style="dim"), 0
+            roots.append(node)
+        else:
+            above, depth = nodes[cause]
+            node = above.add(_line(event))
+        nodes[event.position] = (node, depth + 1) if depth < _DEEPEST or cause is None else nodes[cause]
+    return roots
+
+
+def _line(event: Event) -> Text:
+    body = body_of(event)
+    told = next((str(body[key]) for key in ("tool", "name", "status", "verdict", "reason") if isinstance(body.get(key), str)), "")
+    return Text.assemble(
+        (f"{event.position} ", "dim"),
+        (field(event.kind), "bold"),
+        f" {field(told, 80)}" if told else "",
+        (f"  {field(event.call)}", "dim"),
+    )
+
+
+def follow(options: LogOptions, *, wait: Callable[[float], None] = time.sleep) -> int:
+    """Print events as they are committed, until Ctrl-C or until the output's reader is gone."""
+    query = asked(options)
+    with reading(options, to_come=True) as reader:
+        position = options.after if options.after is not None else _last(reader)
+        say(f"Following {without_password(options.journal)} after event {position}. Ctrl-C ends.", "dim")
+        if options.run is not None and not has_run(reader, options.run):
+            say(f"No run '{options.run[:80]}' is in this journal yet. Its events are shown once it starts.", "yellow")
+        with suppress(KeyboardInterrupt), remembering_interrupts() as interrupted:
+            while not reader_is_gone():
+                for event in reader.find(replace(query, after=position)):
+                    position = event.position
+                    _print_event(event, options)
+                    if interrupted():
+                        return _exits.OK
+                if interrupted():
+                    return _exits.OK
+                wait(_POLL_S)
+    return _exits.OK
+
+
+def _last(reader: JournalReader) -> int:
+    return next((event.position for event in list(reader.find(EventQuery(limit=1, newest_first=True)))), 0)
+
+
+def _print_event(event: Event, options: LogOptions, indent: int = 0) -> None:
+    if options.json:
+        print_json(event_json(event))
+        return
+    margin = "  " * indent
+    attempt = f" attempt {event.attempt}" if event.attempt else ""
+    cause = f"  because of {', '.join(map(str, event.parents))}" if event.parents else ""
+    where = f"  {clock(event.at_ns)}  {field(event.call)}{cause}"
+    screen = output()
+    screen.print(Text.assemble((f"{margin}{event.position} ", "dim"), (field(event.kind), "bold"), attempt, (where, "dim")))
+    for key, value in body_of(event).items():
+        if value is None or value is False or value in ("", [], {}):
+            continue
+        shown = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        screen.print(Text(f"{margin}    {field(str(key))}: {field(shown, 400)}"))
+
+
+def event_json(event: Event) -> dict[str, object]:
+    fields = msgspec.structs.asdict(event)
+    return fields | {"body": body_of(event), "at": _date(event.at_ns)}
+
+
+def _date(at_ns: int) -> str | None:
+    try:
+        return datetime.fromtimestamp(at_ns / 1e9, UTC).isoformat()
+    except (OverflowError, ValueError, OSError):
+        return None
+
+
+def clock(at_ns: int) -> str:
+    """Return the local time of day."""
+    try:
+        return datetime.fromtimestamp(at_ns / 1e9).astimezone().strftime("%H:%M:%S.%f")[:-3]
+    except (OverflowError, ValueError, OSError):  # outside the range of local times
+        return "?"

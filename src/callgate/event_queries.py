@@ -1,0 +1,182 @@
+"""Queries for the events of a journal.
+
+Every journal answers an `EventQuery`. `select` defines its meaning over a sequence of events; a database with an index must return the
+same. Knows nothing of where events are stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+
+import msgspec
+from msgspec import Struct
+
+from callgate._option_checks import Options
+from callgate.events import Event
+
+__all__ = ["CallFacts", "EventQuery", "facts_of", "merged", "select"]
+
+
+class EventQuery(Options, frozen=True, kw_only=True):
+    """Selects events. A field that is not given does not restrict the selection."""
+
+    run: str | None = None
+    call: str | None = None
+    """A call's uid."""
+    calls: tuple[str, ...] = ()
+    """Any of these calls; at most some hundreds."""
+    tool: str | None = None
+    """Events of the calls of this tool: its resolved name, or the name in the call if no tool was found."""
+    actor: str | None = None
+    """Events of the calls that were made for this actor."""
+    kinds: tuple[str, ...] = ()
+    """Any of these kinds; one that ends in a dot matches all kinds with this prefix."""
+    since_ns: int | None = None
+    """At or after this wall time, UTC nanoseconds."""
+    until_ns: int | None = None
+    """Before this wall time, UTC nanoseconds."""
+    field: tuple[str, object] | None = None
+    """A dotted path into the body and its value: `("metadata.cached", "tick")`. There is no index for it, so combine it with others."""
+    caused_by: int | None = None
+    """Only events that the event at this position caused, directly or indirectly."""
+    after: int = 0
+    """After this position."""
+    before: int | None = None
+    """Before this position; for the next page with `newest_first`."""
+    limit: int | None = None
+    newest_first: bool = False
+
+    def holds(self, event: Event) -> bool:
+        """Whether the event alone matches: every field but `tool`, `actor` and `caused_by`."""
+        return (
+            event.position > self.after
+            and self.run in (None, event.run)
+            and self.call in (None, event.call)
+            and (not self.calls or event.call in self.calls)
+            and (not self.kinds or any(_of_kind(event.kind, kind) for kind in self.kinds))
+            and (self.before is None or event.position < self.before)
+            and (self.since_ns is None or event.at_ns >= self.since_ns)
+            and (self.until_ns is None or event.at_ns < self.until_ns)
+            and (self.field is None or _has(event.body, *self.field))
+        )
+
+    @property
+    def derived(self) -> bool:
+        """Whether matching needs other events too."""
+        return self.tool is not None or self.actor is not None or self.caused_by is not None
+
+
+class CallFacts(Struct, frozen=True, kw_only=True):
+    """The facts that one event has about its call."""
+
+    tool: str = ""
+    actor: str = ""
+    final: bool = False
+    """Whether the tool's name is the resolved one."""
+
+
+def select(events: Iterable[Event], query: EventQuery) -> list[Event]:
+    """Return the events that match, given all events in order from the first.
+
+    Causes and calls are followed from the beginning, so leaving out the first events changes the result.
+    """
+    kept = _narrowed(list(events), query)
+    found = (event for event in (reversed(kept) if query.newest_first else kept) if query.holds(event))
+    return list(islice(found, query.limit))
+
+
+def _narrowed(events: list[Event], query: EventQuery) -> list[Event]:
+    kept = events
+    if query.caused_by is not None:
+        followed = {query.caused_by}
+        kept = [event for event in events if _follows(event, followed)]
+    if query.tool is not None or query.actor is not None:
+        calls = _calls(events)
+        kept = [event for event in kept if _is_about(calls.get(event.call), query)]
+    return kept
+
+
+def _follows(event: Event, followed: set[int]) -> bool:
+    if not followed.isdisjoint(event.parents):
+        followed.add(event.position)
+        return True
+    return False
+
+
+def _calls(events: Iterable[Event]) -> dict[str, CallFacts]:
+    calls: dict[str, CallFacts] = {}
+    for event in events:
+        facts = facts_of(event)
+        if facts is not None:
+            calls[event.call] = merged(calls.get(event.call), facts)
+    return calls
+
+
+def merged(known: CallFacts | None, new: CallFacts) -> CallFacts:
+    """Return the facts of both; a resolved name replaces the name in the call."""
+    if known is None:
+        return new
+    better = new.tool and (new.final or not known.tool) and not (known.final and not new.final)
+    return CallFacts(tool=new.tool if better else known.tool, actor=known.actor or new.actor, final=known.final or new.final)
+
+
+def _is_about(facts: CallFacts | None, query: EventQuery) -> bool:
+    return facts is not None and query.tool in (None, facts.tool) and query.actor in (None, facts.actor)
+
+
+class _Body(Struct):
+    name: object = None
+    tool: object = None
+    scope: object = None
+
+
+_body = msgspec.json.Decoder(_Body).decode
+_value = msgspec.json.Decoder().decode
+
+
+def facts_of(event: Event) -> CallFacts | None:
+    """Return the call's tool and actor, if this event has them; a body with other fields has none."""
+    if not event.call or event.kind not in ("call.received", "call.verdict"):
+        return None
+    try:
+        body = _body(event.body)
+    except (ValueError, RecursionError):
+        return None
+    if event.kind == "call.verdict":
+        return CallFacts(tool=_text(body.tool), final=True) if body.tool else None
+    actor = body.scope.get("actor") if isinstance(body.scope, dict) else None
+    return CallFacts(tool=_text(body.name), actor=_text(actor))
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _of_kind(kind: str, wanted: str) -> bool:
+    return kind.startswith(wanted) if wanted.endswith(".") else kind == wanted
+
+
+def _has(body: bytes, path: str, wanted: object) -> bool:
+    try:
+        value = _value(body)
+    except (ValueError, RecursionError):
+        return False
+    return any(_same(found, wanted) for found in _at(value, path.split(".")))
+
+
+def _at(value: object, path: list[str]) -> Iterator[object]:
+    """Return the value at the path; a number is a list index."""
+    for step in path:
+        if isinstance(value, Mapping) and step in value:
+            value = value[step]
+        elif isinstance(value, list) and step.isdecimal() and int(step) < len(value):
+            value = value[int(step)]
+        else:
+            return
+    yield value
+
+
+def _same(found: object, wanted: object) -> bool:
+    """Whether the values are equal as JSON: true is not 1."""
+    return found == wanted and isinstance(found, bool) == isinstance(wanted, bool)

@@ -1,0 +1,65 @@
+"""The table of provider APIs: a codec for each, with its decoder and its encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
+
+from msgspec import Struct
+
+from callgate.errors import UsageError
+from callgate.messages import ToolMessage
+from callgate.models.wire.base_decoder import Decoder
+from callgate.models.wire.request import HttpRequest, ModelRequest
+from callgate.models.wire.tool_names import WireNames
+
+__all__ = ["Codec", "codec", "known_apis"]
+
+
+class Codec(Struct, frozen=True, kw_only=True):
+    """Reads and writes one provider API."""
+
+    api: str
+    decoder: Callable[..., Decoder]
+    """Takes `content_type`, `streamed`, `names`, `new_id`, `calls_per_message` and `redact`, as `Decoder` does."""
+    encode: Callable[[ModelRequest, WireNames, Mapping[str, object]], HttpRequest]
+    """Write a request. Tool names go through the `WireNames`; the mapping holds the provider's quirks."""
+    encode_result: Callable[[ToolMessage, WireNames], dict[str, object]]
+    """Write the item of the next request that carries a tool's result."""
+    allow_dashes: bool = True
+    """Whether tool names may contain `-`."""
+
+    def wire_names(self, tools: Iterable[str]) -> WireNames:
+        """Return a mapping of these tool names to the names that this API accepts."""
+        return WireNames(tools, allow_dashes=self.allow_dashes)
+
+
+_PACKAGES = {
+    "openai.chat": "openai_chat",
+    "anthropic.messages": "anthropic_messages",
+    "openai.responses": "openai_responses",
+    "gemini.generate": "gemini_generate",
+    "ollama.chat": "ollama_chat",
+    "bedrock.converse": "bedrock_converse",
+    "bedrock.invoke": "bedrock_invoke",
+    "gemini.interactions": "gemini_interactions",
+    "cohere.chat": "cohere_chat",
+}
+
+
+def known_apis() -> tuple[str, ...]:
+    return tuple(_PACKAGES)
+
+
+def codec(api: str) -> Codec:
+    """Return the codec of `api`.
+
+    Raises:
+        UsageError: The API is unknown.
+    """
+    package = _PACKAGES.get(api)
+    if package is None:
+        raise UsageError(f"No provider API is called '{api[:80]}'. Known are: {', '.join(_PACKAGES)}.")
+    found = import_module(f"callgate.models.wire.{package}").CODEC
+    assert isinstance(found, Codec)
+    return found

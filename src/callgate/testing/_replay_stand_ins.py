@@ -1,0 +1,220 @@
+"""Replacements for the repetition of a recorded run: a model with recorded answers, tools without code, a clock without waits.
+
+All other parts are the real ones: the loop, the route, the rules. A tool's code is never run: its replacement has the same declaration, and
+its runner returns the recorded result of the same tool with the same arguments.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import defaultdict, deque
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from callgate._abort_signals import Control
+from callgate._clock import SystemClock
+from callgate._json import decode
+from callgate._pipeline.result_check import Ran, check
+from callgate.agent.run_recorder import BlobReader
+from callgate.calls import Text, ToolResult
+from callgate.errors import CallFailed, UsageError
+from callgate.messages import AssistantMessage
+from callgate.models.model_events import CallOpened, CallSealed, Fault, Finished, ModelEvent, TextDelta
+from callgate.models.model_protocol import StreamingContext
+from callgate.models.wire.request import ModelRequest
+from callgate.protocols import Execution, RunRequest
+from callgate.replay import RecordedPass, Replay, ReplayedCall
+from callgate.tools import BoundTool, Tool
+
+__all__ = ["RECORDED", "NoWaitClock", "RecordedModel", "RecordedResults", "restarts", "stand_in"]
+
+RECORDED: Final = "recorded"
+"""The name of the runner that returns recorded results."""
+_STATUS: Final = {
+    "tool_raised": "raised",
+    "not_done": "raised",
+    "timeout": "timed_out",
+    "killed": "killed",
+    "tool_crashed": "crashed",
+    "not_started": "not_started",
+}
+"""The status of the runner's execution, by the code of the result."""
+_PLAYED = frozenset({"completed", "function_call", "empty_response", "error"})
+_HERE = "\x00"
+_RESTART = "context_restart_recorded"
+_FRAME = frozenset({"status", "error", "code"})
+"""The keys that the route adds to a failure."""
+
+
+class NoWaitClock(SystemClock):
+    """A clock on which every wait ends at once."""
+
+    async def sleep(self, seconds: float) -> None:
+        return
+
+
+def stand_in(tool: Tool) -> Tool:
+    """Return the tool without its code. It has the same name, schema, checks and effects, and therefore the same identity."""
+    made: Any = copy.copy(tool)
+    made.runner = RECORDED
+    made.execute = _never
+    stood: Tool = made
+    return stood
+
+
+async def _never(*_: object, **__: object) -> dict[str, Any]:
+    raise AssertionError("a stand-in has no code")
+
+
+class RecordedModel:
+    """A model that returns the recorded answers, pass by pass. A pass is one request to the model and its answer.
+
+    Args:
+        passes: The passes of the recorded run.
+        name: The recorded model's name, `provider:model`.
+        on_end: Called with the reason when the recording cannot be continued: a stop, a silence, or its end.
+    """
+
+    native_tools = True
+
+    def __init__(self, passes: tuple[RecordedPass, ...], name: str, on_end: Callable[[str], None]) -> None:
+        self.provider, _, self.name = name.partition(":")
+        self.asked = 0
+        self._passes = passes
+        self._on_end = on_end
+
+    async def stream(self, request: ModelRequest, context: StreamingContext) -> AsyncIterator[ModelEvent]:
+        number, self.asked = self.asked, self.asked + 1
+        if number >= len(self._passes):
+            raise UsageError(f"The recording has {len(self._passes)} answers of the model, and one more was requested.")
+        one = self._passes[number]
+        message = one.answer or AssistantMessage()
+        if one.status not in _PLAYED:
+            self._on_end(one.reason or "the record of the model's answers ends here")
+        if message.text:
+            yield TextDelta(message.text)
+        for position, call in enumerate(message.calls):
+            closed: Any = one.closed[position] if position < len(one.closed) else "sealed"
+            yield CallOpened(position, call.id, call.name)
+            yield CallSealed(position, call, closed)
+        yield _finished(one, message)
+
+
+def _finished(one: RecordedPass, message: AssistantMessage) -> Finished:
+    if one.status == "error":
+        return Finished(reason="error", message=message, fault=Fault(code=RECORDED, message=one.reason))
+    reason: Any = one.finish or ("tool_calls" if message.calls else "stop")
+    return Finished(reason=reason if one.status in _PLAYED else "cut", message=message)
+
+
+class RecordedResults:
+    """A runner that returns recorded results.
+
+    Args:
+        replay: The recorded run.
+        blobs: The store of whole results.
+        control: Kills the conversation if the user killed a recorded call.
+    """
+
+    def __init__(self, replay: Replay, blobs: BlobReader, control: Callable[[], Control]) -> None:
+        self._blobs = blobs
+        self._control = control
+        self._waiting: dict[tuple[str, bytes], deque[ReplayedCall]] = defaultdict(deque)
+        self._taken: dict[str, ReplayedCall] = {}
+        self.missing: list[str] = []
+        """The uids of calls without a recorded result."""
+        for call in replay.calls:
+            if call.decision is not None and call.decision.word == "allow" and not call.parent:
+                self._waiting[call.tool, call.decision.arguments].append(call)
+
+    async def run(self, request: RunRequest) -> Execution:
+        """Return the recorded end of this call."""
+        approved, uid = request.approved, request.context.uid
+        waiting = self._waiting[approved.call.tool.name, approved.encoded]
+        call = self._taken.get(uid) or (waiting.popleft() if waiting else None)
+        if call is None:
+            self.missing.append(uid)
+            return Execution(status="raised", error="the record has no result of this call", evidence="not_done")
+        self._taken[uid] = call
+        if call.ended == "restarted":
+            return Execution(status="returned", value={"type": _RESTART, "success": True})
+        if call.result is None:
+            reason = call.reason or f"the recorded call {call.ended}"
+            self._control().kill(request.context.scope.conversation, reason)
+            return Execution(status="killed", error=reason)
+        return _execution(approved.call.tool, call.result, request.attempt, self._blobs)
+
+    async def close(self) -> None:
+        """Do nothing: no tool runs."""
+
+
+def _execution(tool: BoundTool, result: ToolResult, attempt: int, blobs: BlobReader) -> Execution:
+    """Return the execution from which the route makes this result."""
+    if result.status == "ok":
+        return Execution(status="returned", value=_value(result, blobs))
+    told = _told(result)
+    if result.code == "tool_declared":
+        return Execution(status="returned", value=told.get("result", result.structured))
+    status: Any = _STATUS.get(result.code or "")
+    if status is None:
+        raise _as_recorded(result)
+    last = attempt >= result.metadata.attempts
+    details = {key: value for key, value in told.items() if key not in _FRAME} or None
+    unheard = Execution(status=status, error=_HERE, details=details, **_proof(tool, result, status, details or {}))
+    said = check(tool, Ran(unheard, max(1, result.metadata.attempts)), 0.0, None).error or ""
+    before, _, behind = said.partition(_HERE)
+    words = result.error or ""
+    if not (words.startswith(before) and words.endswith(behind)):
+        before, behind = "", ""
+    error = words[len(before) : len(words) - len(behind)]
+    return replace(unheard, error=error, retryable=not last)
+
+
+def _proof(tool: BoundTool, result: ToolResult, status: str, details: dict[str, Any]) -> dict[str, Any]:
+    """Return the details of an exception that makes the result unknown, or not, as it was recorded."""
+    if status != "raised" or tool.effect == "none":
+        return {}
+    if result.status == "error" and tool.effect == "once" and result.code != "not_done":
+        raise _as_recorded(result)
+    evidence = "not_done" if result.code == "not_done" else "reply_lost" if result.status == "unknown" else ""
+    return {"evidence": evidence, "error_type": str(details.pop("exception", ""))}
+
+
+def _value(result: ToolResult, blobs: BlobReader) -> object:
+    """Return the tool's value from its recorded bytes, with its keys in the tool's order."""
+    if result.metadata.content_key:
+        if result.structured is None:
+            raise _as_recorded(result)
+        return result.structured
+    whole = blobs.get(result.metadata.blob) if result.metadata.blob is not None else _shown(result).encode()
+    if whole is None:
+        raise _as_recorded(result)
+    return whole.decode() if result.metadata.mime == "text/plain" else decode(whole)
+
+
+def _told(result: ToolResult) -> dict[str, Any]:
+    """Return the failure that the model was shown, as data; empty if it was shown in part."""
+    try:
+        told = decode(_shown(result))
+    except ValueError:
+        return result.structured if isinstance(result.structured, dict) else {}
+    return told if isinstance(told, dict) else {}
+
+
+def _shown(result: ToolResult) -> str:
+    first = result.content[0] if result.content else None
+    return first.text if isinstance(first, Text) else ""
+
+
+async def restarts(data: object) -> bool:
+    """Accept the results of calls that added to the context; the added context is not stored."""
+    return isinstance(data, dict) and data.get("type") == _RESTART
+
+
+def _as_recorded(result: ToolResult) -> CallFailed:
+    """Return the error that is converted to this result, with its recorded text."""
+    kind: Any = type("RecordedFailure", (CallFailed,), {"failure_class": result.failure_class})
+    failure: CallFailed = kind(result.error or "The whole of this result is gone from the record.", code=result.code)
+    return failure

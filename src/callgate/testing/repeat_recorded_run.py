@@ -1,0 +1,185 @@
+"""Repeat a recorded run with today's tools and rules, as a test, and compare.
+
+The model's answers and the tools' results are recorded; the loop, the route, the tools' schemas and checks and the rules are real. Each
+difference is a sentence that names its call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from callgate._blob_store import MemoryBlobs
+from callgate._engine_limits import Limits
+from callgate._journal import MemoryJournal
+from callgate._tool_loading import load_tools as _load
+from callgate.agent import Agent, RunResult
+from callgate.calls import Suspended
+from callgate.engine import Engine
+from callgate.errors import UsageError
+from callgate.messages import Message, SystemMessage, UserMessage
+from callgate.protocols import Policy
+from callgate.replay import Replay
+from callgate.replay.run_file import RunFile
+from callgate.testing._comparison import calls_between, ends_between, messages_between
+from callgate.testing._replay_stand_ins import RECORDED, NoWaitClock, RecordedModel, RecordedResults, restarts, stand_in
+from callgate.tools import Tool
+
+__all__ = ["PlayedAgain", "RecordedRun", "load_tools"]
+
+
+def load_tools(*specs: str | Path) -> list[Tool]:
+    """Load the tools of these sources: `builtin`, `module:attribute`, `path/to/file.py` or `path/to/file.py:attribute`.
+
+    Raises:
+        UsageError: A source cannot be loaded or has no tool.
+    """
+    return _load([str(spec) for spec in specs], MemoryBlobs())
+
+
+class PlayedAgain(Struct, frozen=True, kw_only=True):
+    """The result of repeating a recorded run."""
+
+    differences: tuple[str, ...]
+    """The differences in order, one sentence each; empty if there is none."""
+    replay: Replay
+    """The run as it went this time."""
+
+
+class RecordedRun:
+    """A run from a file that `callgate replay RUN --export` wrote.
+
+    Args:
+        kept: The content of the file.
+
+    Raises:
+        UsageError: The run cannot be rebuilt from it.
+    """
+
+    def __init__(self, kept: RunFile) -> None:
+        self.replay = Replay.of(kept, kept.run, kept)
+        if self.replay.differences:
+            raise UsageError(f"This recorded run cannot be repeated: {self.replay.differences[0]} Export it again.")
+        self._kept = kept
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Load a file.
+
+        Raises:
+            UsageError: The file does not exist, is not a recorded run, or the run cannot be rebuilt from it.
+        """
+        return cls(RunFile.load(path))
+
+    def again(self, tools: Iterable[Tool], policies: Sequence[Policy] = (), **agent: Any) -> PlayedAgain:
+        """Repeat the run with these tools, whose code never runs, and these policies.
+
+        Args:
+            tools: The tools as they are now; those that the run did not have are left out.
+            policies: The policies as they are now.
+            agent: Further arguments of the run's `Agent`: `output`, `compact`, `stuck`.
+        """
+        return asyncio.run(self.played(tools, policies, **agent))
+
+    async def played(self, tools: Iterable[Tool], policies: Sequence[Policy] = (), **agent: Any) -> PlayedAgain:
+        """Like `again`, for use in an event loop."""
+        had = self.replay.began.tools if self.replay.began is not None else None
+        stood = [stand_in(tool) for tool in tools if had is None or tool.name in had]
+        return await _Player(self.replay, self._kept, stood, policies).played(agent)
+
+
+class _Player:
+    """One repetition of a recorded run."""
+
+    def __init__(self, then: Replay, kept: RunFile, tools: list[Tool], policies: Sequence[Policy]) -> None:
+        self._then = then
+        self._results = RecordedResults(then, kept, lambda: self._engine.control)
+        self._broken_off = False
+        settings = then.began.settings if then.began is not None else None
+        self._engine = Engine(
+            tools,
+            policies=policies,
+            journal=MemoryJournal(),
+            limits=Limits(dangerous_per_tick=settings.dangerous_per_tick if settings is not None else None),
+            runners={RECORDED: self._results},
+            repair=any(call.repairs for call in then.calls),
+            restart=restarts,
+            clock=NoWaitClock(),
+            run=then.run,
+        )
+        self._answers = {approval: (allowed, by) for approval, allowed, by in then.answers}
+
+    async def played(self, options: dict[str, Any]) -> PlayedAgain:
+        async with self._engine:
+            await (self._run(options) if self._then.began is not None else self._calls())
+            now = Replay.of(self._engine.journal, self._then.run, self._engine.blobs)
+        return PlayedAgain(differences=tuple(self._differences(now)), replay=now)
+
+    async def _calls(self) -> None:
+        """Repeat the calls of an engine without an agent, one after the other."""
+        for call in self._then.calls:
+            if call.parent:
+                continue
+            outcome = await self._engine.call(call.raw, call.scope)
+            self._engine.control.end_turn(call.scope.conversation)
+            answer = self._answers.get(call.approval)
+            if isinstance(outcome, Suspended) and answer is not None:
+                await self._answer(outcome.approval_id, *answer)
+
+    async def _run(self, options: dict[str, Any]) -> None:
+        began = self._then.began
+        assert began is not None
+        model = RecordedModel(self._then.passes, began.model, self._break_off)
+        given: dict[str, Any] = {"settings": began.settings, "exit_tools": began.exits} | options
+        async with Agent(model, self._engine, **given) as agent:
+            scope = replace(began.scope, conversation="")
+            if began.exposed is not None:
+                scope = replace(scope, deliberate=True, allowed_tools=began.exposed.allowed)
+            before = self._before()
+            conversation = "" if began.scope.conversation == self._then.run else began.scope.conversation
+            result = await agent.run(began.task or UserMessage(""), conversation=conversation, history=before, scope=scope)
+            while result.pending is not None and await self._answered(result):
+                result = await agent.resume(result)
+
+    def _before(self) -> list[Message]:
+        """Return the conversation before the run."""
+        if not self._then.passes:
+            raise UsageError("This recorded run has no answer of a model, so there is nothing to repeat.")
+        shown: list[Message] = [message for message in self._then.passes[0].messages if not isinstance(message, SystemMessage)]
+        return shown[:-1] if self._then.began is not None and self._then.began.task is not None else shown
+
+    def _break_off(self, reason: str) -> None:
+        self._broken_off = True
+        self._engine.control.kill(self._conversation(), reason)
+
+    def _conversation(self) -> str:
+        assert self._then.began is not None
+        return self._then.began.scope.conversation or self._then.run
+
+    async def _answered(self, result: RunResult) -> bool:
+        """Answer a question as recorded; return whether there is a recorded answer."""
+        assert result.pending is not None
+        waiting = {approval.approval_id for approval in result.pending.approvals}
+        known = [approval for approval in waiting if approval in self._answers]
+        for approval in known:
+            await self._answer(approval, *self._answers.pop(approval))
+        return bool(known)
+
+    async def _answer(self, approval: str, allowed: bool, by: str) -> None:
+        await self._engine.answer(approval, allow=allowed, by=by)
+
+    # Comparison
+
+    def _differences(self, now: Replay) -> Iterable[str]:
+        yield from calls_between(self._then, now)
+        for uid in self._results.missing:
+            yield f"Call {uid} has no recorded result: it ran with other arguments, or did not run."
+        if self._broken_off:
+            return
+        yield from messages_between(self._then, now)
+        yield from ends_between(self._then, now)

@@ -1,0 +1,219 @@
+"""`@tool`: make a tool from a function. The schema is made from its signature and docstring; nothing is assumed to be safe."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, ClassVar, TypedDict, Unpack, overload
+
+from callgate._option_checks import refuse_unknown
+from callgate._schema import FunctionSchema, function_schema
+from callgate.calls import Category, Effect
+from callgate.errors import UsageError
+from callgate.tools.argument_cleaning import Keywords
+from callgate.tools.resource_conflicts import Declared
+from callgate.tools.retry_policy import RetryPolicy
+from callgate.tools.tool_context import ToolContext
+from callgate.tools.tool_declaration import CacheScope, RunnerName, Tool, ValidationResult, Verified
+
+__all__ = ["FunctionTool", "ToolOptions", "tool"]
+
+
+class ToolOptions(TypedDict, total=False):
+    """The options of `@tool`. Options without a description here are the attributes of `Tool` with the same name and default."""
+
+    name: str | None
+    """The tool's name; None: the function's name."""
+    description: str | None
+    """The tool's description; None: from the docstring."""
+    parameters: Mapping[str, Any] | None
+    """The input schema, as a JSON Schema; None: from the signature."""
+    category: Category | None
+    """The tool's category; None: `safe_chain`."""
+    effect: Effect | None
+    """The tool's effect; None: the category's default, or `once` if no category is given either."""
+    reads: Declared | None
+    writes: Declared | None
+    timeout_s: float | None
+    attempt_timeout_s: float | None
+    retry: RetryPolicy | None
+    retryable: bool | None
+    not_done: type[BaseException] | tuple[type[BaseException], ...]
+    """Exceptions of the function that prove that nothing happened."""
+    cacheable: bool
+    cache_scope: CacheScope
+    cache_ttl: float | None
+    requires_actor: bool
+    aliases: tuple[str, ...]
+    triggers: tuple[str, ...]
+    validate: Callable[[dict[str, Any]], object] | None
+    """Called with the arguments after the schema has passed; returns None, an error, a list of errors or a `ValidationResult`."""
+    verify: Callable[[dict[str, Any], str], object] | None
+    """Called with the final arguments and the idempotency key if an outcome was lost; returns True, False, None or `Verified`."""
+    output_schema: Mapping[str, Any] | None
+    """The schema of the result; None: from the return annotation."""
+    content_key: str | None
+    runner: RunnerName | None
+    parallel: int | None
+    coerce: bool | None
+
+
+class FunctionTool(Tool):
+    """A tool made from a function. It can still be called as that function."""
+
+    wraps_result: ClassVar[bool] = True
+    drops_unknown: ClassVar[bool] = True
+    requires_actor = False
+
+    def __init__(self, function: Callable[..., Any], **options: Unpack[ToolOptions]) -> None:
+        if not callable(function) or not hasattr(function, "__qualname__"):
+            raise UsageError(
+                f"@tool was given a {type(function).__name__}, which is not a function."
+                " Write a def that calls it, with the parameters a model should see, and decorate that."
+            )
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise UsageError(
+                f"@tool was given {function.__qualname__}, a generator, whose code would never run. Return the whole result, and report"
+                " progress with ToolContext.progress."
+            )
+        self.function = function
+        self.name = options.pop("name", None) or function.__name__
+        given = options.pop("parameters", None)
+        if given is not None and not isinstance(given, Mapping):
+            raise UsageError(f"Tool '{self.name}' ({self.where()}) has parameters={given!r:.80}; it must be a JSON Schema, as a mapping.")
+        self._schema: FunctionSchema = function_schema(function, self.where(), context_type=ToolContext, parameters=given)
+        self._direct = self._schema.plain and self._schema.context is None
+        self.parameters = self._schema.parameters
+        properties = {} if given is not None else self.parameters.get("properties", {})
+        self._defaults = {name: schema["default"] for name, schema in properties.items() if "default" in schema}
+        self.description = options.pop("description", None) or self._schema.description
+        self.output_schema = options.pop("output_schema", None) or self._schema.output
+        self._validator: Callable[..., object] | None = options.pop("validate", None)
+        self._verifier: Callable[..., Any] | None = options.pop("verify", None)
+        self._check_functions()
+        written = options.pop("category", None)
+        self.category = written or "safe_chain"
+        self.effect = options.pop("effect", None) or _effect_of(written, takes_key=self._schema.context is not None)
+        declared = options.pop("not_done", ())
+        self.not_done = (declared,) if isinstance(declared, type) else declared
+        for key, value in options.items():
+            setattr(self, key, value)
+        self.execute = function  # type: ignore[method-assign]
+        self.__doc__ = function.__doc__
+
+    def _check_functions(self) -> None:
+        for role, function in (("validate", self._validator), ("verify", self._verifier)):
+            if function is not None and not callable(function):
+                raise UsageError(f"Tool '{self.name}' ({self.where()}) has {role}={function!r}; it must be a function.")
+        if inspect.iscoroutinefunction(self._validator):
+            raise UsageError(
+                f"The validate function of tool '{self.name}' ({self.where()}) is async; write a plain def, which never waits."
+            )
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+    def invoke(self, context: ToolContext, arguments: dict[str, Any]) -> object:
+        if self._direct:
+            return self.function(**arguments)
+        values = self._schema.convert(arguments)
+        if self._schema.context is not None:
+            values[self._schema.context] = context
+        return self.function(**values)
+
+    def defaults(self) -> Mapping[str, Any]:
+        return self._defaults
+
+    def has_validator(self) -> bool:
+        overridden = type(self).validate_parameters is not FunctionTool.validate_parameters
+        return overridden or self._validator is not None or not self._schema.plain
+
+    def validate_parameters(self, params: dict[str, Any]) -> ValidationResult:
+        found = super().validate_parameters(params)
+        if not found.valid:
+            return found
+        own = self._own_findings(found.cleaned_params)
+        cleaned = (own.cleaned_params or found.cleaned_params) if own.valid else {}
+        return ValidationResult(valid=own.valid, errors=own.errors, warnings=found.warnings + own.warnings, cleaned_params=cleaned)
+
+    def own_validation(self, params: dict[str, Any]) -> ValidationResult:
+        if type(self).validate_parameters is not FunctionTool.validate_parameters:
+            return self.validate_parameters(params)
+        return self._own_findings(params)
+
+    def _own_findings(self, params: dict[str, Any]) -> ValidationResult:
+        """Return the errors that the function's annotations and validator find in valid arguments."""
+        refusal = self._schema.refusal(params)
+        if refusal is not None:
+            return ValidationResult(valid=False, errors=[refusal])
+        return ValidationResult(valid=True) if self._validator is None else _as_validation(self._validator(params))
+
+    def keywords(self) -> Keywords:
+        mine = Keywords.of(self.function, has_actor=False) if type(self).invoke is FunctionTool.invoke else Keywords()
+        return mine if mine.names is None else Keywords(mine.names - {self._schema.context or ""}, "")
+
+    async def verify(self, params: dict[str, Any], idempotency_key: str) -> Verified:
+        if self._verifier is None:
+            return Verified(happened=None)
+        found = self._verifier(params, idempotency_key)
+        if inspect.isawaitable(found):
+            found = await found
+        return found if isinstance(found, Verified) else Verified(happened=found if isinstance(found, bool) else None)
+
+    def where(self) -> str:
+        code = inspect.unwrap(self.function)
+        try:
+            return f"{inspect.getsourcefile(code)}:{code.__code__.co_firstlineno}"
+        except (TypeError, AttributeError):
+            return f"{code.__module__}.{code.__qualname__}"
+
+
+def _effect_of(category: Category | None, *, takes_key: bool) -> Effect:
+    """Return the default effect of a given category; `once` without one."""
+    match category:
+        case "safe_chain":
+            return "none"
+        case "async_required" if takes_key:
+            return "idempotent"
+        case _:
+            return "once"
+
+
+def _as_validation(found: object) -> ValidationResult:
+    if isinstance(found, ValidationResult):
+        return found
+    if found is None or found is True:
+        return ValidationResult(valid=True)
+    errors = [found] if isinstance(found, str) else [str(item) for item in found] if isinstance(found, (list, tuple)) else ["refused"]
+    return ValidationResult(valid=not errors, errors=errors)
+
+
+@overload
+def tool(function: Callable[..., Any], /, **options: Unpack[ToolOptions]) -> FunctionTool: ...
+
+
+@overload
+def tool(**options: Unpack[ToolOptions]) -> Callable[[Callable[..., Any]], FunctionTool]: ...
+
+
+def tool(
+    function: Callable[..., Any] | None = None, /, **options: Unpack[ToolOptions]
+) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
+    """Make a function a tool.
+
+    A bare `@tool` has the category `safe_chain` and the effect `once`: its calls are never repeated, cached or run in parallel.
+    `@tool(effect="none")` allows all of that.
+
+    A parameter annotated with `ToolContext` receives the running call and is not part of the schema.
+
+    Args:
+        options: See `ToolOptions`. A function that passes them on takes `**options: Unpack[ToolOptions]`.
+
+    Raises:
+        UsageError: An option does not exist or has an invalid value, or the function cannot be a tool.
+    """
+    refuse_unknown("@tool", options, ToolOptions.__annotations__)
+    if function is None:
+        return partial(FunctionTool, **options)
+    return FunctionTool(function, **options)

@@ -1,0 +1,134 @@
+"""The ways into a run, from plain code and from an event loop, and what is told of it on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from callgate.agent import Agent, AgentEvent, CallStarted, RunEnded
+from callgate.agent.event_queue import EventQueue
+from callgate.calls import Answered, RawCall, Text
+from callgate.errors import UsageError
+from callgate.models.model_events import ModelEvent, TextDelta
+from callgate.models.model_protocol import StreamingContext
+from tests.agent.misbehaving_model import Lying
+from tests.agent.recording_tools import LOOK, Board, Desk
+from tests.agent.scripted_model import Gate, Script, call, ends, says
+from tests.waiting import PATIENCE_S
+
+
+async def test_a_stream_yields_the_events_of_a_run_in_order(board: Board) -> None:
+    model = Script(LOOK, says("It is a."))
+    async with Agent(model, tools=board.tools()) as agent:
+        names = [type(event).__name__ async for event in agent.stream("Go.")]
+    order = ["MessageBegan", "TextDelta", "CallOpened", "CallSealed", "Finished", "MessageEnded", "CallStarted", "CallEnded"]
+    assert [name for name in names if name in order][:8] == order
+    assert names[-1] == "RunEnded"
+
+
+async def test_closing_the_event_stream_early_ends_the_run(board: Board) -> None:
+    gate = Gate()
+    model = Script([*says("I")[:1], gate])
+    async with Agent(model, tools=board.tools()) as agent:
+        events = agent.stream("Go.")
+        async for event in events:
+            if type(event).__name__ == "TextDelta":
+                break
+        await events.aclose()  # type: ignore[attr-defined]
+    assert model.closed == 1
+
+
+def test_run_sync_runs_an_agent_without_an_event_loop(board: Board) -> None:
+    agent = Agent(Script(LOOK, says("It is a.")), tools=board.tools())
+    try:
+        assert agent.run_sync("Go.").text == "It is a."
+    finally:
+        agent.close_sync()
+
+
+async def test_sync_methods_inside_an_event_loop_raise_and_name_the_async_form(board: Board) -> None:
+    agent = Agent(Script())
+    for door in (lambda: agent.run_sync("Go."), agent.close_sync, lambda: agent.engine.call_sync(RawCall(name="look"))):
+        with pytest.raises(UsageError, match=r"would hold up the event loop .* 'await agent\.run\(\.\.\.\)'"):
+            door()
+
+
+def test_run_sync_after_close_sync_raises_usage_error() -> None:
+    agent = Agent(Script(says("one")))
+    assert agent.run_sync("Go.").text == "one"
+    agent.close_sync()
+    with pytest.raises(UsageError, match=r"^This agent is closed\. Make a new one\.$"):
+        agent.run_sync("Go.")
+    agent.close_sync()
+
+
+async def test_events_carry_the_answered_outcome_of_a_call(board: Board) -> None:
+    outcomes: list[object] = []
+    async with Agent(Script(LOOK, says("x")), tools=board.tools()) as agent:
+        await agent.run("Go.", on_event=lambda event: outcomes.append(getattr(event, "outcome", None)))
+    assert any(isinstance(outcome, Answered) for outcome in outcomes)
+
+
+def test_threads_that_call_run_sync_concurrently_share_one_event_loop() -> None:
+    """One engine, one event loop: whoever comes first makes it, whoever else comes waits for it."""
+    loops: set[int] = set()
+
+    async def stream(context: StreamingContext) -> AsyncIterator[ModelEvent]:
+        loops.add(threading.get_ident())
+        yield TextDelta("done")
+        yield ends(Text(text="done"))
+
+    for _ in range(10):
+        agent = Agent(Lying(*[stream] * 8))
+        together = threading.Barrier(8)
+
+        def run(agent: Agent = agent, together: threading.Barrier = together) -> str:
+            together.wait()
+            return agent.run_sync("x").text
+
+        with ThreadPoolExecutor(8) as pool:
+            assert {one.result() for one in [pool.submit(run) for _ in range(8)]} == {"done"}
+        agent.close_sync()
+        assert len(loops) == 1
+        loops.clear()
+
+
+async def test_an_observer_that_raises_cancelled_error_does_not_cancel_the_run(desk: Desk) -> None:
+    """As one does that asks a cancelled task for its result: nobody has cancelled the run, and it goes on."""
+
+    def observe(event: AgentEvent) -> None:
+        if isinstance(event, CallStarted):
+            raise asyncio.CancelledError
+
+    async with Agent(Script(says(call("look")), says("done")), tools=desk.tools()) as agent:
+        result = await asyncio.wait_for(agent.run("x", on_event=observe), PATIENCE_S)
+    assert (result.status, result.text) == ("completed", "done")
+
+
+@pytest.mark.parametrize("error", [ValueError("deaf"), asyncio.CancelledError()], ids=["error", "cancel"])
+async def test_a_listener_that_fails_on_the_last_event_does_not_lose_the_result(error: BaseException) -> None:
+    """The run is over and on record; whoever asked for it gets what it came to."""
+
+    def hear(event: AgentEvent) -> None:
+        if isinstance(event, RunEnded):
+            raise error
+
+    async with Agent(Script(says("done"))) as agent:
+        result = await agent.run("x", on_event=hear)
+    assert (result.status, result.text) == ("completed", "done")
+
+
+async def test_the_event_queue_merges_text_deltas_for_a_slow_consumer() -> None:
+    """Every buffer has a bound: what waits is put together in pieces, and no piece is copied for each further one."""
+    events = EventQueue()
+    for _ in range(20_000):
+        events.put(TextDelta("abcd"))
+    events.end()
+    pieces = [event.text async for event in events if isinstance(event, TextDelta)]
+    assert "".join(pieces) == "abcd" * 20_000
+    assert max(map(len, pieces)) < 4_096
+    assert len(pieces) < 100

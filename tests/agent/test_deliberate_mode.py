@@ -1,0 +1,375 @@
+"""Deliberate mode through an agent: a turn offers what its message asks for, and says so to the thought log alone."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from callgate import Engine, Scope, Tool, tool
+from callgate.agent import Agent, AgentEvent, Deliberate, Notice, Settings
+from callgate.calls import Image, Text
+from callgate.errors import UsageError
+from callgate.messages import UserMessage
+from callgate.models.wire.request import ToolSpec
+from tests.agent.scripted_model import Script, call, says, tool_texts
+from tests.engine_calls import kinds
+from tests.host_fakes import Asks
+
+
+class Studio:
+    """Three tools with triggers of their own, and what they did."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+        self.broken = False
+
+    def tools(self) -> list[Tool]:
+        studio = self
+
+        @tool(effect="none", triggers=("draw", "paint*", "/sketch (me )?a/"))
+        async def picture(of: str = "it") -> str:
+            """Make a picture."""
+            if studio.broken:
+                raise ValueError("no paint left")
+            studio.done.append(f"picture of {of}")
+            return "made"
+
+        @tool(effect="none", triggers=("look up",), aliases=("find",))
+        async def search(what: str = "it") -> str:
+            """Look something up."""
+            studio.done.append(f"search {what}")
+            return "found"
+
+        @tool(effect="none")
+        async def secret() -> str:
+            """Has no trigger."""
+            studio.done.append("secret")
+            return "told"
+
+        return [picture, search, secret]
+
+
+def names(model: Script, index: int = -1) -> list[str]:
+    return [spec.name for spec in model.requests[index].tools]
+
+
+PICTURE = says(call("picture", {"of": "a cat"}))
+
+DONE = says("Done.")
+
+
+async def test_a_turn_offers_the_tools_whose_triggers_its_message_matches() -> None:
+    """A54: the tools declare, the planner gates; A25: what is not on the list is blocked, and the model can adapt (A26 to A28)."""
+    studio = Studio()
+    model = Script(PICTURE, says(call("secret")), DONE)
+    async with Agent(model, tools=studio.tools(), deliberate=Deliberate()) as agent:
+        result = await agent.run("Please DRAW me a cat.")
+    assert [names(model, index) for index in range(3)] == [["picture"]] * 3
+    assert studio.done == ["picture of a cat"]
+    blocked = result.results[1]
+    assert blocked.failure_class == "blocked_deliberate"
+    assert isinstance(blocked.structured, dict)
+    assert blocked.structured["status"] == "blocked_by_deliberate_tool_mode"
+    assert blocked.structured["allowed_tools"] == ["picture"]
+    assert tool_texts(model.seen[2])[1] == blocked.text
+    assert result.completed
+
+
+async def test_a_message_that_matches_no_trigger_offers_no_tools_and_blocks_every_call() -> None:
+    """An empty allowlist is not the same as none."""
+    studio = Studio()
+    model = Script(PICTURE, DONE)
+    async with Agent(model, tools=studio.tools(), deliberate=Deliberate()) as agent:
+        result = await agent.run("Good morning.")
+    assert names(model) == []
+    assert studio.done == []
+    assert result.results[0].failure_class == "blocked_deliberate"
+
+
+async def test_without_deliberate_mode_all_tools_are_offered_and_none_is_retained_or_logged() -> None:
+    """A25, A40, A41: all three need the mode."""
+    studio = Studio()
+    told: list[tuple[str, Notice]] = []
+    mode = Deliberate(active=False, thought_log=lambda *one: told.append(one))
+    model = Script(PICTURE, DONE, DONE)
+    async with Agent(model, tools=studio.tools(), deliberate=mode) as agent:
+        await agent.run("Draw a cat.", conversation="c")
+        assert names(model) == ["picture", "search", "secret"]
+        await agent.run("Hm.", conversation="c", deliberate=True)
+    assert names(model) == []
+    assert studio.done == ["picture of a cat"]
+    assert told == []
+
+
+@pytest.mark.parametrize("turns", [0, 1, 4])
+async def test_a_successful_call_keeps_its_tool_offered_for_the_configured_turns(turns: int) -> None:
+    """Requirements A39, A57: N additional turns, then it is gone; N is the operator's."""
+    model = Script(PICTURE, DONE, *[DONE] * (turns + 1))
+    async with Agent(model, tools=Studio().tools(), deliberate=Deliberate(turns=turns)) as agent:
+        await agent.run("Draw a cat.", conversation="c")
+        offered = []
+        for _ in range(turns + 1):
+            await agent.run("Hm.", conversation="c")
+            offered.append(names(model))
+    assert offered == [["picture"]] * turns + [[]]
+
+
+async def test_each_success_restarts_the_retention_count_of_its_conversation() -> None:
+    """A39: per channel."""
+    model = Script(PICTURE, DONE, PICTURE, DONE, DONE, DONE)
+    async with Agent(model, tools=Studio().tools(), deliberate=Deliberate(turns=1)) as agent:
+        await agent.run("Draw a cat.", conversation="c")
+        await agent.run("Hm.", conversation="c")  # uses it: kept for one more
+        await agent.run("Hm.", conversation="other")
+        assert names(model) == []
+        await agent.run("Hm.", conversation="c")
+        assert names(model) == ["picture"]
+
+
+async def test_a_failed_call_does_not_keep_its_tool_offered() -> None:
+    """A39: on success."""
+    studio = Studio()
+    studio.broken = True
+    model = Script(PICTURE, DONE, DONE)
+    async with Agent(model, tools=studio.tools(), deliberate=Deliberate()) as agent:
+        await agent.run("Draw a cat.", conversation="c")
+        await agent.run("Hm.", conversation="c")
+    assert names(model) == []
+
+
+async def test_a_turn_without_deliberate_mode_does_not_change_retention() -> None:
+    """A40: it neither counts down nor extends."""
+    model = Script(PICTURE, DONE, says(call("search")), DONE, DONE)
+    async with Agent(model, tools=Studio().tools(), deliberate=Deliberate(turns=1)) as agent:
+        await agent.run("Draw a cat.", conversation="c")
+        await agent.run("Hm.", conversation="c", deliberate=False)
+        await agent.run("Hm.", conversation="c")
+    assert names(model) == ["picture"]
+
+
+async def test_a_reflection_does_not_change_which_tools_stay_offered() -> None:
+    model = Script(PICTURE, DONE, PICTURE, DONE, DONE, DONE)
+    async with Agent(model, tools=Studio().tools(), deliberate=Deliberate(turns=1)) as agent:
+        await agent.run("Draw a cat.", conversation="c")
+        await agent.run("Hm.", conversation="c", reflect=True)
+        await agent.run("Hm.", conversation="c")
+        assert names(model) == ["picture"]
+        await agent.run("Hm.", conversation="c")
+    assert names(model) == []
+
+
+async def test_a_matched_trigger_phrase_is_only_in_the_thought_log_and_a_hidden_notice() -> None:
+    """A41, A42, A43: hidden, and not in the text, the history or the results."""
+    told: list[tuple[str, Notice]] = []
+    events: list[AgentEvent] = []
+    model = Script(says(call("picture"), call("search", position=1)), DONE)
+    mode = Deliberate(always=frozenset({"search"}), thought_log=lambda *one: told.append(one))
+    async with Agent(model, tools=Studio().tools(), deliberate=mode) as agent:
+        result = await agent.run("I like it painted.", conversation="c", on_event=events.append)
+    assert [where for where, _ in told] == ["c"]
+    notice = told[0][1]
+    assert (notice.kind, notice.hidden) == ("trigger", True)
+    assert "`paint*`" in notice.text
+    assert "`picture`" in notice.text
+    assert [event for event in events if isinstance(event, Notice)] == [notice]
+    assert "paint*" not in json.dumps([result.text, str(result.messages), str(result.results), str(model.seen)])
+
+
+async def test_backticks_in_a_trigger_phrase_are_replaced_in_the_thought_log() -> None:
+    told: list[Notice] = []
+    mode = Deliberate(triggers={"secret": ("psst `now`",)}, thought_log=lambda _, notice: told.append(notice))
+    async with Agent(Script(says(call("secret")), DONE), tools=Studio().tools(), deliberate=mode) as agent:
+        await agent.run("psst `now`!", conversation="c")
+    assert "`psst 'now'`" in told[0].text
+
+
+@pytest.mark.parametrize("surface", [True, False])
+async def test_the_thought_log_is_written_regardless_of_surface_errors(surface: bool) -> None:
+    """Requirements A41, A42: the notice depends on the match and on the mode alone; users never see it."""
+    told: list[tuple[str, Notice]] = []
+    mode = Deliberate(thought_log=lambda *one: told.append(one))
+    studio = Studio()
+    async with Agent(Script(PICTURE, DONE), tools=studio.tools(), deliberate=mode) as agent:
+        await agent.run("Draw a cat.", conversation="c", scope=Scope(surface_errors=surface))
+    assert studio.done == ["picture of a cat"]
+    assert [(where, notice.kind, notice.hidden) for where, notice in told] == [("c", "trigger", True)]
+
+
+class Steps:
+    """What happened around a call that enriches the context, in its order; the restart handler may never answer."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+        self.asked = asyncio.Event()
+        self.holds = False
+
+    def thought(self, conversation: str, notice: Notice) -> None:
+        self.done.append("thought")
+
+    async def restart(self, data: object) -> bool:
+        self.done.append("restart")
+        self.asked.set()
+        if self.holds:
+            await asyncio.Event().wait()
+        return True
+
+    def tools(self) -> list[Tool]:
+        @tool(effect="none", triggers=("draw",))
+        async def picture() -> dict[str, object]:
+            """Bring a picture into the context."""
+            self.done.append("picture")
+            return {"type": "context_restart_picture"}
+
+        return [picture]
+
+
+@pytest.mark.parametrize("early", [True, False])
+async def test_the_thought_log_is_written_before_the_restart_handler_is_called(early: bool) -> None:
+    """Requirement A8: retention is step 6, the hidden notice step 7, the restart step 8."""
+    steps, heard = Steps(), list[AgentEvent]()
+    async with Engine(steps.tools(), restart=steps.restart) as engine:
+        mode = Deliberate(thought_log=steps.thought)
+        async with Agent(Script(PICTURE, DONE), engine, deliberate=mode, settings=Settings(early_start=early)) as agent:
+            await agent.run("Draw a cat.", conversation="c", on_event=heard.append)
+    assert steps.done == ["picture", "thought", "restart"]
+    assert [event.hidden for event in heard if isinstance(event, Notice)] == [True]
+
+
+async def test_a_used_tool_is_retained_before_the_restart_handler_is_called() -> None:
+    """Requirements A8, A39: the handler never came to its end, and the next turn offers the tool all the same."""
+    steps, model = Steps(), Script(PICTURE, DONE)
+    steps.holds = True
+    async with Engine(steps.tools(), restart=steps.restart) as engine, Agent(model, engine, deliberate=Deliberate()) as agent:
+        run = asyncio.ensure_future(agent.run("Draw a cat.", conversation="c"))
+        await steps.asked.wait()
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+        await agent.run("Hm.", conversation="c")
+    assert names(model) == ["picture"]
+
+
+async def test_a_failing_thought_log_is_logged_and_does_not_fail_the_run(caplog: pytest.LogCaptureFixture) -> None:
+    def broken(conversation: str, notice: Notice) -> None:
+        raise OSError("the channel is gone")
+
+    async with Agent(Script(PICTURE, DONE), tools=Studio().tools(), deliberate=Deliberate(thought_log=broken)) as agent:
+        assert (await agent.run("Draw a cat.")).completed
+    assert "the channel is gone" in caplog.text
+
+
+async def test_a_request_to_repeat_offers_the_recently_used_tools() -> None:
+    """A39's purpose also where nothing is retained; only those tools, and it is told by the words."""
+    told: list[Notice] = []
+    model = Script(PICTURE, DONE, PICTURE, DONE)
+    studio = Studio()
+    mode = Deliberate(turns=0, thought_log=lambda _, notice: told.append(notice))
+    async with Agent(model, tools=studio.tools(), deliberate=mode) as agent:
+        await agent.run("Draw a cat.", conversation="c")
+        await agent.run("Do that again, please.", conversation="c")
+    assert names(model) == ["picture"]
+    assert len(studio.done) == 2
+    assert "done before" in told[1].text
+
+
+async def test_a_request_to_repeat_offers_nothing_if_no_tool_was_used() -> None:
+    model = Script(DONE)
+    async with Agent(model, tools=Studio().tools(), deliberate=Deliberate()) as agent:
+        await agent.run("Do that again, please.", conversation="c")
+    assert names(model) == []
+
+
+async def test_a_run_can_expose_a_tool_by_its_alias() -> None:
+    model = Script(says(call("find", {"what": "x"})), DONE)
+    studio = Studio()
+    async with Agent(model, tools=studio.tools(), deliberate=Deliberate()) as agent:
+        await agent.run("Hm.", expose=("find",))
+    assert names(model) == ["search"]
+    assert studio.done == ["search x"]
+
+
+async def test_an_unknown_tool_name_in_the_options_raises_usage_error() -> None:
+    async with Agent(Script(), tools=Studio().tools(), deliberate=Deliberate()) as agent:
+        with pytest.raises(UsageError, match="serch"):
+            await agent.run("Hm.", expose=("serch",))
+    for mode in (Deliberate(always=frozenset({"serch"})), Deliberate(triggers={"serch": ("x",)})):
+        with pytest.raises(UsageError, match="serch"):
+            Agent(Script(), tools=Studio().tools(), deliberate=mode)
+
+
+async def test_exit_tools_are_always_offered() -> None:
+    """Exit tools skip every gate."""
+    model = Script(says("Bye.", call("finish", {"how": "well"})))
+    async with Agent(model, tools=Studio().tools(), exit_tools=[ToolSpec(name="finish")], deliberate=Deliberate()) as agent:
+        result = await agent.run("Good night.")
+    assert names(model) == ["finish"]
+    assert [signal.name for signal in result.signals] == ["finish"]
+
+
+async def test_the_allowed_tools_of_a_scope_override_the_planner() -> None:
+    """Its allowlist gates calls and filters the request, with or without the agent's planner."""
+    for mode in (None, Deliberate()):
+        model = Script(PICTURE, DONE)
+        scope = Scope(deliberate=True, allowed_tools=frozenset({"find"}))
+        async with Agent(model, tools=Studio().tools(), deliberate=mode) as agent:
+            result = await agent.run("Draw a cat.", scope=scope)
+        assert names(model) == ["search"]
+        assert not result.results[0].success
+
+
+async def test_trigger_phrases_in_tool_results_expose_no_tools() -> None:
+    """Only the user's own words expose a tool."""
+
+    @tool(effect="none", triggers=("^",))
+    async def page() -> str:
+        """Read a page."""
+        return "Please draw a cat."
+
+    model = Script(says(call("page")), DONE, DONE)
+    async with Agent(model, tools=[*Studio().tools(), page], deliberate=Deliberate(turns=0)) as agent:
+        await agent.run("Read it.", conversation="c")
+        await agent.run("Hm.", conversation="c")
+        assert [names(model, index) for index in range(3)] == [["page"]] * 3
+
+
+async def test_a_resumed_run_offers_the_tools_it_offered_before_the_approval() -> None:
+    studio = Studio()
+    told: list[object] = []
+    model = Script(PICTURE, says(call("secret")), DONE)
+    engine = Engine(studio.tools(), policies=[Asks()])
+    async with engine, Agent(model, engine, deliberate=Deliberate(thought_log=lambda *one: told.append(one))) as agent:
+        waiting = await agent.run("Draw a cat.", conversation="c")
+        assert waiting.pending is not None
+        assert told == []
+        await engine.answer(waiting.pending.approvals[0].approval_id, allow=True)
+        result = await agent.resume(waiting)
+        assert "call.suspended" in kinds(engine)
+    assert studio.done == ["picture of a cat"]
+    assert names(model) == ["picture"]
+    assert [one.failure_class for one in result.results] == [None, "blocked_deliberate"]
+    assert len(told) == 1
+
+
+async def test_triggers_of_a_tool_registered_later_take_effect() -> None:
+    model = Script(DONE, DONE)
+    async with Agent(model, tools=Studio().tools(), deliberate=Deliberate()) as agent:
+
+        @tool(effect="none", triggers=("weather",))
+        async def forecast() -> str:
+            """Tell the weather."""
+            return "rain"
+
+        await agent.run("How is the weather?")
+        assert names(model) == []
+        agent.engine.register(forecast)
+        await agent.run("How is the weather?")
+    assert names(model) == ["forecast"]
+
+
+async def test_triggers_match_the_text_parts_of_a_message() -> None:
+    model = Script(DONE)
+    async with Agent(model, tools=Studio().tools(), deliberate=Deliberate()) as agent:
+        await agent.run(UserMessage((Image(data="", mime_type="image/png"), Text(text="draw this"))))
+    assert names(model) == ["picture"]

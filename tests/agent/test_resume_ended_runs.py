@@ -1,0 +1,79 @@
+"""A run that ended before its task was done goes on: the model is asked again where the run stands."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from callgate import Agent, Engine, Scope, SqliteJournal, UsageError, tool
+from callgate.agent import Settings
+from callgate.agent.loop_settings import Budget
+from callgate.models.wire.request import ModelRequest
+from callgate.replay import Replay
+from callgate.testing import Call, Fail, Item, Pause, ScriptedModel
+
+SCOPE = Scope(run="case-7")
+
+
+@tool(effect="none")
+def look(what: str) -> str:
+    """Look."""
+    return f"seen {what}"
+
+
+BOOM = Fail("server_error", "boom")
+
+
+@pytest.mark.parametrize(
+    ("first", "roles"),
+    [
+        ([[Call("look", {"what": "a"})], [BOOM]], ["user", "assistant", "tool"]),
+        ([["Half an ans", BOOM]], ["user"]),
+        ([["Half an ans", Call("look", {"what": "a"}), BOOM]], ["user"]),
+    ],
+    ids=["after a round", "in a text", "in a message with a call"],
+)
+async def test_a_failed_run_can_be_resumed_where_it_ended(tmp_path: Path, first: list[list[Item]], roles: list[str]) -> None:
+    path = tmp_path / "journal.db"
+    async with Engine([look], journal=SqliteJournal(path)) as engine, Agent(ScriptedModel(first), engine) as agent:
+        assert (await agent.run("Look.", scope=SCOPE)).status == "failed"
+    sent: list[list[str]] = []
+
+    def answer(request: ModelRequest) -> str:
+        sent.append([type(message).__name__.removesuffix("Message").lower() for message in request.messages])
+        return "Done."
+
+    async with Engine([look], journal=SqliteJournal(path)) as engine, Agent(ScriptedModel([answer]), engine) as agent:
+        result = await agent.resume("case-7")
+        assert (result.status, result.text) == ("completed", "Done.")
+        assert sent == [roles]
+        assert not Replay.of(engine.journal, "case-7", engine.blobs).differences
+        with pytest.raises(UsageError, match="is over: it ended 'completed'"):
+            await agent.resume("case-7")
+
+
+async def test_a_stopped_run_can_be_resumed(tmp_path: Path) -> None:
+    path, never = tmp_path / "journal.db", asyncio.Event()
+    async with Engine([look], journal=SqliteJournal(path)) as engine:
+        model = ScriptedModel([["I look. ", Pause(never)], ["Done."]])
+        agent = Agent(model, engine)
+        running = asyncio.ensure_future(agent.run("Look.", scope=SCOPE, conversation="talk"))
+        while not model.requests:
+            await asyncio.sleep(0)
+        assert agent.stop("talk")
+        assert (await running).turn_status == "stopped_by_user"
+        assert (await agent.resume("case-7")).completed
+
+
+async def test_a_run_that_exhausted_its_budget_can_be_resumed_with_a_larger_one(tmp_path: Path) -> None:
+    path, calls = tmp_path / "journal.db", [[Call("look", {"what": str(number)})] for number in range(3)]
+    for iterations, status in ((1, "stopped"), (1, "stopped"), (5, "completed")):
+        settings = Settings(budget=Budget(iterations=iterations))
+        async with Engine([look], journal=SqliteJournal(path)) as engine:
+            agent = Agent(ScriptedModel([*calls[1:2], ["Done."]] if iterations > 1 else calls), engine, settings=settings)
+            begun = bool(list(engine.journal.read(run="case-7")))
+            result = await (agent.resume("case-7") if begun else agent.run("Look.", scope=SCOPE))
+            assert result.status == status
+    assert result.spent.iterations == 2

@@ -1,0 +1,193 @@
+"""What a resumed run does with calls that were under way, when what it needs to know of them is not as it was."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from callgate import Allow, Deny, Engine, Modify, Scope, SqliteJournal, Tool, Verified, before_call, tool
+from callgate.agent import Agent, RunResult
+from callgate.call_stages import ValidatedCall
+from callgate.calls import Effect
+from callgate.events import TERMINAL, Event
+from callgate.protocols import Verdict
+from tests.agent.scripted_model import Answer, Gate, Script, call, says
+from tests.effect_ledger import Ledger
+from tests.host_fakes import Hider
+from tests.waiting import until
+
+RUN = "the-run"
+IN_RUN = Scope(run=RUN)
+PAY = says(call("pay", {"to": "ann"}, id="1"))
+
+
+def paying(ledger: Ledger, effect: Effect, **settings: Any) -> Tool:
+    """`pay(to)`, which never answers its first caller, and every other at once."""
+
+    @tool(effect=effect, **settings)
+    async def pay(to: str) -> str:
+        """Pay somebody."""
+        ledger.write(to)
+        if len(ledger.lines()) == 1:
+            await asyncio.Event().wait()
+        return f"paid {to}"
+
+    return pay
+
+
+class InterruptedRun:
+    """A run whose process ended at a moment of the test's choice: its journal as the disk had it then."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path, self._copy = folder / "journal.db", folder / "copy.db"
+        self.events: list[Event] = []
+        """Of the run, once it has been resumed."""
+
+    async def ends(self, answer: Answer, when: Callable[[], object], **settings: Any) -> None:
+        async with Engine(journal=SqliteJournal(self._path), **settings) as engine:
+            running = asyncio.ensure_future(Agent(Script(answer), engine).run("Pay ann.", scope=IN_RUN))
+            await until(when)
+            await until(lambda: self._on_disk() == len(list(engine.journal.read())))
+            source = apsw.Connection(str(self._path))
+            source.execute("VACUUM INTO ?", (str(self._copy),))
+            source.close()
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+    def _on_disk(self) -> int:
+        """How many events another process would find."""
+        reader = apsw.Connection(str(self._path), flags=apsw.SQLITE_OPEN_READONLY)
+        try:
+            return int(reader.execute("SELECT count(*) FROM events").get)
+        finally:
+            reader.close()
+
+    async def goes_on(self, *answers: Answer, **settings: Any) -> RunResult:
+        async with Engine(journal=SqliteJournal(self._copy), **settings) as engine:
+            result = await Agent(Script(*answers, says("I see.")), engine).resume(RUN)
+            self.events = list(engine.journal.read(run=RUN))
+        return result
+
+    def ends_of(self, uid: str) -> list[str]:
+        return [event.kind for event in self.events if event.call == uid and event.kind in TERMINAL]
+
+
+@pytest.fixture
+def broken(tmp_path: Path) -> InterruptedRun:
+    return InterruptedRun(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "effects"),
+    [("idempotent", "idempotent", 2), ("once", "idempotent", 1), ("idempotent", "once", 1), ("once", "none", 1), ("idempotent", "none", 1)],
+)
+async def test_an_open_call_runs_again_only_if_its_tool_was_and_is_idempotent(
+    before: Effect, after: Effect, effects: int, broken: InterruptedRun, ledger: Ledger
+) -> None:
+    """Whether the tool's author changed their mind in one way or in the other."""
+    await broken.ends(PAY, ledger.lines, tools=[paying(ledger, before)])
+    result = await broken.goes_on(tools=[paying(ledger, after)])
+    assert ledger.lines() == ["ann"] * effects
+    assert [one.status for one in result.results] == ["ok" if effects == 2 else "unknown"]
+
+
+class Redirects:
+    """Lets another be paid than the one who was meant."""
+
+    async def decide(self, call: ValidatedCall) -> Verdict:
+        return Modify(arguments={"to": "bob"}, reason="ann has moved") if call.arguments["to"] == "ann" else Allow()
+
+
+@pytest.mark.parametrize("by", ["a policy", "a hook"])
+async def test_an_open_call_is_not_rerun_with_changed_arguments_under_its_idempotency_key(
+    by: str, broken: InterruptedRun, ledger: Ledger
+) -> None:
+    @before_call("pay", kind="transform")
+    def redirects(call: ValidatedCall) -> dict[str, object]:
+        return {"to": "bob"}
+
+    await broken.ends(PAY, ledger.lines, tools=[paying(ledger, "idempotent")])
+    changes: dict[str, Any] = {"policies": [Redirects()]} if by == "a policy" else {"hooks": [redirects]}
+    result = await broken.goes_on(tools=[paying(ledger, "idempotent")], **changes)
+    (told,) = result.results
+    assert (told.status, ledger.lines()) == ("unknown", ["ann"])
+    assert "would not be the same" in told.text
+
+
+async def test_an_open_call_that_a_policy_now_denies_has_an_unknown_outcome(broken: InterruptedRun, ledger: Ledger) -> None:
+    class No:
+        async def decide(self, call: ValidatedCall) -> Verdict:
+            return Deny(reason="payments are off")
+
+    await broken.ends(PAY, ledger.lines, tools=[paying(ledger, "idempotent")])
+    result = await broken.goes_on(tools=[paying(ledger, "idempotent")], policies=[No()])
+    (told,) = result.results
+    assert (told.status, ledger.lines()) == ("unknown", ["ann"])
+    assert "payments are off" in told.text
+
+
+class RecordingVerify:
+    """A tool's `verify` that keeps what it was asked about."""
+
+    def __init__(self) -> None:
+        self.about: list[object] = []
+
+    def __call__(self, arguments: dict[str, object], key: str) -> Verified:
+        self.about.append(arguments)
+        return Verified(happened=False)
+
+
+@pytest.mark.parametrize(("effect", "status"), [("once", "unknown"), ("idempotent", "unknown"), ("none", "error")])
+async def test_an_open_call_whose_arguments_were_redacted_is_not_run_from_the_record(
+    effect: Effect, status: str, broken: InterruptedRun, ledger: Ledger
+) -> None:
+    """Nor is its tool asked about arguments that it was never called with."""
+    verify = RecordingVerify()
+    tools = [paying(ledger, effect, verify=verify)]
+    await broken.ends(says(call("pay", {"to": "hunter2"}, id="1")), ledger.lines, tools=tools, redactor=Hider())
+    result = await broken.goes_on(tools=tools, redactor=Hider())
+    (told,) = result.results
+    assert (told.status, ledger.lines(), verify.about) == (status, ["hunter2"], [])
+    assert "a secret was taken out" in told.text
+    assert told.failure_class == ("outcome_unknown" if status == "unknown" else "not_started")
+
+
+async def test_verify_is_not_called_when_the_final_arguments_were_redacted(broken: InterruptedRun, ledger: Ledger) -> None:
+    """The model's own hold no secret; those that a hook made of them do."""
+
+    @before_call("pay", kind="transform")
+    def looks_up(call: ValidatedCall) -> dict[str, object]:
+        return {"to": "hunter2"}
+
+    verify = RecordingVerify()
+    settings: dict[str, Any] = {"tools": [paying(ledger, "once", verify=verify)], "hooks": [looks_up], "redactor": Hider()}
+    await broken.ends(PAY, ledger.lines, **settings)
+    result = await broken.goes_on(**settings)
+    assert ([one.status for one in result.results], ledger.lines(), verify.about) == (["unknown"], ["hunter2"], [])
+
+
+async def test_open_calls_of_an_unfinished_message_are_closed_and_the_model_is_asked_again(broken: InterruptedRun, ledger: Ledger) -> None:
+    """A read that began while its message streamed: the message is nobody's, and the model is asked again."""
+    gate, looked = Gate(), asyncio.Event()
+
+    @tool(effect="none")
+    async def look(what: str) -> str:
+        """Look, and never answer the first time."""
+        if what == "first":
+            looked.set()
+            await asyncio.Event().wait()
+        return f"saw {what}"
+
+    sealed = says(call("look", {"what": "first"}, id="1"))[:2]
+    await broken.ends([*sealed, gate], lambda: looked.is_set() and gate.reached.is_set(), tools=[look])
+    result = await broken.goes_on(says(call("look", {"what": "second"}, id="1")), tools=[look])
+    assert [one.text for one in result.results] == ["saw second"]
+    received = [event.call for event in broken.events if event.kind == "call.received"]
+    assert len(received) == 2
+    assert [len(broken.ends_of(uid)) for uid in received] == [1, 1]
+    assert broken.ends_of(received[0]) != ["call.completed"]

@@ -1,0 +1,109 @@
+"""A run that waits for a human: what has happened by then, for whom it goes on, and that nothing is paid twice."""
+
+from __future__ import annotations
+
+import pytest
+
+from callgate import Scope, ToolContext, tool
+from callgate.agent import Agent, Budget, Settings
+from callgate.errors import UsageError
+from tests.agent.recording_tools import LOOK, Board, Desk
+from tests.agent.scripted_model import Script, call, says, tool_texts
+from tests.host_fakes import Asks
+
+
+async def test_a_run_that_waits_for_approval_frees_its_conversation_and_resumes(board: Board) -> None:
+    """Status `waiting`: the answered calls have their results, the others say that they wait until the run goes on."""
+
+    asked = says("Both.", call("look", {"what": "a"}, id="1"), call("change", {"what": "b"}, id="2", position=1))
+    model = Script(asked, says("In between."), says("Changed it."))
+    async with Agent(model, tools=board.tools(), policies=[Asks("change", question="May it change {what}?")]) as agent:
+        waiting = await agent.run("Change b.", conversation="c")
+        assert (waiting.status, waiting.reason) == ("waiting", "May it change b?")
+        assert board.done == ["look a"]
+        seen, waits = tool_texts(waiting.messages)
+        assert ("seen" in seen, "waits for a human" in waits) == (True, True)
+        assert (await agent.run("Still there?", conversation="c")).text == "In between."
+        assert waiting.pending is not None
+        await agent.engine.answer(waiting.pending.approvals[0].approval_id, allow=True)
+        result = await agent.resume(waiting)
+        assert (result.status, result.text) == ("completed", "Changed it.")
+        assert board.done == ["look a", "change b"]
+        assert [one.id for one in result.results] == ["1", "2"]
+        assert (result.run, result.spent.iterations) == (waiting.run, 1)
+        with pytest.raises(UsageError, match="does not wait"):
+            await agent.resume(result)
+
+
+@pytest.mark.parametrize("before", [0, 2])
+async def test_a_pending_approval_has_the_iteration_of_its_message(before: int, board: Board) -> None:
+    """From 0; its calls have it in their uids, and the messages after it go on counting."""
+    model = Script(*[LOOK] * before, says(call("change", {"what": "b"})), LOOK, says("Done."))
+    async with Agent(model, tools=board.tools(), policies=[Asks("change")]) as agent:
+        waiting = await agent.run("Change b.")
+        assert waiting.pending is not None
+        assert waiting.pending.iteration == before
+        assert waiting.pending.approvals[0].approval_id.startswith(f"{waiting.run}/{before}/")
+        await agent.engine.answer(waiting.pending.approvals[0].approval_id, allow=True)
+        result = await agent.resume(waiting)
+    assert [context.scope.iteration for context in board.contexts] == [*range(before), before + 1]
+    assert result.results[-1].uid.startswith(f"{waiting.run}/{before + 1}/")
+
+
+async def test_resuming_without_an_answer_returns_waiting_again(board: Board) -> None:
+    async with Agent(Script(says(call("change", {"what": "b"}))), tools=board.tools(), policies=[Asks()]) as agent:
+        waiting = await agent.run("Go.")
+        assert (await agent.resume(waiting)).status == "waiting"
+    assert board.done == []
+
+
+async def test_a_resumed_run_keeps_its_workspace_actor_and_principal(board: Board) -> None:
+    """An approval is bound to all three: were one of them lost, the same question would be asked for ever."""
+
+    scope = Scope(workspace="/srv", actor="ada", principal="bob")
+    model = Script(says(call("change", {"what": "b"}, id="1")), LOOK, says("Done."))
+    async with Agent(model, tools=board.tools(), policies=[Asks("change")]) as agent:
+        waiting = await agent.run("Change b.", scope=scope)
+        assert waiting.pending is not None
+        await agent.engine.answer(waiting.pending.approvals[0].approval_id, allow=True)
+        result = await agent.resume(waiting)
+    assert (result.status, board.done) == ("completed", ["change b", "look a"])
+    seen = board.contexts[0].scope
+    assert (seen.workspace, seen.actor, seen.principal, seen.provider) == ("/srv", "ada", "bob", "scripted")
+
+
+async def test_an_approved_call_runs_with_the_principal_actor_and_locale_of_its_run(desk: Desk) -> None:
+    """An approval is bound to the principal, and so is the run that resumes."""
+    people: list[tuple[str, str, str]] = []
+
+    @tool(effect="once")
+    async def change(what: str, ctx: ToolContext) -> str:
+        """Change."""
+        people.append((ctx.scope.principal, ctx.scope.actor, ctx.scope.locale))
+        return "changed"
+
+    model = Script(says(call("change", {"what": "x"})), says("done"))
+    scope = Scope(principal="ann", actor="bob", locale="de")
+    async with Agent(model, tools=[change], policies=[Asks("change")]) as agent:
+        waiting = await agent.run("x", conversation="c", scope=scope)
+        assert waiting.pending is not None
+        await agent.engine.answer(waiting.pending.approvals[0].approval_id, allow=True)
+        result = await agent.resume(waiting)
+    assert (result.text, people) == ("done", [("ann", "bob", "de")])
+
+
+async def test_a_call_that_waited_for_approval_counts_once_against_the_budget(desk: Desk) -> None:
+    """E3: the budget has one place for it, whether or not a human was asked in between."""
+    asked = [call("change", {"what": str(place)}, id=str(place), position=place) for place in range(2)]
+    model = Script(says(*asked), says("done"))
+    agent = Agent(model, tools=desk.tools(), policies=[Asks("change")], settings=Settings(budget=Budget(calls=2)))
+    async with agent:
+        waiting = await agent.run("x")
+        assert waiting.pending is not None
+        await agent.engine.answer(waiting.pending.approvals[1].approval_id, allow=True)
+        partly = await agent.resume(waiting)
+        assert (partly.turn_status, desk.changed) == ("waiting", ["1"])
+        assert partly.pending is not None
+        await agent.engine.answer(partly.pending.approvals[0].approval_id, allow=True)
+        result = await agent.resume(partly)
+    assert (result.text, desk.changed, result.spent.calls) == ("done", ["1", "0"], 2)

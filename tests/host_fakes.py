@@ -1,0 +1,28 @@
+"""What a host brings along: a human who is asked, and a redactor that knows a secret."""
+
+from __future__ import annotations
+
+from callgate.call_stages import ValidatedCall
+from callgate.protocols import Allow, Ask, Verdict
+
+__all__ = ["Asks", "Hider"]
+
+
+class Asks:
+    """A human decides about each call of these tools; where none is named, about every call."""
+
+    def __init__(self, *names: str, question: str = "May it {tool}?") -> None:
+        self._names = names
+        self._question = question
+
+    async def decide(self, call: ValidatedCall) -> Verdict:
+        if self._names and call.tool.name not in self._names:
+            return Allow()
+        return Ask(question=self._question.format_map({**call.arguments, "tool": call.tool.name}))
+
+
+class Hider:
+    """Knows one secret: `hunter2`."""
+
+    def redact(self, body: bytes) -> bytes:
+        return body.replace(b"hunter2", b"[hidden]")

@@ -1,0 +1,124 @@
+"""The table of recovery: which cells there are, and what must be true of each. The ledger decides, not the record of whom it is about.
+
+`python -m tests.recovery.kill_cases` goes through all of it and says what does not hold.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from tests.recovery.fixture_tools import EFFECTS, RUNNERS
+from tests.recovery.kill_and_resume import CALLS
+
+__all__ = ["faults_of", "inside", "moments", "outcomes", "twice"]
+
+Cell = dict[str, Any]
+_EVENTS = 24
+"""More than a run of two calls writes."""
+
+
+def moments(effects: Sequence[str], runners: Sequence[str], *, durable: bool = True) -> Iterator[Cell]:
+    """Killed behind each event, whether or not it is on disk by then."""
+    for effect in effects:
+        for runner in runners:
+            for at in range(1, _EVENTS + 1):
+                yield {"effect": effect, "runner": runner, "at": at, "durable": durable}
+
+
+def inside(effects: Sequence[str], runners: Sequence[str]) -> Iterator[Cell]:
+    """Killed by the tool itself, before or after it has done its work."""
+    for effect in effects:
+        for runner in runners:
+            for when in ("before", "after"):
+                yield {"effect": effect, "runner": runner, "inside": when}
+
+
+def twice(effects: Sequence[str], ats: Iterable[int], agains: Iterable[int]) -> Iterator[Cell]:
+    """Killed, and killed again while it is resumed."""
+    for effect in effects:
+        for again in agains:
+            yield {"effect": effect, "runner": "inline", "inside": "after", "again": [again]}
+            for at in ats:
+                yield {"effect": effect, "runner": "inline", "at": at, "again": [again, again]}
+
+
+def outcomes(cells: Iterable[Cell]) -> Iterator[dict[str, Any]]:
+    """What came of each cell."""
+    text = "".join(json.dumps(cell) + "\n" for cell in cells)
+    command = [
+        sys.executable,
+        "-c",
+        "import sys; sys.path[:] = sys.argv[1:]; from tests.recovery.kill_and_resume import main; main()",
+        *sys.path,
+    ]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as driver:
+        assert driver.stdin is not None
+        assert driver.stdout is not None
+        driver.stdin.write(text)
+        driver.stdin.close()
+        for line in driver.stdout:
+            yield json.loads(line)
+    if driver.returncode:
+        raise RuntimeError(f"the driver ended with {driver.returncode}")
+
+
+def faults_of(outcome: Mapping[str, Any]) -> list[str]:
+    """What of this outcome is not as promised."""
+    done = [line.split()[0] for line in outcome["ledger"]]
+    refused = outcome.get("refused", "")
+    if refused:
+        return ["nothing is on record, and something was done"] if done and outcome["cell"]["effect"] != "none" else []
+    faults = [] if outcome["status"] == "completed" else [f"the run ended {outcome['status']}: {outcome['reason']}"]
+    if outcome["told"] != dict.fromkeys(CALLS, 1):
+        faults.append(f"the model was told {outcome['told']}")
+    for what in CALLS:
+        faults += [f"{what}: {fault}" for fault in _faults(what, outcome)]
+    return faults + [f"made again from its record, it is another run: {one}" for one in outcome["differences"]]
+
+
+def _faults(what: str, outcome: Mapping[str, Any]) -> Iterator[str]:
+    effect, status = outcome["cell"]["effect"], outcome["results"].get(what, {}).get("status")
+    lines = [line for line in outcome["ledger"] if line.split()[0] == what]
+    expected = _expected(effect, outcome["cell"]["runner"], outcome["found"].get(what, ""))
+    if "again" not in outcome["cell"] and status != expected:
+        yield f"{status}, and not {expected}"
+    if status not in (expected, "ok", "unknown"):
+        yield f"ended {status}"
+    if status == "ok" and not lines:
+        yield "said to be done, and it was not"
+    if effect in ("once", "verified") and len(lines) > 1:
+        yield f"done {len(lines)} times"
+    if effect != "none" and len(set(lines)) > 1:
+        yield "done under two keys"
+
+
+def _expected(effect: str, runner: str, step: str) -> str:
+    claim = "call.claimed" if runner == "process" else "call.started"
+    return "unknown" if effect == "once" and step == claim else "ok"
+
+
+def main() -> int:
+    cells = [
+        *inside(EFFECTS, RUNNERS),
+        *moments(EFFECTS, RUNNERS),
+        *moments(EFFECTS, ["inline"], durable=False),
+        *twice(["once", "verified", "idempotent"], range(3, 18, 3), range(1, 12)),
+    ]
+    seen: Counter[str] = Counter()
+    for outcome in outcomes(cells):
+        faults = faults_of(outcome)
+        seen["wrong" if faults else "right"] += 1
+        seen["killed"] += sum(outcome["killed"])
+        if faults:
+            print(json.dumps(outcome["cell"]), *faults, sep="\n  ")  # noqa: T201
+    print(f"{len(cells)} cells, {seen['killed']} processes killed, {seen['wrong']} cells not as promised")  # noqa: T201
+    return 1 if seen["wrong"] or sum((seen["right"], seen["wrong"])) != len(cells) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,96 @@
+"""A process whose tool stands still before it pays, for tests that take its run over meanwhile.
+
+Its words are JOURNAL FOLDER RUNNER LEASE_S AGENT, which is empty where no agent makes the call. The tool makes FOLDER/here, waits until
+FOLDER/go is there, and pays: one line in FOLDER/paid. Its `verify` looks there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from subprocess import Popen
+from typing import Any
+
+from callgate import Engine, PostgresJournal, RawCall, Scope, SqliteJournal, Tool, ToolResult, Verified, tool
+from callgate.agent import Agent
+from tests.agent.scripted_model import Script, call, says
+from tests.effect_ledger import Ledger
+
+__all__ = ["RUN", "engine_over", "handed_in", "paying_late"]
+
+RUN = "the-run"
+
+
+def was_paid(arguments: dict[str, Any], key: str) -> Verified:
+    return Verified(happened=bool(Ledger(Path(arguments["folder"]) / "paid").lines()), result="paid")
+
+
+def _pay(folder: str) -> str:
+    place = Path(folder)
+    (place / "here").touch()
+    while not (place / "go").exists():
+        time.sleep(0.005)
+    Ledger(place / "paid").write("paid")
+    return "paid"
+
+
+@tool(name="pay", runner="process", verify=was_paid)
+def pay_in_process(folder: str) -> str:
+    """Pay, once it may."""
+    return _pay(folder)
+
+
+@tool(name="pay", runner="thread", verify=was_paid)
+def pay_in_thread(folder: str) -> str:
+    """Pay, once it may."""
+    return _pay(folder)
+
+
+@tool(name="pay", verify=was_paid)
+async def pay_inline(folder: str) -> str:
+    """Pay, once it may."""
+    return await asyncio.to_thread(_pay, folder)
+
+
+TOOLS: dict[str, Tool] = {"process": pay_in_process, "thread": pay_in_thread, "inline": pay_inline}
+
+
+def engine_over(place: str, runner: str, lease_s: float, **settings: Any) -> Engine:
+    journal = PostgresJournal(place, lease_s=lease_s) if "://" in place else SqliteJournal(place, lease_s=lease_s)
+    return Engine([TOOLS[runner]], journal=journal, **{"timeout_s": 30, **settings})
+
+
+async def handed_in(engine: Engine, folder: Path, id: str) -> ToolResult:
+    outcome = await engine.call(RawCall(id=id, name="pay", arguments={"folder": str(folder)}), Scope(run=RUN))
+    assert hasattr(outcome, "result")
+    result = outcome.result
+    assert isinstance(result, ToolResult)
+    return result
+
+
+@contextmanager
+def paying_late(place: str, folder: Path, runner: str, lease_s: float, *, by_agent: bool = False) -> Iterator[Popen[str]]:
+    """Such a process; ended with the block."""
+    code = "import sys; sys.path[:] = sys.argv[6:]; from tests.recovery.paused_tool_process import main; main(*sys.argv[1:6])"
+    words = [place, str(folder), runner, str(lease_s), "agent" * by_agent]
+    with Popen([sys.executable, "-c", code, *words, *sys.path], text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def main(place: str, folder: str, runner: str, lease_s: str, by_agent: str) -> None:
+    async def work() -> None:
+        async with engine_over(place, runner, float(lease_s)) as engine:
+            if by_agent:
+                model = Script(says(call("pay", {"folder": folder}, id="c1")), says("Done."))
+                await Agent(model, engine).run("Pay.", scope=Scope(run=RUN))
+            else:
+                await handed_in(engine, Path(folder), "c1")
+
+    asyncio.run(work())

@@ -1,0 +1,25 @@
+"""Any history of calls and of runs, with deaths, restarts, stops, repeats and answers in between, keeps what is promised.
+
+A part of the histories; `make faults` (`python -m tests.recovery.histories`) goes through many and longer ones.
+"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis.stateful import run_state_machine_as_test
+
+from tests.recovery.histories import CALLS, RUNS, settings_of
+
+pytestmark = pytest.mark.slow
+
+QUICK = settings_of(max_examples=25, stateful_step_count=15)
+
+
+def test_no_history_of_calls_repeats_an_effect_or_loses_a_returned_result() -> None:
+    """The same call again, what is safe to repeat, and what the model is told where the outcome is unknown."""
+    run_state_machine_as_test(CALLS, settings=QUICK)
+
+
+def test_no_history_of_runs_repeats_an_effect_or_loses_a_returned_result() -> None:
+    """What recovery starts again, and what it does not."""
+    run_state_machine_as_test(RUNS, settings=QUICK)

@@ -1,0 +1,32 @@
+"""The text of an exported test, whatever the run is called and was asked."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from callgate import Engine, Scope
+from callgate.agent import Agent
+from callgate.replay import Replay
+from callgate.replay.export_as_test import as_test
+from tests.agent.scripted_model import Script, says
+from tests.effect_ledger import Ledger
+from tests.replay.sample_runs import tools_of
+
+
+@pytest.mark.parametrize("run", ["case-7", '"""; import os', "a\\", "läuft 🜁", "{x}", "7"])
+async def test_run_names_and_tasks_never_become_code_of_an_exported_test(run: str, ledger: Ledger, tmp_path: Path) -> None:
+    """What a user or a model wrote is shown in the file, and is never code of it."""
+    async with Engine(tools_of(ledger)) as engine, Agent(Script(says("Done.")), engine) as agent:
+        await agent.run(f'{run}\n"""\nraise SystemExit\n{run * 40}', scope=Scope(run=run))
+        replay = Replay.of(engine.journal, run)
+    text = as_test(
+        replay, tmp_path / "test_x.py", tmp_path / f"{run[:3]}.jsonl", tools=["builtin", "a b/c.py:both", "m:x"], policy='r"s.toml'
+    )
+    tree = ast.parse(text)
+    kinds = [type(node).__name__ for node in tree.body]
+    assert kinds == ["Expr", "ImportFrom", "ImportFrom", "ImportFrom", "ImportFrom", "Assign", "Assign", "FunctionDef"]
+    assert "raise SystemExit" not in [ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.stmt)]
+    assert all(len(line) <= 140 for line in text.splitlines())

@@ -1,0 +1,118 @@
+"""The same id, tool and arguments twice in one message is one call: it runs once, and both places get its result."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from callgate import Agent, Answered, Engine, RawCall, Scope, SqliteJournal, tool
+from callgate.call_stages import ValidatedCall
+from callgate.calls import Outcome
+from callgate.policy import Ask
+from callgate.protocols import Verdict
+from tests.agent.scripted_model import Script, says
+from tests.agent.scripted_model import call as model_call
+from tests.effect_ledger import Ledger
+from tests.engine_calls import call, kinds
+
+
+def paying(ledger: Ledger, **settings: Any) -> Any:
+    @tool(name="pay", **settings)
+    async def pay(to: str, cents: int = 1) -> str:
+        """Pay somebody."""
+        ledger.write(f"{to} {cents}")
+        await asyncio.sleep(0)
+        return f"paid {to} {cents}, number {len(ledger.lines())}"
+
+    return pay
+
+
+def results(outcomes: list[Outcome]) -> list[tuple[str, str, bool]]:
+    found = []
+    for outcome in outcomes:
+        assert isinstance(outcome, Answered)
+        result = outcome.result
+        again = result.metadata.replayed or result.metadata.joined
+        found.append((result.id, result.text.split("\n")[0], again))
+    return found
+
+
+EFFECTS = [{}, {"effect": "none"}, {"effect": "idempotent"}, {"writes": "account:{to}"}, {"reads": "account:{to}", "writes": ()}]
+
+
+@pytest.mark.parametrize("settings", EFFECTS, ids=str)
+@pytest.mark.parametrize("arguments", ['{"to": "A7", "cents": 5}', '{"cents": 5, "to": "A7"}', '{"to":"A7","cents":"5"}'])
+async def test_a_call_repeated_in_one_message_runs_once(settings: dict[str, Any], arguments: str, ledger: Ledger) -> None:
+    first = RawCall(id="c1", name="pay", arguments='{"to": "A7", "cents": 5}')
+    async with Engine([paying(ledger, **settings)]) as engine:
+        outcomes = await engine.call_many([first, RawCall(id="c1", name="pay", arguments=arguments)])
+        ends = kinds(engine).count("call.completed")
+    assert results(outcomes) == [("c1", "paid A7 5, number 1", False), ("c1", "paid A7 5, number 1", True)]
+    assert (ledger.lines(), ends) == (["A7 5"], 2)
+    second = outcomes[1]
+    assert isinstance(second, Answered)
+    assert any("twice" in note.text for note in second.result.metadata.notes)
+
+
+@pytest.mark.parametrize("settings", EFFECTS, ids=str)
+async def test_calls_with_other_ids_other_arguments_or_no_ids_are_separate_calls(settings: dict[str, Any], ledger: Ledger) -> None:
+    calls = [
+        call("pay", id="c1", to="A7"),
+        call("pay", id="c2", to="A7"),
+        call("pay", id="c1", to="B8"),
+        call("pay", to="A7"),
+        call("pay", to="A7"),
+    ]
+    async with Engine([paying(ledger, **settings)]) as engine:
+        outcomes = await engine.call_many(calls)
+    assert [again for _, _, again in results(outcomes)] == [False] * 5
+    assert sorted(ledger.lines()) == sorted(["A7 1", "A7 1", "B8 1", "A7 1", "A7 1"])
+
+
+async def test_a_call_repeated_while_the_first_one_runs_is_run_once(ledger: Ledger) -> None:
+    async with Engine([paying(ledger, effect="none")]) as engine:
+        emission = engine.emission(Scope())
+        emission.add(RawCall(id="c1", name="pay", arguments={"to": "A7"}, closed="sealed"))
+        await asyncio.sleep(0)
+        emission.add(RawCall(id="c1", name="pay", arguments={"to": "A7"}, closed="sealed"))
+        outcomes = await emission.seal()
+    assert ([again for _, _, again in results(outcomes)], ledger.lines()) == ([False, True], ["A7 1"])
+
+
+async def test_a_repeated_call_is_refused_like_the_first(ledger: Ledger) -> None:
+    async with Engine([paying(ledger)]) as engine:
+        outcomes = await engine.call_many([call("pay", id="c1", to=7), call("pay", id="c1", to=7)])
+    assert [outcome.result.code for outcome in outcomes if isinstance(outcome, Answered)] == ["schema_invalid"] * 2
+
+
+async def test_a_repeated_call_needs_one_approval_and_runs_once(ledger: Ledger) -> None:
+    class Asking:
+        async def decide(self, call: ValidatedCall) -> Verdict:
+            return Ask(question="Pay?")
+
+    async with Engine([paying(ledger)], policies=[Asking()]) as engine:
+        twice = [call("pay", id="c1", to="A7"), call("pay", id="c1", to="A7")]
+        asked = await engine.call_many(twice)
+        questions = {outcome.approval_id for outcome in asked if hasattr(outcome, "approval_id")}
+        assert len(questions) == 1
+        await engine.answer(questions.pop(), allow=True)
+        outcomes = await engine.call_many(twice)
+    assert ([again for _, _, again in results(outcomes)], ledger.lines()) == ([False, True], ["A7 1"])
+
+
+async def test_an_agent_returns_one_result_for_each_place_of_a_repeated_call(ledger: Ledger) -> None:
+    twice = says(model_call("pay", {"to": "A7"}, id="c1"), model_call("pay", {"to": "A7"}, id="c1"))
+    async with Agent(Script(twice, says("done")), tools=[paying(ledger)]) as agent:
+        result = await agent.run("Pay.")
+    assert (result.turn_status, ledger.lines()) == ("completed", ["A7 1"])
+    assert [one.text.split("\n")[0] for one in result.results] == ["paid A7 1, number 1"] * 2
+
+
+async def test_a_repeated_call_runs_once_across_two_engines_on_one_journal(ledger: Ledger, tmp_path: Path) -> None:
+    for _ in range(2):
+        async with Engine([paying(ledger)], journal=SqliteJournal(tmp_path / "journal.db")) as engine:
+            await engine.call_many([call("pay", id="c1", to="A7"), call("pay", id="c1", to="A7")], Scope(run="case"))
+    assert ledger.lines() == ["A7 1"]

@@ -1,0 +1,71 @@
+"""How many Python functions one call enters: what a call costs, counted and not timed.
+
+Counts are of CPython 3.11 or later, in steady state, with a journal in memory; later versions inline comprehensions and enter fewer.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable
+from types import FrameType
+from typing import Literal
+
+import pytest
+
+from callgate import Agent, Answered, Engine, RawCall, Tool, tool
+from callgate.agent import Budget, Settings
+from callgate.testing import Call, ScriptedModel
+
+MOST: dict[str, int] = {"none": 50, "once": 62, "iteration": 220}
+"""Functions that a read, a call with an effect, and one more iteration of the agent loop may enter."""
+
+
+def look_up(effect: Literal["none", "once"]) -> Tool:
+    @tool(effect=effect)
+    async def no_op(city: str, days: int, metric: bool) -> str:
+        """Look up nothing."""
+        return "sunny"
+
+    return no_op
+
+
+def written(day: int) -> str:
+    return f'{{"city": "Hamburg", "days": {day}, "metric": true}}'
+
+
+async def entered(act: Awaitable[object]) -> int:
+    """How many functions `act` enters; a coroutine or generator that goes on is entered again."""
+    count = 0
+
+    def note(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal count
+        count += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        await act
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+@pytest.mark.parametrize("effect", ["none", "once"])
+async def test_a_call_enters_a_bounded_number_of_python_functions(effect: Literal["none", "once"]) -> None:
+    async with Engine([look_up(effect)]) as engine:
+        for number in range(100):
+            assert isinstance(await engine.call(RawCall(name="no_op", arguments=written(number), id=f"call_{number}")), Answered)
+        last = RawCall(name="no_op", arguments=written(100), id="call_100")
+        count = await entered(engine.call(last))
+    assert count <= MOST[effect]
+
+
+async def test_an_agent_loop_iteration_enters_a_bounded_number_of_python_functions() -> None:
+    async def run(iterations: int) -> int:
+        model = ScriptedModel([*([Call("no_op", written(day), id=f"call_{day}")] for day in range(iterations)), ["done"]])
+        settings = Settings(budget=Budget(iterations=None))
+        async with Agent(model, tools=[look_up("none")], settings=settings) as agent:
+            return await entered(agent.run("Go."))
+
+    counts = [await run(iterations) for iterations in (10, 20, 30)]
+    assert counts[2] - counts[1] <= 10 * MOST["iteration"]
