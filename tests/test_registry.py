@@ -27,7 +27,7 @@ def test_a_second_tool_of_the_same_name_is_refused_and_both_places_are_named() -
     def complete() -> None:
         """Another one."""
 
-    with pytest.raises(UsageError, match=r"tests\.complete\.Complete, .*test_registry\.py:\d+"):
+    with pytest.raises(UsageError, match=r"tests\.complete_tool\.Complete, .*test_registry\.py:\d+"):
         ToolRegistry([Complete(), complete])
 
 

@@ -249,7 +249,7 @@ async def test_a_tool_that_starts_no_task_has_no_tracking_overhead() -> None:
 
         await _profiled(count, lambda: engine.call(RawCall(name="look", arguments="{}")))
     assert entered
-    assert not [name for name in entered if name.endswith(("started_tasks.py", "abandoned_code.py"))]
+    assert not [name for name in entered if name.endswith(("/started_tasks.py", "/abandoned_code.py"))]
 
 
 async def _profiled(count: Callable[[FrameType, str, object], None], act: Callable[[], Any]) -> None:
