@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
-from collections.abc import Callable, Iterator, Mapping
+import sys
+from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,12 @@ from hypothesis import HealthCheck, settings
 
 from tests.abandoned_tools import end_stray_tools
 from tests.effect_ledger import Ledger
+
+# Without bytecode, each worker of the suite and each interpreter that a test starts would compile every module again.
+# `tools/mutants.py` passes `-B`: it changes sources within a second, and Python could not tell that their bytecode is outdated.
+if "-B" not in sys.orig_argv:
+    sys.dont_write_bytecode = False
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # No deadline: speed is measured by the benchmarks.
 settings.register_profile("callgate", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -35,11 +43,24 @@ def pytest_asyncio_loop_factories(item: pytest.Function) -> Mapping[str, Callabl
     return loops
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+COLLECTED = pytest.StashKey[list[str]]()
+"""The names of the tests as they were collected, before they are put in a random order."""
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
     """Refuse test names that contain an object's address: workers would collect different names and run no test."""
+    config.stash[COLLECTED] = [item.nodeid for item in items]
     named = [item.nodeid for item in items if " at 0x" in item.nodeid]
     if named:
         raise pytest.UsageError(f"The names of these tests have an address; give `ids=`: {named[:5]}")
+    return (yield)
+
+
+def pytest_collection_finish() -> None:
+    """Exclude the collected tests and modules from garbage collection, because they live until the end."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from callgate import PostgresJournal
-from callgate._blob_store import DirectoryBlobs, MemoryBlobs
+from callgate import DirectoryBlobs, PostgresJournal
+from callgate._blob_store import MemoryBlobs
 from callgate.protocols import BlobStore
 from tests.journals.conftest import database, server
 

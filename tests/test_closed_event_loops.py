@@ -20,7 +20,7 @@ from callgate.calls import Outcome
 from callgate.events import TERMINAL
 from callgate.protocols import Execution, RunRequest
 from tests.engine_calls import call
-from tests.waiting import COMMAND_S, HANGS_S, PATIENCE_S
+from tests.waiting import COMMAND_S, HANGS_S, PATIENCE_S, let_pass, until
 
 SCOPE = Scope(run="r")
 
@@ -195,10 +195,13 @@ def test_a_keyboard_interrupt_in_the_engines_own_loop_does_not_affect_later_call
 class Stuck:
     """A custom runner whose `close` hangs and ignores the first cancel."""
 
+    closing = False
+
     async def run(self, request: RunRequest) -> Execution:
         return Execution(status="returned", value="done")
 
     async def close(self) -> None:
+        self.closing = True
         while True:
             try:
                 await asyncio.Event().wait()
@@ -215,10 +218,13 @@ class Broken(Stuck):
 
 
 async def test_leases_and_workers_are_released_when_a_runner_hangs_or_fails_on_close(tmp_path: Path) -> None:
-    engine = Engine([state], journal=SqliteJournal(tmp_path / "journal.db"), runners={"stuck": Stuck(), "broken": Broken()})
+    stuck = Stuck()
+    engine = Engine([state], journal=SqliteJournal(tmp_path / "journal.db"), runners={"stuck": stuck, "broken": Broken()})
     pid = pid_of(await engine.call(call("state"), SCOPE))
-    await asyncio.wait_for(engine.close(), PATIENCE_S)
-    assert gone(pid)
+    closing = asyncio.create_task(engine.close())
+    await until(lambda: stuck.closing and gone(pid))
+    let_pass(PATIENCE_S)
+    await closing
     await assert_run_lease_is_free(tmp_path / "journal.db")
 
 

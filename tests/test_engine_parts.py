@@ -7,9 +7,8 @@ import inspect
 from collections.abc import Iterator
 from typing import get_type_hints
 
-from callgate import Answered, Engine, RawCall, Scope, tool
+from callgate import Answered, Engine, Limits, RawCall, Scope, tool
 from callgate._abort_signals import AbortSignal
-from callgate._engine_limits import Limits
 from callgate._pipeline.engine_assembly import EngineParts, GivenParts
 from callgate._pipeline.engine_options import EngineContext
 

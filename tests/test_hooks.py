@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from typing import Any
 
@@ -10,10 +11,10 @@ import pytest
 from msgspec.structs import replace
 
 from callgate import Allow, Ask, Deny, Engine, Hook, Limits, Modify, Scope, after_call, before_call, tool
-from callgate._json import canonical, decode
 from callgate.call_stages import Checked, ValidatedCall
 from callgate.errors import UsageError
 from callgate.protocols import Verdict
+from tests.canonical_json import canonical
 from tests.engine_calls import call, kinds, said
 from tests.waiting import HANGS_S, PATIENCE_S
 
@@ -327,7 +328,7 @@ async def test_a_transform_hook_changes_the_text_of_a_failure(status: str) -> No
 
     @after_call(kind="transform")
     def hide(call: ValidatedCall, result: Checked) -> Checked:
-        value = decode(canonical(result.value).replace(b"hunter2", b"[hidden]"))
+        value = json.loads(canonical(result.value).replace(b"hunter2", b"[hidden]"))
         return replace(result, status="ok", value=value, error=str(result.error).replace("hunter2", "[hidden]"))
 
     async with Engine([login], hooks=[hide]) as engine:

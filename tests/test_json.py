@@ -17,9 +17,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callgate._engine_limits import Limits
-from callgate._json import canonical, decode, ends_inside, strict_object, to_jsonable
+from callgate import Limits
+from callgate._json import decode, ends_inside, strict_object, to_jsonable
 from callgate.errors import ArgumentsMalformed, ArgumentsTruncated, CallFailed, ResultNotSerializable
+from tests.canonical_json import canonical
 
 LIMITS = Limits()
 

@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from callgate import Engine, Limits, RawCall, Scope, SqliteJournal, Tool, ToolContext, emission, tool
-from callgate._journal import commit_queue
-from callgate._json import canonical
 from callgate.agent import Agent
 from callgate.calls import Outcome
 from callgate.testing import Call, ScriptedModel
+from tests.canonical_json import canonical
 from tests.engine_calls import bodies, call, kinds, result_of
 from tests.host_fakes import Hider
 
@@ -139,9 +138,9 @@ async def test_the_event_loop_runs_while_a_large_message_is_added_and_run(hand_i
 @pytest.fixture
 def short_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     """Limit the journal's queue to a few hundred events."""
-    monkeypatch.setattr(commit_queue, "_MOST_PENDING", 400)
-    monkeypatch.setattr(commit_queue, "_MANY_PENDING", 100)
-    monkeypatch.setattr(commit_queue, "_MOST_TOGETHER", 50)
+    monkeypatch.setattr("callgate._journal.commit_queue._MOST_PENDING", 400)
+    monkeypatch.setattr("callgate._journal.commit_queue._MANY_PENDING", 100)
+    monkeypatch.setattr("callgate._journal.commit_queue._MOST_TOGETHER", 50)
 
 
 @pytest.mark.usefixtures("short_queue")

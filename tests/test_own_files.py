@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from callgate import Engine, RawCall, Rules, Scope, SqliteJournal, tool
-from callgate._cache import SqliteCache
+from callgate import Engine, RawCall, Rules, Scope, SqliteCache, SqliteJournal, tool
 from callgate.builtins import command_tools, symbol_tools, workspace_tools
 from callgate.memory import Memory
 from tests.cli.shell import shell

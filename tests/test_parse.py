@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callgate._engine_limits import Limits
+from callgate import Limits
 from callgate._json.json_repair import repair_text
 from callgate._pipeline.parse import parse
 from callgate.call_stages import ParsedCall

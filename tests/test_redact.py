@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from callgate import Deny, Engine, Limits, RawCall, SqliteCache, ToolResult, before_call, tool
-from callgate._json import canonical
 from callgate.call_stages import ValidatedCall
 from callgate.protocols import Allow, Modify, Verdict
+from tests.canonical_json import canonical
 from tests.engine_calls import call, said
 from tests.host_fakes import Hider
 

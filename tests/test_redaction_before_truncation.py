@@ -37,8 +37,11 @@ def text(before: int, after: int = 0) -> str:
 
 
 def near(*cuts: int) -> list[int]:
-    """Return positions at which the secret spans a cut, with room for words that precede the text."""
-    return sorted({place for cut in cuts for place in range(max(0, cut - len(SECRET) - 90), cut + 8)})
+    """Places at which the secret lies across a cut, with room for what stands before the text.
+
+    Every third: a cut that shows an end of it shows that at two dozen places in a row.
+    """
+    return sorted({place for cut in cuts for place in range(max(0, cut - len(SECRET) - 90), cut + 8, 3)})
 
 
 @tool(effect="none")
@@ -183,12 +186,12 @@ CASES: dict[str, tuple[list[RawCall], dict[str, Any]]] = {
     "an exception, its tail": (at_the_end("raises", near(2_000)), {}),
     "an exception, at the first bound": (to("raises", near(32_768)), {}),
     "a short exception": (to("raises", near(2_000, 4_000), after=0), {}),
-    "an exception that is larger with its secret": (to("raises", range(1_900, 2_050), after=1_980), {}),
+    "an exception that is larger with its secret": (to("raises", range(1_900, 2_050, 3), after=1_980), {}),
     "a group of exceptions": (to("raises_a_group", near(2_000), after=50_000), {}),
     "an exit": (to("exits", near(100, 200), after=150), {}),
     "an attempt that is made again": (to("raises_again", near(1_000, 2_000)), {}),
     "a failure that is returned": (to("fails", near(2_048, 4_096)), {}),
-    "an exception in a process": (to("raises_in_a_process", near(2_000)[80:130:5]), {}),
+    "an exception in a process": (to("raises_in_a_process", near(2_000)[27::2]), {}),
     "the reasoning": (raw(near(4_096), reasoning=str), {}),
     "the id": (raw(near(4_096), id=str), {}),
     "the name": (raw(near(80, 200, 256, 4_096), name=str), {}),

@@ -179,7 +179,7 @@ async def test_a_kill_ends_the_wait_between_two_attempts() -> None:
 
 
 async def test_a_host_abort_signal_gives_a_killed_result() -> None:
-    from callgate._abort_signals import AbortController
+    from callgate import AbortController
 
     running = asyncio.Event()
 

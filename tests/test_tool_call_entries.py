@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from callgate import Ask, Deny, Engine, EventQuery, MemoryJournal, Modify, RawCall, Scope, SqliteJournal, ToolContext, tool
-from callgate._journal import open_reader
 from callgate.agent import Agent
 from callgate.call_stages import ValidatedCall
 from callgate.protocols import Allow, Verdict
@@ -83,11 +82,9 @@ async def test_one_query_returns_the_entry_of_every_call_including_denied_and_in
     assert "bob?" in found["asked"].reason
     assert found["broken"].received == '{"to": '
     if store == "file":
-        reader = open_reader(tmp_path / "journal.db")
-        try:
-            assert {entry.id: entry for entry in find_tool_calls(reader)} == found
-        finally:
-            reader.close()
+        journal = SqliteJournal(tmp_path / "journal.db")
+        assert {entry.id: entry for entry in find_tool_calls(journal)} == found
+        await journal.close()
 
 
 async def test_an_entry_names_the_cause_of_its_call() -> None:

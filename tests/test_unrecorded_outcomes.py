@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from callgate import Aborted, Answered, Engine, Restarted, Scope, SqliteJournal, Tool, tool
-from callgate._journal import open_reader
 from callgate.agent import Agent
 from callgate.call_stages import ValidatedCall
 from callgate.calls import Outcome
@@ -217,9 +216,9 @@ async def test_a_recorded_outcome_has_recorded_true_and_stores_no_flag(tmp_path:
     assert [one.result.metadata.recorded for one in outcomes if isinstance(one, Answered)] == [True, True]
     assert all(one.recorded for one in outcomes if isinstance(one, Restarted))
     await shop.close()
-    reader = open_reader(shop.path)
-    assert not [event for event in reader.find(EventQuery()) if b'"recorded"' in event.body]
-    reader.close()
+    journal = SqliteJournal(shop.path)
+    assert not [event for event in journal.find(EventQuery()) if b'"recorded"' in event.body]
+    await journal.close()
 
 
 async def test_an_unrecorded_end_of_a_run_is_reported_in_its_reason(tmp_path: Path) -> None:

@@ -6,12 +6,12 @@ Speed is measured by the benchmarks. A test that checks elapsed time fails on a 
 from __future__ import annotations
 
 import asyncio
+import random
+import secrets
 import threading
 import time
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
-
-from callgate._clock import SystemClock
 
 __all__ = ["COMMAND_S", "DEADLINE_S", "HANGS_S", "PATIENCE_S", "LoopClock", "let_pass", "past_deadline", "soon", "threads_since", "until"]
 
@@ -27,11 +27,20 @@ HANGS_S: Final = 600.0
 """Seconds for which a tool hangs. A test may not take that long, so a test that passes has not waited for it."""
 
 
-class LoopClock(SystemClock):
-    """A clock that returns the event loop's time, so that an engine's deadline passes with the loop's timers."""
+class LoopClock:
+    """The event loop's time, so that an engine's deadline passes with the loop's timers; otherwise the system's clock."""
+
+    wall_ns = staticmethod(time.time_ns)
+    jitter = staticmethod(random.random)
 
     def monotonic(self) -> float:
         return asyncio.get_running_loop().time()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    def new_id(self) -> str:
+        return secrets.token_hex(8)
 
 
 async def soon(condition: Callable[[], object], within_s: float = PATIENCE_S) -> bool:

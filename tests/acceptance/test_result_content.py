@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from callgate import Engine, Hook, Limits, MemoryJournal, Scope, UsageError, tool
-from callgate._blob_store import MemoryBlobs
+from callgate import DirectoryBlobs, Engine, Hook, Limits, MemoryJournal, Scope, UsageError, tool
 from callgate.builtins import workspace_tools
 from callgate.messages import openai_message
 from tests.engine_calls import call, said
@@ -65,9 +64,9 @@ async def test_an_empty_file_is_reported_as_empty(tmp_path: Path) -> None:
     assert (result.metadata.bytes, result.metadata.truncated) == (0, False)
 
 
-async def test_a_text_above_the_content_limit_is_stored_as_a_blob_of_that_text() -> None:
+async def test_a_text_above_the_content_limit_is_stored_as_a_blob_of_that_text(tmp_path: Path) -> None:
     """The blob stored under the hash is the text, not the JSON object that contains it."""
-    text, blobs = "a line\n" * 1000, MemoryBlobs()
+    text, blobs = "a line\n" * 1000, DirectoryBlobs(tmp_path)
 
     @tool(effect="none", content_key="page")
     async def look() -> dict[str, object]:

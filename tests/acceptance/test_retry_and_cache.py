@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from callgate import Engine, Retryable, RetryPolicy, Scope, SqliteCache, SqliteJournal, Tool, ToolContext, ToolResult, tool
-from callgate._abort_signals import AbortSignal
+from callgate import AbortController, Engine, Retryable, RetryPolicy, Scope, SqliteCache, SqliteJournal, Tool, ToolContext, ToolResult, tool
 from callgate.calls import Effect
 from callgate.testing import ManualClock
 from callgate.tools import is_retryable_error
@@ -235,13 +234,13 @@ async def test_a_retried_returned_failure_can_be_followed_by_a_success() -> None
 
 async def test_an_abort_between_attempts_keeps_the_failure_the_tool_returned() -> None:
     """An idempotent tool that returned a failure has a known outcome."""
-    clock, stop = ManualClock(), AbortSignal()
+    clock, stop = ManualClock(), AbortController()
     failure = {"success": False, "error": "rate limit: try again"}
     async with Engine([returning(failure, "idempotent")], clock=clock) as engine:
-        task = asyncio.create_task(engine.call(call("ask"), signal=stop))
+        task = asyncio.create_task(engine.call(call("ask"), signal=stop.signal))
         while not clock.sleeping and not task.done():
             await asyncio.sleep(0)
-        stop.fire("the user has left")
+        stop.abort("the user has left")
         outcome: Any = await task
     assert (outcome.result.status, outcome.result.failure_class, outcome.result.metadata.attempts) == ("error", "tool_declared", 1)
 

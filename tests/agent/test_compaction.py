@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callgate import tool
-from callgate._abort_signals import AbortController
+from callgate import AbortController, tool
 from callgate._runners.await_host_code import HostAwaits
 from callgate.agent import Agent, AgentEvent, Compaction, Notice, estimate_tokens, keep_last, summarise
 from callgate.agent.compaction import Compact, Compactor, _problem

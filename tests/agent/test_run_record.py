@@ -14,7 +14,6 @@ import pytest
 from msgspec import structs
 
 from callgate import Engine, Hook, Limits, Scope, SqliteJournal, Tool, ToolContext, Verified, after_call, tool
-from callgate._journal import open_reader
 from callgate.agent import Agent, Compaction, RunResult, Settings, keep_last
 from callgate.agent.recorded_run import load_run
 from callgate.call_stages import Checked, ValidatedCall
@@ -277,9 +276,9 @@ async def test_the_end_of_a_run_is_on_disk_before_run_returns(tmp_path: Path, le
     engine = Engine(shop(ledger), journal=SqliteJournal(path))
     async with engine, Agent(Script(says("Done.")), engine) as agent:
         assert (await agent.run("Say so.", scope=IN_RUN)).completed
-        reader = open_reader(path)
-        assert [event.kind for event in reader.find(EventQuery(run=RUN))][-1] == "run.ended"
-        reader.close()
+        other = SqliteJournal(path)
+        assert [event.kind for event in other.find(EventQuery(run=RUN))][-1] == "run.ended"
+        await other.close()
 
 
 # Resume

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from callgate import Engine, Limits
-from callgate._run_in_thread import in_thread
 from callgate.agent import Agent, Budget, RunResult, Settings, text_call_model
 from callgate.calls import Text
 from callgate.messages import AssistantMessage, Native, Reasoning, SystemMessage, UserMessage
@@ -356,6 +355,7 @@ async def test_a_large_text_call_is_parsed_off_the_event_loop(
 ) -> None:
     """The number of threads used must not grow with the number of events."""
     hops = 0
+    in_thread = vars(text_call_model)["in_thread"]
 
     async def counted(work: Callable[[], Any]) -> Any:
         nonlocal hops

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from callgate._abort_signals import AbortController
+from callgate import AbortController
 from callgate.calls import Scope
 from callgate.tools import Tool, ToolContext
 

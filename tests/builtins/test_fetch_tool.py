@@ -14,7 +14,6 @@ import pytest
 
 from callgate import Engine, RawCall, Rules
 from callgate.builtins import fetch_tool
-from callgate.builtins._urls import FetchTarget
 from callgate.builtins.fetch import Fetcher
 from callgate.errors import Retryable
 from tests.builtins.fakes import context
@@ -96,7 +95,7 @@ class FakeNetwork:
             raise OSError("no such name")
         return self._dns[name]
 
-    async def connect(self, address: str, target: FetchTarget) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def connect(self, address: str, target: object) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         self.connected.append(address)
         return await asyncio.open_connection("127.0.0.1", self._port)
 

@@ -11,9 +11,7 @@ from typing import Any
 
 import pytest
 
-from callgate import Scope
-from callgate._abort_signals import AbortController
-from callgate._blob_store import MemoryBlobs
+from callgate import AbortController, Engine, Scope
 from callgate.builtins import command_tools, fetch_tool, result_tools, workspace_tools
 from callgate.tools import TouchedKeys, conflict
 from callgate.tools.registry import ToolRegistry
@@ -42,7 +40,7 @@ def refused(result: Any) -> str:
 
 def test_every_built_in_tool_registers_with_its_effect_category_and_runner() -> None:
     """Each tool has a name, a description, parameters, a category and an effect."""
-    tools = [*workspace_tools(), *command_tools(), *result_tools(MemoryBlobs()), fetch_tool()]
+    tools = [*workspace_tools(), *command_tools(), *result_tools(Engine([]).blobs), fetch_tool()]
     registry = ToolRegistry(tools)
     bound = {tool.name: registry.register(tool, layer="capability") for tool in tools}
     assert {name: (item.effect, item.category, item.runner) for name, item in bound.items()} == {

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from callgate._blob_store import DirectoryBlobs, MemoryBlobs
+from callgate import DirectoryBlobs, Engine
 from callgate.builtins import result_tools
 from tests.builtins.fakes import Box
 
@@ -20,7 +20,7 @@ DATA = {"items": [{"name": f"n{number}", "é/~": None} for number in range(500)]
 @given(text=st.text(max_size=3_000), limit=st.integers(1, 700))
 def test_joined_pages_equal_the_whole_result(text: str, limit: int) -> None:
     """A model can read a 1 MB result in pages without loss."""
-    blobs = MemoryBlobs()
+    blobs = Engine([]).blobs
     read = Box(result_tools(blobs))
     digest = blobs.put(text.encode())
     whole = ""

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
+import string
 import subprocess
 import sys
+from importlib.metadata import requires
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -14,8 +17,7 @@ import pytest
 import callgate
 import tests
 from callgate import Engine
-from callgate.builtins import _languages, symbol_tools
-from callgate.builtins._symbol_search import SymbolSearch
+from callgate.builtins import symbol_tools
 from callgate.memory import Memory
 from tests.builtins.fakes import Box
 from tests.builtins.symbol_sources import HIDDEN, SOURCES, Expected
@@ -23,7 +25,12 @@ from tests.memory.fakes import make
 from tests.waiting import PATIENCE_S
 
 needs_grammars = pytest.mark.skipif(
-    any(_languages.parser_request(language) is None for language in _languages._LANGUAGES), reason="needs the extra: callgate[symbols]"
+    any(
+        find_spec(re.split(r"[^\w-]", needed)[0].replace("-", "_")) is None
+        for needed in requires("callgate") or ()
+        if needed.endswith("extra == 'symbols'")
+    ),
+    reason="needs the extra: callgate[symbols]",
 )
 
 
@@ -35,17 +42,26 @@ async def test_definitions_in_each_language_have_kind_position_and_signature(tmp
     (tmp_path / file).write_text(source)
     async with Engine(symbol_tools()) as engine:
 
-        async def found(name: str) -> Expected:
-            structured: Any = (await make(engine, tmp_path, "find_symbol", name=name, max_symbols=200)).structured
+        async def found(**asked: Any) -> Expected:
+            structured: Any = (await make(engine, tmp_path, "find_symbol", max_symbols=200, **asked)).structured
             assert structured["files_with_mistakes"] == []
             assert "hunter2" not in str(structured)
             return [(one["name"], one["kind"], int(one["at"].removeprefix(f"{file}:")), one["signature"]) for one in structured["symbols"]]
 
-        names = dict.fromkeys(name.rpartition(".")[2] for name, *_ in expected if "~" not in name)
-        for name in names:
-            assert await found(name) == [one for one in expected if one[0].rpartition(".")[2] == name]
-        for name in set(HIDDEN) - set(names):
-            assert await found(name) == []
+        names = [name.rpartition(".")[2] for name, *_ in expected]
+        assert await found(name=names[-1]) == [one for one, name in zip(expected, names, strict=True) if name == names[-1]]
+        for letter in letters_of([*names, *HIDDEN]):
+            told = await found(name=letter, match="substring", ignore_case=True)
+            assert told == [one for one, name in zip(expected, names, strict=True) if letter in name.lower()]
+
+
+def letters_of(names: list[str]) -> list[str]:
+    """A few letters of which each name has one: asked for by them, every name is found that there is."""
+    letters = []
+    while names:
+        letters.append(max(string.ascii_lowercase, key=lambda letter: sum(letter in name.lower() for name in names)))
+        names = [name for name in names if letters[-1] not in name.lower()]
+    return letters
 
 
 @needs_grammars
@@ -136,7 +152,7 @@ def test_a_source_that_breaks_a_grammar_is_named_and_does_not_affect_other_files
 def test_the_beginning_of_a_source_too_large_to_parse_is_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The full syntax tree would exceed the memory limit of the parser's process; the answer names the file."""
     monkeypatch.setattr("callgate.builtins._symbol_search._FILE_S", PATIENCE_S)
-    monkeypatch.setattr(SymbolSearch.__init__, "__kwdefaults__", {"budget_s": PATIENCE_S})
+    monkeypatch.setattr("callgate.builtins._symbol_search.SymbolSearch.__init__.__kwdefaults__", {"budget_s": PATIENCE_S})
     (tmp_path / "a.js").write_text("var a1;\n" * 500_000)
     result = Box(symbol_tools(), tmp_path)("find_symbol", name="a1", max_symbols=3)
     assert [one["at"] for one in result["symbols"]] == ["a.js:1", "a.js:2", "a.js:3"]

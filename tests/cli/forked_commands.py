@@ -18,7 +18,9 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Final, NoReturn
@@ -108,12 +110,46 @@ def _become(order: dict[str, object]) -> None:
     sys.argv = ["callgate", *words]
 
 
+def _end(code: object) -> NoReturn:
+    """End as Python does, as a forked process of `multiprocessing` too, but free nothing: that takes longer than most commands."""
+    if not isinstance(code, int | None):
+        sys.exit(str(code))
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        sys.exit(code)
+    os._exit(code or 0)
+
+
+def _import_all() -> None:
+    """Import what any command needs, the libraries that commands import on demand included."""
+    for found in pkgutil.walk_packages(callgate.__path__, "callgate."):
+        if not found.name.endswith("__main__"):
+            with suppress(ImportError):
+                import_module(found.name)
+    for name in ("apsw", "httpx2", "jsonschema_rs"):
+        import_module(name)
+
+
+def _load_certificates() -> None:
+    """Send a request to nobody: the system's certificates, which every model needs, are read with the first one."""
+    with EmbeddingsEndpoint("http://127.0.0.1:1/v1", "none", 3) as endpoint, suppress(EmbedderFailed):
+        endpoint(["?"])
+
+
 if __name__ == "__main__":
     import callgate.cli
+    from callgate.memory import EmbedderFailed, EmbeddingsEndpoint
 
-    for found in pkgutil.iter_modules(callgate.cli.__path__, "callgate.cli."):
-        if not found.name.endswith("__main__"):
-            import_module(found.name)
+    _import_all()
+    _load_certificates()
     gc.freeze()
     _serve(socket.socket(fileno=int(sys.argv[1])))
-    sys.exit(callgate.cli.main())
+    try:
+        code = callgate.cli.main()
+    except SystemExit as ended:
+        code = ended.code  # type: ignore[assignment]
+    _end(code)

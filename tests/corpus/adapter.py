@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from callgate._engine_limits import Limits
+from callgate import Limits
 from callgate._json import strict_object
 from callgate._json.json_repair import repair_text
 from callgate._pipeline.parse import parse

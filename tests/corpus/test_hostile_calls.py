@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from callgate._engine_limits import Limits
-from callgate._json import canonical
+from callgate import Limits
 from callgate._pipeline.parse import parse
 from callgate._pipeline.resolve import resolve
 from callgate._pipeline.validate import validate
@@ -17,6 +16,7 @@ from callgate.call_stages import ValidatedCall
 from callgate.calls import RawCall, Scope
 from callgate.errors import CallAborted, CallFailed, UsageError
 from callgate.tools import ToolRegistry
+from tests.canonical_json import canonical
 from tests.corpus.adapter import SchemaTool
 from tests.corpus.input_files import build, rows, same
 

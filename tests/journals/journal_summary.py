@@ -7,13 +7,13 @@ import json
 from collections.abc import Iterable
 from typing import Any, Protocol
 
-from callgate._json import canonical
 from callgate.agent.run_recorder import BlobReader
 from callgate.event_queries import EventQuery
 from callgate.events import Event
 from callgate.recorded_calls import ToolCallEntry, find_tool_calls
 from callgate.replay import Replay
 from callgate.replay.run_calls import ReplayedCall
+from tests.canonical_json import canonical
 
 __all__ = ["read_again"]
 

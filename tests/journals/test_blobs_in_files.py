@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from callgate import DirectoryBlobs, Engine, SqliteJournal, UsageError, tool
-from callgate._journal import open_reader
 from callgate.agent import Agent
 from callgate.builtins import result_tools
 from callgate.replay import Replay
@@ -61,11 +60,9 @@ async def test_a_run_with_a_large_message_is_resumed_by_another_engine(tmp_path:
         assert (result.status, result.text) == ("completed", "Changed it.")
         assert LARGE in str(result.messages[0])
     assert board.done == ["change b"]
-    reader = open_reader(tmp_path / "journal.db")
-    try:
-        assert Replay.of(reader, waiting.run).gaps == ()
-    finally:
-        reader.close()
+    journal = SqliteJournal(tmp_path / "journal.db")
+    assert Replay.of(journal, waiting.run).gaps == ()
+    await journal.close()
 
 
 async def test_a_journal_opened_through_a_symlink_has_its_large_results(tmp_path: Path) -> None:
@@ -75,11 +72,9 @@ async def test_a_journal_opened_through_a_symlink_has_its_large_results(tmp_path
     link.symlink_to(tmp_path / "there" / "journal.db")
     async with Engine([log], journal=SqliteJournal(link)) as engine:
         run = (await said(engine, raw_call("log", lines=100_000))).uid.rsplit("/", 2)[0]
-    reader = open_reader(link)
-    try:
-        assert Replay.of(reader, run).gaps == ()
-    finally:
-        reader.close()
+    journal = SqliteJournal(link)
+    assert Replay.of(journal, run).gaps == ()
+    await journal.close()
 
 
 async def test_a_result_that_cannot_be_stored_as_a_blob_is_logged_and_the_call_succeeds(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 from pathlib import Path
@@ -10,10 +9,8 @@ from pathlib import Path
 import pytest
 
 from callgate import DirectoryBlobs, Engine, PostgresJournal, tool
-from callgate._journal import open_reader
 from callgate.builtins import result_tools
 from callgate.errors import JournalFailed
-from callgate.protocols import HoldsBlobs
 from tests.cli.shell import shell
 from tests.engine_calls import call, said
 from tests.journals.postgres_server import Server
@@ -28,14 +25,12 @@ async def log(lines: int) -> str:
     return "\n".join(f"line {n}" for n in range(lines))
 
 
-def read_elsewhere(url: str, digest: str) -> bytes | None:
-    """Read a blob through a separate read-only connection, as another process would."""
-    reader = open_reader(url)
-    try:
-        assert isinstance(reader, HoldsBlobs)
-        return reader.blobs.get(digest)
-    finally:
-        reader.close()
+async def read_elsewhere(url: str, digest: str) -> bytes | None:
+    """As another engine sees it."""
+    journal = PostgresJournal(url)
+    found = journal.blobs.get(digest)
+    await journal.close()
+    return found
 
 
 async def test_a_large_result_is_stored_in_postgres_before_it_is_returned(database: str) -> None:
@@ -43,7 +38,7 @@ async def test_a_large_result_is_stored_in_postgres_before_it_is_returned(databa
     async with Engine([log], journal=PostgresJournal(database)) as engine:
         result = await said(engine, call("log", lines=100_000))
         digest = str(result.metadata.blob)
-        whole = await asyncio.to_thread(read_elsewhere, database, digest)  # while the engine is still open
+        whole = await read_elsewhere(database, digest)  # while the engine is still at work
     assert whole is not None
     assert whole.decode().splitlines()[54_321] == "line 54321"
     async with Engine(journal=PostgresJournal(database)) as other:
@@ -58,7 +53,7 @@ async def test_blobs_are_stored_once_and_remain_after_the_journal_is_closed(serv
         journal = PostgresJournal(database)
         digests = [journal.blobs.put(data) for data in (LARGE, b"", b"small")]
         await journal.close()
-    assert [read_elsewhere(database, digest) for digest in digests] == [LARGE, b"", b"small"]
+    assert [await read_elsewhere(database, digest) for digest in digests] == [LARGE, b"", b"small"]
     assert server.ask("SELECT count(*), sum(length(data)) FROM callgate.blobs", database) == [(5, len(LARGE) + 5)]
 
 
@@ -78,12 +73,12 @@ async def test_an_altered_blob_is_never_returned_and_the_next_put_repairs_it(
     await journal.close()
     server.ask(damage.replace("{}", "callgate.blobs"), database)
     with caplog.at_level(logging.WARNING, "callgate.blobs"):
-        assert read_elsewhere(database, digest) is None
+        assert await read_elsewhere(database, digest) is None
     assert digest in caplog.text
     journal = PostgresJournal(database)
     journal.blobs.put(LARGE)
     await journal.close()
-    assert read_elsewhere(database, digest) == LARGE
+    assert await read_elsewhere(database, digest) == LARGE
 
 
 async def test_a_large_result_that_cannot_be_stored_is_not_a_success(server: Server, database: str) -> None:
@@ -110,7 +105,7 @@ async def test_blobs_waiting_for_the_server_are_bounded_in_memory(server: Server
 async def test_an_older_schema_without_blobs_can_be_read(server: Server, database: str) -> None:
     await PostgresJournal(database).close()
     server.ask("DROP TABLE callgate.blobs", database)
-    assert read_elsewhere(database, "0" * 64) is None
+    assert await read_elsewhere(database, "0" * 64) is None
 
 
 @pytest.mark.process

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from callgate import Engine, SqliteJournal, UsageError, tool
-from callgate._journal import open_reader
 from callgate.builtins import command_tools, workspace_tools
 from callgate.memory import Memory, MemoryLimits, PassageQuery
 from callgate.tools import ToolRegistry
@@ -214,11 +213,11 @@ async def test_files_remembered_with_a_redactor_are_not_read_again_without_it(tm
         assert without.status().marked == 1
     with Memory(place) as looked_at:
         looked_at.search(PassageQuery(text="zebra", principal="ann"))
-    reader = open_reader(journal)
+    reader = SqliteJournal(journal)
     with Memory(tmp_path / "again.db") as again:
         again.rebuild(reader.find, ToolRegistry(workspace_tools()))
         assert (again.status().pieces, again.status().marked) == (0, 0)
-    reader.close()
+    await reader.close()
     assert all(b"hunter2" not in file.read_bytes() for file in (place, tmp_path / "again.db"))
 
 

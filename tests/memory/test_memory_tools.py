@@ -13,7 +13,6 @@ import apsw
 import pytest
 
 from callgate import Agent, Engine, MemoryJournal, SqliteJournal, ToolContext, UsageError, tool
-from callgate._journal import open_reader
 from callgate.events import Event
 from callgate.memory import Memory, MemoryLimits, MemoryPassages, Passage, PassageQuery
 from callgate.testing import Call, ScriptedModel
@@ -96,13 +95,13 @@ async def test_a_forgotten_note_stays_forgotten_when_the_memory_is_rebuilt(tmp_p
         forgotten = await make(engine, "", "forget", id=gone.structured["remembered"])  # type: ignore[index]
         assert forgotten.status == "ok", forgotten.error
         assert [item["id"] for item in await found(engine, "", "zebra")] == [kept.structured["remembered"]]  # type: ignore[index]
-    reader = open_reader(tmp_path / "j.db")
+    reader = SqliteJournal(tmp_path / "j.db")
     with Memory(tmp_path / "again.db") as again:
         again.rebuild(reader.find)
         assert [one.passage.text for one in again.search(PassageQuery(text="zebra", principal="ann", kinds=("note",)))] == [
             "keep the zebra"
         ]
-    reader.close()
+    await reader.close()
 
 
 def bytes_of(path: Path) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from callgate._abort_signals import AbortController
+from callgate import AbortController
 from callgate.messages import UserMessage
 from callgate.models.http_model import HttpModel
 from callgate.models.http_transport import Retries, Transport

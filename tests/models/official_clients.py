@@ -1,6 +1,7 @@
 """Decode bodies with the providers' own client libraries, as an independent check of calls and text.
 
 Each function takes the body of an HTTP response and returns calls as `(id, name, arguments)`, with the id `None` if the library has none.
+The libraries take seconds to import: what collects the tests does without them.
 """
 
 from __future__ import annotations
@@ -8,15 +9,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import anthropic
 import httpx2
-import openai
-from google import genai
 
 from callgate.models.model_events import Finished
 from callgate.models.wire import codec
+
+if TYPE_CHECKING:
+    import openai
 
 __all__ = ["PEERS", "Told", "ours", "same_told"]
 
@@ -32,6 +33,8 @@ def _answering(body: bytes, *, streamed: bool) -> httpx2.Client:
 
 
 def _openai(body: bytes, *, streamed: bool) -> openai.OpenAI:
+    import openai
+
     return openai.OpenAI(api_key="x", base_url=_HOST, max_retries=0, http_client=_answering(body, streamed=streamed))
 
 
@@ -69,6 +72,8 @@ def responses(body: bytes, *, streamed: bool) -> Told:
 
 
 def messages(body: bytes, *, streamed: bool) -> Told:
+    import anthropic
+
     with anthropic.Anthropic(api_key="x", base_url=_HOST, max_retries=0, http_client=_answering(body, streamed=streamed)) as client:
         asked: dict[str, Any] = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "?"}]}
         if streamed:
@@ -81,6 +86,8 @@ def messages(body: bytes, *, streamed: bool) -> Told:
 
 
 def generate(body: bytes, *, streamed: bool) -> Told:
+    from google import genai
+
     options = genai.types.HttpOptions(base_url=_HOST, httpx_client=_answering(body, streamed=streamed))
     models = genai.Client(api_key="x", http_options=options).models
     if streamed:

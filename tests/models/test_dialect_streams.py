@@ -114,14 +114,14 @@ HOSTILE = [
 @pytest.mark.parametrize("piece", HOSTILE)
 def test_parsing_work_is_linear_in_the_length(piece: str) -> None:
     """Work is counted in characters inspected: an opening that never ends costs a bounded number of inspections per character."""
-    for size in (10_000, 40_000):
-        text = (piece * (size // len(piece) + 1))[:size]
-        for step in (size, 97):
-            reader = TextReader(TOOLS)
-            for start in range(0, size, step):
-                reader.feed(text[start : start + step])
-            reader.close()
-            assert reader.work < 64 * size + 2_000_000
+    size = 40_000
+    text = (piece * (size // len(piece) + 1))[:size]
+    for step in (size, 97):
+        reader = TextReader(TOOLS)
+        for start in range(0, size, step):
+            reader.feed(text[start : start + step])
+        reader.close()
+        assert reader.work < 64 * size + 2_000_000
 
 
 @pytest.mark.parametrize("opener", ['<tool_call>{"name": "search", "arguments": ', "[search(query=", "<|tool_call>call:search{query:"])

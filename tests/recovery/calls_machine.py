@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from callgate import Answered, ToolResult
-from callgate._json import canonical
-from callgate._pipeline.event_bodies import decode_result
 from callgate.calls import Aborted, Outcome, Suspended
 from callgate.errors import UsageError
 from callgate.events import TERMINAL
+from callgate.recorded_calls import find_tool_calls
+from tests.canonical_json import canonical
 from tests.recovery.history_calls import CALLS, HANDLES, Asked, one_message
 from tests.recovery.simulated_world import FATES, TOOLS, Death, Effect, Fate, World
 from tests.waiting import DEADLINE_S, let_pass
@@ -367,4 +367,4 @@ class CallsMachine(RuleBasedStateMachine):
 
     def _results(self) -> dict[str, ToolResult]:
         """Return the recorded result of each call that has one."""
-        return {event.call: decode_result(event.body) for event in self.world.events() if event.kind == "call.completed"}
+        return {entry.uid: entry.result for entry in find_tool_calls(self.world.journal) if entry.result is not None}

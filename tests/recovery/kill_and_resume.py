@@ -19,8 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from callgate import Engine, Scope, SqliteJournal, ToolResult
-from callgate._blob_store import MemoryBlobs
-from callgate._journal import open_reader
 from callgate.agent import Agent, RunResult
 from callgate.agent.recorded_run import load_run
 from callgate.errors import UsageError
@@ -113,23 +111,22 @@ class Cell:
         except UsageError as error:
             facts |= asyncio.run(self._recorded()) if "is over" in str(error) else {"refused": str(error)}
         if "refused" not in facts:
-            facts["differences"] = self._differences()
+            facts["differences"] = asyncio.run(self._differences())
         self.told.write_text(json.dumps(facts), encoding="utf-8")
 
     async def _recorded(self) -> dict[str, Any]:
         """Return the recorded facts of a run that is over."""
         journal = SqliteJournal(self.journal)
-        run = load_run(journal, MemoryBlobs(), RUN)
+        run = load_run(journal, journal.blobs, RUN)
         await journal.close()
         return _facts(run.ended, run.results, run.history.messages)
 
-    def _differences(self) -> list[str]:
+    async def _differences(self) -> list[str]:
         """Return the differences between the run and its replay."""
-        reader = open_reader(self.journal)
-        try:
-            return [str(difference) for difference in Replay.of(reader, RUN).differences]
-        finally:
-            reader.close()
+        journal = SqliteJournal(self.journal)
+        differences = [str(difference) for difference in Replay.of(journal, RUN).differences]
+        await journal.close()
+        return differences
 
     async def _found(self) -> dict[str, str]:
         """Return the last recorded step of each call."""

@@ -16,7 +16,6 @@ from pathlib import Path
 from subprocess import PIPE, Popen
 
 from callgate import Engine, PostgresJournal, Scope, SqliteJournal, Tool, tool
-from callgate._journal import is_url
 from callgate.agent import Agent, RunResult
 from callgate.messages import ToolMessage
 from callgate.models.model_events import ModelEvent
@@ -65,7 +64,7 @@ def paying(ledger: Ledger, waits: bool = False) -> Tool:
 
 
 def opened(place: str, lease_s: float) -> SqliteJournal | PostgresJournal:
-    return PostgresJournal(place, lease_s=lease_s) if is_url(place) else SqliteJournal(place, lease_s=lease_s)
+    return PostgresJournal(place, lease_s=lease_s) if "://" in place else SqliteJournal(place, lease_s=lease_s)
 
 
 def told(result: RunResult) -> dict[str, object]:

@@ -16,7 +16,6 @@ from subprocess import Popen
 from typing import Any
 
 from callgate import Engine, PostgresJournal, RawCall, Scope, SqliteJournal, Tool, ToolResult, Verified, tool
-from callgate._journal import is_url
 from callgate.agent import Agent
 from tests.agent.scripted_model import Script, call, says
 from tests.effect_ledger import Ledger
@@ -61,7 +60,7 @@ TOOLS: dict[str, Tool] = {"process": pay_in_process, "thread": pay_in_thread, "i
 
 
 def engine_over(place: str, runner: str, lease_s: float, **settings: Any) -> Engine:
-    journal = PostgresJournal(place, lease_s=lease_s) if is_url(place) else SqliteJournal(place, lease_s=lease_s)
+    journal = PostgresJournal(place, lease_s=lease_s) if "://" in place else SqliteJournal(place, lease_s=lease_s)
     return Engine([TOOLS[runner]], journal=journal, **{"timeout_s": 30, **settings})
 
 

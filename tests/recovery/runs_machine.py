@@ -20,13 +20,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from callgate import Agent, Scope
-from callgate._blob_store import MemoryBlobs
-from callgate._json import canonical
-from callgate._pipeline.event_bodies import decode_result
 from callgate.agent import RunResult
 from callgate.agent.recorded_run import load_run
 from callgate.errors import UsageError
 from callgate.events import TERMINAL
+from callgate.recorded_calls import find_tool_calls
+from tests.canonical_json import canonical
 from tests.recovery.scripted_model import SCRIPT, Player, Script, assert_valid, facts_of, names
 from tests.recovery.simulated_world import FATES, TOOLS, Death, Effect, Fate, World
 
@@ -162,7 +161,7 @@ class RunsMachine(RuleBasedStateMachine):
 
     @invariant()
     def returned_results_are_recorded(self) -> None:
-        kept = {event.call: facts_of(decode_result(event.body)) for event in self.world.events() if event.kind == "call.completed"}
+        kept = {entry.uid: facts_of(entry.result) for entry in find_tool_calls(self.world.journal) if entry.result is not None}
         assert {uid: kept.get(uid) for uid in self.shown} == self.shown
 
     @invariant()
@@ -296,5 +295,5 @@ class RunsMachine(RuleBasedStateMachine):
             if one.failure_class in ("denied", "not_started"):
                 assert one.uid not in done, one
         if begun and result.conversation == result.run:
-            told = load_run(self.world.engine.journal, MemoryBlobs(), result.run).history.messages
+            told = load_run(self.world.engine.journal, self.world.engine.blobs, result.run).history.messages
             assert canonical(told) == canonical(list(result.messages))

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 from callgate import ToolResult
-from callgate._json import canonical
 from callgate.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from callgate.models.model_events import ModelEvent
 from callgate.models.model_protocol import StreamingContext
 from callgate.models.wire.request import ModelRequest
 from tests.agent.scripted_model import call, says
+from tests.canonical_json import canonical
 from tests.recovery.simulated_world import TOOLS
 
 __all__ = ["SCRIPT", "Player", "Script", "Wanted", "assert_valid", "facts_of", "names"]

@@ -17,7 +17,6 @@ import apsw
 from msgspec import Struct
 
 from callgate import Engine, RawCall, Retryable, RetryPolicy, Scope, SqliteJournal, ToolContext, Verified, tool
-from callgate._clock import SystemClock
 from callgate.call_stages import ValidatedCall
 from callgate.calls import Outcome
 from callgate.events import Draft, Event
@@ -51,7 +50,7 @@ class Death(Struct):
     left: int | None = None
 
 
-class Clock(SystemClock):
+class Clock:
     """Uses the event loop's time for deadlines; wall time changes only when a test sets it, and may go back."""
 
     def __init__(self) -> None:
@@ -66,6 +65,9 @@ class Clock(SystemClock):
 
     def jitter(self) -> float:
         return 0.5
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
 
     def new_id(self) -> str:
         self._ids += 1

@@ -22,9 +22,9 @@ from tests.waiting import PATIENCE_S
 
 RUN = "the-run"
 ASKING = Rules.parse('[[rule]]\nid = "asks"\nverdict = "ask"\ntool = "pay"\nwhen = { "arguments.to" = "ann" }\n')
-ANN, BOB = (RawCall(name="pay", arguments=json.dumps({"to": who}), id=who) for who in ("ann", "bob"))
+ANN, BOB = (RawCall(name=name, arguments=json.dumps({"to": who}), id=who) for name, who in (("pay", "ann"), ("pay_and_hang", "bob")))
 _LEASE_S = 3_000
-_HANGS_S = 2.0
+_HANGS_S = 0.1
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -39,11 +39,16 @@ def engine_on(place: str, ledger: Ledger) -> Engine:
     async def pay(to: str) -> str:
         """Pay somebody."""
         ledger.write(to)
-        if to == "bob":
-            await asyncio.Event().wait()
         return f"paid {to}"
 
-    return Engine([pay], policies=[ASKING], journal=opened(place, _LEASE_S), timeout_s=_HANGS_S, run=RUN)
+    @tool(timeout_s=_HANGS_S)
+    async def pay_and_hang(to: str) -> str:
+        """Pay somebody, and never say so."""
+        ledger.write(to)
+        await asyncio.Event().wait()
+        return f"paid {to}"
+
+    return Engine([pay, pay_and_hang], policies=[ASKING], journal=opened(place, _LEASE_S), run=RUN)
 
 
 async def on_a_loop(engine: Engine, what: str) -> None:

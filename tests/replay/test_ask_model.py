@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from callgate import Engine, Scope
-from callgate._json import canonical
 from callgate.agent import Agent
 from callgate.errors import ModelUnreachable, UsageError
 from callgate.replay import Replay, ask_again
 from tests.agent.scripted_model import Answer, Script, call, says
+from tests.canonical_json import canonical
 from tests.effect_ledger import Ledger
 from tests.replay.sample_runs import RUN, tools_of
 

@@ -14,10 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from callgate import Engine, Limits, MemoryJournal, RawCall, Scope, SqliteJournal, tool
-from callgate._blob_store import DirectoryBlobs, MemoryBlobs
-from callgate._journal import open_reader
-from callgate._json import canonical
+from callgate import DirectoryBlobs, Engine, Limits, MemoryJournal, RawCall, Scope, SqliteJournal, tool
 from callgate.agent import Agent, Compaction, ContextRestarts, RunResult, keep_last
 from callgate.errors import UsageError
 from callgate.event_queries import EventQuery
@@ -25,6 +22,7 @@ from callgate.events import Draft
 from callgate.messages import Message
 from callgate.replay import Replay
 from tests.agent.scripted_model import Script, call, says
+from tests.canonical_json import canonical
 from tests.effect_ledger import Ledger
 from tests.host_fakes import Hider
 from tests.replay.sample_runs import CALLS, RUN, rules, run_of, script, tools_of
@@ -88,11 +86,11 @@ def test_any_run_is_rebuilt_byte_for_byte_from_a_closed_journal_file(plan: list[
         journal = SqliteJournal(root / "journal.db")
         result, model, _ = asyncio.run(recorded(ledger, plan, allow=allow, journal=journal, blobs=blobs))
         ran = ledger.lines()
-        reader = open_reader(root / "journal.db")
+        reader = SqliteJournal(root / "journal.db")
         replay = Replay.of(reader, RUN, blobs)
         same_bytes(result, model, replay)
         assert replay.encode() == Replay.of(reader, RUN, blobs).encode()
-        reader.close()
+        asyncio.run(reader.close())
         assert ledger.lines() == ran
 
 
@@ -179,7 +177,9 @@ async def test_the_first_difference_of_an_altered_record_is_named(
     path = tmp_path / "journal.db"
     await recorded(ledger, [["ok"]], journal=SqliteJournal(path))
     changed(path, kind, old, new)
-    replay = Replay.of(open_reader(path), RUN)
+    journal = SqliteJournal(path)
+    replay = Replay.of(journal, RUN)
+    await journal.close()
     assert [one.what for one in replay.differences] == [told]
     assert "recorded is" in str(replay.differences[0])
 
@@ -255,8 +255,8 @@ async def test_a_record_without_hashes_is_rebuilt_and_reported_as_not_compared(l
     assert "an older version wrote it" in replay.gaps[0]
 
 
-async def test_arguments_too_large_for_the_record_are_reported_as_lost(ledger: Ledger) -> None:
-    async with Engine(tools_of(ledger), run="bare", blobs=MemoryBlobs()) as engine:
+async def test_arguments_too_large_for_the_record_are_reported_as_lost(tmp_path: Path, ledger: Ledger) -> None:
+    async with Engine(tools_of(ledger), run="bare", blobs=DirectoryBlobs(tmp_path / "blobs")) as engine:
         await engine.call(RawCall(name="look", arguments=json.dumps({"what": "x" * 70_000})))
         (one,) = Replay.of(engine.journal, "bare", engine.blobs).calls
     assert "70012 bytes" in one.lost

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
+from callgate import Limits, ProcessLimits
 from callgate._clock import SystemClock
-from callgate._engine_limits import Limits
-from callgate._runners.process import ProcessLimits, ProcessRunner
+from callgate._runners.process import ProcessRunner
 from tests.runners.far_side import Far
 
 LIMITS = ProcessLimits(memory_bytes=1024**3, file_bytes=64 * 1024**2, workers=1, environment=("TEST_MARKER",))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import sys
 
+from callgate import Limits
 from callgate._clock import SystemClock
-from callgate._engine_limits import Limits
 from callgate._runners.process import ProcessRunner
 from tests.runners import hostile_tools
 from tests.runners.runner_requests import Made

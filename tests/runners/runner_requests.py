@@ -7,12 +7,13 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 
-from callgate._abort_signals import AbortController
-from callgate._json import canonical, plain_bytes
+from callgate import AbortController
+from callgate._json import plain_bytes
 from callgate.call_stages import ApprovedCall, ValidatedCall
 from callgate.calls import RawCall, Scope
 from callgate.protocols import RunRequest
 from callgate.tools import Tool, ToolContext, ToolRegistry
+from tests.canonical_json import canonical
 from tests.waiting import DEADLINE_S
 
 _numbers = itertools.count()

@@ -8,9 +8,8 @@ from collections.abc import AsyncIterator
 import pytest
 from examples.remote_runner.near import RemoteRunner
 
-from callgate import Scope
+from callgate import Limits, Scope
 from callgate._clock import SystemClock
-from callgate._engine_limits import Limits
 from callgate._runners.process import ProcessRunner
 from callgate.protocols import Runner
 from tests.runners import hostile_tools

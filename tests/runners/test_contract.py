@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from callgate import Limits
 from callgate._clock import SystemClock
-from callgate._engine_limits import Limits
 from callgate._runners import Runners
 from callgate._runners.return_values import read
 from callgate.protocols import Execution, Runner

@@ -12,8 +12,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from callgate import Engine, RawCall
-from callgate._abort_signals import AbortController
+from callgate import AbortController, Engine, RawCall
 from callgate._runners.inline_runner import InlineRunner
 from callgate.protocols import Execution
 from callgate.tools import FunctionTool, ToolContext, tool

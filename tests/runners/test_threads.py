@@ -8,7 +8,7 @@ from contextvars import ContextVar
 
 import pytest
 
-from callgate._engine_limits import Limits
+from callgate import Limits
 from callgate._runners.thread_runner import ThreadRunner
 from callgate.protocols import Execution
 from callgate.tools import FunctionTool, ToolContext, tool

@@ -6,8 +6,7 @@ import asyncio
 
 import pytest
 
-from callgate import tool
-from callgate._abort_signals import AbortController
+from callgate import AbortController, tool
 from callgate.agent import Agent
 from callgate.errors import UsageError
 from callgate.messages import UserMessage

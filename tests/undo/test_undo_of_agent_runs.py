@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from callgate import Engine, RawCall, Scope, SqliteJournal
-from callgate._blob_store import DirectoryBlobs
+from callgate import DirectoryBlobs, Engine, RawCall, Scope, SqliteJournal
 from callgate.agent import Agent
 from callgate.builtins import command_tools, workspace_tools
 from callgate.errors import UsageError
