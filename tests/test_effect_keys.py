@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from callgate import (
+    Aborted,
     Allow,
     Ask,
     Engine,
@@ -300,10 +301,10 @@ async def test_a_call_that_waits_for_a_key_can_be_killed(ledger: Ledger) -> None
             await asyncio.sleep(0)
         assert not late.done()
         engine.control.kill("talk", "the user left")
-        killed = result_of(await late)
+        killed = await late
         end.set()
         await first
-    assert (killed.code, "the user left" in killed.text, ledger.lines()) == ("not_started", True, [ORDER])
+    assert (killed, ledger.lines()) == (Aborted("stopped_by_user", "the user left"), [ORDER])
 
 
 async def test_a_tool_that_calls_itself_with_its_own_key_is_refused_at_once(ledger: Ledger) -> None:

@@ -21,7 +21,7 @@ from callgate._abort_signals import FAILURES, AbortSignal
 from callgate._json import canonical, exceeds
 from callgate._pipeline.admission import Admission
 from callgate._pipeline.call_state import CallState
-from callgate._pipeline.effect_claims import EffectClaims
+from callgate._pipeline.effect_claims import EffectClaims, EffectKnown
 from callgate._pipeline.engine_lifecycle import Activity, Lifecycle
 from callgate._pipeline.engine_options import EngineContext
 from callgate._pipeline.event_bodies import Reason, arguments_hash
@@ -212,11 +212,9 @@ class CallRoute:
             if state.doubtful:
                 refuse_other_arguments(state, approved)
             state.approved(approved)
-            if tool.effect_key is not None:
-                approved, same = await self._effects.claim(state, approved, tool.effect_key)
-                if same is not None:
-                    return await self._answered_by(state, approved.call, same)
             try:
+                if tool.effect_key is not None:
+                    approved = await self._effects.claim(state, approved, tool.effect_key)
                 if tool.cache_scope is not None:
                     checked = await self._cached(state, plan, approved)  # cache → execute → check → hooks
                 else:
@@ -228,6 +226,8 @@ class CallRoute:
                 value, normalise = checked.value, partial(self._normaliser.result, approved.call, approved.rule, checked)
                 is_large = len(value) > LARGE_BYTES if type(value) is str else exceeds(value, LARGE_BYTES)
                 result = await self._offload.run(normalise) if is_large else normalise()
+            except EffectKnown as earlier_call:
+                result = earlier_call.result or await self._verified(state, approved.call, earlier_call.checked)
             except CallFailed as error:
                 state.check_stop(self._control)
                 result = self._outcomes.result_of(state, error, tool.name, approved)
@@ -275,13 +275,6 @@ class CallRoute:
         state.check_stop(self._control)
         state.write("call.replayed", Reason(reason=why, details={"uid": known.uid}))
         return result
-
-    async def _answered_by(self, state: CallState, call: ValidatedCall, same: ToolResult | Checked) -> Outcome:
-        """End a call with what an earlier call with the same key of its effect came to."""
-        result = same if isinstance(same, ToolResult) else await self._verified(state, call, same)
-        if state.known is not None:
-            state.known.result = result
-        return await self._outcomes.answered(state, result)
 
     async def _verified(self, state: CallState, call: ValidatedCall, checked: Checked) -> ToolResult:
         """The result of a call that an earlier engine started, as its tool's `verify` gives it; hooks see it like any other."""

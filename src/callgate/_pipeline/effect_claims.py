@@ -32,13 +32,27 @@ from callgate.events import Draft
 from callgate.protocols import NamesWriters
 from callgate.tools.effect_key import EffectKey
 
-__all__ = ["EffectClaims"]
+__all__ = ["EffectClaims", "EffectKnown"]
 
 _MOST_SHOWN: Final = 200
 """Characters of a key that are shown and recorded."""
 _FIRST_WAIT_S: Final = 0.02
 _LONGEST_WAIT_S: Final = 0.5
 """Between two tries to take a key that another process has."""
+
+
+class EffectKnown(Exception):
+    """An earlier call with the same key had the effect: the call is not started.
+
+    Args:
+        result: Its stored result, as that of the call; None if there is none.
+        checked: What the tool's `verify` says of it, if there is no stored result.
+    """
+
+    def __init__(self, result: ToolResult | None, checked: Checked) -> None:
+        super().__init__("an earlier call had the effect")
+        self.result = result
+        self.checked = checked
 
 
 class EffectClaims:
@@ -60,16 +74,14 @@ class EffectClaims:
         self._held: dict[str, EffectClaim] = {}
         """The keys that calls of this engine have, by the run of the key."""
 
-    async def claim(
-        self, state: CallState, approved: ApprovedCall, effect_key: EffectKey
-    ) -> tuple[ApprovedCall, ToolResult | Checked | None]:
+    async def claim(self, state: CallState, approved: ApprovedCall, effect_key: EffectKey) -> ApprovedCall:
         """Take the key of a call's effect, waiting for the call that has it. `release` gives it back when the call has ended.
 
         Returns:
-            The call with its key, and what an earlier call with the same key came to: its stored result, or what the tool's `verify` says
-            of it. None: the call may start.
+            The call with its key, which may start.
 
         Raises:
+            EffectKnown: An earlier call with the same key had the effect.
             ArgumentsInvalid, ToolRaised: The call has no key.
             CallNotStarted: The call was killed, or the other one did not end in time.
             OutcomeUnknown: It is not known whether an earlier call took effect.
@@ -87,12 +99,11 @@ class EffectClaims:
         await self._hold(state, claim, until)
         approved = replace(approved, effect_key=key.digest)
         earlier = await self._earlier(state, claim)
-        if earlier is not None and (found := await self._answer(state, approved, claim, earlier, joined=joined)) is not None:
-            if isinstance(found, Checked):
-                await self._record(state, claim, until)
-            return approved, found
+        checked = None if earlier is None else await self._checked(state, approved, claim, earlier, joined=joined)
         await self._record(state, claim, until)
-        return approved, None
+        if checked is not None:
+            raise EffectKnown(None, checked)
+        return approved
 
     def release(self, claim: EffectClaim) -> None:
         """Give a key back, after the end of its call was recorded."""
@@ -187,10 +198,15 @@ class EffectClaims:
                 return EarlierEffect.of(event.call, writer, list(journal.read(call=event.call)), has_ended)
         return None
 
-    async def _answer(
+    async def _checked(
         self, state: CallState, approved: ApprovedCall, claim: EffectClaim, earlier: EarlierEffect, *, joined: bool
-    ) -> ToolResult | Checked | None:
-        """Return what the earlier call gives to this one; None if that had no effect."""
+    ) -> Checked | None:
+        """Return None if the earlier call had no effect; else what the tool's `verify` says of it.
+
+        Raises:
+            EffectKnown: It has a stored result.
+            OutcomeUnknown: Nobody knows whether it had an effect.
+        """
         match earlier.state:
             case "nothing":
                 return None
@@ -199,7 +215,7 @@ class EffectClaims:
             case "answered" | "happened":
                 why = "joined" if joined else "replayed"
                 state.write("call.replayed", Reason(reason=why, details={"uid": earlier.uid, "effect_key": claim.key}))
-                return _result(state, approved, claim, earlier, joined=joined)
+                raise EffectKnown(_result(state, approved, claim, earlier, joined=joined), Checked())
 
     async def _ruled_out(self, state: CallState, approved: ApprovedCall, claim: EffectClaim, earlier: EarlierEffect) -> Checked | None:
         """Ask the tool's `verify` about an earlier call with an unknown outcome; see `UnknownOutcomes.rule_out`."""
