@@ -8,7 +8,7 @@ and a message that does not fit the run's state is refused. Runs nothing, and ne
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from operator import itemgetter
 
@@ -18,8 +18,9 @@ from msgspec import DecodeError, Struct
 from callgate._clock import SystemClock
 from callgate._journal import JournalAddress, JournalReader, MemoryJournal, open_reader
 from callgate._journal.event_rows import Unreadable
-from callgate._journal.inbox_sender import open_inbox
+from callgate._journal.inbox_sender import EDIT_CHARS, MESSAGE_CHARS, open_inbox
 from callgate._json import canonical, decode
+from callgate._pipeline.approval_answers import EDIT, EditMessage, edited_arguments
 from callgate._pipeline.approvals import Question
 from callgate._pipeline.event_bodies import Received, decode_reason
 from callgate._pipeline.run_recovery import RunReader
@@ -130,25 +131,32 @@ def _open_ones(reader: JournalReader, run: str, asked: Iterable[Event], holder: 
     ]
 
 
-def approve(journal: JournalAddress, approval: str, *, by: str, reason: str = "") -> SentMessage:
-    """Allow the call that asked to run, once, with the arguments that it asked with.
+def approve(
+    journal: JournalAddress, approval: str, *, by: str, reason: str = "", arguments: Mapping[str, object] | None = None
+) -> SentMessage:
+    """Allow the call that asked to run, once, with the arguments that it asked with, or with others.
 
     Args:
         journal: Its file, its `postgresql://` address, or a `MemoryJournal` of this process.
         approval: Of the question; `waiting` lists them.
         by: Who says so; goes on record.
         reason: The same.
+        arguments: With which the call is to run instead: all of them, at most 65,536 characters as JSON. The process that works on the run
+            validates and judges them when the call is made, and tells the model. None: its own.
 
     Raises:
-        UsageError: No such question is open.
+        UsageError: No such question is open, or a message cannot carry the arguments.
     """
-    return _answer(journal, "approve", approval, by, reason)
+    if arguments is None:
+        return _answer(journal, "approve", approval, by, reason)
+    message = EditMessage(arguments=decode(edited_arguments(arguments)), reason=reason[:MESSAGE_CHARS])
+    return _answer(journal, EDIT, approval, by, canonical(message).decode())
 
 
 def deny(journal: JournalAddress, approval: str, *, by: str, reason: str = "") -> SentMessage:
     """Refuse the call that asked, and withdraw an approval that no call has used. Takes and raises what `approve` does.
 
-    The model is told when its run goes on.
+    The model is told, with the reason, when its run goes on or its host hands the call in again.
     """
     return _answer(journal, "deny", approval, by, reason)
 
@@ -193,7 +201,7 @@ def _answer(journal: JournalAddress, kind: str, approval: str, by: str, reason: 
         question = _questions(reader, run).get(approval)
         if question is None:
             raise UsageError(f"The question '{approval[:80]}' was answered, and its call has gone on. Nothing is left to say.")
-        question.refuse_closed(allow=kind == "approve", now_ns=SystemClock.wall_ns())
+        question.refuse_closed(allow=kind != "deny", now_ns=SystemClock.wall_ns())
         again = None if list(reader.find(EventQuery(run=run, kinds=("run.began",), limit=1))) else _again(reader, approval)
     return _sent(journal, kind, run, approval, by, reason, again)
 
@@ -229,6 +237,8 @@ def _sent(
 ) -> SentMessage:
     if not by.strip():
         raise UsageError("Say who it is that wants this: give `by` a name.")
+    if kind == EDIT and len(reason) > EDIT_CHARS:
+        raise UsageError(f"The arguments have {len(reason):,} characters as JSON; a message carries {EDIT_CHARS:,}. Use `engine.approve`.")
     with open_inbox(journal) as client:
         id = client.send(run=run, kind=kind, target=target, actor=by, reason=reason, at_ns=SystemClock.wall_ns())
         return SentMessage(id=id, run=run, held_by=client.holder(run), again=again)

@@ -13,7 +13,8 @@ from datetime import UTC, datetime
 import msgspec
 from msgspec import Struct
 
-from callgate._pipeline.approvals import Question
+from callgate._json import canonical
+from callgate._pipeline.approvals import Answer, Question
 from callgate._pipeline.event_bodies import Reason, Started, Verdict, arguments_hash, decode_reason, decode_result
 from callgate._pipeline.idempotency import Known, Origin, RunState, Uncertain
 from callgate.calls import ToolResult
@@ -162,8 +163,8 @@ class RunReader:
                     key, known = self._answered_by_fact.pop(event.call)
                     known.result = decode_result(event.body)
                     state.known[key] = known
-                case "call.verdict" if b'"approval"' in event.body:
-                    self._approved[event.call] = _verdict(event.body).approval
+                case "call.verdict" if b'"approval"' in event.body and (approval := _verdict(event.body).approval):
+                    self._approved[event.call] = approval
                 case "call.suspended":
                     self._asked(event)
                 case "approval.answered":
@@ -193,9 +194,16 @@ class RunReader:
             self.questions.setdefault(approval_id, question)
 
     def _answered(self, answer: Reason) -> None:
-        question = self.questions.get(str((answer.details or {}).get("approval")))
-        if question is not None:
-            question.allowed, question.by = answer.status == "allowed", answer.reason
+        details = answer.details or {}
+        question = self.questions.get(str(details.get("approval")))
+        if question is None:
+            return
+        edited = canonical(details["arguments"]) if "arguments" in details else b""
+        if edited and arguments_hash(edited) != details.get("arguments_hash"):  # the record does not have them as they were given
+            question.allowed = None
+            return
+        reason = str(details.get("reason", ""))
+        question.take(Answer(allow=answer.status == "allowed", by=answer.reason, reason=reason, arguments=edited))
 
     def _settled(self, uid: str, fact: Reason) -> None:
         self._state.settle(uid, happened=fact.status == "happened")

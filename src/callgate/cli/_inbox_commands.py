@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from callgate.cli._command_options import InboxOptions
+from callgate.cli._command_options import ApproveOptions, InboxOptions
 from callgate.cli._journal_location import default_journal
 from callgate.cli._shared_options import AsJson, Journal
 
@@ -30,23 +30,29 @@ def approvals(*, journal: Journal = "", json: AsJson = False) -> int:
     """
     from callgate.cli._answer_approvals import list_waiting
 
-    return list_waiting(journal or default_journal(), json=json)
+    return list_waiting(journal or default_journal(), as_json=json)
 
 
-def approve(approval: Question, /, *, options: InboxOptions | None = None) -> int:
-    """Approve a waiting call, once, with exactly its arguments. Works whether or not a process works on the run.
+def approve(approval: Question, /, *, options: ApproveOptions | None = None) -> int:
+    """Approve a waiting call, once, with exactly its arguments or with others. Works whether or not a process works on the run.
+
+    Other arguments are validated and judged like the call's own when the call runs, and the model is told.
 
     ```
     callgate approve run-0198c2/0/1
+    callgate approve run-0198c2/0/1 --arguments '{"order": "A7", "amount": 5}'
     ```
 
     Exit codes: 0 sent · 1 refused by the process that works on the run · 2 no such question is open.
     """
-    return _tell("approve", approval, options)
+    from callgate.cli._answer_approvals import given_arguments, tell
+
+    options = options or ApproveOptions()
+    return tell("approve", approval, options, arguments=given_arguments(options.arguments))
 
 
 def deny(approval: Question, /, *, options: InboxOptions | None = None) -> int:
-    """Deny a waiting call. The model is told when the run continues.
+    """Deny a waiting call. The model is told, with the reason, when the run continues or the call is made again.
 
     ```
     callgate deny run-0198c2/0/1 --reason 'wrong account'
