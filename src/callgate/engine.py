@@ -33,10 +33,11 @@ from callgate._pipeline.engine_options import (
     tools_of,
 )
 from callgate._pipeline.recorder import too_late
+from callgate._pipeline.settlements import Settlement, settle_call
 from callgate._redact import Redactor
 from callgate.calls import Approval, CurrentToolCall, Outcome, RawCall, Scope, ToolResult
 from callgate.emission import Emission
-from callgate.errors import RecordFailed, RunHeld, UsageError
+from callgate.errors import RecordFailed, RunHeld
 from callgate.hooks import Hook
 from callgate.protocols import BlobStore, CacheStore, CallJudge, Follower, Journal, Policy, RestartHandler, Runner, WriteLog
 from callgate.tools import Tool
@@ -309,24 +310,27 @@ class Engine:
             arguments=decode(question.arguments) if question.arguments else None,
         )
 
-    async def settle(self, uid: str, *, happened: bool) -> None:
-        """Say what became of a call that ended `unknown`, so that the same call may be sent again in its run.
+    async def settle(self, uid: str, *, happened: bool, by: str = "operator", reason: str = "") -> None:
+        """Say what became of a call that ended `unknown`, or whose process ended while it ran.
 
+        If it did not happen, the same call may be sent again in its run. If it did, the next one like it is told so, and not run.
         Comes back when that is on disk, where the record survives. It counts from before that, also where the caller is cancelled.
 
+        Args:
+            uid: The call's, or that of a call that was refused because of it.
+
         Raises:
-            UsageError: No call of this uid is in doubt.
+            UsageError: The call is not in doubt; or, as `RunHeld`, another engine works on its run: tell that one by `callgate.inbox`.
             RecordFailed: It could not be kept, so it does not count.
         """
         self._parts.lifecycle.check_open()
-        position = self._parts.known.settle(uid, happened=happened, why="the operator said so")
-        if position is None:
-            raise UsageError(f"No call '{uid!s:.80}' is in doubt in this engine. Nothing was changed.")
-        await self._parts.context.recorder.durable(position)
+        recorder = self._parts.context.recorder
+        position = await settle_call(uid, Settlement(happened=happened, by=by, reason=reason), self._parts.known, recorder)
+        await recorder.durable(position)
 
-    def settle_sync(self, uid: str, *, happened: bool) -> None:
+    def settle_sync(self, uid: str, *, happened: bool, by: str = "operator", reason: str = "") -> None:
         """The same for plain code, as `call_sync` is."""
-        self._sync_runner.run(self._parts.lifecycle.check_unclosed, lambda: self.settle(uid, happened=happened))
+        self._sync_runner.run(self._parts.lifecycle.check_unclosed, lambda: self.settle(uid, happened=happened, by=by, reason=reason))
 
     def current_tool_call(self, conversation: str) -> CurrentToolCall | None:
         """The conversation's latest successful call, with its parameters and why it was made; survives where the journal does.

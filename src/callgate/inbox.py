@@ -1,4 +1,4 @@
-"""Send messages to a run from another process: answer its questions, stop it, kill it.
+"""Send messages to a run from another process: answer its questions, settle its calls, stop it, kill it.
 
 A message is stored in the journal's inbox. The process that works on the run records it in an event, exactly once, and acts on it at once.
 If no process works on the run, the message waits for the next one that does. Before a message is sent, it is checked against the record,
@@ -24,11 +24,24 @@ from callgate._pipeline.approval_answers import EDIT, EditMessage, edited_argume
 from callgate._pipeline.approvals import Question
 from callgate._pipeline.event_bodies import Received, decode_reason
 from callgate._pipeline.run_recovery import RunReader
+from callgate._pipeline.settlements import call_in_doubt, why_not_in_doubt
 from callgate.errors import UsageError
 from callgate.event_queries import EventQuery
 from callgate.events import Event
 
-__all__ = ["CallToRepeat", "MessageOutcome", "PendingApproval", "SentMessage", "approve", "deny", "kill", "outcome", "stop", "waiting"]
+__all__ = [
+    "CallToRepeat",
+    "MessageOutcome",
+    "PendingApproval",
+    "SentMessage",
+    "approve",
+    "deny",
+    "kill",
+    "outcome",
+    "settle",
+    "stop",
+    "waiting",
+]
 
 _MOST = 1_000
 _LOOK_S = 0.05
@@ -159,6 +172,29 @@ def deny(journal: JournalAddress, approval: str, *, by: str, reason: str = "") -
     The model is told, with the reason, when its run goes on or its host hands the call in again.
     """
     return _answer(journal, "deny", approval, by, reason)
+
+
+def settle(journal: JournalAddress, call: str, *, happened: bool, by: str, reason: str = "") -> SentMessage:
+    """Say what became of a call whose outcome is not known, so that the same call may be sent again, or is told that it happened.
+
+    Args:
+        journal: Its file, its `postgresql://` address, or a `MemoryJournal` of this process.
+        call: Its id, or that of a call that was refused because of it.
+        happened: Whether it did.
+        by: Who says so; goes on record.
+        reason: The same.
+
+    Raises:
+        UsageError: The call is not in doubt.
+    """
+    with _reading(journal) as reader:
+        first = call_in_doubt(reader.find(EventQuery(call=call)), call)
+        run = first.rsplit("/", 2)[0]
+        reading = RunReader(run, remember=0)
+        reading.take(reader.find(EventQuery(run=run)))
+        if not reading.state().is_in_doubt(first):
+            raise UsageError(why_not_in_doubt(list(reader.find(EventQuery(call=first))), first))
+    return _sent(journal, "happened" if happened else "not_happened", run, first, by, reason)
 
 
 def stop(journal: JournalAddress, run: str, *, by: str, reason: str = "") -> SentMessage:

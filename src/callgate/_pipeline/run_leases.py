@@ -26,6 +26,7 @@ from callgate._pipeline.event_bodies import Reason
 from callgate._pipeline.idempotency import RunState
 from callgate._pipeline.recorder import Recorder, off_loop
 from callgate._pipeline.run_recovery import RunReader
+from callgate._pipeline.settlements import SETTLEMENTS, Settlement
 from callgate.errors import RecordFailed, UsageError
 from callgate.events import Draft
 from callgate.protocols import InboxMessage
@@ -162,6 +163,25 @@ class KnownRuns:
         state.settle(uid, happened=happened)
         return position
 
+    def settle_by_hand(self, uid: str, said: Settlement, *, cause: int = 0) -> int | None:
+        """Record what an operator says of a call. Return the event's position; None if its outcome is not unknown, as far as is known."""
+        state = self.by_run.get(uid.rsplit("/", 2)[0])
+        if state is None or not state.is_in_doubt(uid):
+            return None
+        by, reason = self._recorder.cut(said.by) or "the operator", self._recorder.cut(said.reason)
+        body = Reason(reason=reason or "the operator said so", status="happened" if said.happened else "not_happened", details={"by": by})
+        parents = (cause,) if cause else ()
+        position = self._recorder.write(Draft(kind="fact.settled", run=state.run, body=body, call=uid, parents=parents))
+        state.settle(uid, happened=said.happened, by=by)
+        return position
+
+    def tell_happened(self, uid: str, details: Mapping[str, object]) -> None:
+        """Record that another call is answered with what an operator has said of this one."""
+        run = uid.rsplit("/", 2)[0]
+        body = Reason(reason="an identical call was told that this one happened", status="happened", details=details)
+        self._recorder.write(Draft(kind="fact.settled", run=run, body=body, call=uid))
+        self.by_run[run].told_happened(uid)
+
 
 class InboxDelivery:
     """Delivers messages of other processes to runs: an answer to a question, a stop, a kill.
@@ -218,6 +238,8 @@ class InboxDelivery:
         try:
             if letter.kind in ANSWERS:
                 self._answer(letter)
+            elif letter.kind in SETTLEMENTS:
+                self._settle(letter)
             else:
                 self._end(letter)
         except UsageError as refused:
@@ -232,6 +254,14 @@ class InboxDelivery:
         question = self._approvals.to_answer(letter.target, allow=answer.allow)
         cause = self._record("inbox.taken", letter, self._said(letter, answer.reason))
         record_answer(self._recorder, self._approvals, question, answer, cause=cause)
+
+    def _settle(self, letter: InboxMessage) -> None:
+        state = self._known.by_run.get(letter.run)
+        if state is None or not state.is_in_doubt(letter.target):
+            raise UsageError(f"The call '{letter.target[:80]}' is not in doubt, so nothing was changed.")
+        cause = self._record("inbox.taken", letter, self._said(letter, letter.reason))
+        said = Settlement(happened=SETTLEMENTS[letter.kind], by=letter.actor, reason=letter.reason)
+        self._known.settle_by_hand(letter.target, said, cause=cause)
 
     def _said(self, letter: InboxMessage, reason: str) -> str:
         return f"{self._recorder.cut(reason) or 'no reason given'} ({self._recorder.cut(letter.actor) or 'nobody named'})"
@@ -256,7 +286,9 @@ class InboxDelivery:
             UsageError: The run has no work to end, or the kind of the message is unknown.
         """
         if letter.kind not in _ENDS:
-            raise UsageError(f"It is not known what '{letter.kind[:40]}' asks for. Known are: {', '.join((*ANSWERS, *_ENDS))}.")
+            raise UsageError(
+                f"It is not known what '{letter.kind[:40]}' asks for. Known are: {', '.join((*ANSWERS, *SETTLEMENTS, *_ENDS))}."
+            )
         work = self._work.get(letter.run)
         running = list(self._running.values())
         shared = {"", *(state.scope.conversation for state in running if state.scope.run != letter.run)}

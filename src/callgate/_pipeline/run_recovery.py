@@ -17,6 +17,7 @@ from callgate._json import canonical
 from callgate._pipeline.approvals import Answer, Question
 from callgate._pipeline.event_bodies import Reason, Started, Verdict, arguments_hash, decode_reason, decode_result
 from callgate._pipeline.idempotency import Known, Origin, RunState, Uncertain
+from callgate._pipeline.settlements import until_settled
 from callgate.calls import ToolResult
 from callgate.errors import OutcomeUnknown
 from callgate.events import TERMINAL, Event
@@ -111,8 +112,7 @@ def why_unknown(unfinished: Unfinished, because: str = "") -> OutcomeUnknown:
         details["idempotency_key"] = started.key
     return OutcomeUnknown(
         f"{unfinished.name} was started at {at} ({unfinished.uid}), and the process that ran it ended before it answered. It may have taken"
-        f" effect. It was not run again.{' ' + because if because else ''} Check the real state first; repeat it only if that shows that"
-        " it did not happen.",
+        f" effect. It was not run again.{' ' + because if because else ''} {until_settled(unfinished.uid)}",
         details=details,
     )
 
@@ -137,6 +137,8 @@ class RunReader:
         """The worker processes that took calls on, by the calls' uids."""
         self._unclaimed: dict[str, Started] = {}
         """Intents that no runner has claimed: nothing of them has happened."""
+        self._settled_open: set[str] = set()
+        """Calls without an end that were settled, and not started again since."""
         self._approved: dict[str, str] = {}
         self._answered_by_fact: dict[str, tuple[str, Known]] = {}
         """Calls that never started, because a settled fact is their answer, by uid: their key, and what is known of them."""
@@ -180,6 +182,7 @@ class RunReader:
             self._begun(event.call, started)
 
     def _begun(self, uid: str, started: Started) -> None:
+        self._settled_open.discard(uid)
         if started.tick and uid not in self._open:
             dangerous = self._state.dangerous
             dangerous[started.tick] = dangerous.get(started.tick, 0) + 1
@@ -206,9 +209,15 @@ class RunReader:
         question.take(Answer(allow=answer.status == "allowed", by=answer.reason, reason=reason, arguments=edited))
 
     def _settled(self, uid: str, fact: Reason) -> None:
-        self._state.settle(uid, happened=fact.status == "happened")
-        answers = (fact.details or {}).get("answers")
+        started = self._open.get(uid)
+        if started is not None and started.effect != "none":
+            self._leave_doubt(uid, started)
+            self._settled_open.add(uid)
+        details = fact.details or {}
+        self._state.settle(uid, happened=fact.status == "happened", by=str(details.get("by", "")))
+        answers = details.get("answers")
         if isinstance(answers, dict):
+            self._state.told_happened(uid)
             key, tool, arguments, call = (str(answers.get(name)) for name in ("key", "tool", "arguments", "call"))
             self._answered_by_fact[call] = key, Known(tool=tool, arguments=arguments, uid=call)
 
@@ -223,7 +232,7 @@ class RunReader:
     def state(self) -> RunState:
         """What it came to; calls with an effect that have no end are in doubt."""
         for uid, started in self._open.items():
-            if started.effect != "none":
+            if started.effect != "none" and uid not in self._settled_open:
                 self._leave_doubt(uid, started)
         return self._state
 

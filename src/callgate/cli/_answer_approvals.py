@@ -26,15 +26,16 @@ from callgate.cli._run_names import run_named
 from callgate.errors import UsageError
 from callgate.inbox import CallToRepeat, MessageOutcome, PendingApproval, SentMessage
 
-__all__ = ["list_waiting", "tell"]
+__all__ = ["given_arguments", "list_waiting", "login", "refuse_memory", "say_fate", "tell"]
 
 _DO: dict[str, Callable[..., SentMessage]] = {"approve": inbox.approve, "deny": inbox.deny, "stop": inbox.stop, "kill": inbox.kill}
-_DONE = {"approve": "Approved", "deny": "Denied", "stop": "Stopping", "kill": "Killing"}
+_DONE = {"approve": "Approved", "deny": "Denied", "stop": "Stopping", "kill": "Killing", "settle": "Settled"}
 _LATER = {
     "approve": "The call runs when it is made again or its run is resumed",
     "deny": "The call does not run, and the model is told when its run is resumed",
     "stop": "It stops when it is resumed",
     "kill": "It ends when it is resumed",
+    "settle": "It is settled when its run is resumed",
 }
 _HANDED_IN = {
     "approve": "The call runs when it is made again in that run, with the same arguments, tools and rules.",
@@ -45,7 +46,7 @@ _MOST_WAIT_S = 3_600.0
 
 def list_waiting(journal: str, *, as_json: bool) -> int:
     """Print the calls that wait for a human; return the exit code."""
-    _refuse_memory(journal)
+    refuse_memory(journal)
     damaged: list[str] = []
     found = inbox.waiting(journal, on_unreadable=damaged.append)
     _show_waiting(found, as_json=as_json, whole=not damaged)
@@ -106,12 +107,17 @@ def tell(what: str, target: str, options: InboxOptions, *, arguments: dict[str, 
         arguments: Of an approval: those with which the call is to run instead of its own.
     """
     refuse_odd_text(target=target, reason=options.reason, by=options.by)
-    _refuse_memory(options.journal)
+    refuse_memory(options.journal)
     if not 0 <= options.wait <= _MOST_WAIT_S:
         raise UsageError(f"--wait is {options.wait:g}; it must be from 0 to {_MOST_WAIT_S:.0f} seconds.")
     target = run_named(target, options.journal) if what in ("stop", "kill") else target
     more: dict[str, object] = {} if arguments is None else {"arguments": arguments}
-    sent = _DO[what](options.journal, target, by=options.by or _login(), reason=options.reason, **more)
+    sent = _DO[what](options.journal, target, by=options.by or login(), reason=options.reason, **more)
+    return say_fate(what, target, sent, options)
+
+
+def say_fate(what: str, target: str, sent: SentMessage, options: InboxOptions) -> int:
+    """Wait for what becomes of the message, and print it; return the exit code."""
     outcome = inbox.outcome(options.journal, sent.id, wait_s=options.wait) if sent.held_by else MessageOutcome()
     if options.json:
         status = "refused" if outcome.refused else "taken" if outcome.position else "waiting"
@@ -151,12 +157,12 @@ def _call_again(run: str, call: CallToRepeat, journal: str) -> str:
     return shlex.join(words)
 
 
-def _refuse_memory(journal: str) -> None:
+def refuse_memory(journal: str) -> None:
     if journal == MEMORY:
         raise UsageError("A journal in memory belongs to one process; other processes cannot send messages to it. Give --journal FILE.")
 
 
-def _login() -> str:
+def login() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError):

@@ -1,4 +1,7 @@
-"""Define `callgate approvals`, `approve`, `deny`, `stop` and `kill` for cyclopts; `_answer_approvals` does the work."""
+"""Define `callgate approvals`, `approve`, `deny`, `settle`, `stop` and `kill` for cyclopts.
+
+`_answer_approvals` and `_settle` do the work.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ OpenRun = Annotated[str, Parameter(name="run", help="The run's id, as `callgate 
 
 
 def add_inbox(app: App) -> None:
-    for command in (approvals, approve, deny, stop, kill):
+    for command in (approvals, approve, deny, settle, stop, kill):
         app.command(command)
 
 
@@ -61,6 +64,34 @@ def deny(approval: Question, /, *, options: InboxOptions | None = None) -> int:
     Exit codes: 0 sent · 1 refused by the process that works on the run · 2 no such question is open.
     """
     return _tell("deny", approval, options)
+
+
+def settle(
+    call: Annotated[str, Parameter(name="call", help="The call's id, as `callgate log list` shows it.")],
+    /,
+    *,
+    happened: Annotated[bool | None, Parameter(negative="--not-happened")] = None,
+    options: InboxOptions | None = None,
+) -> int:
+    """Say what became of a call whose outcome is unknown, after you have checked. Works whether or not a process works on the run.
+
+    If it did not happen, the same call may be sent again in its run. If it did, the next call like it gets that as its result and does not
+    run.
+
+    ```
+    callgate settle case-7/0/0 --not-happened --reason 'the bank has no such refund'
+    ```
+
+    Exit codes: 0 settled or sent · 1 refused by the process that works on the run · 2 the call is not in doubt.
+
+    Parameters
+    ----------
+    happened
+        Whether the call took effect.
+    """
+    from callgate.cli._settle import settle_call
+
+    return settle_call(call, happened, options or InboxOptions())
 
 
 def stop(run: OpenRun, /, *, options: InboxOptions | None = None) -> int:
