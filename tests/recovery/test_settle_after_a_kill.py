@@ -203,9 +203,11 @@ async def test_a_call_that_is_cancelled_while_it_runs_is_unknown_in_the_log(tmp_
 
 def test_a_killed_call_that_only_reads_is_aborted_in_the_log(tmp_path: Path) -> None:
     code = (
-        "import os, signal; from callgate import *\n"
+        "import os, signal, sqlite3; from callgate import *\n"
         "@tool(effect='none')\n"
-        "def look() -> str:\n    'Look.'\n    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "def look() -> str:\n    'Look.'\n"
+        "    while not sqlite3.connect('journal.db').execute('SELECT count(*) FROM events').fetchone()[0]: pass\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
         "Engine([look], journal=SqliteJournal('journal.db')).call_sync(RawCall(name='look'), Scope(run='case'))\n"
     )
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, timeout=PATIENCE_S, check=False)

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from callgate._json import canonical, decode
 from callgate._pipeline.approvals import Answer, Approvals, Question, binding, denied_by_human
-from callgate._pipeline.event_bodies import Reason, Verdict, arguments_hash
+from callgate._pipeline.event_bodies import Reason, arguments_hash, verdict_of
 from callgate._pipeline.recorder import Recorder, off_loop
 from callgate._pipeline.validate import Modified, Redacting, check_arguments, modified
 from callgate.call_stages import ValidatedCall
@@ -30,7 +30,6 @@ EDIT = "edit"
 ANSWERS = ("approve", "deny", EDIT)
 _MOST_TOLD = 500
 """Of the arguments that a human gives, the model is told no more characters."""
-_decode_verdict = msgspec.json.Decoder(Verdict).decode
 
 
 class EditMessage(Struct, frozen=True, kw_only=True):
@@ -84,7 +83,7 @@ async def answer_approval(
     question = approvals.to_answer(approval_id, allow=answer.allow)
     if answer.arguments:
         asked = await off_loop(journal, partial(journal.read, call=approval_id))
-        names = [_decode_verdict(event.body).tool for event in asked if event.kind == "call.verdict"]
+        names = [verdict.tool for event in asked if (verdict := verdict_of(event)) is not None]
         _check(names[-1] if names else "", decode(answer.arguments), tools)
         question = approvals.to_answer(approval_id, allow=answer.allow)
     return record_answer(recorder, approvals, question, answer)

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from callgate._abort_signals import is_own_failure
 from callgate._engine_limits import Limits
-from callgate._json import canonical
+from callgate._json import canonical, plain_bytes
 from callgate._pipeline.approval_answers import Edited, as_answered
 from callgate._pipeline.approvals import Approvals, Question, binding
 from callgate._pipeline.ask_judges import Judges
@@ -292,7 +292,7 @@ def _together(call: ValidatedCall, before: Standing, verdict: Verdict, deps: Gat
 
 def _no_verdict(call: ValidatedCall, given: Never) -> CallDenied:
     """What a policy of the host's returned that is none of the verdicts; the type says that no verdict comes here."""
-    return CallDenied(f"{call.name} was denied: the policy returned {type(given).__name__}, which is no verdict.", code="policy_failed")
+    return CallDenied(f"{call.name} was denied: the policy returned {type(given).__name__}, which is not a verdict.", code="policy_failed")
 
 
 def _approve(
@@ -317,12 +317,14 @@ def _approve(
             deps.spend_approval(answer.binding)
             return edited
     approval = _approval(call, encoded, verdict, judgments, deps, edit) if isinstance(verdict, Ask) else edit
+    ordered = plain_bytes(call.arguments)
     if approval is None:
-        return ApprovedCall(call=call, rule=named, encoded=encoded, key=key, judgments=judgments)
+        return ApprovedCall(call=call, rule=named, encoded=encoded, arguments_json=ordered, key=key, judgments=judgments)
     return ApprovedCall(
         call=call,
         rule=f"{named}, allowed by {deps.host.cut(approval.by)}",
         encoded=encoded,
+        arguments_json=ordered,
         key=key,
         approval=approval.approval_id,
         allowed_by=approval.by,
