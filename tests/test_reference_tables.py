@@ -189,7 +189,7 @@ def test_documented_agent_loop_settings_match_the_code() -> None:
     assert {name: row[0] for name, row in table(page, "## Budget").items()} == {
         name: f"`{getattr(Budget(), name)}`" for name in Budget.__struct_fields__
     }
-    assert {name: row[0] for name, row in table(page, "## Going round in circles").items()} == {
+    assert {name: row[0] for name, row in table(page, "## Repetitions").items()} == {
         name: f"`{getattr(StuckLimits(), name)}`" for name in StuckLimits.__struct_fields__
     }
 
