@@ -224,8 +224,9 @@ async def test_an_invalid_inbox_message_is_recorded_as_refused_with_the_reason(
 async def test_an_inbox_message_is_processed_once_even_if_the_run_gets_another_engine(where: Where, ledger: Ledger) -> None:
     for _ in range(3):
         async with Engine([paying(ledger)], policies=[ASKS], journal=(journal := opened(where))) as engine:
-            question = await asked(engine)
-            if not of(journal, "inbox.taken"):
+            await engine.runs.open(IN_RUN)
+            if not of(journal, "call.suspended"):
+                question = await asked(engine)
                 assert await soon(lambda: inbox.waiting(where))
                 inbox.deny(where, question.approval_id, by="carol")
             assert len(await folded(journal)) == 1
@@ -274,8 +275,8 @@ async def test_a_question_has_one_approval_and_a_denial_revokes_it_until_a_call_
     async with Engine([paying(ledger)], policies=[ASKS], journal=(journal := opened(where))) as engine:
         await engine.runs.open(IN_RUN)
         await folded(journal, 3)
-        assert isinstance(await engine.call(raw_call("pay", id="1", to="ann"), IN_RUN), Suspended)
-    with pytest.raises(UsageError, match="answered with no already, by dave"):
+        assert (await said(engine, raw_call("pay", id="1", to="ann"), IN_RUN)).code == "human_denied"
+    with pytest.raises(UsageError, match="was answered, and its call has gone on"):
         inbox.approve(where, question, by="mallory")
     assert ledger.lines() == []
 

@@ -198,7 +198,7 @@ async def test_answer_settle_and_register_refuse_invalid_arguments() -> None:
     async with Engine([seen]) as engine:
         with pytest.raises(UsageError, match="No approval 'None' is open"):
             await engine.answer(None, allow=True)  # type: ignore[arg-type]
-        with pytest.raises(UsageError, match="No call 'None' is in doubt"):
+        with pytest.raises(UsageError, match="The call None is NoneType"):
             await engine.settle(None, happened=True)  # type: ignore[arg-type]
         with pytest.raises(UsageError, match=r"There is no layer 'top'\. Take one of 'builtin'"):
             engine.register(seen, layer="top")  # type: ignore[arg-type]

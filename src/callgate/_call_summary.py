@@ -14,7 +14,7 @@ from msgspec import Struct, field
 
 from callgate.events import TERMINAL, Event
 
-__all__ = ["CallSummary", "body_of", "summarise", "verdict_in"]
+__all__ = ["CallSummary", "body_of", "summarise", "verdict_in", "without_process"]
 
 _HUGE = 1e300
 _ENDED = {"call.restarted": "restarted", "call.aborted": "aborted", "call.suspended": "asked"}
@@ -40,6 +40,10 @@ class CallSummary(Struct, kw_only=True):
     """The arguments as received."""
     status: str = "open"
     """`ok`, `error`, `unknown`, `asked`, `aborted`, `restarted`, or `open` while no end is recorded."""
+    settled: str = ""
+    """`happened` or `not_happened`, if somebody settled the unknown outcome."""
+    settled_by: str = ""
+    """The operator who did; empty if its tool did."""
     failure_class: str = ""
     code: str = ""
     error: str = ""
@@ -98,6 +102,8 @@ def summarise(events: Iterable[Event]) -> list[CallSummary]:
     calls: dict[str, CallSummary] = {}
     for event in events:
         if not event.call or not event.kind.startswith("call."):
+            if event.kind == "fact.settled" and event.call in calls:
+                _settle(calls[event.call], body_of(event))
             continue
         call = calls.get(event.call)
         if call is None:
@@ -105,6 +111,23 @@ def summarise(events: Iterable[Event]) -> list[CallSummary]:
             calls[event.call] = call
         _tell(call, event, body_of(event))
     return list(calls.values())
+
+
+def _settle(call: CallSummary, body: Mapping[str, Any]) -> None:
+    details = body.get("details")
+    call.settled = _text(body, "status")
+    call.settled_by = (_text(details, "by") if isinstance(details, dict) else "") or call.settled_by
+
+
+def without_process(call: CallSummary) -> None:
+    """Say what became of a call without an end, because no process works on its run any longer."""
+    if call.status != "open":
+        return
+    if call.starts and call.effect != "none":
+        call.status, call.failure_class = "unknown", "outcome_unknown"
+        call.error = "its process ended before it answered; it may have taken effect"
+    else:
+        call.status, call.error = "aborted", "its process ended before it answered; nothing was changed"
 
 
 def _tell(call: CallSummary, event: Event, body: Mapping[str, Any]) -> None:
@@ -125,6 +148,8 @@ def _tell(call: CallSummary, event: Event, body: Mapping[str, Any]) -> None:
             _complete(call, body)
         case kind if kind in _ENDED:
             call.status, call.error = _ENDED[kind], _text(body, "reason")
+            if kind == "call.aborted" and body.get("status") == "unknown":
+                call.status, call.failure_class = "unknown", "outcome_unknown"
     if event.kind in TERMINAL:
         call.ended = event.mono
 

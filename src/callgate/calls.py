@@ -334,6 +334,10 @@ class Approval(Struct, frozen=True, kw_only=True):
     """None while nobody has answered."""
     by: str = ""
     """Who has answered."""
+    reason: str = ""
+    """Why."""
+    arguments: Mapping[str, object] | None = None
+    """The arguments with which they allowed the call instead of its own; None: its own."""
 
 
 class Suspended(Struct, frozen=True):

@@ -15,8 +15,11 @@ from typing import TYPE_CHECKING, Self
 from callgate._abort_signals import AbortSignal
 from callgate._clock import Clock
 from callgate._engine_limits import Limits
+from callgate._json import decode
 from callgate._limits_from_environment import timeout_from_environment
 from callgate._option_checks import by_name
+from callgate._pipeline.approval_answers import answer_approval, edited_arguments
+from callgate._pipeline.approvals import Answer
 from callgate._pipeline.engine_assembly import EngineParts, GivenParts
 from callgate._pipeline.engine_lifecycle import SyncRunner
 from callgate._pipeline.engine_options import (
@@ -30,11 +33,11 @@ from callgate._pipeline.engine_options import (
     tools_of,
 )
 from callgate._pipeline.recorder import too_late
-from callgate._pipeline.run_leases import answer_approval
+from callgate._pipeline.settlements import Settlement, settle_call
 from callgate._redact import Redactor
 from callgate.calls import Approval, CurrentToolCall, Outcome, RawCall, Scope, ToolResult
 from callgate.emission import Emission
-from callgate.errors import RecordFailed, RunHeld, UsageError
+from callgate.errors import RecordFailed, RunHeld
 from callgate.hooks import Hook
 from callgate.protocols import BlobStore, CacheStore, CallJudge, Follower, Journal, Policy, RestartHandler, Runner, WriteLog
 from callgate.recorded_calls import latest_tool_call
@@ -244,24 +247,57 @@ class Engine:
         self._parts.plans.check_runner(tool)
         self.tools.register(tool, layer=layer)
 
-    async def answer(self, approval_id: str, *, allow: bool, by: str = "operator") -> None:
-        """Answer the question of a `Suspended` call. If allowed, hand the same call in again: it runs once, with these arguments only.
+    async def approve(
+        self, approval_id: str, *, by: str = "operator", reason: str = "", arguments: Mapping[str, object] | None = None
+    ) -> None:
+        """Answer the question of a `Suspended` call with yes. Hand the same call in again: it runs once.
 
         Comes back when the answer is on disk, where the record survives. It counts from before that, also where the caller is cancelled.
-        The same said again changes nothing: who said it first stays on record. A no takes back a yes that no call has used.
+        The same said again changes nothing: who said it first stays on record.
+
+        Args:
+            by: Who says so; the model is told, like the reason.
+            arguments: With which the call is to run, instead of its own. They are validated now and again when it is handed in, and judged
+                again then; the model is told. None: its own.
 
         Raises:
-            UsageError: No such question is open; or, as `RunHeld`, another engine works on its run: tell that one by `callgate.inbox`.
+            UsageError: No such question is open; or its tool does not accept the arguments, and it stays open; or, as `RunHeld`, another
+                engine works on its run: tell that one by `callgate.inbox`.
             RecordFailed: It could not be kept, so it does not count.
         """
+        await self._answer(approval_id, Answer(allow=True, by=by, reason=reason, arguments=edited_arguments(arguments)))
+
+    async def deny(self, approval_id: str, *, by: str = "operator", reason: str = "") -> None:
+        """Answer it with no. The same call, handed in again, gets one `Answered` with a denial that says who denied it, and why.
+
+        Comes back and raises as `approve` does. Takes back a yes that no call has used.
+        """
+        await self._answer(approval_id, Answer(allow=False, by=by, reason=reason))
+
+    async def _answer(self, approval_id: str, answer: Answer) -> None:
         self._parts.lifecycle.check_open()
-        context, known = self._parts.context, self._parts.known
-        position = await answer_approval(approval_id, known, context.approvals, context.recorder, allow=allow, by=by)
+        context, parts = self._parts.context, self._parts
+        position = await answer_approval(approval_id, answer, parts.known, context.approvals, context.recorder, parts.tools)
         await context.recorder.durable(position)
+
+    def approve_sync(
+        self, approval_id: str, *, by: str = "operator", reason: str = "", arguments: Mapping[str, object] | None = None
+    ) -> None:
+        """The same as `approve` for plain code, as `call_sync` is."""
+        check = self._parts.lifecycle.check_unclosed
+        self._sync_runner.run(check, lambda: self.approve(approval_id, by=by, reason=reason, arguments=arguments))
+
+    def deny_sync(self, approval_id: str, *, by: str = "operator", reason: str = "") -> None:
+        """The same as `deny` for plain code, as `call_sync` is."""
+        self._sync_runner.run(self._parts.lifecycle.check_unclosed, lambda: self.deny(approval_id, by=by, reason=reason))
+
+    async def answer(self, approval_id: str, *, allow: bool, by: str = "operator") -> None:
+        """The older form of `approve` and `deny`, without a reason or arguments."""
+        await (self.approve if allow else self.deny)(approval_id, by=by)
 
     def answer_sync(self, approval_id: str, *, allow: bool, by: str = "operator") -> None:
         """The same for plain code, as `call_sync` is."""
-        self._sync_runner.run(self._parts.lifecycle.check_unclosed, lambda: self.answer(approval_id, allow=allow, by=by))
+        (self.approve_sync if allow else self.deny_sync)(approval_id, by=by)
 
     def approval(self, approval_id: str) -> Approval | None:
         """What a human was asked under this id and answered; None where it was never asked, is used up, or has expired."""
@@ -274,26 +310,31 @@ class Engine:
             expires_at=question.expires_at,
             allowed=question.allowed,
             by=question.by,
+            reason=question.reason,
+            arguments=decode(question.arguments) if question.arguments else None,
         )
 
-    async def settle(self, uid: str, *, happened: bool) -> None:
-        """Say what became of a call that ended `unknown`, so that the same call may be sent again in its run.
+    async def settle(self, uid: str, *, happened: bool, by: str = "operator", reason: str = "") -> None:
+        """Say what became of a call that ended `unknown`, or whose process ended while it ran.
 
+        If it did not happen, the same call may be sent again in its run. If it did, the next one like it is told so, and not run.
         Comes back when that is on disk, where the record survives. It counts from before that, also where the caller is cancelled.
 
+        Args:
+            uid: The call's, or that of a call that was refused because of it.
+
         Raises:
-            UsageError: No call of this uid is in doubt.
+            UsageError: The call is not in doubt; or, as `RunHeld`, another engine works on its run: tell that one by `callgate.inbox`.
             RecordFailed: It could not be kept, so it does not count.
         """
         self._parts.lifecycle.check_open()
-        position = self._parts.known.settle(uid, happened=happened, why="the operator said so")
-        if position is None:
-            raise UsageError(f"No call '{uid!s:.80}' is in doubt in this engine. Nothing was changed.")
-        await self._parts.context.recorder.durable(position)
+        recorder = self._parts.context.recorder
+        position = await settle_call(uid, Settlement(happened=happened, by=by, reason=reason), self._parts.known, recorder)
+        await recorder.durable(position)
 
-    def settle_sync(self, uid: str, *, happened: bool) -> None:
+    def settle_sync(self, uid: str, *, happened: bool, by: str = "operator", reason: str = "") -> None:
         """The same for plain code, as `call_sync` is."""
-        self._sync_runner.run(self._parts.lifecycle.check_unclosed, lambda: self.settle(uid, happened=happened))
+        self._sync_runner.run(self._parts.lifecycle.check_unclosed, lambda: self.settle(uid, happened=happened, by=by, reason=reason))
 
     def current_tool_call(self, conversation: str) -> CurrentToolCall | None:
         """The conversation's latest successful call, with its parameters and why it was made; survives where the journal does.

@@ -266,11 +266,19 @@ class CallDenied(CallFailed):
     failure_class = "denied"
 
     def __init__(
-        self, message: str, *, code: str | None = None, details: dict[str, object] | None = None, judgments: tuple[object, ...] = ()
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        details: dict[str, object] | None = None,
+        judgments: tuple[object, ...] = (),
+        approval: str = "",
     ) -> None:
         super().__init__(message, code=code, details=details)
         self.judgments = judgments
         """The judgments, for the journal. The model is shown only the message."""
+        self.approval = approval
+        """The question to a human whose answer the call has used up; empty if there was none."""
 
 
 class CallRepeated(CallDenied):

@@ -1,4 +1,4 @@
-"""Send messages to a run from another process: answer its questions, stop it, kill it.
+"""Send messages to a run from another process: answer its questions, settle its calls, stop it, kill it.
 
 A message is stored in the journal's inbox. The process that works on the run records it in an event, exactly once, and acts on it at once.
 If no process works on the run, the message waits for the next one that does. Before a message is sent, it is checked against the record,
@@ -8,7 +8,7 @@ and a message that does not fit the run's state is refused. Runs nothing, and ne
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from operator import itemgetter
 
@@ -18,16 +18,30 @@ from msgspec import DecodeError, Struct
 from callgate._clock import SystemClock
 from callgate._journal import JournalAddress, JournalReader, MemoryJournal, open_reader
 from callgate._journal.event_rows import Unreadable
-from callgate._journal.inbox_sender import open_inbox
-from callgate._json import decode, json_text
+from callgate._journal.inbox_sender import EDIT_CHARS, MESSAGE_CHARS, open_inbox
+from callgate._json import canonical, decode, json_text
+from callgate._pipeline.approval_answers import EDIT, EditMessage, edited_arguments
 from callgate._pipeline.approvals import Question
 from callgate._pipeline.event_bodies import Received, decode_reason
 from callgate._pipeline.run_recovery import RunReader
+from callgate._pipeline.settlements import call_in_doubt, why_not_in_doubt
 from callgate.errors import UsageError
 from callgate.event_queries import EventQuery
 from callgate.events import Event
 
-__all__ = ["CallToRepeat", "MessageOutcome", "PendingApproval", "SentMessage", "approve", "deny", "kill", "outcome", "stop", "waiting"]
+__all__ = [
+    "CallToRepeat",
+    "MessageOutcome",
+    "PendingApproval",
+    "SentMessage",
+    "approve",
+    "deny",
+    "kill",
+    "outcome",
+    "settle",
+    "stop",
+    "waiting",
+]
 
 _MOST = 1_000
 _LOOK_S = 0.05
@@ -130,27 +144,57 @@ def _open_ones(reader: JournalReader, run: str, asked: Iterable[Event], holder: 
     ]
 
 
-def approve(journal: JournalAddress, approval: str, *, by: str, reason: str = "") -> SentMessage:
-    """Allow the call that asked to run, once, with the arguments that it asked with.
+def approve(
+    journal: JournalAddress, approval: str, *, by: str, reason: str = "", arguments: Mapping[str, object] | None = None
+) -> SentMessage:
+    """Allow the call that asked to run, once, with the arguments that it asked with, or with others.
 
     Args:
         journal: Its file, its `postgresql://` address, or a `MemoryJournal` of this process.
         approval: Of the question; `waiting` lists them.
         by: Who says so; goes on record.
         reason: The same.
+        arguments: With which the call is to run instead: all of them, at most 65,536 characters as JSON. The process that works on the run
+            validates and judges them when the call is made, and tells the model. None: its own.
 
     Raises:
-        UsageError: No such question is open.
+        UsageError: No such question is open, or a message cannot carry the arguments.
     """
-    return _answer(journal, "approve", approval, by, reason)
+    if arguments is None:
+        return _answer(journal, "approve", approval, by, reason)
+    message = EditMessage(arguments=decode(edited_arguments(arguments)), reason=reason[:MESSAGE_CHARS])
+    return _answer(journal, EDIT, approval, by, canonical(message).decode())
 
 
 def deny(journal: JournalAddress, approval: str, *, by: str, reason: str = "") -> SentMessage:
     """Refuse the call that asked, and withdraw an approval that no call has used. Takes and raises what `approve` does.
 
-    The model is told when its run goes on.
+    The model is told, with the reason, when its run goes on or its host hands the call in again.
     """
     return _answer(journal, "deny", approval, by, reason)
+
+
+def settle(journal: JournalAddress, call: str, *, happened: bool, by: str, reason: str = "") -> SentMessage:
+    """Say what became of a call whose outcome is not known, so that the same call may be sent again, or is told that it happened.
+
+    Args:
+        journal: Its file, its `postgresql://` address, or a `MemoryJournal` of this process.
+        call: Its id, or that of a call that was refused because of it.
+        happened: Whether it did.
+        by: Who says so; goes on record.
+        reason: The same.
+
+    Raises:
+        UsageError: The call is not in doubt.
+    """
+    with _reading(journal) as reader:
+        first = call_in_doubt(reader.find(EventQuery(call=call)), call)
+        run = first.rsplit("/", 2)[0]
+        reading = RunReader(run, remember=0)
+        reading.take(reader.find(EventQuery(run=run)))
+        if not reading.state().is_in_doubt(first):
+            raise UsageError(why_not_in_doubt(list(reader.find(EventQuery(call=first))), first))
+    return _sent(journal, "happened" if happened else "not_happened", run, first, by, reason)
 
 
 def stop(journal: JournalAddress, run: str, *, by: str, reason: str = "") -> SentMessage:
@@ -193,7 +237,7 @@ def _answer(journal: JournalAddress, kind: str, approval: str, by: str, reason: 
         question = _questions(reader, run).get(approval)
         if question is None:
             raise UsageError(f"The question '{approval[:80]}' was answered, and its call has gone on. Nothing is left to say.")
-        question.refuse_closed(allow=kind == "approve", now_ns=SystemClock.wall_ns())
+        question.refuse_closed(allow=kind != "deny", now_ns=SystemClock.wall_ns())
         again = None if list(reader.find(EventQuery(run=run, kinds=("run.began",), limit=1))) else _again(reader, approval)
     return _sent(journal, kind, run, approval, by, reason, again)
 
@@ -229,6 +273,8 @@ def _sent(
 ) -> SentMessage:
     if not by.strip():
         raise UsageError("Say who it is that wants this: give `by` a name.")
+    if kind == EDIT and len(reason) > EDIT_CHARS:
+        raise UsageError(f"The arguments have {len(reason):,} characters as JSON; a message carries {EDIT_CHARS:,}. Use `engine.approve`.")
     with open_inbox(journal) as client:
         id = client.send(run=run, kind=kind, target=target, actor=by, reason=reason, at_ns=SystemClock.wall_ns())
         return SentMessage(id=id, run=run, held_by=client.holder(run), again=again)

@@ -355,3 +355,25 @@ async def test_text_before_a_waiting_call_is_returned_once_after_repeated_resume
         second = await Agent(model, engine).resume(first.run)
         third = await Agent(model, engine).resume(first.run)
     assert [(one.status, one.text) for one in (first, second, third)] == [("waiting", "I look.\n\nI pay.")] * 3
+
+
+@here_and_elsewhere
+async def test_an_agents_run_takes_changed_arguments_and_a_no_with_its_reason(tmp_path: Path, elsewhere: bool) -> None:
+    """A no is told once: the model may ask for the same again, and then a human is asked again."""
+    both = says(call("pay", {"to": "ann"}, id="1"), call("pay", {"to": "bob"}, id="2", position=1))
+    run = Run(tmp_path, both, says(call("pay", {"to": "bob"}, id="3")))
+    engine = run.engine()
+    waiting = await Agent(run.model, engine).run("Go.", conversation="c")
+    assert waiting.pending is not None
+    ann, bob = (approval.approval_id for approval in waiting.pending.approvals)
+    await engine.approve(ann, by="dora", arguments={"to": "anna"})
+    await engine.deny(bob, by="dora", reason="not him")
+    if elsewhere:
+        await engine.close()
+        engine = run.engine()
+    async with engine:
+        result = await Agent(run.model, engine).resume(waiting.run if elsewhere else waiting)
+    assert (result.status, run.shop.done) == ("waiting", ["pay anna"])
+    changed, denied = tool_texts(result.messages)[:2]
+    assert 'dora approved it with {"to":"anna"}' in changed
+    assert "dora said no: not him. Do not try it again" in denied

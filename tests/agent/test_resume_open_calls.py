@@ -191,3 +191,16 @@ async def test_open_calls_of_an_unfinished_message_are_closed_and_the_model_is_a
     assert len(received) == 2
     assert [len(broken.ends_of(uid)) for uid in received] == [1, 1]
     assert broken.ends_of(received[0]) != ["call.completed"]
+
+
+@pytest.mark.parametrize(("happened", "effects"), [(True, 1), (False, 2)])
+async def test_an_open_call_that_an_operator_has_settled_ends_as_they_said(
+    happened: bool, effects: int, tmp_path: Path, broken: InterruptedRun, ledger: Ledger
+) -> None:
+    await broken.ends(PAY, ledger.lines, tools=[paying(ledger, "once")])
+    async with Engine(journal=SqliteJournal(tmp_path / "copy.db")) as operator:
+        await operator.settle(f"{RUN}/0/0", happened=happened, by="bob")
+    result = await broken.goes_on(PAY if happened else says("Paid."), tools=[paying(ledger, "once")])
+    first, *others = result.results
+    assert (first.status, "bob has checked it" in first.text, len(ledger.lines())) == ("ok", happened, effects + len(others))
+    assert broken.ends_of(f"{RUN}/0/0") == ["call.completed"]

@@ -133,3 +133,22 @@ def test_approvals_are_listed_with_read_only_access(folder: Path) -> None:
         for path in (place, *place.iterdir()):
             path.chmod(0o700)
     assert (done.code, done.err, done.json["approval"]) == (0, "", question)
+
+
+def test_a_call_is_approved_with_other_arguments_from_the_command_line(folder: Path) -> None:
+    question = asked(folder, "A7", "--run", "case")
+    for words, why in (("[1]", "it must be one JSON object"), ("{", "is no JSON"), ("@absent.json", "cannot be read")):
+        wrong = shell(folder, "approve", question, "--arguments", words)
+        assert (wrong.code, why in " ".join(wrong.err.split())) == (2, True)
+    assert shell(folder, "approve", question, "--arguments", '{"order": "A7", "cents": 5}', "--by", "carol").code == 0
+    done = shell(folder, "call", "refund", "order=A7", "cents=12", *CRM, "--policy", "rules.toml", "--run", "case", "--json")
+    assert (done.code, paid(folder)) == (0, ["A7 5"])
+    assert 'carol approved it with {\\"cents\\":5,\\"order\\":\\"A7\\"}' in done.out
+
+
+def test_a_denied_call_made_again_from_the_command_line_gets_the_denial(folder: Path) -> None:
+    question = asked(folder, "A7", "--run", "case")
+    assert "it gets the denial, once" in shell(folder, "deny", question, "--reason", "wrong order", "--by", "carol").err
+    done = shell(folder, "call", "refund", "order=A7", "cents=12", *CRM, "--policy", "rules.toml", "--run", "case", "--json")
+    assert (done.code, done.json["code"], "carol said no: wrong order" in done.json["error"]) == (1, "human_denied", True)
+    assert paid(folder) == []

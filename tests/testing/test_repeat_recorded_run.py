@@ -20,7 +20,7 @@ from callgate.replay.run_file import RunFile
 from callgate.testing import ManualClock, PlayedAgain, RecordedRun
 from tests.agent.scripted_model import Gate, Script, call, says
 from tests.effect_ledger import Ledger
-from tests.host_fakes import Hider
+from tests.host_fakes import Asks, Hider
 from tests.replay.sample_runs import CALLS, RULES, RUN, rules, run_of, script, tools_of
 
 PLANS = st.lists(st.lists(st.sampled_from(sorted(CALLS)), min_size=1, max_size=3), min_size=0, max_size=4)
@@ -327,3 +327,24 @@ async def test_a_call_answered_by_another_runs_call_with_the_same_key_repeats_wi
         run = RecordedRun(RunFile.of(engine.journal, RUN, engine.blobs))
     played = await run.played([refund])
     assert (played.differences, ledger.lines()) == ((), ["A7"])
+
+
+async def test_changed_arguments_and_the_reason_of_a_no_repeat_without_differences(ledger: Ledger) -> None:
+    @tool(effect="once")
+    async def pay(to: str) -> str:
+        """Pay somebody."""
+        ledger.write(to)
+        return f"paid {to}"
+
+    both = says(call("pay", {"to": "ann"}, id="1"), call("pay", {"to": "bob"}, id="2", position=1))
+    async with Engine([pay], policies=[Asks()]) as engine:
+        agent = Agent(Script(both, says("Done.")), engine)
+        waiting = await agent.run("Go.", conversation="c")
+        assert waiting.pending is not None
+        ann, bob = (approval.approval_id for approval in waiting.pending.approvals)
+        await engine.approve(ann, by="dora", arguments={"to": "anna"})
+        await engine.deny(bob, by="dora", reason="not him")
+        await agent.resume(waiting)
+        run = RecordedRun(RunFile.of(engine.journal, waiting.run, engine.blobs))
+    again = await run.played([pay], [Asks()])
+    assert (again.differences, ledger.lines()) == ((), ["anna"])

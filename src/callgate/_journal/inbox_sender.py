@@ -25,11 +25,13 @@ if TYPE_CHECKING:
     from callgate._journal.lock_file import LockFile
     from callgate._journal.sqlite_store import SqliteStore
 
-__all__ = ["InboxClient", "open_inbox"]
+__all__ = ["EDIT_CHARS", "MESSAGE_CHARS", "InboxClient", "open_inbox"]
 
 _FIRST_WITH_INBOX: Final = 3
-_LONGEST: Final = 2_000
-"""The largest number of characters of each text field of a message."""
+MESSAGE_CHARS: Final = 2_000
+"""The largest number of characters of each text field of a message, unless it carries arguments."""
+EDIT_CHARS: Final = 65_536
+"""The same of the reason of a message that carries arguments."""
 
 
 class InboxClient:
@@ -45,8 +47,9 @@ class InboxClient:
         self._commit = commit
 
     def send(self, *, run: str, kind: str, target: str, actor: str, reason: str, at_ns: int) -> int:
-        """Add a message and return its id. Each text field is cut to 2,000 characters."""
-        run, kind, target, actor, reason = map(_cut, (run, kind, target, actor, reason))
+        """Add a message and return its id. Each text field is cut to 2,000 characters, the reason of an `edit` to 65,536."""
+        run, kind, target, actor = map(_cut, (run, kind, target, actor))
+        reason = _cut(reason, EDIT_CHARS if kind == "edit" else MESSAGE_CHARS)
         with self._commit():
             return self._inbox.add(run=run, kind=kind, target=target, actor=actor, reason=reason, at_ns=at_ns)
 
@@ -60,8 +63,8 @@ class InboxClient:
         return "" if lease is None else lease.who
 
 
-def _cut(word: str) -> str:
-    return word.encode("utf-8", "backslashreplace").decode()[:_LONGEST]
+def _cut(word: str, chars: int = MESSAGE_CHARS) -> str:
+    return word.encode("utf-8", "backslashreplace").decode()[:chars]
 
 
 @contextmanager

@@ -14,9 +14,19 @@ from msgspec import Struct
 
 from callgate._clock import Clock
 from callgate.call_stages import ValidatedCall
-from callgate.errors import UsageError
+from callgate.errors import CallDenied, UsageError
 
-__all__ = ["Approvals", "Question", "binding"]
+__all__ = ["Answer", "Approvals", "Question", "binding", "denied_by_human"]
+
+
+class Answer(Struct, frozen=True, kw_only=True):
+    """What a human says to a question."""
+
+    allow: bool
+    by: str = ""
+    reason: str = ""
+    arguments: bytes = b""
+    """The arguments with which the call is to run instead, as canonical JSON; empty: its own."""
 
 
 class Question(Struct, kw_only=True):
@@ -31,8 +41,19 @@ class Question(Struct, kw_only=True):
     allowed: bool | None = None
     """None until it is answered."""
     by: str = ""
+    reason: str = ""
+    arguments: bytes = b""
+    """The arguments with which the human allowed the call instead of its own, as canonical JSON; empty: its own."""
     answered_at: int = 0
     """The position of the answer's event, if the answer was given in this process."""
+
+    def take(self, answer: Answer) -> None:
+        """Be answered."""
+        self.allowed, self.by, self.reason, self.arguments = answer.allow, answer.by, answer.reason, answer.arguments
+
+    def is_answered_with(self, answer: Answer) -> bool:
+        """Return whether this answer changes nothing."""
+        return self.allowed is answer.allow and self.arguments == answer.arguments
 
     def waits(self, now_ns: int) -> bool:
         """Return whether the question still has to be answered."""
@@ -53,6 +74,16 @@ class Question(Struct, kw_only=True):
             raise UsageError(f"The question '{self.approval_id[:80]}' has expired. When its run goes on, the call asks again.")
 
 
+def denied_by_human(tool: str, *, approval_id: str, by: str, reason: str) -> CallDenied:
+    """Return the error for a call that a human has denied."""
+    why = f"{by or 'a human'} said no{': ' if reason else ''}{reason.rstrip('.')}"
+    return CallDenied(
+        f"{tool} was denied: {why}. Do not try it again; go on without it, or say what you would need it for.",
+        code="human_denied",
+        approval=approval_id,
+    )
+
+
 def binding(call: ValidatedCall, encoded: bytes) -> str:
     """Return one hash of everything that an approval of this call is bound to."""
     scope = call.scope
@@ -70,6 +101,8 @@ class Approvals:
         self._life_ns = int(life_s * 1e9)
         self._most = most
         self._questions: dict[str, Question] = {}
+        self._answered: dict[str, Question] = {}
+        """Those that are answered and not used up, by binding."""
 
     def ask(self, approval_id: str, run: str, bound_to: str) -> Question:
         """Open a question, or return the open one for the same call."""
@@ -83,19 +116,23 @@ class Approvals:
         self._questions[approval_id] = question
         return question
 
-    def withdraw(self, approval_id: str) -> None:
-        """Forget a question that could not be recorded, and so was never asked."""
-        self._questions.pop(approval_id, None)
-
     def restore(self, questions: Iterable[Question]) -> None:
         """Add the questions from a run's record."""
         for question in questions:
-            self._questions.setdefault(question.approval_id, question)
+            kept = self._questions.setdefault(question.approval_id, question)
+            if kept.allowed is not None:
+                self._answered[kept.binding] = kept
+
+    def answer(self, question: Question, answer: Answer, position: int) -> None:
+        """Let an answer count that was recorded at this position."""
+        question.take(answer)
+        question.answered_at = position
+        self._answered[question.binding] = question
 
     def forget(self, run: str) -> None:
         """Forget the run's questions, because another engine may have resumed the run: only the record has their current state."""
         for approval_id in [key for key, question in self._questions.items() if question.run == run]:
-            del self._questions[approval_id]
+            self.drop(approval_id)
 
     def find(self, approval_id: str) -> Question | None:
         """Return the question with this id, unless it is used up or has expired."""
@@ -117,19 +154,33 @@ class Approvals:
         question.refuse_closed(allow=allow, now_ns=self._clock.wall_ns())
         return question
 
-    def spend(self, bound_to: str) -> Question | None:
-        """Use up an approval that is bound to this hash, and return it; None if there is none."""
-        if not self._questions:
+    def answer_to(self, call: ValidatedCall, encoded: bytes) -> Question | None:
+        """Return the question about exactly this call, if it is answered and not used up; else None."""
+        if not self._answered:
             return None
         self._forget_expired()
-        for approval_id, question in self._questions.items():
-            if question.allowed and question.binding == bound_to:
-                return self._questions.pop(approval_id)
-        return None
+        return self._answered.get(binding(call, encoded))
+
+    def spend(self, bound_to: str) -> Question | None:
+        """Use up an approval that is bound to this hash, and return it; None if there is none."""
+        if not self._answered:
+            return None
+        self._forget_expired()
+        question = self._answered.get(bound_to)
+        if question is None or not question.allowed:
+            return None
+        self.drop(question.approval_id)
+        return question
 
     def _forget_expired(self) -> None:
         now = self._clock.wall_ns()
         expired = [key for key, question in self._questions.items() if question.expires_at <= now]
         surplus = list(self._questions)[: max(0, len(self._questions) - self._most)]
         for key in {*expired, *surplus}:
-            del self._questions[key]
+            self.drop(key)
+
+    def drop(self, approval_id: str) -> None:
+        """Forget a question: it is used up or has expired, or it could not be recorded and so was never asked."""
+        question = self._questions.pop(approval_id, None)
+        if question is not None and self._answered.get(question.binding) is question:
+            del self._answered[question.binding]

@@ -163,10 +163,19 @@ class CallState(Struct, kw_only=True, eq=False):
     def modified(self, change: Modified) -> None:
         """The gate goes on with other arguments."""
         self.judged = change.call
-        self.verdict("modify", change.call.tool.name, rule=change.rule, reason=change.reason, hook=change.hook)
+        name = change.call.tool.name
+        self.verdict("modify", name, rule=change.rule, reason=change.reason, hook=change.hook, approval=change.approval)
 
     def verdict(
-        self, verdict: str, tool: str, *, rule: str = "", reason: str = "", hook: str = "", judgments: tuple[object, ...] = ()
+        self,
+        verdict: str,
+        tool: str,
+        *,
+        rule: str = "",
+        reason: str = "",
+        hook: str = "",
+        judgments: tuple[object, ...] = (),
+        approval: str = "",
     ) -> None:
         """Record a verdict on the arguments that the gate judges."""
         judged = self.judged
@@ -180,6 +189,7 @@ class CallState(Struct, kw_only=True, eq=False):
             arguments=Raw(arguments),
             hook=hook,
             judgments=judgments,
+            approval=approval,
         )
         self.write("call.verdict", body)
 

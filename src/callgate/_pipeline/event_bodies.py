@@ -152,7 +152,7 @@ class Verdict(_Json, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """The hook that refused the call or changed its arguments; empty where a policy did."""
     notes: tuple[Note, ...] = ()
     approval: str = ""
-    """Which approval lets the call run, where a human was asked."""
+    """Whose answer the call uses up: a human let it run, changed its arguments, or denied it."""
     judgments: tuple[object, ...] = ()
     """What judges said of the call, each a `Judgment`, where one was asked."""
 

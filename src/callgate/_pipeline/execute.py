@@ -98,7 +98,7 @@ class Executor:
                 state.held = plan.slots
             else:
                 await state.take(plan.slots, min(self._timeout_s, state.deadline - began))
-            if plan.hooks.observers or state.run_state.uncertain:
+            if plan.hooks.observers or state.run_state.uncertain or state.run_state.happened:
                 earlier = await self._last_checks(state, plan, approved)
                 if earlier is not None:
                     return earlier

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from callgate._abort_signals import is_own_failure
 from callgate._engine_limits import Limits
 from callgate._json import canonical, plain_bytes
+from callgate._pipeline.approval_answers import Edited, as_answered
 from callgate._pipeline.approvals import Approvals, Question, binding
 from callgate._pipeline.ask_judges import Judges
 from callgate._pipeline.run_hooks import HookHost, hook_arguments
@@ -84,6 +85,10 @@ class GateParts(Protocol):
         """Raise where a limit will refuse this dangerous call; takes no slot."""
         ...
 
+    def answer_to(self, call: ValidatedCall, encoded: bytes) -> Question | None:
+        """What a human has answered about exactly this call, not used up yet; None where nobody has."""
+        ...
+
     def spend_approval(self, binding: str) -> Question | None:
         """The approval of exactly this call, now used up; None where nobody gave one."""
         ...
@@ -130,7 +135,8 @@ def gate(
         standing = answer
     if (deps.judges.present or standing.required_by is not None) and deps.judges.concern(call, standing.required_by):
         return _after_waiting(call, encoded, standing, len(deps.policies), deps, key, verdicts)
-    return _approve(call, encoded, standing, deps, key)
+    approved = _approve(call, encoded, standing, deps, key)
+    return approved if isinstance(approved, ApprovedCall) else _as_edited(approved, hooks, deps, key, verdicts)
 
 
 async def _refusal(call: ValidatedCall, deps: GateParts) -> str:
@@ -154,13 +160,27 @@ async def _after_waiting(
         _refuse_changed(call, encoded)
         verdicts.modified(standing)
         return await _rounds(standing.call, (), deps, key, verdicts, done=1)
-    return _approve(call, encoded, standing, deps, key)
+    approved = _approve(call, encoded, standing, deps, key)
+    return approved if isinstance(approved, ApprovedCall) else await _as_edited(approved, (), deps, key, verdicts)
+
+
+async def _as_edited(edited: Edited, hooks: tuple[Hook, ...], deps: GateParts, key: str, verdicts: Verdicts) -> ApprovedCall:
+    """The gate anew, for the arguments with which a human has allowed the call."""
+    verdicts.modified(edited)
+    return await _rounds(edited.call, hooks, deps, key, verdicts, edit=edited.question)
 
 
 async def _rounds(
-    call: ValidatedCall, hooks: tuple[Hook, ...], deps: GateParts, key: str, verdicts: Verdicts, *, done: int = 0
+    call: ValidatedCall,
+    hooks: tuple[Hook, ...],
+    deps: GateParts,
+    key: str,
+    verdicts: Verdicts,
+    *,
+    done: int = 0,
+    edit: Question | None = None,
 ) -> ApprovedCall:
-    """The gate from round `done` on, until nothing changes the arguments any more."""
+    """The gate from round `done` on, until nothing changes the arguments any more; `edit` is the answer that has changed them before."""
     for _ in range(done, deps.rounds):
         encoded = canonical(call.arguments)
         changed = await hook_arguments(call, encoded, hooks, deps.host) if hooks else None
@@ -174,7 +194,8 @@ async def _rounds(
             verdicts.modified(standing)
             call = standing.call
             continue
-        return _approve(call, encoded, standing, deps, key)
+        approved = _approve(call, encoded, standing, deps, key, edit)
+        return approved if isinstance(approved, ApprovedCall) else await _as_edited(approved, hooks, deps, key, verdicts)
     raise CallDenied(
         f"{call.name} was denied: its arguments were still being changed after {deps.rounds} rounds. Report this to the operator.",
         code="policy_unstable",
@@ -274,7 +295,9 @@ def _no_verdict(call: ValidatedCall, given: Never) -> CallDenied:
     return CallDenied(f"{call.name} was denied: the policy returned {type(given).__name__}, which is not a verdict.", code="policy_failed")
 
 
-def _approve(call: ValidatedCall, encoded: bytes, standing: Standing, deps: GateParts, key: str) -> ApprovedCall:
+def _approve(
+    call: ValidatedCall, encoded: bytes, standing: Standing, deps: GateParts, key: str, edit: Question | None = None
+) -> ApprovedCall | Edited:
     tool, verdict, judgments = call.tool, standing.verdict, standing.judgments
     if deps.policies or judgments:
         _refuse_changed(call, encoded)
@@ -284,21 +307,22 @@ def _approve(call: ValidatedCall, encoded: bytes, standing: Standing, deps: Gate
         )
     if tool.category == "dangerous":
         deps.check_limits(call)
+    rule: object = verdict.rule
+    if not isinstance(rule, str) and not isinstance(verdict, Ask):
+        raise CallDenied(f"{call.name} was denied: the policy gave {type(rule).__name__} for its rule's name.", code="policy_failed")
+    named = rule if isinstance(rule, str) and rule.isascii() else deps.host.cut(rule)
+    if edit is None and (answer := deps.answer_to(call, encoded)) is not None:
+        edited = as_answered(call, encoded, answer, deps.host)
+        if edited is not None:
+            deps.spend_approval(answer.binding)
+            return edited
+    approval = _approval(call, encoded, verdict, judgments, deps, edit) if isinstance(verdict, Ask) else edit
     ordered = plain_bytes(call.arguments)
-    if not isinstance(verdict, Ask):
-        rule = verdict.rule
-        if not isinstance(rule, str):
-            raise CallDenied(f"{call.name} was denied: the policy gave {type(rule).__name__} for its rule's name.", code="policy_failed")
-        rule = rule if rule.isascii() else deps.host.cut(rule)
-        return ApprovedCall(call=call, rule=rule, encoded=encoded, arguments_json=ordered, key=key, judgments=judgments)
-    bound_to = binding(call, encoded)
-    approval = deps.spend_approval(bound_to)
     if approval is None:
-        raise ApprovalNeeded(deps.host.cut(verdict.question), rule=deps.host.cut(verdict.rule), binding=bound_to, judgments=judgments)
-    rule = f"{deps.host.cut(verdict.rule)}, allowed by {deps.host.cut(approval.by)}"
+        return ApprovedCall(call=call, rule=named, encoded=encoded, arguments_json=ordered, key=key, judgments=judgments)
     return ApprovedCall(
         call=call,
-        rule=rule,
+        rule=f"{named}, allowed by {deps.host.cut(approval.by)}",
         encoded=encoded,
         arguments_json=ordered,
         key=key,
@@ -306,6 +330,21 @@ def _approve(call: ValidatedCall, encoded: bytes, standing: Standing, deps: Gate
         allowed_by=approval.by,
         judgments=judgments,
     )
+
+
+def _approval(
+    call: ValidatedCall, encoded: bytes, verdict: Ask, judgments: tuple[Judgment, ...], deps: GateParts, edit: Question | None
+) -> Question:
+    """The human's yes to exactly this call, now used up.
+
+    Raises:
+        ApprovalNeeded: There is none.
+    """
+    bound_to = binding(call, encoded)
+    approval = edit if edit is not None and edit.binding == bound_to else deps.spend_approval(bound_to)
+    if approval is None:
+        raise ApprovalNeeded(deps.host.cut(verdict.question), rule=deps.host.cut(verdict.rule), binding=bound_to, judgments=judgments)
+    return approval
 
 
 class EnginePolicies:
@@ -325,6 +364,7 @@ class EnginePolicies:
         self.rounds = limits.policy_rounds
         self.policy_timeout_s = limits.policy_timeout_s
         self.host = host
+        self.answer_to = approvals.answer_to
         self.spend_approval = approvals.spend
         self._runs = runs
         self._dangerous_per_tick = limits.dangerous_per_tick

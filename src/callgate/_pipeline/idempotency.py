@@ -22,12 +22,13 @@ from callgate._abort_signals import AbortSignal, settled
 from callgate._json import canonical
 from callgate._pipeline.event_bodies import arguments_hash, decode_result
 from callgate._pipeline.recorder import off_loop
+from callgate._pipeline.settlements import EARLIER, Settlement, happened_result, until_settled
 from callgate.call_stages import ApprovedCall, ValidatedCall
 from callgate.calls import Note, RawCall, Scope, ToolResult
 from callgate.errors import CallNotStarted, IdempotencyConflict, OutcomeUnknown
 from callgate.protocols import Journal
 
-__all__ = ["Doubt", "Known", "Origin", "RunState", "Uncertain", "call_key", "earlier_result"]
+__all__ = ["Doubt", "Happened", "Known", "Origin", "RunState", "Uncertain", "call_key", "earlier_result"]
 
 
 def call_key(call: ValidatedCall, asked_hash: str, occurrence: int = 0) -> str:
@@ -93,6 +94,13 @@ class Uncertain(Struct, frozen=True, kw_only=True):
     """For a call of this engine: whether its code had ended, as far as its runner knows."""
 
 
+class Happened(Struct, frozen=True, kw_only=True):
+    """A call that did happen, according to an operator."""
+
+    uid: str
+    by: str
+
+
 Doubt = tuple[tuple[str, str], Uncertain]
 """A tool with a hash of final arguments, and the call of it with an unknown outcome."""
 
@@ -107,6 +115,10 @@ class RunState:
         """The number of dangerous calls started, by tick (`Scope.tick`)."""
         self.uncertain: dict[tuple[str, str], Uncertain] = {}
         """Calls with an effect and an unknown outcome, by (tool, hash of the final arguments)."""
+        self.happened: dict[tuple[str, str], Happened] = {}
+        """Calls that did happen according to an operator, by the same, until one identical call has been told."""
+        self.settled: dict[str, Settlement] = {}
+        """What operators have said of calls, by uid, until the call itself is resumed."""
         self.known: dict[str, Known] = {}
         """The calls with a key, by key."""
         self._held: deque[Known] = deque()
@@ -140,7 +152,7 @@ class RunState:
             if call.tool.effect == "none":
                 del self.known[key]
                 return None
-            raise OutcomeUnknown(_not_known(call.tool.name, known.uid))
+            raise OutcomeUnknown(_not_known(call.tool.name, known.uid), details={EARLIER: known.uid})
         return known
 
     def take_on(self, call: ValidatedCall, key: str, asked_hash: str) -> Known:
@@ -202,20 +214,37 @@ class RunState:
     def is_in_doubt(self, uid: str) -> bool:
         return any(doubt.uid == uid for doubt in self.uncertain.values())
 
-    def settle(self, uid: str, *, happened: bool) -> None:
-        """Forget that a call's outcome was unknown. A call that did not take effect may be handed in again."""
+    def settle(self, uid: str, *, happened: bool, by: str = "") -> None:
+        """Forget that a call's outcome was unknown. A call that did not take effect may be handed in again.
+
+        Args:
+            by: The operator who says so. If it happened, the call, and the next one like it, are answered with that.
+        """
         for fact, doubt in self.uncertain.items():
             if doubt.uid == uid:
                 del self.uncertain[fact]
+                if by:
+                    self.settled[uid] = Settlement(happened=happened, by=by)
                 if not happened:
                     self.known.pop(doubt.key, None)
+                elif by:
+                    self.happened[fact] = Happened(uid=uid, by=by)
+                    self.known[doubt.key] = self._known_to_have_happened(doubt, fact[0], by)
                 return
+
+    def _known_to_have_happened(self, doubt: Uncertain, tool: str, by: str) -> Known:
+        asked = self.known[doubt.key].arguments if doubt.key in self.known else ""
+        return Known(tool=tool, arguments=asked, uid=doubt.uid, result=happened_result(tool, doubt.uid, by))
+
+    def told_happened(self, uid: str) -> None:
+        """Forget that a call happened according to an operator, because an identical call has been told."""
+        self.happened = {fact: one for fact, one in self.happened.items() if one.uid != uid}
 
 
 def _not_known(tool: str, uid: str) -> str:
     return (
         f"{tool} was started before as {uid} and its outcome is not known, because the engine ended before it answered. It may have taken"
-        " effect. It was not run again. Check the real state first; repeat the call under a new id only if that shows it did not happen."
+        f" effect. It was not run again. {until_settled(uid)}"
     )
 
 
@@ -255,7 +284,8 @@ async def earlier_result(known: Known, call: RepeatedCall, journal: Journal, tim
     result = known.result or (await off_loop(journal, partial(_from_journal, known, journal)) if known.kept else None)
     if result is None:
         raise OutcomeUnknown(
-            f"{known.tool} was handed in again while {known.uid} ran, and that call gave no result. Check the real state first."
+            f"{known.tool} was handed in again while {known.uid} ran, and that call gave no result. {until_settled(known.uid)}",
+            details={EARLIER: known.uid},
         )
     notes = (*result.metadata.notes, *_notes(known, call))
     metadata = replace(result.metadata, replayed=not joined, joined=joined, notes=notes)

@@ -117,7 +117,7 @@ class Outcomes:
         """Return what replaces an outcome that is not on record."""
         match outcome:
             case Suspended():
-                self._approvals.withdraw(state.uid)
+                self._approvals.drop(state.uid)
                 why = f"a human has to decide first ({outcome.question}), and the question could not be recorded"
                 failed = RecordFailed(f"It was not run: {why}: {error}", code=error.code)
                 return Answered(_marked(self.result_of(state, failed, self._recorder.cut(state.raw.name or ""), None)))
@@ -212,9 +212,9 @@ class Outcomes:
         try:
             if isinstance(error, CallDenied):
                 by = error.details or {}
-                state.verdict(
-                    "deny", name, rule=str(by.get("rule", "")), reason=str(error), hook=str(by.get("hook", "")), judgments=error.judgments
-                )
+                rule, hook = (str(by.get(one, "")) for one in ("rule", "hook"))
+                state.verdict("deny", name, rule=rule, reason=str(error), hook=hook, judgments=error.judgments, approval=error.approval)
+                self._approvals.drop(error.approval)
             state.end("call.completed", self._normaliser.recorded(result))
         except RecordFailed as unwritable:  # the caller must still be told
             self._recorder.log.error("%s", unwritable)

@@ -13,23 +13,27 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 
+import msgspec
 from msgspec import Struct, field
 
 from callgate._abort_signals import Control
-from callgate._pipeline.approvals import Approvals, Question
+from callgate._json import canonical
+from callgate._pipeline.approval_answers import ANSWERS, EDIT, EditMessage, record_answer
+from callgate._pipeline.approvals import Answer, Approvals
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.engine_options import EngineContext
 from callgate._pipeline.event_bodies import Reason
 from callgate._pipeline.idempotency import RunState
 from callgate._pipeline.recorder import Recorder, off_loop
 from callgate._pipeline.run_recovery import RunReader
+from callgate._pipeline.settlements import SETTLEMENTS, Settlement
 from callgate.errors import RecordFailed, UsageError
 from callgate.events import Draft
 from callgate.protocols import InboxMessage
 
-__all__ = ["InboxDelivery", "KnownRuns", "RunLeases", "Work", "answer_approval"]
+__all__ = ["InboxDelivery", "KnownRuns", "RunLeases", "Work"]
 
-_ANSWERS = ("approve", "deny")
+_decode_edit = msgspec.json.Decoder(EditMessage).decode
 _ENDS = {"stop": "stopped", "kill": "killed"}
 _MOST_LOST = 1_000
 _MOST_RUNS = 1_000
@@ -159,6 +163,25 @@ class KnownRuns:
         state.settle(uid, happened=happened)
         return position
 
+    def settle_by_hand(self, uid: str, said: Settlement, *, cause: int = 0) -> int | None:
+        """Record what an operator says of a call. Return the event's position; None if its outcome is not unknown, as far as is known."""
+        state = self.by_run.get(uid.rsplit("/", 2)[0])
+        if state is None or not state.is_in_doubt(uid):
+            return None
+        by, reason = self._recorder.cut(said.by) or "the operator", self._recorder.cut(said.reason)
+        body = Reason(reason=reason or "the operator said so", status="happened" if said.happened else "not_happened", details={"by": by})
+        parents = (cause,) if cause else ()
+        position = self._recorder.write(Draft(kind="fact.settled", run=state.run, body=body, call=uid, parents=parents))
+        state.settle(uid, happened=said.happened, by=by)
+        return position
+
+    def tell_happened(self, uid: str, details: Mapping[str, object]) -> None:
+        """Record that another call is answered with what an operator has said of this one."""
+        run = uid.rsplit("/", 2)[0]
+        body = Reason(reason="an identical call was told that this one happened", status="happened", details=details)
+        self._recorder.write(Draft(kind="fact.settled", run=run, body=body, call=uid))
+        self.by_run[run].told_happened(uid)
+
 
 class InboxDelivery:
     """Delivers messages of other processes to runs: an answer to a question, a stop, a kill.
@@ -212,27 +235,40 @@ class InboxDelivery:
                 self._do(letter)
 
     def _do(self, letter: InboxMessage) -> None:
-        said = f"{self._recorder.cut(letter.reason) or 'no reason given'} ({self._recorder.cut(letter.actor) or 'nobody named'})"
         try:
-            if letter.kind in _ANSWERS:
-                self._answer(letter, said)
+            if letter.kind in ANSWERS:
+                self._answer(letter)
+            elif letter.kind in SETTLEMENTS:
+                self._settle(letter)
             else:
-                self._end(letter, said)
+                self._end(letter)
         except UsageError as refused:
             self._record("inbox.refused", letter, str(refused))
         except RecordFailed as error:
             self._recorder.log.error("%s", error)
 
-    def _answer(self, letter: InboxMessage, said: str) -> None:
+    def _answer(self, letter: InboxMessage) -> None:
         if letter.target.rsplit("/", 2)[0] != letter.run:
             raise UsageError(f"The approval '{letter.target[:80]}' is none of this run's.")
-        allow = letter.kind == "approve"
-        question = self._approvals.to_answer(letter.target, allow=allow)
-        cause = self._record("inbox.taken", letter, said)
-        record_answer(self._recorder, question, allow=allow, by=letter.actor, cause=cause)
+        answer = _answer_of(letter)
+        question = self._approvals.to_answer(letter.target, allow=answer.allow)
+        cause = self._record("inbox.taken", letter, self._said(letter, answer.reason))
+        record_answer(self._recorder, self._approvals, question, answer, cause=cause)
 
-    def _end(self, letter: InboxMessage, said: str) -> None:
+    def _settle(self, letter: InboxMessage) -> None:
+        state = self._known.by_run.get(letter.run)
+        if state is None or not state.is_in_doubt(letter.target):
+            raise UsageError(f"The call '{letter.target[:80]}' is not in doubt, so nothing was changed.")
+        cause = self._record("inbox.taken", letter, self._said(letter, letter.reason))
+        said = Settlement(happened=SETTLEMENTS[letter.kind], by=letter.actor, reason=letter.reason)
+        self._known.settle_by_hand(letter.target, said, cause=cause)
+
+    def _said(self, letter: InboxMessage, reason: str) -> str:
+        return f"{self._recorder.cut(reason) or 'no reason given'} ({self._recorder.cut(letter.actor) or 'nobody named'})"
+
+    def _end(self, letter: InboxMessage) -> None:
         conversations, states = self._affected(letter)
+        said = self._said(letter, letter.reason)
         self._record("inbox.taken", letter, said)
         why = f"{_ENDS[letter.kind]} from another process: {said}"
         for conversation in conversations:
@@ -250,7 +286,9 @@ class InboxDelivery:
             UsageError: The run has no work to end, or the kind of the message is unknown.
         """
         if letter.kind not in _ENDS:
-            raise UsageError(f"It is not known what '{letter.kind[:40]}' asks for. Known are: {', '.join((*_ANSWERS, *_ENDS))}.")
+            raise UsageError(
+                f"It is not known what '{letter.kind[:40]}' asks for. Known are: {', '.join((*ANSWERS, *SETTLEMENTS, *_ENDS))}."
+            )
         work = self._work.get(letter.run)
         running = list(self._running.values())
         shared = {"", *(state.scope.conversation for state in running if state.scope.run != letter.run)}
@@ -265,6 +303,16 @@ class InboxDelivery:
         parents = (letter.cause,) if letter.cause else ()
         body = Reason(reason=reason, details=details)
         return self._recorder.write(Draft(kind=kind, run=letter.run, body=body, parents=parents, inbox=letter.id))
+
+
+def _answer_of(letter: InboxMessage) -> Answer:
+    if letter.kind != EDIT:
+        return Answer(allow=letter.kind == "approve", by=letter.actor, reason=letter.reason)
+    try:
+        edit = _decode_edit(letter.reason)
+    except msgspec.DecodeError as error:
+        raise UsageError(f"The message does not hold arguments as it should: {error!s:.200}") from error
+    return Answer(allow=True, by=letter.actor, reason=edit.reason, arguments=canonical(edit.arguments))
 
 
 class RunLeases:
@@ -358,33 +406,3 @@ class RunLeases:
     def deliver(self, run: str) -> None:
         """Carry out the waiting messages of a run, as far as that is possible now."""
         self._inbox.deliver(run)
-
-
-async def answer_approval(approval_id: str, known: KnownRuns, approvals: Approvals, recorder: Recorder, *, allow: bool, by: str) -> int:
-    """Answer a question, and record the answer. A question that another process asked is loaded from its run's record.
-
-    Returns:
-        The position of the event; if the same answer was given before, the position of that event.
-
-    Raises:
-        UsageError: No such question is open.
-    """
-    if isinstance(approval_id, str) and approvals.find(approval_id) is None:
-        journal = recorder.journal
-        for event in await off_loop(journal, partial(journal.read, call=approval_id)):
-            if event.kind == "call.suspended":
-                await known.open(event.run)
-    question = approvals.find(approval_id)
-    if question is not None and question.allowed is allow:
-        return question.answered_at
-    return record_answer(recorder, approvals.to_answer(approval_id, allow=allow), allow=allow, by=by)
-
-
-def record_answer(recorder: Recorder, question: Question, *, allow: bool, by: str, cause: int = 0) -> int:
-    """Allow the call once, or close the question. Record the answer, and return the event's position."""
-    body = Reason(reason=recorder.cut(by), status="allowed" if allow else "refused", details={"approval": question.approval_id})
-    parents = (cause,) if cause else ()
-    draft = Draft(kind="approval.answered", run=question.run, body=body, call=question.approval_id, parents=parents)
-    question.answered_at = recorder.write(draft)
-    question.allowed, question.by = allow, recorder.cut(by)
-    return question.answered_at

@@ -14,9 +14,10 @@ import msgspec
 from msgspec import Struct
 
 from callgate._json import canonical, decode
-from callgate._pipeline.approvals import Question
+from callgate._pipeline.approvals import Answer, Question
 from callgate._pipeline.event_bodies import Reason, Started, arguments_hash, decode_reason, decode_result, verdict_of
 from callgate._pipeline.idempotency import Known, Origin, RunState, Uncertain
+from callgate._pipeline.settlements import until_settled
 from callgate.calls import ToolResult
 from callgate.errors import OutcomeUnknown
 from callgate.events import TERMINAL, Event
@@ -111,8 +112,7 @@ def why_unknown(unfinished: Unfinished, because: str = "") -> OutcomeUnknown:
         details["idempotency_key"] = started.tool_key
     return OutcomeUnknown(
         f"{unfinished.name} was started at {at} ({unfinished.uid}), and the process that ran it ended before it answered. It may have taken"
-        f" effect. It was not run again.{' ' + because if because else ''} Check the real state first; repeat it only if that shows that"
-        " it did not happen.",
+        f" effect. It was not run again.{' ' + because if because else ''} {until_settled(unfinished.uid)}",
         details=details,
     )
 
@@ -135,6 +135,8 @@ class RunReader:
         """The worker processes that took calls on, by the calls' uids."""
         self._unclaimed: dict[str, Started] = {}
         """Intents that no runner has claimed: nothing of them has happened."""
+        self._settled_open: set[str] = set()
+        """Calls without an end that were settled, and not started again since."""
         self._approved: dict[str, str] = {}
         self._answered_by_fact: dict[str, tuple[str, Known]] = {}
         """Calls that never started, because a settled fact is their answer, by uid: their key, and what is known of them."""
@@ -145,7 +147,7 @@ class RunReader:
         state = self._state
         for event in events:
             state.position = event.position
-            if b'"approval"' in event.body and (verdict := verdict_of(event)) is not None:
+            if b'"approval"' in event.body and (verdict := verdict_of(event)) is not None and verdict.approval:
                 self._approved[event.call] = verdict.approval
             if self._approved and event.call in self._approved and _uses(event):
                 self.questions.pop(self._approved.pop(event.call), None)
@@ -178,6 +180,7 @@ class RunReader:
             self._begun(event.call, started)
 
     def _begun(self, uid: str, started: Started) -> None:
+        self._settled_open.discard(uid)
         if started.tick and uid not in self._open:
             dangerous = self._state.dangerous
             dangerous[started.tick] = dangerous.get(started.tick, 0) + 1
@@ -192,14 +195,27 @@ class RunReader:
             self.questions.setdefault(approval_id, question)
 
     def _answered(self, answer: Reason) -> None:
-        question = self.questions.get(str((answer.details or {}).get("approval")))
-        if question is not None:
-            question.allowed, question.by = answer.status == "allowed", answer.reason
+        details = answer.details or {}
+        question = self.questions.get(str(details.get("approval")))
+        if question is None:
+            return
+        edited = canonical(details["arguments"]) if "arguments" in details else b""
+        if edited and arguments_hash(edited) != details.get("arguments_hash"):  # the record does not have them as they were given
+            question.allowed = None
+            return
+        reason = str(details.get("reason", ""))
+        question.take(Answer(allow=answer.status == "allowed", by=answer.reason, reason=reason, arguments=edited))
 
     def _settled(self, uid: str, fact: Reason) -> None:
-        self._state.settle(uid, happened=fact.status == "happened")
-        answers = (fact.details or {}).get("answers")
+        started = self._open.get(uid)
+        if started is not None and started.effect != "none":
+            self._leave_doubt(uid, started)
+            self._settled_open.add(uid)
+        details = fact.details or {}
+        self._state.settle(uid, happened=fact.status == "happened", by=str(details.get("by", "")))
+        answers = details.get("answers")
         if isinstance(answers, dict):
+            self._state.told_happened(uid)
             key, tool, arguments, call = (str(answers.get(name)) for name in ("key", "tool", "arguments", "call"))
             self._answered_by_fact[call] = key, Known(tool=tool, arguments=arguments, uid=call)
 
@@ -214,7 +230,7 @@ class RunReader:
     def state(self) -> RunState:
         """What it came to; calls with an effect that have no end are in doubt."""
         for uid, started in self._open.items():
-            if started.effect != "none":
+            if started.effect != "none" and uid not in self._settled_open:
                 self._leave_doubt(uid, started)
         return self._state
 

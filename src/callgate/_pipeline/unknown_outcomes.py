@@ -26,6 +26,7 @@ from callgate._pipeline.result_check import Ran, check
 from callgate._pipeline.run_hooks import HostCode
 from callgate._pipeline.run_leases import KnownRuns
 from callgate._pipeline.run_recovery import why_unknown
+from callgate._pipeline.settlements import EARLIER, Settlement, did_happen, until_settled
 from callgate._runners.abandoned_code import AbandonedCalls
 from callgate.call_stages import ApprovedCall, Checked, ValidatedCall
 from callgate.calls import Note
@@ -56,6 +57,12 @@ class UnknownOutcomes:
         Raises:
             OutcomeUnknown: It is not known whether the earlier call happened.
         """
+        tool = approved.call.tool
+        if state.run_state.happened and not approved.allowed_by:
+            settled = state.run_state.happened.get((tool.name, arguments_hash(approved.encoded)))
+            if settled is not None:
+                self._known.tell_happened(settled.uid, _answering(state, approved))
+                return Checked(value=did_happen(tool.name, settled.uid, settled.by), attempts=0)
         doubt = state.run_state.doubt(approved)
         if doubt is None or approved.allowed_by:
             return None
@@ -77,9 +84,8 @@ class UnknownOutcomes:
         if found.happened is None or may_still_act:
             raise OutcomeUnknown(
                 f"{tool.name} was not run: {doubt.uid} {common} and its outcome is not known: it may have"
-                f" happened{_OR_HAPPEN if may_still_act else ''}. Check the real state first; if it did not happen, the operator can settle"
-                " it and the call can be sent again.",
-                details={"earlier_call": doubt.uid},
+                f" happened{_OR_HAPPEN if may_still_act else ''}. {until_settled(doubt.uid)}",
+                details={EARLIER: doubt.uid},
             )
         checked = await self._as_verified(tool, found) if found.happened else None
         if checked is None or checked.status == "ok":
@@ -100,6 +106,9 @@ class UnknownOutcomes:
         assert unfinished is not None
         started = unfinished.started
         assert started is not None
+        said = state.run_state.settled.pop(unfinished.uid, None)
+        if said is not None:
+            return self._as_settled(state, tool.name, said, started.key)
         if started.tool == tool.name and started.effect == tool.effect == "idempotent":
             state.doubt = state.run_state.reopen(unfinished.uid)
             return None
@@ -121,6 +130,15 @@ class UnknownOutcomes:
         self._known.settle(unfinished.uid, happened=False, why="the tool verified it")
         state.doubtful = False
         return None
+
+    def _as_settled(self, state: CallState, tool: str, said: Settlement, key: str) -> Checked | None:
+        """Return the result of a resumed call that an operator has settled; None if it may start again."""
+        if not said.happened:
+            state.doubtful = False
+            return None
+        answers = {"call": state.uid, "key": key, "tool": tool, "arguments": arguments_hash(state.encoded)}
+        self._known.tell_happened(state.uid, {"answers": answers})
+        return Checked(value=did_happen(tool, state.uid, said.by), attempts=0)
 
     async def settle_by_verify(
         self, state: CallState, approved: ApprovedCall, doubtful: Checked, timeout_s: float, *, gone: bool

@@ -35,7 +35,17 @@ from callgate.tools.argument_cleaning import fitted, without
 from callgate.tools.registry import BoundTool
 from callgate.tools.tool_declaration import ValidationResult
 
-__all__ = ["Modified", "modified", "notes_on_value", "quoted_error", "quoted_notes", "quoted_value", "revalidate", "validate"]
+__all__ = [
+    "Modified",
+    "check_arguments",
+    "modified",
+    "notes_on_value",
+    "quoted_error",
+    "quoted_notes",
+    "quoted_value",
+    "revalidate",
+    "validate",
+]
 
 _CODES = {"backtracking": "regex_budget", "budget": "regex_budget"}
 _MAX_MESSAGE = 3_000
@@ -98,13 +108,20 @@ def revalidate(call: ValidatedCall, arguments: Arguments, *, limits: Limits = _L
     )
 
 
+def check_arguments(tool: BoundTool, arguments: Arguments) -> None:
+    """Check arguments that a human gives for a call of this tool; raises what `revalidate` does."""
+    _checked(tool, strict_object(arguments, _LIMITS), False)
+
+
 class Modified(Struct, frozen=True, kw_only=True):
-    """A call whose arguments a policy or a hook has changed, and who changed them why."""
+    """A call whose arguments a policy, a hook or a human has changed, and who changed them why."""
 
     call: ValidatedCall
     reason: str
     rule: str = ""
     hook: str = ""
+    approval: str = ""
+    """The question to a human who has changed them with the answer."""
 
 
 def modified(call: ValidatedCall, arguments: Arguments, reason: str, told: Redacting, details: Details = None) -> ValidatedCall:

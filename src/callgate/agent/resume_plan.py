@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
+from callgate._pipeline.approvals import denied_by_human
 from callgate._pipeline.event_bodies import decode_result
 from callgate._pipeline.run_recovery import Unfinished, why_unknown
 from callgate.agent.exit_tools import ExitTools
@@ -20,14 +21,11 @@ from callgate.agent.recorded_run import LoadedRun, Round, UncommittedMessage
 from callgate.agent.run_result import PendingCalls, Repeat, RunResult, Signal, Spent
 from callgate.agent.turn_state import TurnState
 from callgate.calls import Answered, Approval, Outcome, Part, Restarted, ToolResult
-from callgate.errors import CallDenied, CallFailed, CallNotStarted
+from callgate.errors import CallFailed, CallNotStarted
 from callgate.events import Event
 from callgate.messages import ToolCall
 
 __all__ = ["ResumePlan", "orphaned_calls", "refused_approvals"]
-
-
-_NO = "{tool} was denied: {who} said no. Do not try it again; go on without it, or say what you would need it for."
 
 
 class ResumePlan(Struct, frozen=True, kw_only=True):
@@ -128,7 +126,7 @@ def refused_approvals(pending: PendingCalls, answer_to: Callable[[str], Approval
     for place, (call, approval) in enumerate(zip(pending.message.calls, pending.approvals, strict=True)):
         question = answer_to(approval.approval_id)
         if question is not None and question.allowed is False:
-            refusal = CallDenied(_NO.format(tool=call.name, who=question.by or "a human"), code="human_denied")
+            refusal = denied_by_human(call.name, approval_id=approval.approval_id, by=question.by, reason=question.reason)
             left[place] = UncommittedCall(refusal=refusal)
         elif place in pending.lost:
             left[place] = UncommittedCall(refusal=_lost(call, None))

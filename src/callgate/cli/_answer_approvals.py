@@ -7,6 +7,7 @@ and prints the result. If no process works on the run, it prints how the run con
 from __future__ import annotations
 
 import getpass
+import json
 import shlex
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -17,7 +18,7 @@ import msgspec
 from callgate import inbox
 from callgate._terminal_text import one_line
 from callgate.cli import _exit_codes as _exits
-from callgate.cli._call_arguments import refuse_odd_text
+from callgate.cli._call_arguments import read_arguments, refuse_odd_text
 from callgate.cli._command_options import InboxOptions
 from callgate.cli._console import grid, output, print_json, say
 from callgate.cli._journal_location import MEMORY, default_journal, without_password
@@ -25,36 +26,37 @@ from callgate.cli._run_names import run_named
 from callgate.errors import UsageError
 from callgate.inbox import CallToRepeat, MessageOutcome, PendingApproval, SentMessage
 
-__all__ = ["list_waiting", "tell"]
+__all__ = ["given_arguments", "list_waiting", "login", "refuse_memory", "say_fate", "tell"]
 
 _DO: dict[str, Callable[..., SentMessage]] = {"approve": inbox.approve, "deny": inbox.deny, "stop": inbox.stop, "kill": inbox.kill}
-_DONE = {"approve": "Approved", "deny": "Denied", "stop": "Stopping", "kill": "Killing"}
+_DONE = {"approve": "Approved", "deny": "Denied", "stop": "Stopping", "kill": "Killing", "settle": "Settled"}
 _LATER = {
     "approve": "The call runs when it is made again or its run is resumed",
-    "deny": "The call does not run: made again, it asks again, and the model is told when its run is resumed",
+    "deny": "The call does not run, and the model is told when its run is resumed",
     "stop": "It stops when it is resumed",
     "kill": "It ends when it is resumed",
+    "settle": "It is settled when its run is resumed",
 }
 _HANDED_IN = {
     "approve": "The call runs when it is made again in that run, with the same arguments, tools and rules.",
-    "deny": "The call does not run: made again, it asks again.",
+    "deny": "The call does not run: made again in that run, it gets the denial, once.",
 }
 _MOST_WAIT_S = 3_600.0
 
 
-def list_waiting(journal: str, *, json: bool) -> int:
+def list_waiting(journal: str, *, as_json: bool) -> int:
     """Print the calls that wait for a human; return the exit code."""
-    _refuse_memory(journal)
+    refuse_memory(journal)
     damaged: list[str] = []
     found = inbox.waiting(journal, on_unreadable=damaged.append)
-    _show_waiting(found, json=json, whole=not damaged)
+    _show_waiting(found, as_json=as_json, whole=not damaged)
     for line in damaged:
         say(line, "red")
     return _exits.FAILED if damaged else _exits.OK
 
 
-def _show_waiting(found: list[PendingApproval], *, json: bool, whole: bool) -> None:
-    if json:
+def _show_waiting(found: list[PendingApproval], *, as_json: bool, whole: bool) -> None:
+    if as_json:
         for one in found:
             print_json(msgspec.to_builtins(one))
         return
@@ -80,14 +82,42 @@ def _row(one: PendingApproval) -> tuple[str, ...]:
     )
 
 
-def tell(what: str, target: str, options: InboxOptions) -> int:
-    """Send the message; return the exit code."""
+def given_arguments(text: str) -> dict[str, object] | None:
+    """Read the arguments of `--arguments`; None if there are none.
+
+    Raises:
+        UsageError: They are not one JSON object.
+    """
+    if not text:
+        return None
+    given = read_arguments((text,))
+    try:
+        value = json.loads(given) if isinstance(given, str) else given
+    except ValueError as error:
+        raise UsageError(f"--arguments is no JSON: {error}. Give one object with all arguments of the call, or @file.") from error
+    if not isinstance(value, dict):
+        raise UsageError(f"--arguments is {type(value).__name__}; it must be one JSON object with all arguments of the call.")
+    return value
+
+
+def tell(what: str, target: str, options: InboxOptions, *, arguments: dict[str, object] | None = None) -> int:
+    """Send the message; return the exit code.
+
+    Args:
+        arguments: Of an approval: those with which the call is to run instead of its own.
+    """
     refuse_odd_text(target=target, reason=options.reason, by=options.by)
-    _refuse_memory(options.journal)
+    refuse_memory(options.journal)
     if not 0 <= options.wait <= _MOST_WAIT_S:
         raise UsageError(f"--wait is {options.wait:g}; it must be from 0 to {_MOST_WAIT_S:.0f} seconds.")
     target = run_named(target, options.journal) if what in ("stop", "kill") else target
-    sent = _DO[what](options.journal, target, by=options.by or _login(), reason=options.reason)
+    more: dict[str, object] = {} if arguments is None else {"arguments": arguments}
+    sent = _DO[what](options.journal, target, by=options.by or login(), reason=options.reason, **more)
+    return say_fate(what, target, sent, options)
+
+
+def say_fate(what: str, target: str, sent: SentMessage, options: InboxOptions) -> int:
+    """Wait for what becomes of the message, and print it; return the exit code."""
     outcome = inbox.outcome(options.journal, sent.id, wait_s=options.wait) if sent.held_by else MessageOutcome()
     if options.json:
         status = "refused" if outcome.refused else "taken" if outcome.position else "waiting"
@@ -127,12 +157,12 @@ def _call_again(run: str, call: CallToRepeat, journal: str) -> str:
     return shlex.join(words)
 
 
-def _refuse_memory(journal: str) -> None:
+def refuse_memory(journal: str) -> None:
     if journal == MEMORY:
         raise UsageError("A journal in memory belongs to one process; other processes cannot send messages to it. Give --journal FILE.")
 
 
-def _login() -> str:
+def login() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError):

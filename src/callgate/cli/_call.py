@@ -147,8 +147,9 @@ class _Terminal:
         if allowed is None or is_answered(self._engine, question.approval_id):
             known = self._engine.approval(question.approval_id)
             return known is not None and known.allowed is not None and not self._interrupts.count
-        await self._engine.answer(question.approval_id, allow=allowed, by=self._options.principal or "terminal")
-        return allowed
+        say_it = self._engine.approve if allowed else self._engine.deny
+        await say_it(question.approval_id, by=self._options.principal or "the person at the terminal")
+        return True
 
     def _last_call(self) -> CallSummary | None:
         """Return the summary of the run's latest call; None if it has no call or the journal cannot be read."""

@@ -193,6 +193,15 @@ class InboxOptions:
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
+class ApproveOptions(InboxOptions):
+    """Options of `callgate approve`."""
+
+    arguments: Annotated[str, Parameter(allow_leading_hyphen=True)] = ""
+    """Run the call with these arguments instead of its own: one JSON object with all of them, `@file`, or `-` for standard input."""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
 class UndoOptions:
     """Options of `callgate undo`."""
 

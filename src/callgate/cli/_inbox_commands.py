@@ -1,4 +1,7 @@
-"""Define `callgate approvals`, `approve`, `deny`, `stop` and `kill` for cyclopts; `_answer_approvals` does the work."""
+"""Define `callgate approvals`, `approve`, `deny`, `settle`, `stop` and `kill` for cyclopts.
+
+`_answer_approvals` and `_settle` do the work.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from callgate.cli._command_options import InboxOptions
+from callgate.cli._command_options import ApproveOptions, InboxOptions
 from callgate.cli._journal_location import default_journal
 from callgate.cli._shared_options import AsJson, Journal
 
@@ -17,7 +20,7 @@ OpenRun = Annotated[str, Parameter(name="run", help="The run's id, as `callgate 
 
 
 def add_inbox(app: App) -> None:
-    for command in (approvals, approve, deny, stop, kill):
+    for command in (approvals, approve, deny, settle, stop, kill):
         app.command(command)
 
 
@@ -30,23 +33,29 @@ def approvals(*, journal: Journal = "", json: AsJson = False) -> int:
     """
     from callgate.cli._answer_approvals import list_waiting
 
-    return list_waiting(journal or default_journal(), json=json)
+    return list_waiting(journal or default_journal(), as_json=json)
 
 
-def approve(approval: Question, /, *, options: InboxOptions | None = None) -> int:
-    """Approve a waiting call, once, with exactly its arguments. Works whether or not a process works on the run.
+def approve(approval: Question, /, *, options: ApproveOptions | None = None) -> int:
+    """Approve a waiting call, once, with exactly its arguments or with others. Works whether or not a process works on the run.
+
+    Other arguments are validated and judged like the call's own when the call runs, and the model is told.
 
     ```
     callgate approve run-0198c2/0/1
+    callgate approve run-0198c2/0/1 --arguments '{"order": "A7", "amount": 5}'
     ```
 
     Exit codes: 0 sent · 1 refused by the process that works on the run · 2 no such question is open.
     """
-    return _tell("approve", approval, options)
+    from callgate.cli._answer_approvals import given_arguments, tell
+
+    options = options or ApproveOptions()
+    return tell("approve", approval, options, arguments=given_arguments(options.arguments))
 
 
 def deny(approval: Question, /, *, options: InboxOptions | None = None) -> int:
-    """Deny a waiting call. The model is told when the run continues.
+    """Deny a waiting call. The model is told, with the reason, when the run continues or the call is made again.
 
     ```
     callgate deny run-0198c2/0/1 --reason 'wrong account'
@@ -55,6 +64,34 @@ def deny(approval: Question, /, *, options: InboxOptions | None = None) -> int:
     Exit codes: 0 sent · 1 refused by the process that works on the run · 2 no such question is open.
     """
     return _tell("deny", approval, options)
+
+
+def settle(
+    call: Annotated[str, Parameter(name="call", help="The call's id, as `callgate log list` shows it.")],
+    /,
+    *,
+    happened: Annotated[bool | None, Parameter(negative="--not-happened")] = None,
+    options: InboxOptions | None = None,
+) -> int:
+    """Say what became of a call whose outcome is unknown, after you have checked. Works whether or not a process works on the run.
+
+    If it did not happen, the same call may be sent again in its run. If it did, the next call like it gets that as its result and does not
+    run.
+
+    ```
+    callgate settle case-7/0/0 --not-happened --reason 'the bank has no such refund'
+    ```
+
+    Exit codes: 0 settled or sent · 1 refused by the process that works on the run · 2 the call is not in doubt.
+
+    Parameters
+    ----------
+    happened
+        Whether the call took effect.
+    """
+    from callgate.cli._settle import settle_call
+
+    return settle_call(call, happened, options or InboxOptions())
 
 
 def stop(run: OpenRun, /, *, options: InboxOptions | None = None) -> int:

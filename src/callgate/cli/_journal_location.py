@@ -20,7 +20,16 @@ from callgate.cli._call_arguments import refuse_odd_text
 from callgate.errors import UsageError
 from callgate.protocols import BlobStore, HoldsBlobs, Journal, OnDisk
 
-__all__ = ["MEMORY", "CommandJournal", "WithOlderBlobs", "default_journal", "default_memory", "stored_blobs", "without_password"]
+__all__ = [
+    "MEMORY",
+    "CommandJournal",
+    "WithOlderBlobs",
+    "default_journal",
+    "default_memory",
+    "journal_option",
+    "stored_blobs",
+    "without_password",
+]
 
 MEMORY = ":memory:"
 _VARIABLE = "CALLGATE_JOURNAL"
@@ -118,4 +127,9 @@ class CommandJournal(Struct, frozen=True, kw_only=True):
         return f"callgate log result {call}{self._option()}" if self.name else "not kept (--record :memory:)"
 
     def _option(self) -> str:
-        return "" if self.name == default_journal() else f" --journal {shlex.quote(self.name)}"
+        return journal_option(self.name)
+
+
+def journal_option(place: str) -> str:
+    """Return the option that names a journal in a command, with a space before it; empty for the default journal."""
+    return "" if place == default_journal() else f" --journal {shlex.quote(without_password(place))}"

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from callgate._call_summary import CallSummary, without_process
 from callgate._clock import SystemClock
 from callgate._journal import JournalReader, open_reader
+from callgate._journal.inbox_sender import open_inbox
 from callgate._terminal_text import one_line
 from callgate.cli._call_arguments import refuse_odd_text
 from callgate.cli._command_options import LogOptions
@@ -20,7 +22,7 @@ from callgate.cli._run_names import run_named
 from callgate.errors import UsageError
 from callgate.event_queries import EventQuery
 
-__all__ = ["asked", "has_run", "reading", "refuse_damaged", "with_run"]
+__all__ = ["asked", "end_orphans", "has_run", "reading", "refuse_damaged", "with_run"]
 
 _MOST = 2**63 - 1
 """The largest number that a store can hold."""
@@ -52,6 +54,21 @@ def reading(options: LogOptions, *, to_come: bool = False, check: bool = True) -
             refuse_damaged(reader, options.journal)
     finally:
         reader.close()
+
+
+def end_orphans(calls: Iterable[CallSummary], journal: str) -> None:
+    """Say what became of the calls without an end in runs that no process works on."""
+    left = [call for call in calls if call.status == "open"]
+    if not left:
+        return
+    try:
+        with open_inbox(journal, read_only=True) as client:
+            held = {run: bool(client.holder(run)) for run in {call.run for call in left}}
+    except UsageError:  # an older journal does not say who works on a run
+        return
+    for call in left:
+        if not held[call.run]:
+            without_process(call)
 
 
 def refuse_damaged(reader: JournalReader, journal: str) -> None:

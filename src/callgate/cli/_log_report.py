@@ -20,7 +20,7 @@ from callgate.cli import _exit_codes as _exits
 from callgate.cli._command_options import LogOptions
 from callgate.cli._console import STYLES, grid, output, print_json, say
 from callgate.cli._journal_location import without_password
-from callgate.cli._log_query import asked, reading
+from callgate.cli._log_query import asked, end_orphans, reading
 from callgate.cli._standard_streams import reader_is_gone
 from callgate.errors import UsageError
 from callgate.event_queries import EventQuery
@@ -37,6 +37,7 @@ def stats(options: LogOptions) -> int:
     query = asked(options)
     with reading(options) as reader:
         calls = summarise(reader.find(query))
+        end_orphans(calls, options.journal)
         sealed = sealed_at(reader.find(replace(query, kinds=("emission.sealed",), tool=None, actor=None)))
         found = statistics([call for call in calls if call.kinds[0] == "call.received"], sealed)
         if options.json:

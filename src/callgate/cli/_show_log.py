@@ -23,8 +23,8 @@ from callgate.cli._call_arguments import refuse_odd_text
 from callgate.cli._command_options import LogOptions
 from callgate.cli._console import field, grid, output, print_json, say, status_text
 from callgate.cli._interrupt_signals import remembering_interrupts
-from callgate.cli._journal_location import without_password
-from callgate.cli._log_query import asked, has_run, reading
+from callgate.cli._journal_location import journal_option, without_password
+from callgate.cli._log_query import asked, end_orphans, has_run, reading
 from callgate.cli._run_names import LAST, newest_run
 from callgate.cli._standard_streams import reader_is_gone
 from callgate.errors import UsageError
@@ -65,6 +65,7 @@ def _calls(reader: JournalReader, options: LogOptions) -> tuple[list[CallSummary
     for first in range(0, min(len(uids), most), _TOGETHER):
         some = reader.find(EventQuery(calls=tuple(uids[first : min(first + _TOGETHER, most)])))
         calls += [call for call in summarise(some) if call.position > query.after]
+    end_orphans(calls, options.journal)
     return sorted(calls, key=lambda call: call.position), len(uids) > most
 
 
@@ -83,6 +84,7 @@ def _print_calls(calls: Iterable[CallSummary]) -> None:
     table = grid("time", "call", "tool", "status", "ms", "rule", right=("ms",))
     for call in calls:
         why = call.code or call.failure_class or call.command_end
+        why += f", settled: {call.settled.replace('_', ' ')}" if call.settled else ""
         status = Text.assemble(status_text(call.status, call.command_end), f" {one_line(why)}" if why else "")
         table.add_row(clock(call.at_ns), one_line(call.uid), one_line(call.tool), status, f"{call.duration_ms:,.0f}", one_line(call.rule))
     output().print(table, soft_wrap=False)
@@ -106,7 +108,20 @@ def show(identity: str, options: LogOptions) -> int:
             _print_event(event, options, indent=min(depth, 8))
         if not events:
             say(f"None of the events of {identity} match. Leave the options out to show all of them.")
+        for call in _in_doubt(events, options.journal):
+            say(
+                f"Nobody knows whether {one_line(call.uid, 120)} took effect. Check, then `callgate settle {one_line(call.uid, 120)}"
+                f" --happened` or `--not-happened`{journal_option(options.journal)}.",
+                "yellow",
+            )
     return _exits.OK
+
+
+def _in_doubt(events: Iterable[Event], journal: str) -> list[CallSummary]:
+    """Return the calls of these events with an effect, an unknown outcome and no settlement."""
+    calls = summarise(events)
+    end_orphans(calls, journal)
+    return [call for call in calls if call.status == "unknown" and call.starts and call.effect != "none" and not call.settled]
 
 
 def events_of(reader: JournalReader, identity: str) -> list[Event]:

@@ -19,11 +19,13 @@ class InboxMessage(Struct, frozen=True, kw_only=True):
     id: int
     run: str
     kind: str
-    """`approve`, `deny`, `stop` or `kill`; the holder of the run refuses any other value."""
+    """`approve`, `edit` (approve with other arguments), `deny`, `happened`, `not_happened`, `stop` or `kill`. The holder of the run refuses
+    any other value."""
     target: str
-    """The approval, or the run."""
+    """The approval, the call, or the run."""
     actor: str
     reason: str
+    """Of an `edit`, a JSON object with `arguments` and `reason`."""
     at_ns: int
     """When it was added, in UTC nanoseconds by the sender's clock."""
     cause: int = 0

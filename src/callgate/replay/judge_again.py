@@ -232,6 +232,9 @@ class _JudgingContext:
         if then is not None and then.code == DangerousLimitReached.code:
             raise DangerousLimitReached(then.said)
 
+    def answer_to(self, call: ValidatedCall, encoded: bytes) -> None:
+        """A recorded call that a human has denied or changed is not judged; see `_by_a_hook`."""
+
     def spend_approval(self, binding: str) -> Question | None:
         """Return the approval that this call got, if it is still the same call."""
         approval = self._call.approval if self._call is not None and self._call.ended != "asked" else ""

@@ -6,7 +6,7 @@ hashes of what the model was shown. It reports the first difference and everythi
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 import msgspec
@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from callgate._hash_chain import is_as_written
 from callgate._json import canonical
-from callgate._pipeline.event_bodies import clean
+from callgate._pipeline.event_bodies import clean, decode_reason
 from callgate.agent.recorded_run import LoadedRun, load_run
 from callgate.agent.run_recorder import (
     BlobReader,
@@ -109,6 +109,8 @@ class Replay(Struct, frozen=True, kw_only=True):
     """What is not recorded, one sentence each."""
     answers: tuple[tuple[str, bool, str], ...] = ()
     """The answers to approvals: the approval, whether it was allowed, and by whom."""
+    answer_details: Mapping[str, Mapping[str, object]] = {}
+    """What was said with an answer, by approval: its `reason`, and the `arguments` with which the call was allowed instead of its own."""
 
     @classmethod
     def of(cls, journal: EventSource, run: str, blobs: BlobReader | None = None) -> Replay:
@@ -168,6 +170,7 @@ def _bare(blobs: BlobReader, run: str, events: list[Event]) -> Replay:
         differences=_altered(events),
         gaps=_missing(calls, blobs),
         answers=_answers(events),
+        answer_details=_answer_details(events),
     )
 
 
@@ -189,6 +192,7 @@ def _agents(source: _ReadOnlyJournal, blobs: BlobReader, run: str, events: list[
         differences=differences or _altered(events),
         gaps=(*watch.gaps, *_missing(calls, blobs)),
         answers=_answers(events),
+        answer_details=_answer_details(events),
     )
 
 
@@ -303,3 +307,8 @@ def _answers(events: Iterable[Event]) -> tuple[tuple[str, bool, str], ...]:
             body = msgspec.json.decode(event.body)
             found.append((event.call, body.get("status") == "allowed", str(body.get("reason", ""))))
     return tuple(found)
+
+
+def _answer_details(events: Iterable[Event]) -> dict[str, Mapping[str, object]]:
+    answered = ((event.call, decode_reason(event.body).details or {}) for event in events if event.kind == "approval.answered")
+    return {call: details for call, details in answered if details.keys() & {"reason", "arguments"}}

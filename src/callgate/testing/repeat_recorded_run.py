@@ -7,7 +7,7 @@ difference is a sentence that names its call.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -127,9 +127,8 @@ class _Player:
                 continue
             outcome = await self._engine.call(call.raw, call.scope)
             self._engine.control.end_turn(call.scope.conversation)
-            answer = self._answers.get(call.approval)
-            if isinstance(outcome, Suspended) and answer is not None:
-                await self._answer(outcome.approval_id, *answer)
+            if isinstance(outcome, Suspended) and call.approval in self._answers:
+                await self._answer(outcome.approval_id, call.approval)
 
     async def _run(self, options: dict[str, Any]) -> None:
         began = self._then.began
@@ -167,11 +166,18 @@ class _Player:
         waiting = {approval.approval_id for approval in result.pending.approvals}
         known = [approval for approval in waiting if approval in self._answers]
         for approval in known:
-            await self._answer(approval, *self._answers.pop(approval))
+            await self._answer(approval, approval)
+            del self._answers[approval]
         return bool(known)
 
-    async def _answer(self, approval: str, allowed: bool, by: str) -> None:
-        await self._engine.answer(approval, allow=allowed, by=by)
+    async def _answer(self, approval: str, recorded: str) -> None:
+        """Answer a question as the recorded one with this id was answered."""
+        (allowed, by), details = self._answers[recorded], self._then.answer_details.get(recorded, {})
+        reason, arguments = str(details.get("reason", "")), details.get("arguments")
+        if not allowed:
+            await self._engine.deny(approval, by=by, reason=reason)
+        else:
+            await self._engine.approve(approval, by=by, reason=reason, arguments=arguments if isinstance(arguments, Mapping) else None)
 
     # Comparison
 

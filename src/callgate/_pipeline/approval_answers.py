@@ -1,0 +1,147 @@
+"""Record the answers of humans (yes, yes with other arguments, or no), and apply them to the calls that they are about.
+
+An answer comes from the host's own code or, through the inbox, from another process. It is recorded before it counts. Other arguments are
+checked here if the tool is known, so that the human hears of a mistake; `gate` validates and judges them again when the call is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Protocol
+
+import msgspec
+from msgspec import Struct
+
+from callgate._json import canonical, decode
+from callgate._pipeline.approvals import Answer, Approvals, Question, binding, denied_by_human
+from callgate._pipeline.event_bodies import Reason, arguments_hash, verdict_of
+from callgate._pipeline.recorder import Recorder, off_loop
+from callgate._pipeline.validate import Modified, Redacting, check_arguments, modified
+from callgate.call_stages import ValidatedCall
+from callgate.errors import CallDenied, CallFailed, UsageError
+from callgate.events import Draft
+from callgate.tools import ToolRegistry
+
+__all__ = ["ANSWERS", "EDIT", "EditMessage", "Edited", "answer_approval", "as_answered", "edited_arguments", "record_answer"]
+
+EDIT = "edit"
+"""The inbox message that approves with other arguments. Its reason is an `EditMessage` as JSON."""
+ANSWERS = ("approve", "deny", EDIT)
+_MOST_TOLD = 500
+"""Of the arguments that a human gives, the model is told no more characters."""
+
+
+class EditMessage(Struct, frozen=True, kw_only=True):
+    """The reason of an inbox message that approves with other arguments."""
+
+    arguments: dict[str, object]
+    reason: str = ""
+
+
+class OpensRuns(Protocol):
+    """Loads a run's questions from its record."""
+
+    async def open(self, run: str) -> None: ...
+
+
+def edited_arguments(arguments: object) -> bytes:
+    """Return the arguments that a human gives as canonical JSON; empty for None.
+
+    Raises:
+        UsageError: They are no mapping, or not JSON data.
+    """
+    if arguments is None:
+        return b""
+    if not isinstance(arguments, Mapping):
+        raise UsageError(f"The arguments are {arguments!r:.80}; they must be a mapping of argument names to values. Nothing was changed.")
+    try:
+        return canonical(dict(arguments))
+    except Exception as error:
+        raise UsageError(f"The arguments are no JSON data ({error!s:.200}). Give plain values; nothing was changed.") from error
+
+
+async def answer_approval(
+    approval_id: str, answer: Answer, known: OpensRuns, approvals: Approvals, recorder: Recorder, tools: ToolRegistry
+) -> int:
+    """Answer a question, and record the answer. A question that another process asked is loaded from its run's record.
+
+    Returns:
+        The position of the event; if the same answer was given before, the position of that event.
+
+    Raises:
+        UsageError: No such question is open, or its tool does not accept the arguments.
+    """
+    journal = recorder.journal
+    if isinstance(approval_id, str) and approvals.find(approval_id) is None:
+        for event in await off_loop(journal, partial(journal.read, call=approval_id)):
+            if event.kind == "call.suspended":
+                await known.open(event.run)
+    question = approvals.find(approval_id)
+    if question is not None and question.is_answered_with(answer):
+        return question.answered_at
+    question = approvals.to_answer(approval_id, allow=answer.allow)
+    if answer.arguments:
+        asked = await off_loop(journal, partial(journal.read, call=approval_id))
+        names = [verdict.tool for event in asked if (verdict := verdict_of(event)) is not None]
+        _check(names[-1] if names else "", decode(answer.arguments), tools)
+        question = approvals.to_answer(approval_id, allow=answer.allow)
+    return record_answer(recorder, approvals, question, answer)
+
+
+def _check(name: str, arguments: dict[str, object], tools: ToolRegistry) -> None:
+    tool = tools.get(name)
+    if tool is None:  # the gate checks them where the tool is known
+        return
+    try:
+        check_arguments(tool, arguments)
+    except CallFailed as error:
+        raise UsageError(f"The question stays open: {error}") from error
+
+
+def record_answer(recorder: Recorder, approvals: Approvals, question: Question, answer: Answer, *, cause: int = 0) -> int:
+    """Record the answer, let it count, and return the event's position."""
+    by, reason = recorder.cut(answer.by), recorder.cut(answer.reason)
+    details: dict[str, object] = {"approval": question.approval_id}
+    if reason:
+        details["reason"] = reason
+    if answer.arguments:
+        details |= {"arguments": decode(answer.arguments), "arguments_hash": arguments_hash(answer.arguments)}
+    body = Reason(reason=by, status="allowed" if answer.allow else "refused", details=details)
+    parents = (cause,) if cause else ()
+    draft = Draft(kind="approval.answered", run=question.run, body=body, call=question.approval_id, parents=parents)
+    position = recorder.write(draft)
+    approvals.answer(question, msgspec.structs.replace(answer, by=by, reason=reason), position)
+    return position
+
+
+class Edited(Modified, frozen=True, kw_only=True):
+    """A call that a human has allowed with other arguments; they are judged again."""
+
+    question: Question
+    """Now bound to these arguments."""
+
+
+def as_answered(call: ValidatedCall, encoded: bytes, question: Question, told: Redacting) -> Edited | None:
+    """Return the call with the arguments that a human has given it, whatever the policies say by now; None if it keeps its own.
+
+    Args:
+        encoded: Its own arguments as canonical JSON.
+        question: About exactly this call, answered.
+
+    Raises:
+        CallDenied: The human has denied the call, or its tool does not accept the arguments.
+    """
+    by, reason = told.cut(question.by) or "a human", told.cut(question.reason)
+    if not question.allowed:
+        raise denied_by_human(call.name, approval_id=question.approval_id, by=by, reason=reason)
+    if question.arguments in (b"", encoded):
+        return None
+    why = f"{by} approved it with {told.cut(question.arguments.decode(), _MOST_TOLD)}{': ' if reason else ''}{reason.rstrip('.')}"
+    try:
+        changed = modified(call, decode(question.arguments), why, told)
+    except CallDenied as error:
+        error.approval = question.approval_id
+        raise
+    bound = msgspec.structs.replace(question, binding=binding(changed, canonical(changed.arguments)))
+    return Edited(call=changed, reason=why, approval=question.approval_id, question=bound)

@@ -1,0 +1,132 @@
+"""Settle a call whose outcome nobody knows: what an operator found out, and what the same call is told after that.
+
+One id names such a call everywhere: that of the call which was started. A call that was refused because of it, or that got its result
+again, has an id of its own; `call_in_doubt` leads from that to the first one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Protocol
+
+from msgspec import Struct
+
+from callgate._call_summary import body_of, summarise
+from callgate._pipeline.recorder import Recorder, off_loop
+from callgate.calls import Text, ToolResult
+from callgate.errors import UsageError
+from callgate.events import Event
+from callgate.protocols import Journal
+
+__all__ = [
+    "EARLIER",
+    "SETTLEMENTS",
+    "Settlement",
+    "call_in_doubt",
+    "did_happen",
+    "happened_result",
+    "settle_call",
+    "until_settled",
+    "why_not_in_doubt",
+]
+
+EARLIER = "earlier_call"
+"""In the details of a refusal: the call because of which it was refused."""
+
+SETTLEMENTS = {"happened": True, "not_happened": False}
+"""The inbox messages that settle a call, and whether it happened."""
+
+
+class Settlement(Struct, frozen=True, kw_only=True):
+    """What an operator says of a call."""
+
+    happened: bool
+    by: str
+    reason: str = ""
+
+
+class SettlesCalls(Protocol):
+    """The states of runs."""
+
+    async def open(self, run: str) -> None: ...
+
+    def settle_by_hand(self, uid: str, said: Settlement, *, cause: int = 0) -> int | None: ...
+
+
+def until_settled(uid: str) -> str:
+    """Return the advice to a model whose call is refused because of `uid`."""
+    return (
+        f"Check the real state first. If it happened, go on without this call; if it did not happen, the operator can settle {uid} and"
+        " the call can be sent again."
+    )
+
+
+def did_happen(tool: str, uid: str, by: str) -> str:
+    """Return what a call is told that did happen, according to an operator."""
+    return f"{tool} did happen, as {uid}: {by} has checked it. What it returned is not known. It was not run again."
+
+
+def happened_result(tool: str, uid: str, by: str) -> ToolResult:
+    """Return the result of the call itself, for when it is handed in again."""
+    return ToolResult(id="", uid=uid, name=tool, status="ok", content=(Text(text=did_happen(tool, uid, by)),))
+
+
+def call_in_doubt(events: Iterable[Event], uid: str) -> str:
+    """Return the call that the outcome of `uid` is about: another one, if it was refused or answered because of that one.
+
+    Args:
+        events: Of the call `uid`.
+    """
+    for event in events:
+        body = body_of(event)
+        details = (
+            body.get("structured") if event.kind == "call.completed" else body.get("details") if event.kind == "call.replayed" else None
+        )
+        found = details.get(EARLIER if event.kind == "call.completed" else "uid") if isinstance(details, dict) else None
+        if isinstance(found, str):
+            return found
+    return uid
+
+
+def why_not_in_doubt(events: list[Event], uid: str) -> str:
+    """Return why a call cannot be settled.
+
+    Args:
+        events: Of the call.
+    """
+    calls = summarise(events)
+    if not calls:
+        return f"No call '{uid[:80]}' is on record, so nothing of it is in doubt. `callgate log list` shows the calls. Nothing was changed."
+    call = calls[0]
+    if call.settled:
+        why = f"it was settled already, as {call.settled.replace('_', ' ')}, by {call.settled_by or 'its tool'}"
+    else:
+        why = f"its status is '{call.status}'"
+    return f"The call '{uid[:80]}' is not in doubt: {why}. Nothing was changed."
+
+
+async def settle_call(uid: str, said: Settlement, known: SettlesCalls, recorder: Recorder) -> int:
+    """Record what became of a call, and return the event's position.
+
+    Args:
+        uid: Its id, or that of a call that was refused because of it.
+
+    Raises:
+        UsageError: The call is not in doubt; or, as `RunHeld`, another engine works on its run.
+    """
+    if not isinstance(uid, str):
+        raise UsageError(f"The call {uid!s:.80} is {type(uid).__name__}; give the id of a call that is in doubt.")
+    events = await off_loop(recorder.journal, partial(_of_call, recorder.journal, uid))
+    first = call_in_doubt(events, uid)
+    if events:
+        await known.open(first.rsplit("/", 2)[0])
+    position = known.settle_by_hand(first, said)
+    if position is None:
+        own = events if first == uid else await off_loop(recorder.journal, partial(_of_call, recorder.journal, first))
+        raise UsageError(why_not_in_doubt(own, first))
+    return position
+
+
+def _of_call(journal: Journal, uid: str) -> list[Event]:
+    return list(journal.read(call=uid))

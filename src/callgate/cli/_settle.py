@@ -1,0 +1,71 @@
+"""`callgate settle`: record what became of a call whose outcome is unknown.
+
+If another process works on the call's run, that process is told through the journal's inbox; otherwise the record is written here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from callgate import inbox
+from callgate._call_summary import CallSummary, summarise
+from callgate._journal import open_reader
+from callgate._pipeline.settlements import call_in_doubt, why_not_in_doubt
+from callgate._terminal_text import one_line
+from callgate.cli import _exit_codes as _exits
+from callgate.cli._answer_approvals import login, refuse_memory, say_fate
+from callgate.cli._call_arguments import refuse_odd_text
+from callgate.cli._command_options import InboxOptions
+from callgate.cli._console import print_json, say
+from callgate.cli._journal_location import CommandJournal
+from callgate.engine import Engine
+from callgate.errors import RunHeld, UsageError
+from callgate.event_queries import EventQuery
+
+__all__ = ["settle_call"]
+
+_THEN = {
+    True: "The next call like it in run {run} gets that as its result and does not run.",
+    False: "The same call may be sent again in run {run}.",
+}
+
+
+def settle_call(call: str, happened: bool | None, options: InboxOptions) -> int:
+    """Settle the call; return the exit code."""
+    refuse_odd_text(call=call, reason=options.reason, by=options.by)
+    refuse_memory(options.journal)
+    if happened is None:
+        raise UsageError("Say what you found out: --happened or --not-happened. `callgate log show CALL` shows what the call was to do.")
+    by = options.by or login()
+    found = _found(call, options.journal)
+    try:
+        asyncio.run(_settled(found.uid, happened, by, options))
+    except RunHeld:
+        sent = inbox.settle(options.journal, found.uid, happened=happened, by=by, reason=options.reason)
+        return say_fate("settle", found.uid, sent, options)
+    if options.json:
+        print_json({"status": "settled", "call": found.uid, "run": found.run, "happened": happened, "by": by})
+    else:
+        said = "happened" if happened else "did not happen"
+        then = _THEN[happened].format(run=one_line(found.run, 120))
+        say(f"Settled: {one_line(found.uid, 120)} ({one_line(found.tool, 80)}) {said}. {then}")
+    return _exits.OK
+
+
+def _found(call: str, journal: str) -> CallSummary:
+    """Return the call that is meant."""
+    reader = open_reader(journal)
+    try:
+        uid = call_in_doubt(reader.find(EventQuery(call=call)), call)
+        events = list(reader.find(EventQuery(call=uid)))
+    finally:
+        reader.close()
+    if not events:
+        raise UsageError(why_not_in_doubt(events, call))
+    return summarise(events)[0]
+
+
+async def _settled(uid: str, happened: bool, by: str, options: InboxOptions) -> None:
+    record = CommandJournal.open(options.journal)
+    async with Engine(journal=record.journal, blobs=record.blobs) as engine:
+        await engine.settle(uid, happened=happened, by=by, reason=options.reason)

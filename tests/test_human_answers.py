@@ -1,0 +1,231 @@
+"""What an own loop gets for a human's answer: a no that the model can act on, and a yes to changed arguments."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from callgate import Allow, Answered, Ask, Deny, Engine, RawCall, Scope, SqliteJournal, Suspended, Tool, inbox, tool
+from callgate.call_stages import ValidatedCall
+from callgate.errors import UsageError
+from callgate.events import Event
+from callgate.protocols import Verdict
+from tests.engine_calls import result_of
+from tests.host_fakes import Asks, Hider
+
+SCOPE = Scope(run="r")
+PAY = RawCall(id="a", name="pay", arguments={"to": "ann", "amount": 100})
+
+
+class Shop:
+    """A tool that pays, and what it paid."""
+
+    def __init__(self) -> None:
+        self.paid: list[str] = []
+
+    def tools(self) -> list[Tool]:
+        @tool
+        def pay(to: str, amount: int) -> str:
+            """Pay somebody."""
+            self.paid.append(f"{to} {amount}")
+            return f"paid {to} {amount}"
+
+        return [pay]
+
+
+class AtMost:
+    """Asks about every payment, and denies those above a limit."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+
+    async def decide(self, call: ValidatedCall) -> Verdict:
+        amount: Any = call.arguments["amount"]
+        return Deny(reason=f"at most {self._most}") if amount > self._most else Ask(question="Pay?")
+
+
+class AsksOnce:
+    """Asks about the first call that it sees, and allows all others."""
+
+    def __init__(self) -> None:
+        self._asked = False
+
+    async def decide(self, call: ValidatedCall) -> Verdict:
+        asked, self._asked = self._asked, True
+        return Allow() if asked else Ask(question="Pay?")
+
+
+@pytest.fixture
+def shop() -> Shop:
+    return Shop()
+
+
+async def asked(engine: Engine, raw: RawCall = PAY) -> str:
+    outcome = await engine.call(raw, SCOPE)
+    assert isinstance(outcome, Suspended), outcome
+    return outcome.approval_id
+
+
+def answers(events: list[Event]) -> int:
+    return sum(event.kind == "approval.answered" for event in events)
+
+
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["same process", "after a restart"])
+async def test_a_denied_call_handed_in_again_gets_one_denial_that_the_model_can_act_on(tmp_path: Path, shop: Shop, elsewhere: bool) -> None:
+    def opened() -> Engine:
+        return Engine(shop.tools(), policies=[Asks()], journal=SqliteJournal(tmp_path / "j.db"))
+
+    engine = opened()
+    await engine.deny(await asked(engine), reason="wrong account", by="bob")
+    if elsewhere:
+        await engine.close()
+        engine = opened()
+    async with engine:
+        outcome = await engine.call(PAY, SCOPE)
+        assert isinstance(outcome, Answered)
+        result = outcome.result
+        assert (result.status, result.failure_class, result.code) == ("error", "denied", "human_denied")
+        assert "bob said no: wrong account. Do not try it again" in result.text
+        await engine.close()
+    async with opened() as later:
+        assert isinstance(await later.call(PAY, SCOPE), Suspended), "the no is used up"
+    assert shop.paid == []
+
+
+async def test_a_no_counts_although_the_rules_would_allow_the_call_by_now(shop: Shop) -> None:
+    async with Engine(shop.tools(), policies=[AsksOnce()]) as engine:
+        await engine.deny(await asked(engine), by="bob")
+        assert result_of(await engine.call(PAY, SCOPE)).code == "human_denied"
+    assert shop.paid == []
+
+
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["same process", "after a restart"])
+async def test_a_human_may_change_the_arguments_and_the_model_is_told(tmp_path: Path, shop: Shop, elsewhere: bool) -> None:
+    def opened() -> Engine:
+        return Engine(shop.tools(), policies=[AtMost(100)], journal=SqliteJournal(tmp_path / "j.db"))
+
+    engine = opened()
+    await engine.approve(await asked(engine), by="bob", arguments={"to": "ann", "amount": 60})
+    if elsewhere:
+        await engine.close()
+        engine = opened()
+    async with engine:
+        result = result_of(await engine.call(PAY, SCOPE))
+        assert (result.status, shop.paid) == ("ok", ["ann 60"])
+        assert 'The arguments were changed before the call ran (amount): bob approved it with {"amount":60,"to":"ann"}.' in result.text
+        again = result_of(await engine.call(PAY, SCOPE))
+        assert (again.metadata.replayed, again.text) == (True, result.text)
+        other = RawCall(id="b", name="pay", arguments={"to": "ann", "amount": 60})
+        assert isinstance(await engine.call(other, SCOPE), Suspended), "the approval was used up"
+
+
+async def test_changed_arguments_are_judged_again(shop: Shop) -> None:
+    async with Engine(shop.tools(), policies=[AtMost(100)]) as engine:
+        await engine.approve(await asked(engine), by="bob", arguments={"to": "ann", "amount": 500})
+        result = result_of(await engine.call(PAY, SCOPE))
+        assert (result.code, "at most 100" in result.text) == ("policy_denied", True)
+        assert isinstance(await engine.call(PAY, SCOPE), Suspended)
+    assert shop.paid == []
+
+
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["same process", "after a restart"])
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"to": "ann"}, "amount"),
+        ({"to": "ann", "amount": "much"}, "amount"),
+        ({"to": "ann", "amount": object()}, "JSON"),
+        ("amount=5", "must be a mapping of argument names to values"),
+    ],
+    ids=["missing", "wrong type", "no JSON", "no mapping"],
+)
+async def test_invalid_arguments_are_refused_to_the_human_and_the_question_stays_open(
+    tmp_path: Path, shop: Shop, arguments: Any, said: str, elsewhere: bool
+) -> None:
+    journal = tmp_path / "j.db"
+    engine = Engine(shop.tools(), policies=[Asks()], journal=SqliteJournal(journal))
+    question = await asked(engine)
+    if elsewhere:
+        await engine.close()
+        engine = Engine(shop.tools(), policies=[Asks()], journal=SqliteJournal(journal))
+    async with engine:
+        with pytest.raises(UsageError, match=said):
+            await engine.approve(question, by="bob", arguments=arguments)
+        await engine.approve(question, by="bob")
+        assert result_of(await engine.call(PAY, SCOPE)).status == "ok"
+    assert shop.paid == ["ann 100"]
+
+
+async def test_the_same_answer_twice_is_one_answer_and_another_one_is_refused(shop: Shop) -> None:
+    async with Engine(shop.tools(), policies=[Asks()]) as engine:
+        question = await asked(engine)
+        for _ in range(2):
+            await engine.approve(question, by="bob", arguments={"to": "ann", "amount": 1})
+        with pytest.raises(UsageError, match="answered with yes already, by bob"):
+            await engine.approve(question, by="eve", arguments={"to": "ann", "amount": 2})
+        with pytest.raises(UsageError, match="answered with yes already, by bob"):
+            await engine.approve(question, by="eve")
+        await engine.deny(question, by="eve", reason="no")
+        known = engine.approval(question)
+        assert known is not None
+        assert (known.allowed, known.by, known.reason) == (False, "eve", "no")
+        assert answers(list(engine.journal.read(run="r"))) == 2
+
+
+async def test_changed_arguments_that_lost_a_secret_in_the_record_are_asked_about_again(tmp_path: Path, shop: Shop) -> None:
+    """What is on record is not what the human approved."""
+
+    def opened() -> Engine:
+        return Engine(shop.tools(), policies=[Asks()], journal=SqliteJournal(tmp_path / "j.db"), redactor=Hider())
+
+    async with opened() as engine:
+        await engine.approve(await asked(engine), by="bob", arguments={"to": "hunter2", "amount": 1})
+    async with opened() as engine:
+        assert isinstance(await engine.call(PAY, SCOPE), Suspended)
+    assert shop.paid == []
+
+
+def test_approve_and_deny_have_forms_for_plain_code(shop: Shop) -> None:
+    engine = Engine(shop.tools(), policies=[Asks()])
+    first = engine.call_sync(PAY, SCOPE)
+    assert isinstance(first, Suspended)
+    engine.deny_sync(first.approval_id, by="bob")
+    assert result_of(engine.call_sync(PAY, SCOPE)).code == "human_denied"
+    second = engine.call_sync(PAY, SCOPE)
+    assert isinstance(second, Suspended)
+    engine.approve_sync(second.approval_id, by="bob", arguments={"to": "ann", "amount": 2})
+    assert result_of(engine.call_sync(PAY, SCOPE)).status == "ok"
+    engine.close_sync()
+    assert shop.paid == ["ann 2"]
+
+
+async def test_another_process_may_change_the_arguments(tmp_path: Path, shop: Shop) -> None:
+    journal = tmp_path / "j.db"
+    async with Engine(shop.tools(), policies=[Asks()], journal=SqliteJournal(journal)) as engine:
+        question = await asked(engine)
+    sent = inbox.approve(journal, question, by="carol", reason="half", arguments={"to": "ann", "amount": 50})
+    async with Engine(shop.tools(), policies=[Asks()], journal=SqliteJournal(journal)) as engine:
+        result = result_of(await engine.call(PAY, SCOPE))
+    assert 'carol approved it with {"amount":50,"to":"ann"}: half.' in result.text
+    assert (shop.paid, inbox.outcome(journal, sent.id).refused) == (["ann 50"], "")
+
+
+async def test_a_no_from_another_process_carries_its_reason(tmp_path: Path, shop: Shop) -> None:
+    journal = tmp_path / "j.db"
+    async with Engine(shop.tools(), policies=[Asks()], journal=SqliteJournal(journal)) as engine:
+        question = await asked(engine)
+    inbox.deny(journal, question, by="carol", reason="not today")
+    async with Engine(shop.tools(), policies=[Asks()], journal=SqliteJournal(journal)) as engine:
+        assert "carol said no: not today." in result_of(await engine.call(PAY, SCOPE)).text
+    assert shop.paid == []
+
+
+async def test_arguments_that_no_message_can_carry_are_refused_before_they_are_sent(tmp_path: Path, shop: Shop) -> None:
+    journal = tmp_path / "j.db"
+    async with Engine(shop.tools(), policies=[Asks()], journal=SqliteJournal(journal)) as engine:
+        question = await asked(engine)
+    for arguments, said in (({"to": "a" * 70_000, "amount": 1}, "65,536"), ({"to": object()}, "JSON"), ([1], "mapping")):
+        with pytest.raises(UsageError, match=said):
+            inbox.approve(journal, question, by="carol", arguments=arguments)  # type: ignore[arg-type]
