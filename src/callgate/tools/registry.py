@@ -206,9 +206,10 @@ class ToolRegistry:
 
 
 def _bind(tool: Tool, layer: Layer) -> BoundTool:
+    tool.check_complete()
     _check_declaration(tool)
     where = f"tool '{tool.name}' ({tool.where()})"
-    schema = compile_schema(tool.parameters or {}, where)
+    schema = compile_schema(tool.parameters or {}, where, formats=tool.checked_formats())
     output = compile_schema(tool.output_schema, where, any_root=True) if tool.output_schema is not None else None
     category: Category = tool.category or "safe_chain"
     effect = _effect(tool)

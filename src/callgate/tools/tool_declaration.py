@@ -11,14 +11,14 @@ from typing import Any, ClassVar, Literal
 
 from msgspec import Struct, field
 
-from callgate._schema import CompiledSchema, compile_schema
+from callgate._schema import CompiledSchema, TextFormats, ValidationProblem, compile_schema
 from callgate.calls import Category, Effect
 from callgate.tools.argument_cleaning import Keywords, fitted, without
 from callgate.tools.resource_conflicts import Declared
 from callgate.tools.retry_policy import RetryPolicy
 from callgate.tools.tool_context import ToolContext
 
-__all__ = ["CacheScope", "RunnerName", "Tool", "ValidationResult", "Verified"]
+__all__ = ["CacheScope", "RunnerName", "Tool", "TypedFindings", "ValidationResult", "Verified"]
 
 CacheScope = Literal["tick", "session", "persistent"]
 """How long a cached result is used: during the tick (`Scope.tick`, a time step of the host), as long as the process (`session`), or as long
@@ -37,6 +37,12 @@ class ValidationResult(Struct, kw_only=True):
     warnings: list[str] = field(default_factory=list)
     cleaned_params: dict[str, Any] = field(default_factory=dict)
     """The arguments to run with; if empty, they are unchanged."""
+
+
+class TypedFindings(ValidationResult, kw_only=True):
+    """What a function's annotations found in its arguments, with the places."""
+
+    problems: list[ValidationProblem] = field(default_factory=list)
 
 
 class Verified(Struct, frozen=True, kw_only=True):
@@ -120,7 +126,7 @@ class Tool:
         `cleaned_params` are the arguments that `execute` would get, with a warning for each change; `params` is not changed.
         Override it for checks that a schema cannot express; the engine calls it after the schema has passed.
         """
-        schema = compile_schema(self.parameters or {}, f"tool '{self.name}' ({self.where()})")
+        schema = compile_schema(self.parameters or {}, f"tool '{self.name}' ({self.where()})", formats=self.checked_formats())
         takes, keywords = self.only(schema), self.keywords()
         cleaned, notes, problems = fitted(schema, takes, dict(params), coerce=self.coerce is not False)
         if problems:
@@ -143,6 +149,13 @@ class Tool:
     def defaults(self) -> Mapping[str, Any]:
         """The defaults of omitted arguments, as JSON data. Computed once, at registration."""
         return {}
+
+    def check_complete(self) -> None:
+        """Raise a `UsageError` if this tool lacks something that it needs to run. Called at registration."""
+
+    def checked_formats(self) -> TextFormats | None:
+        """The formats of text that the schema asserts; None if its formats are only comments. Computed once, at registration."""
+        return None
 
     def has_validator(self) -> bool:
         """Whether `validate_parameters` can find errors. Computed once, at registration."""
