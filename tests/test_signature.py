@@ -298,8 +298,14 @@ def returning(kind: Any) -> FunctionSchema:
 
 
 @pytest.mark.parametrize("kind", [None, Any, str, str | None, int | str, datetime.date, object, Callable, type], ids=str)
-def test_a_return_annotation_that_allows_any_text_gives_no_output_schema(kind: Any) -> None:
+def test_a_return_annotation_that_allows_any_text_checks_no_result(kind: Any) -> None:
     """What is not promised is not checked."""
+    assert returning(kind).result is None
+
+
+@pytest.mark.parametrize("kind", [None, Any, str, int, bool, float | None, Literal["a"], object, Callable, type], ids=str)
+def test_a_return_annotation_without_structure_gives_no_output_schema(kind: Any) -> None:
+    """Only a structure is part of what the tool declares, and so of its identity."""
     assert returning(kind).output is None
 
 
@@ -322,9 +328,9 @@ def test_a_return_annotation_that_allows_any_text_gives_no_output_schema(kind: A
     ],
     ids=str,
 )
-def test_a_return_annotation_becomes_the_output_schema(kind: Any, value: object) -> None:
+def test_a_return_annotation_becomes_the_schema_of_results(kind: Any, value: object) -> None:
     """And never refuses what the annotation allows."""
-    output = returning(kind).output
+    output = returning(kind).result
     assert output is not None
     assert compile_schema(output, "t", any_root=True).is_valid(value)
 

@@ -6,10 +6,11 @@ Frozen, keyword-only, made of plain data. Knows nothing of tools, policies or ru
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 
+from callgate._option_checks import NamedStruct
 from callgate._provider_calls import argument_value, is_plain_call, keys_beside, provider_call, text_value
 from callgate.errors import UsageError
 
@@ -43,7 +44,7 @@ Category = Literal["safe_chain", "terminal", "dangerous", "async_required"]
 """What a call means for the loop: continue, end the turn, count against the tick's limit, or take long."""
 
 
-class RawCall(Struct, frozen=True, kw_only=True):
+class RawCall(NamedStruct, frozen=True, kw_only=True):
     """A call exactly as the model made it."""
 
     name: str
@@ -129,7 +130,7 @@ def _refuse_read_call(item: object, reader: str) -> None:
         raise UsageError(f"{reader} was given a RawCall. It is read already: hand it to `engine.call` as it is.")
 
 
-class Scope(Struct, frozen=True, kw_only=True):
+class Scope(NamedStruct, frozen=True, kw_only=True):
     """Where and for whom calls run. All calls of a turn have the same scope."""
 
     run: str = ""
@@ -177,25 +178,25 @@ class Text(Struct, frozen=True, kw_only=True, gc=False, tag_field="type", tag="t
     text: str
 
 
-class Image(Struct, frozen=True, kw_only=True, tag_field="type", tag="image", rename="camel"):
+class Image(NamedStruct, frozen=True, kw_only=True, tag_field="type", tag="image", rename="camel"):
     data: str
     """Base64."""
     mime_type: str
 
 
-class Audio(Struct, frozen=True, kw_only=True, tag_field="type", tag="audio", rename="camel"):
+class Audio(NamedStruct, frozen=True, kw_only=True, tag_field="type", tag="audio", rename="camel"):
     data: str
     """Base64."""
     mime_type: str
 
 
-class Link(Struct, frozen=True, kw_only=True, tag_field="type", tag="resource_link", rename="camel"):
+class Link(NamedStruct, frozen=True, kw_only=True, tag_field="type", tag="resource_link", rename="camel"):
     uri: str
     name: str = ""
     mime_type: str = ""
 
 
-class Resource(Struct, frozen=True, kw_only=True, tag_field="type", tag="resource"):
+class Resource(NamedStruct, frozen=True, kw_only=True, tag_field="type", tag="resource"):
     resource: dict[str, object]
 
 
@@ -298,16 +299,29 @@ class Answered(Struct, frozen=True):
 
     result: ToolResult
 
+    def message(self) -> dict[str, Any]:
+        """Return the result as a `tool` message of an OpenAI chat request.
 
-class Restarted(Struct, frozen=True):
+        The other outcomes have this method too, so that it can be called without a case distinction. They have no message.
+
+        Raises:
+            UsageError: The call has no result; the error says what to do instead.
+        """
+        return {"role": "tool", "tool_call_id": self.result.id, "content": self.result.text}
+
+
+class Restarted(NamedStruct, frozen=True):
     """The result enriched the context: add no history entry, and ask the model again."""
 
     uid: str
     recorded: bool = True
     """False if this could not be recorded."""
 
+    def message(self) -> dict[str, Any]:
+        raise UsageError("The call's result went into the context (Restarted): add no message, and ask the model again.")
 
-class Aborted(Struct, frozen=True):
+
+class Aborted(NamedStruct, frozen=True):
     """The message ends with this turn status; add no history entry."""
 
     status: Literal["error", "stopped_by_user"]
@@ -315,8 +329,11 @@ class Aborted(Struct, frozen=True):
     recorded: bool = True
     """False if this could not be recorded; `reason` says why."""
 
+    def message(self) -> dict[str, Any]:
+        raise UsageError(f"The call ended its message (Aborted, {self.status}): {self.reason} Add no message of it, and end the turn.")
 
-class Approval(Struct, frozen=True, kw_only=True):
+
+class Approval(NamedStruct, frozen=True, kw_only=True):
     """What a human was asked about one call, and what they answered."""
 
     approval_id: str
@@ -330,7 +347,7 @@ class Approval(Struct, frozen=True, kw_only=True):
     """Who has answered."""
 
 
-class Suspended(Struct, frozen=True):
+class Suspended(NamedStruct, frozen=True):
     """A human has to decide. Nothing ran, and nothing waits."""
 
     approval_id: str
@@ -338,6 +355,12 @@ class Suspended(Struct, frozen=True):
     """UTC nanoseconds. After it, the question must be asked again."""
     question: str = ""
     uid: str = ""
+
+    def message(self) -> dict[str, Any]:
+        raise UsageError(
+            f"A human has to decide about the call (Suspended): {self.question} Answer with"
+            f" engine.answer('{self.approval_id}', allow=...), and hand the same call in again."
+        )
 
 
 Outcome = Answered | Restarted | Aborted | Suspended

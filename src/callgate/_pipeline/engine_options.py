@@ -22,6 +22,7 @@ from callgate._engine_limits import Limits
 from callgate._journal import MemoryJournal
 from callgate._option_checks import Seconds, check
 from callgate._pipeline.approvals import Approvals
+from callgate._pipeline.journal_checks import check_journal
 from callgate._pipeline.normalise import Normaliser
 from callgate._pipeline.recorder import Recorder
 from callgate._pipeline.run_hooks import HostCode
@@ -83,7 +84,9 @@ def check_parts(**parts: object) -> None:
         UsageError: An object lacks a method, or is a class.
     """
     for name, part in parts.items():
-        if part is not None:
+        if name == "journal" and not isinstance(part, type):
+            check_journal(part)
+        elif part is not None:
             _check_part(name, part, _PARTS[name])
 
 

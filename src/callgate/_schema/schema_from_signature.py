@@ -26,6 +26,7 @@ from callgate.errors import UsageError
 __all__ = ["FunctionSchema", "function_schema"]
 
 _EMPTY = inspect.Parameter.empty
+_SCALARS = frozenset({"string", "integer", "number", "boolean", "null"})
 _REFUSED = {
     inspect.Parameter.VAR_POSITIONAL: "*{}: a JSON object has no such thing. Take a list parameter",
     inspect.Parameter.VAR_KEYWORD: "**{}: a model cannot know its keys. Take a dict parameter",
@@ -39,26 +40,28 @@ class FunctionSchema:
     Attributes:
         parameters: JSON Schema of its arguments.
         description: The docstring, without the parts about parameters and results.
-        output: JSON Schema of the result; None if the annotation promises nothing that can be checked.
+        output: JSON Schema of the result if the annotation describes a structure; otherwise None.
+        result: JSON Schema that results must match; None if the annotation promises nothing that can be checked.
         context: The name of the parameter that receives the context, or None.
         plain: Whether no argument needs conversion.
         fills: Whether omitted arguments have defaults that Python does not know.
     """
 
-    __slots__ = ("_converters", "_made_defaults", "context", "description", "fills", "output", "parameters", "plain")
+    __slots__ = ("_converters", "_made_defaults", "context", "description", "fills", "output", "parameters", "plain", "result")
 
     def __init__(
         self,
         parameters: Schema,
         description: str,
-        output: Schema | None,
+        result: Schema | None,
         context: str | None,
         converters: Mapping[str, Convert],
         made_defaults: Mapping[str, Make],
     ) -> None:
         self.parameters = parameters
         self.description = description
-        self.output = output
+        self.result = result
+        self.output = None if result is None or _is_scalar(result) else result
         self.context = context
         self.plain = not converters
         self.fills = bool(made_defaults)
@@ -147,7 +150,7 @@ def function_schema(
     else:
         kinds = {name: kind for name, kind in kinds.items() if _has_schema(kind, where)}
     converters = {name: made for name, kind in kinds.items() if (made := converter(kind, where)) is not None}
-    return FunctionSchema(dict(parameters), description, _output(hints.get("return", _EMPTY), where), context, converters, made_defaults)
+    return FunctionSchema(dict(parameters), description, _result(hints.get("return", _EMPTY), where), context, converters, made_defaults)
 
 
 def _schema(taken: Mapping[str, inspect.Parameter], kinds: Mapping[str, Any], about: Mapping[str, str], where: str) -> Schema:
@@ -247,7 +250,7 @@ def _documentation(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
     return "\n\n".join(parts) or text, about
 
 
-def _output(kind: Any, where: str) -> Schema | None:
+def _result(kind: Any, where: str) -> Schema | None:
     """Return the schema of a result; None if the annotation is missing or allows any text, and results are then not checked."""
     if kind in (_EMPTY, None, type(None), Any) or str(getattr(kind, "__module__", "")).startswith("callgate"):
         return None
@@ -264,3 +267,8 @@ def _allows_any_text(schema: Schema) -> bool:
     if isinstance(branches, list):
         return any(map(_allows_any_text, branches))
     return schema.get("type") == "string" and "enum" not in schema and "const" not in schema
+
+
+def _is_scalar(schema: Schema) -> bool:
+    branches = schema.get("anyOf")
+    return "enum" in schema or schema.get("type") in _SCALARS or (isinstance(branches, list) and all(map(_is_scalar, branches)))

@@ -210,7 +210,8 @@ def _bind(tool: Tool, layer: Layer) -> BoundTool:
     _check_declaration(tool)
     where = f"tool '{tool.name}' ({tool.where()})"
     schema = compile_schema(tool.parameters or {}, where, formats=tool.checked_formats())
-    output = compile_schema(tool.output_schema, where, any_root=True) if tool.output_schema is not None else None
+    result = tool.result_schema()
+    output = compile_schema(result, where, any_root=True) if result is not None else None
     category: Category = tool.category or "safe_chain"
     effect = _effect(tool)
     defaults = _defaults(tool)

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal
 
 from msgspec import Struct, field
 
+from callgate._option_checks import ByNameMeta, NamedStruct
 from callgate._schema import CompiledSchema, TextFormats, ValidationProblem, compile_schema
 from callgate.calls import Category, Effect
 from callgate.tools.argument_cleaning import Keywords, fitted, without
@@ -28,7 +29,7 @@ RunnerName = str
 """`inline`, `thread`, `process`, or the name of one of the engine's own runners."""
 
 
-class ValidationResult(Struct, kw_only=True):
+class ValidationResult(Struct, kw_only=True, metaclass=ByNameMeta):
     """The result of a tool's own validator."""
 
     valid: bool
@@ -45,7 +46,7 @@ class TypedFindings(ValidationResult, kw_only=True):
     problems: list[ValidationProblem] = field(default_factory=list)
 
 
-class Verified(Struct, frozen=True, kw_only=True):
+class Verified(NamedStruct, frozen=True, kw_only=True):
     """The result of a tool's `verify` for a call with a lost outcome."""
 
     happened: bool | None
@@ -156,6 +157,10 @@ class Tool:
     def checked_formats(self) -> TextFormats | None:
         """The formats of text that the schema asserts; None if its formats are only comments. Computed once, at registration."""
         return None
+
+    def result_schema(self) -> Mapping[str, Any] | None:
+        """The schema that results must match; None if they are not checked. Computed once, at registration."""
+        return self.output_schema
 
     def has_validator(self) -> bool:
         """Whether `validate_parameters` can find errors. Computed once, at registration."""

@@ -151,6 +151,9 @@ class FunctionTool(Tool):
     def checked_formats(self) -> TextFormats | None:
         return text_formats() if self._derived else None
 
+    def result_schema(self) -> Mapping[str, Any] | None:
+        return self._schema.result if self.output_schema is None else self.output_schema
+
     def has_validator(self) -> bool:
         overridden = type(self).validate_parameters is not FunctionTool.validate_parameters
         return overridden or self._validator is not None or not self._schema.plain
