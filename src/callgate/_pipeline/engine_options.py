@@ -34,6 +34,7 @@ from callgate.events import Bus
 from callgate.hooks import Hook
 from callgate.protocols import BlobStore, CallJudge, HoldsBlobs, Journal, Policy, RequiresJudge, Runner, WithTools
 from callgate.tools import BoundTool, Tool
+from callgate.tools.registry import ToolRegistry
 
 __all__ = [
     "EngineContext",
@@ -288,6 +289,8 @@ class EngineContext(Struct, frozen=True, kw_only=True, eq=False):
     recorder: Recorder
     approvals: Approvals
     normaliser: Normaliser
+    tools: ToolRegistry
+    """Empty until the parts that check tools are made."""
     offload: Offload
     host: HostCode
     reader: ResultReader
@@ -300,6 +303,7 @@ class EngineContext(Struct, frozen=True, kw_only=True, eq=False):
         journal = MemoryJournal(clock) if journal is None else journal
         blobs = _blobs_of(journal) if blobs is None else blobs
         bus, conversations, offload = Bus(), TurnQueues(), Offload(limits)
+        tools = ToolRegistry()
         recorder, reader = Recorder(journal, bus, redactor), ResultReader(offload, limits.result_bytes)
         return cls(
             journal=journal,
@@ -312,7 +316,8 @@ class EngineContext(Struct, frozen=True, kw_only=True, eq=False):
             control=Control(on_kill=conversations.drain),
             recorder=recorder,
             approvals=Approvals(clock, limits.approval_s),
-            normaliser=Normaliser(limits, blobs, redactor),
+            normaliser=Normaliser(limits, blobs, redactor, tools),
+            tools=tools,
             offload=offload,
             host=HostCode(recorder, reader, limits),
             reader=reader,

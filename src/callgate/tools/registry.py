@@ -116,6 +116,14 @@ class ToolRegistry:
         self.shadowed: list[str] = []
         """One sentence for each tool that is hidden by another layer."""
         self._check: Check | None = None
+        self.add_all(tools, check)
+
+    def add_all(self, tools: Iterable[Tool | type[Tool]], check: Check | None) -> None:
+        """Register tools as built-in, and call `check` with all tools now and after each later one.
+
+        Raises:
+            UsageError: One of them cannot be registered, or the check refuses them.
+        """
         for tool in tools:
             self.register(tool)
         if check is not None:
