@@ -37,6 +37,7 @@ from callgate.emission import Emission
 from callgate.errors import RecordFailed, RunHeld, UsageError
 from callgate.hooks import Hook
 from callgate.protocols import BlobStore, CacheStore, CallJudge, Follower, Journal, Policy, RestartHandler, Runner, WriteLog
+from callgate.recorded_calls import latest_tool_call
 from callgate.tools import Tool
 from callgate.tools.registry import Layer, instance_of
 
@@ -225,7 +226,10 @@ class Engine:
         return await emission.seal()
 
     def asked(self, raw: RawCall, scope: Scope) -> tuple[str, bytes] | None:
-        """Which tool a call is for, and its valid arguments as canonical JSON; None where it is none. Records and runs nothing."""
+        """Return the name of a call's tool, and its valid arguments as canonical JSON; None if the call is invalid.
+
+        Records and runs nothing.
+        """
         return self._parts.route.asked(raw, scope)
 
     # What an operator does
@@ -294,9 +298,10 @@ class Engine:
     def current_tool_call(self, conversation: str) -> CurrentToolCall | None:
         """The conversation's latest successful call, with its parameters and why it was made; survives where the journal does.
 
-        Waits for the server where the journal is on one: call it in a thread then, as `await asyncio.to_thread(...)`.
+        None where a redactor changes the conversation's name. Waits for the server where the journal is on one: call it in a thread then,
+        as `await asyncio.to_thread(...)`.
         """
-        return self._parts.outcomes.latest(conversation)
+        return latest_tool_call(self._parts.context.journal, conversation)
 
     @property
     def activity_since_wake(self) -> int:

@@ -1,11 +1,16 @@
-"""Run the user's hooks around one call: observers isolated, transformers and rejecters failing closed.
+"""Run the user's hooks around one call.
 
-Stands at three places. Transformers and rejecters run before the policies, so that these judge final arguments. Observers run once the
-gate has let the call through, right before it starts. The hooks after a call run after the check, so that they see plain data. What a
-hook returns is checked again.
+If an observer fails, this is only recorded. If a transformer or rejecter fails, the call is denied or its
+result withheld.
 
-`HostCode` awaits all code of the host's, policies and the restart handler too: it ends nothing but itself, and delays nobody beyond its
-time. What it raises is a value there, `GeneratorExit` and `SystemExit` included; what does not stop when its time is over is abandoned.
+Hooks run at three points. Transformers and rejecters run before the policies, so that the policies judge
+the final arguments. Observers run after the gate has allowed the call, right before the call starts. The
+hooks after a call run after the result check, so that they see plain data. The value that a hook returns is
+checked again.
+
+`HostCode` awaits all code of the host, including policies and the restart handler. Exceptions of this code,
+including `GeneratorExit` and `SystemExit`, end nothing else: `HostCode.ask` returns them as values. Code
+that does not stop when its time is over is abandoned, so that it delays no other code.
 """
 
 from __future__ import annotations
@@ -29,7 +34,7 @@ from callgate._pipeline.validate import Modified, modified
 from callgate._redact import Redactor
 from callgate._runners.await_host_code import HostAnswer, HostAwaits
 from callgate._runners.return_values import ReadingTimeout, ResultReader
-from callgate.call_stages import Checked, ValidatedCall
+from callgate.call_stages import ApprovedCall, Checked, ValidatedCall
 from callgate.errors import CallDenied, CallFailed, CallNotStarted, ResultRejected
 from callgate.events import Draft
 from callgate.hooks import Hook
@@ -91,10 +96,11 @@ async def hook_arguments(call: ValidatedCall, encoded: bytes, hooks: tuple[Hook,
     Raises:
         CallDenied: A rejecter refused, a rejecter or transformer broke, or the tool does not accept what a transformer returned.
     """
+    ordered = plain_bytes(call.arguments)
     for hook in hooks:
         name = host.cut(hook.title)
         try:
-            answer = await _ask(hook, host, replace(call, arguments=decode(encoded)))
+            answer = await _ask(hook, host, replace(call, arguments=decode(ordered)))
             if hook.kind == "transform" and answer is not None and not isinstance(answer, Mapping):
                 raise _HookBroken(f"it returned {type(answer).__name__} instead of arguments or None")
         except _HookBroken as broken:
@@ -111,14 +117,10 @@ async def hook_arguments(call: ValidatedCall, encoded: bytes, hooks: tuple[Hook,
     return None
 
 
-async def observe_start(call: ValidatedCall, encoded: bytes, hooks: tuple[Hook, ...], host: HookHost) -> None:
-    """Show a call that is about to start to the hooks that only observe; each gets a copy of its own.
-
-    Args:
-        encoded: The final arguments as canonical JSON.
-    """
+async def observe_start(approved: ApprovedCall, hooks: tuple[Hook, ...], host: HookHost) -> None:
+    """Show a call that is about to start to the hooks that only observe; each gets a copy of its own."""
     for hook in hooks:
-        await _ask(hook, host, replace(call, arguments=decode(encoded)))
+        await _ask(hook, host, replace(approved.call, arguments=decode(approved.arguments_json)))
 
 
 async def hook_result(call: ValidatedCall, checked: Checked, hooks: tuple[Hook, ...], host: HostCode) -> Checked:
@@ -197,7 +199,7 @@ async def _replaced(call: ValidatedCall, answer: object, before: Checked, host: 
             return replace(after, error=error, details=None)
         case {"error": str() as error, "details": dict() as details}:
             return replace(after, error=error, details=details)
-    raise _HookBroken("it returned a failure whose error is no text, or whose details are no JSON object")
+    raise _HookBroken("it returned a failure whose error is not text, or whose details are not a JSON object")
 
 
 def _rechecked(call: ValidatedCall, answer: Execution, before: Checked, redactor: Redactor | None) -> Checked:
@@ -206,7 +208,7 @@ def _rechecked(call: ValidatedCall, answer: Execution, before: Checked, redactor
     try:
         return recheck(call.tool, answer, before, redactor)
     except CallFailed as error:
-        raise _HookBroken(f"what it returned is no result: {error}") from error
+        raise _HookBroken(f"it did not return a result: {error}") from error
 
 
 def _why(error: BaseException, host: HookHost, quietly: bool) -> str:

@@ -135,7 +135,7 @@ def modified(call: ValidatedCall, arguments: Arguments, reason: str, told: Redac
 
 
 def _refusal(call: ValidatedCall, kind: type[CallFailed], arguments: Arguments) -> str:
-    """What refuses these arguments; empty where nothing of that kind does."""
+    """Return the text of the `kind` error that these arguments raise; an empty string if they raise none."""
     try:
         revalidate(call, arguments)
     except kind as error:
@@ -154,7 +154,7 @@ def _checked(tool: BoundTool, arguments: Arguments, coerce: bool, source: object
         arguments, more = without(arguments, tool.keywords.unexpected(arguments), tool.keywords.names or ())
         notes += more
     if tool.defaults and not tool.defaults.keys() <= arguments.keys():
-        arguments = {**decode(canonical(tool.defaults)), **arguments}
+        arguments = arguments | {name: value for name, value in decode(plain_bytes(tool.defaults)).items() if name not in arguments}
     return arguments, notes
 
 
@@ -286,7 +286,7 @@ def _redacted(raw: RawCall, redactor: Redactor) -> RawCall | None:
     given = raw.arguments
     try:
         if isinstance(given, Mapping):
-            before = canonical(given)
+            before = plain_bytes(given)
             after = redactor.redact(before)
             arguments: object = given if after == before else decode(after)
         else:

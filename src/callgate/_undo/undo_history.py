@@ -61,7 +61,7 @@ class Undone(Struct, frozen=True, kw_only=True):
 
     @property
     def partial(self) -> bool:
-        """Return whether something that the calls changed may still be as they left it."""
+        """Return whether some effects of the calls may not have been undone or redone."""
         return bool(self.left or self.stay or self.told or self.not_kept)
 
 
@@ -75,7 +75,7 @@ class UndoHistory:
         own: Paths inside the workspace that belong to the host (a journal); snapshots leave them out.
 
     Raises:
-        UsageError: The workspace is no folder.
+        UsageError: The workspace is not a folder.
     """
 
     @by_name

@@ -258,8 +258,8 @@ class _RunReader:
     def _call(self, run: LoadedRun, event: Event) -> None:
         if event.kind in TERMINAL:
             run.ends[event.call] = event
-        elif event.kind == "call.verdict":
-            run.finals[event.call] = final_of(event)
+        elif (final := final_of(event)) is not None:
+            run.finals[event.call] = final
         elif event.kind == "call.received" and event.parents and event.parents[0] in self._causes:
             self._handed_in.append(event.call)
 
@@ -325,7 +325,10 @@ def _count(run: LoadedRun, ends: Sequence[Event | None], results: Sequence[ToolR
 
 
 def _repeats_data(result: ToolResult) -> bool:
-    """Whether this refusal of a repeated call is not a failure, because the repeated result was data."""
+    """Return whether the result refuses a repeated call whose earlier result was data.
+
+    Such a refusal is not counted as a failure.
+    """
     facts = result.structured if result.code == REPEATED else None
     return isinstance(facts, dict) and facts.get("repeated") == "data"
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from callgate._abort_signals import Control
 from callgate._clock import SystemClock
-from callgate._json import decode
+from callgate._json import canonical, decode
 from callgate._pipeline.result_check import Ran, check
 from callgate.agent.run_recorder import BlobReader
 from callgate.calls import Text, ToolResult
@@ -127,7 +127,7 @@ class RecordedResults:
         """The uids of calls without a recorded result."""
         for call in replay.calls:
             if call.decision is not None and call.decision.word == "allow" and not call.parent:
-                self._waiting[call.tool, call.decision.arguments].append(call)
+                self._waiting[call.tool, canonical(decode(call.decision.arguments))].append(call)
 
     async def run(self, request: RunRequest) -> Execution:
         """Return the recorded end of this call."""
@@ -214,7 +214,7 @@ async def restarts(data: object) -> bool:
 
 
 def _as_recorded(result: ToolResult) -> CallFailed:
-    """Return the error that is converted to this result, with its recorded text."""
+    """Return an error that the engine converts to this result, with the recorded text."""
     kind: Any = type("RecordedFailure", (CallFailed,), {"failure_class": result.failure_class})
     failure: CallFailed = kind(result.error or "The whole of this result is gone from the record.", code=result.code)
     return failure
