@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callgate import Engine, Limits, tool
+from callgate import Engine, Limits, Scope, tool
 from callgate._json import plain_bytes
 from callgate._json.result_excerpt import excerpt
 from callgate.builtins import result_tools
@@ -37,6 +37,8 @@ async def test_a_result_within_the_budget_is_shown_whole() -> None:
 
 async def test_a_large_text_shows_head_and_tail_and_how_to_read_the_rest() -> None:
     async with Engine([log]) as engine:
+        for one in result_tools(engine.blobs):
+            engine.register(one)
         result = await said(engine, call("log", lines=100_000))
         assert len(result.text) < 20_000
         assert "line 0\n" in result.text
@@ -48,6 +50,37 @@ async def test_a_large_text_shows_head_and_tail_and_how_to_read_the_rest() -> No
     assert whole is not None
     assert len(whole) == result.metadata.bytes
     assert whole.decode().splitlines()[54_321] == "line 54321"
+
+
+@pytest.mark.parametrize("names", [set(), {"read_result"}, {"search_result"}, {"read_result", "search_result"}], ids=str)
+async def test_a_large_result_names_only_tools_that_the_model_can_call(names: set[str]) -> None:
+    async with Engine([log]) as engine:
+        for one in result_tools(engine.blobs):
+            if one.name in names:
+                engine.register(one)
+        result = await said(engine, call("log", lines=100_000))
+    assert {name for name in ("read_result", "search_result") if name in result.text} == names
+    assert ("No tool here reads the rest" in result.text) is not bool(names)
+    assert result.metadata.blob is not None
+
+
+async def test_a_large_result_names_no_tool_that_deliberate_mode_does_not_offer() -> None:
+    async with Engine([log]) as engine:
+        for one in result_tools(engine.blobs):
+            engine.register(one)
+        result = await said(engine, call("log", lines=100_000), Scope(allowed_tools=frozenset({"log", "search_result"})))
+    assert "search_result(" in result.text
+    assert "read_result(" not in result.text
+
+
+async def test_a_tool_of_the_hosts_own_with_that_name_is_not_named() -> None:
+    @tool(effect="none")
+    async def read_result(number: int) -> str:
+        """Read the result of a match."""
+        return str(number)
+
+    async with Engine([log, read_result]) as engine:
+        assert "read_result" not in (await said(engine, call("log", lines=100_000))).text
 
 
 async def test_the_model_can_read_and_search_what_was_left_out() -> None:

@@ -10,7 +10,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callgate import Engine, Limits, MemoryJournal, RawCall, RetryPolicy, Scope, ToolContext, after_call, before_call, tool
+from callgate import (
+    Ask,
+    Deny,
+    DirectoryBlobs,
+    Engine,
+    Limits,
+    MemoryJournal,
+    Modify,
+    RawCall,
+    RetryPolicy,
+    Rules,
+    Scope,
+    SqliteCache,
+    SqliteJournal,
+    ToolContext,
+    ValidationResult,
+    Verified,
+    after_call,
+    before_call,
+    tool,
+)
+from callgate.agent import History
+from callgate.calls import Image
 from callgate.errors import UsageError
 from tests.engine_calls import call, kinds, result_of, said
 
@@ -78,7 +100,7 @@ def test_limits_of_another_type_are_refused() -> None:
         ({"policies": "allow"}, "was given a str; it must be a list"),
         ({"hooks": plain}, "hooks=.* was given a function; it must be a list"),
         ({"hooks": [plain]}, "was given a function. Decorate the function with @before_call"),
-        ({"journal": "journal.db"}, r"journal=\.\.\.\) was given a str, which has no method append"),
+        ({"journal": "journal.db"}, r"journal='journal\.db'\) was given a path\. Write journal=SqliteJournal"),
         ({"journal": MemoryJournal}, "was given the class MemoryJournal"),
         ({"blobs": {}}, r"blobs=\.\.\.\) was given a dict, which has no method put"),
         ({"persistent_cache": {}}, "has no method put, drop_written, close"),
@@ -212,3 +234,35 @@ async def test_a_nested_call_with_invalid_arguments_returns_an_error_result() ->
 
     async with Engine([seen, ask]) as engine:
         assert (await said(engine, call("ask"))).structured == ["invalid_json"] * 3
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "meant"),
+    [
+        (RawCall, {"name": "pay", "args": {}}, "arguments"),
+        (Scope, {"conversatoin": "c"}, "conversation"),
+        (Verified, {"hapened": True}, "happened"),
+        (ValidationResult, {"vaild": True}, "valid"),
+        (Deny, {"reasons": "no"}, "reason"),
+        (Modify, {"args": {}}, "arguments"),
+        (Ask, {"qestion": "?"}, "question"),
+        (SqliteJournal, {"pth": "x"}, "path"),
+        (SqliteCache, {"pth": "x"}, "path"),
+        (DirectoryBlobs, {"pth": "x"}, "path"),
+        (MemoryJournal, {"sharde": True}, "shared"),
+        (Rules, {"rulse": ()}, "rules"),
+        (History, {"message": ()}, "messages"),
+        (Image, {"dta": ""}, "data"),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_a_wrong_keyword_is_answered_with_the_one_that_was_meant(make: Any, options: dict[str, Any], meant: str) -> None:
+    with pytest.raises(UsageError, match=rf"^{make.__name__} has no option '\w+'; did you mean '{meant}'\? It takes "):
+        make(**options)
+
+
+def test_a_missing_or_unnamed_value_is_answered_with_the_names() -> None:
+    with pytest.raises(UsageError, match=r"^RawCall lacks name\. It takes name, arguments, "):
+        RawCall()  # type: ignore[call-arg]
+    with pytest.raises(UsageError, match=r"^RawCall was given 'pay' without a name\. By name it takes name=\.\.\., "):
+        RawCall("pay")  # type: ignore[call-arg]

@@ -18,7 +18,7 @@ import msgspec
 import pytest
 from pydantic import BaseModel, Field
 
-from callgate._schema import FunctionSchema, compile_schema, function_schema
+from callgate._schema import FunctionSchema, compile_schema, function_schema, text_formats
 from callgate.errors import UsageError
 from callgate.tools import ToolContext, ToolRegistry, tool
 
@@ -140,7 +140,7 @@ def test_a_valid_json_value_is_converted_to_the_annotated_type(kind: Any, given:
     take.__annotations__["value"] = kind
     made = read(take)
     assert compile_schema(made.parameters, "t").is_valid({"value": given})
-    assert made.refusal({"value": given}) is None
+    assert made.problems({"value": given}) == []
     assert made.convert({"value": given}) == {"value": expected}
 
 
@@ -154,7 +154,7 @@ def test_typed_values_accept_integral_floats_as_integers(kind: Any) -> None:
     take.__annotations__["value"] = kind
     order: dict[str, Any] = {"item": "a", "count": 2.0}
     given = {Point: {"x": 1.0}, Order: order}.get(kind, [order] if kind == list[Order] else [1.0])
-    assert read(take).refusal({"value": given}) is None
+    assert read(take).problems({"value": given}) == []
 
 
 def test_a_value_that_cannot_be_converted_to_its_type_is_refused_with_a_reason() -> None:
@@ -165,9 +165,8 @@ def test_a_value_that_cannot_be_converted_to_its_type_is_refused_with_a_reason()
 
     made = read(plan)
     assert compile_schema(made.parameters, "t").is_valid({"day": "soon"})
-    refused = made.refusal({"day": "soon"})
-    assert refused is not None
-    assert refused.startswith("day: ")
+    assert not compile_schema(made.parameters, "t", formats=text_formats()).is_valid({"day": "soon"})
+    assert [problem.path for problem in made.problems({"day": "soon"})] == ["/day"]
 
 
 def test_constraints_of_annotations_appear_in_the_schema() -> None:
@@ -298,9 +297,15 @@ def returning(kind: Any) -> FunctionSchema:
     return read(give)
 
 
+@pytest.mark.parametrize("kind", [None, Any, str, str | None, int | str, datetime.date, object, Callable, type], ids=str)
+def test_a_return_annotation_that_allows_any_text_checks_no_result(kind: Any) -> None:
+    """What is not promised is not checked."""
+    assert returning(kind).result is None
+
+
 @pytest.mark.parametrize("kind", [None, Any, str, int, bool, float | None, Literal["a"], object, Callable, type], ids=str)
 def test_a_return_annotation_without_structure_gives_no_output_schema(kind: Any) -> None:
-    """A result without a declared structure is not checked."""
+    """Only a structure is part of what the tool declares, and so of its identity."""
     assert returning(kind).output is None
 
 
@@ -315,12 +320,17 @@ def test_a_return_annotation_without_structure_gives_no_output_schema(kind: Any)
         (Box, {"corner": {"x": 1, "y": 0}, "tags": []}),
         (Order, {"item": "a", "count": 1}),
         (dict | None, None),
+        (int, 5),
+        (bool, False),
+        (float | None, None),
+        (float, 2),
+        (Literal["a"], "a"),
     ],
     ids=str,
 )
-def test_a_structured_return_annotation_becomes_the_output_schema(kind: Any, value: object) -> None:
+def test_a_return_annotation_becomes_the_schema_of_results(kind: Any, value: object) -> None:
     """The schema accepts every value that the annotation allows."""
-    output = returning(kind).output
+    output = returning(kind).result
     assert output is not None
     assert compile_schema(output, "t", any_root=True).is_valid(value)
 

@@ -15,7 +15,8 @@ from collections import OrderedDict
 from contextlib import suppress
 from pathlib import Path
 
-from callgate._unusable_paths import refused_paths
+from callgate._option_checks import by_name
+from callgate._unusable_paths import expanded, refused_paths
 
 __all__ = ["DirectoryBlobs", "MemoryBlobs", "is_digest"]
 
@@ -73,8 +74,9 @@ class DirectoryBlobs:
     logs a warning, and the next `put` of the original bytes repairs the file.
     """
 
+    @by_name
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._root = Path(path)
+        self._root = expanded(path)
         with refused_paths(path, "a folder for large results"):
             if not self._root.is_dir():
                 self._root.mkdir(mode=0o700, parents=True, exist_ok=True)

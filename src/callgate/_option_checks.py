@@ -21,7 +21,9 @@ from callgate.errors import UsageError
 __all__ = [
     "MOST",
     "Amount",
+    "ByNameMeta",
     "Count",
+    "NamedStruct",
     "Options",
     "Pause",
     "Seconds",
@@ -50,7 +52,9 @@ Pause = Annotated[float, Meta(ge=0, le=MOST)]
 _CONVERTED = (bool, int, float, str)
 
 
-class _ByName(StructMeta):
+class ByNameMeta(StructMeta):
+    """The metaclass of structs whose unknown keywords raise a `UsageError` that lists the known ones."""
+
     def __call__(self, *args: Any, **given: Any) -> Any:
         try:
             return super().__call__(*args, **given)
@@ -59,7 +63,15 @@ class _ByName(StructMeta):
             raise
 
 
-class Options(Struct, frozen=True, kw_only=True, metaclass=_ByName):
+class NamedStruct(Struct, frozen=True, metaclass=ByNameMeta):
+    """Base class of public values.
+
+    Raises:
+        UsageError: A name is unknown or missing. The types of values are not checked.
+    """
+
+
+class Options(Struct, frozen=True, kw_only=True, metaclass=ByNameMeta):
     """Base class of option sets.
 
     Raises:
@@ -117,7 +129,7 @@ def refuse_unknown(owner: str, given: Iterable[str], known: Iterable[str]) -> No
         if name not in known:
             import difflib
 
-            near = difflib.get_close_matches(name[:100], known, n=1, cutoff=0.65)
+            near = difflib.get_close_matches(name[:100], known, n=1, cutoff=0.6)
             meant = f"; did you mean '{near[0]}'?" if near else "."
             raise UsageError(f"{owner} has no option '{name}'{meant} It takes {', '.join(known)}.")
 

@@ -117,12 +117,13 @@ def _joined(begin: str, left_out: int, end: str) -> str:
 
 
 class RedactedLog:
-    """The logger `callgate` for one engine: redacts each message with its arguments and its traceback."""
+    """The logger `callgate`, or one below it, for one engine: redacts each message with its arguments and its traceback."""
 
-    __slots__ = ("_redactor",)
+    __slots__ = ("_log_to", "_redactor")
 
-    def __init__(self, redactor: Redactor | None) -> None:
+    def __init__(self, redactor: Redactor | None, log_to: logging.Logger = _log) -> None:
         self._redactor = redactor
+        self._log_to = log_to
 
     def info(self, message: str, *values: object) -> None:
         self._log(logging.INFO, message, values, None)
@@ -134,12 +135,12 @@ class RedactedLog:
         self._log(logging.ERROR, message, values, error)
 
     def _log(self, level: int, message: str, values: tuple[object, ...], error: BaseException | None) -> None:
-        if not _log.isEnabledFor(level):
+        if not self._log_to.isEnabledFor(level):
             return
         if self._redactor is None:
-            _log.log(level, message, *values, exc_info=error, stacklevel=3)
+            self._log_to.log(level, message, *values, exc_info=error, stacklevel=3)
             return
         text = message % values
         if error is not None:
             text += "\n" + "".join(traceback.format_exception(error)).rstrip()
-        _log.log(level, "%s", redacted_text(text, self._redactor), stacklevel=3)
+        self._log_to.log(level, "%s", redacted_text(text, self._redactor), stacklevel=3)

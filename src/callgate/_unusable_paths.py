@@ -15,7 +15,7 @@ from typing import Final
 
 from callgate.errors import UsageError
 
-__all__ = ["displayed", "path_error", "refused_paths", "resolved"]
+__all__ = ["displayed", "expanded", "path_error", "refused_paths", "resolved"]
 
 _LONGEST: Final = 200
 _SYMLINKS: Final = "its symbolic links lead in a circle"
@@ -38,6 +38,11 @@ def displayed(path: str | os.PathLike[str]) -> str:
     return text if text.isprintable() else ascii(text)
 
 
+def expanded(path: str | os.PathLike[str]) -> Path:
+    """Return the path with the home folder for a `~` at its beginning. A name that begins with `~` and is no user's stays as it is."""
+    return Path(os.path.expanduser(path))
+
+
 def resolved(path: str | os.PathLike[str], use: str) -> Path:
     """Return the path without symbolic links, so that two names of one file are equal.
 
@@ -48,7 +53,7 @@ def resolved(path: str | os.PathLike[str], use: str) -> Path:
         UsageError: It cannot be a path.
     """
     with refused_paths(path, use):
-        found = Path(path).resolve()
+        found = expanded(path).resolve()
         try:
             found.stat()
         except OSError as error:

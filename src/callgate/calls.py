@@ -6,11 +6,13 @@ Frozen, keyword-only, made of plain data. Knows nothing of tools, policies or ru
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 
-from callgate._json import json_text
+from callgate._option_checks import NamedStruct
+from callgate._provider_calls import argument_value, is_plain_call, keys_beside, provider_call, text_value
+from callgate.errors import UsageError
 
 __all__ = [
     "Aborted",
@@ -42,7 +44,7 @@ Category = Literal["safe_chain", "terminal", "dangerous", "async_required"]
 """What a call means for the loop: continue, end the turn, count against the tick's limit, or take long."""
 
 
-class RawCall(Struct, frozen=True, kw_only=True):
+class RawCall(NamedStruct, frozen=True, kw_only=True):
     """A call exactly as the model made it."""
 
     name: str
@@ -64,75 +66,71 @@ class RawCall(Struct, frozen=True, kw_only=True):
     """Whether the reader of the call has already used keys from beside the arguments. The result has the same note then."""
 
     @classmethod
-    def from_openai(cls, item: object, *, finish_reason: str | None = "tool_calls") -> RawCall:
-        """Read one item of an OpenAI chat message's `tool_calls`. An invalid item becomes a call without a name, which ends its message.
+    def from_provider(cls, item: object, *, finish_reason: str | None = "tool_calls") -> RawCall:
+        """Read one call of a model's message, as a provider's SDK gives it: its object, or a dict of the same form.
+
+        Read are the calls of OpenAI (chat and responses), Anthropic, Gemini, Bedrock, Mistral, Cohere, Ollama, and of compatible servers.
+        An invalid item, as a model may write it, becomes a call without a name, which ends its message.
 
         Args:
-            item: `{"id", "type": "function", "function": {"name", "arguments"}}`; a `reasoning` in either is kept.
+            item: An item of `tool_calls`, a `function_call` item or part, a `tool_use` block, or a `toolUse` block.
+            finish_reason: Why the message ended, in the provider's word: OpenAI's `finish_reason`, Anthropic's `stop_reason`, and so on. A
+                word that does not mean a complete message, such as `length`, marks the call as cut.
+
+        Raises:
+            UsageError: It is something else than one call, such as a whole response or a list of calls.
+        """
+        return cls._from_item(item, "RawCall.from_provider", finish_reason)
+
+    @classmethod
+    def from_openai(cls, item: object, *, finish_reason: str | None = "tool_calls") -> RawCall:
+        """Do the same as `from_provider`, under the name that fits an item of an OpenAI chat message's `tool_calls`.
+
+        Args:
+            item: The SDK's object, or `{"id", "type": "function", "function": {"name", "arguments"}}`; a `reasoning` in either is kept.
             finish_reason: The finish reason of the choice. Anything but `stop`, `tool_calls` or `function_call` means the message was cut.
         """
-        if not isinstance(item, Mapping):
-            return cls(name="", arguments=_arguments(item), origin="openai.chat")
-        function = item.get("function")
-        fields: Mapping[str, object] = function if isinstance(function, Mapping) else {}
-        closed: Literal["finished", "cut"] = "finished" if finish_reason in ("stop", "tool_calls", "function_call") else "cut"
-        return cls(
-            id=_text(item.get("id")),
-            name=_text(fields.get("name")),
-            arguments=_arguments(fields.get("arguments")),
-            origin="openai.chat",
-            closed=closed,
-            reasoning=_text(fields.get("reasoning", item.get("reasoning"))),
-            beside=_beside(fields),
-        )
+        return cls._from_item(item, "RawCall.from_openai", finish_reason)
+
+    @classmethod
+    def _from_item(cls, item: object, reader: str, finish_reason: str | None) -> RawCall:
+        _refuse_read_call(item, reader)
+        fields = provider_call(item, reader, finish_reason)
+        return cls(name="", arguments=argument_value(item), origin="openai.chat") if fields is None else cls(**fields)
 
     @classmethod
     def from_dict(cls, item: object) -> RawCall:
-        """Read a call written as `{"tool" | "name", "parameters" | "arguments", "reasoning"}`, or as `{"name", "args"}`, Gemini's form.
+        """Read a call written as `{"tool" | "name", "parameters" | "arguments", "reasoning"}`, or in a provider's format.
 
         If the parameters are missing or empty, keys beside `tool` are used as parameters when the call is parsed.
-        An item that is not a mapping becomes a call without a name, which ends its message.
+        JSON data that is not a call becomes a call without a name, which ends its message.
+
+        Raises:
+            UsageError: It is something else than one call, such as a whole response or a list of calls.
         """
+        _refuse_read_call(item, "RawCall.from_dict")
+        if not is_plain_call(item):
+            fields = provider_call(item, "RawCall.from_dict", "tool_calls")
+            if fields is not None:
+                return cls(**fields)
         if not isinstance(item, Mapping):
-            return cls(name="", arguments=_arguments(item), origin="dict")
-        if _GEMINI_KEYS <= item.keys() <= _GEMINI_KEYS | {"id", "type"}:
-            item = {**item, "arguments": item["args"]}
-            del item["args"]
-        name = item.get("tool", item.get("name"))
+            return cls(name="", arguments=argument_value(item), origin="dict")
         return cls(
-            id=_text(item.get("id")),
-            name=_text(name),
-            arguments=_arguments(item.get("parameters", item.get("arguments"))),
+            id=text_value(item.get("id")),
+            name=text_value(item.get("tool", item.get("name"))),
+            arguments=argument_value(item.get("parameters", item.get("arguments"))),
             origin="dict",
-            reasoning=_text(item.get("reasoning")),
-            beside=_beside(item),
+            reasoning=text_value(item.get("reasoning")),
+            beside=keys_beside(item),
         )
 
 
-_GEMINI_KEYS = frozenset({"name", "args"})
-_CALL_KEYS = frozenset({"id", "type", "tool", "name", "parameters", "arguments", "reasoning"})
+def _refuse_read_call(item: object, reader: str) -> None:
+    if isinstance(item, RawCall):
+        raise UsageError(f"{reader} was given a RawCall. It is read already: hand it to `engine.call` as it is.")
 
 
-def _beside(item: Mapping[str, object]) -> Mapping[str, object] | None:
-    return {key: value for key, value in item.items() if key not in _CALL_KEYS} or None
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else "" if value is None else str(value)
-
-
-def _arguments(value: object) -> str | bytes | Mapping[str, object]:
-    if value is None:
-        return ""
-    if isinstance(value, (str, bytes, Mapping)):
-        return value
-    try:
-        return json_text(value)
-    except (TypeError, ValueError, RecursionError):  # not JSON data, so not from a model; parsing reports it
-        return str(value)
-
-
-class Scope(Struct, frozen=True, kw_only=True):
+class Scope(NamedStruct, frozen=True, kw_only=True):
     """Where and for whom calls run. All calls of a turn have the same scope."""
 
     run: str = ""
@@ -183,25 +181,25 @@ class Text(Struct, frozen=True, kw_only=True, gc=False, tag_field="type", tag="t
     text: str
 
 
-class Image(Struct, frozen=True, kw_only=True, tag_field="type", tag="image", rename="camel"):
+class Image(NamedStruct, frozen=True, kw_only=True, tag_field="type", tag="image", rename="camel"):
     data: str
     """Base64."""
     mime_type: str
 
 
-class Audio(Struct, frozen=True, kw_only=True, tag_field="type", tag="audio", rename="camel"):
+class Audio(NamedStruct, frozen=True, kw_only=True, tag_field="type", tag="audio", rename="camel"):
     data: str
     """Base64."""
     mime_type: str
 
 
-class Link(Struct, frozen=True, kw_only=True, tag_field="type", tag="resource_link", rename="camel"):
+class Link(NamedStruct, frozen=True, kw_only=True, tag_field="type", tag="resource_link", rename="camel"):
     uri: str
     name: str = ""
     mime_type: str = ""
 
 
-class Resource(Struct, frozen=True, kw_only=True, tag_field="type", tag="resource"):
+class Resource(NamedStruct, frozen=True, kw_only=True, tag_field="type", tag="resource"):
     resource: dict[str, object]
 
 
@@ -304,16 +302,29 @@ class Answered(Struct, frozen=True):
 
     result: ToolResult
 
+    def message(self) -> dict[str, Any]:
+        """Return the result as a `tool` message of an OpenAI chat request.
 
-class Restarted(Struct, frozen=True):
+        The other outcomes have this method too, so that it can be called without a case distinction. They have no message.
+
+        Raises:
+            UsageError: The call has no result; the error says what to do instead.
+        """
+        return {"role": "tool", "tool_call_id": self.result.id, "content": self.result.text}
+
+
+class Restarted(NamedStruct, frozen=True):
     """The result enriched the context: add no history entry, and ask the model again."""
 
     uid: str
     recorded: bool = True
     """False if this could not be recorded."""
 
+    def message(self) -> dict[str, Any]:
+        raise UsageError("The call's result went into the context (Restarted): add no message, and ask the model again.")
 
-class Aborted(Struct, frozen=True):
+
+class Aborted(NamedStruct, frozen=True):
     """The message ends with this turn status; add no history entry."""
 
     status: Literal["error", "stopped_by_user"]
@@ -321,8 +332,11 @@ class Aborted(Struct, frozen=True):
     recorded: bool = True
     """False if this could not be recorded; `reason` says why."""
 
+    def message(self) -> dict[str, Any]:
+        raise UsageError(f"The call ended its message (Aborted, {self.status}): {self.reason} Add no message of it, and end the turn.")
 
-class Approval(Struct, frozen=True, kw_only=True):
+
+class Approval(NamedStruct, frozen=True, kw_only=True):
     """What a human was asked about one call, and what they answered."""
 
     approval_id: str
@@ -340,7 +354,7 @@ class Approval(Struct, frozen=True, kw_only=True):
     """The arguments with which they allowed the call instead of its own; None: its own."""
 
 
-class Suspended(Struct, frozen=True):
+class Suspended(NamedStruct, frozen=True):
     """A human has to decide. Nothing ran, and nothing waits."""
 
     approval_id: str
@@ -348,6 +362,12 @@ class Suspended(Struct, frozen=True):
     """UTC nanoseconds. After it, the question must be asked again."""
     question: str = ""
     uid: str = ""
+
+    def message(self) -> dict[str, Any]:
+        raise UsageError(
+            f"A human has to decide about the call (Suspended): {self.question} Answer with"
+            f" engine.answer('{self.approval_id}', allow=...), and hand the same call in again."
+        )
 
 
 Outcome = Answered | Restarted | Aborted | Suspended

@@ -12,10 +12,8 @@ import re
 from collections.abc import Callable
 from typing import Any, Literal, get_args
 
-from msgspec import Struct
-
 from callgate._globs import glob_regex
-from callgate._option_checks import by_name
+from callgate._option_checks import NamedStruct, by_name
 from callgate.calls import Category, Effect
 from callgate.errors import UsageError
 from callgate.tools import BoundTool
@@ -25,7 +23,7 @@ __all__ = ["Hook", "after_call", "before_call"]
 Kind = Literal["observe", "transform", "reject"]
 
 
-class Hook(Struct, frozen=True, kw_only=True):
+class Hook(NamedStruct, frozen=True, kw_only=True):
     """One hook. `run` may be a plain or an async function.
 
     Before a call, `run(call)` gets the `ValidatedCall`. A transformer returns new arguments or None, a rejecter the reason or None. After a

@@ -12,7 +12,7 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from callgate._json import decode, json_text
-from callgate.calls import Part, RawCall, Text, ToolResult
+from callgate.calls import Answered, Part, RawCall, Text, ToolResult
 
 __all__ = [
     "AssistantMessage",
@@ -145,7 +145,7 @@ def history_entry(raw: RawCall, result: ToolResult, arguments: object = None) ->
 
 def openai_message(result: ToolResult) -> dict[str, object]:
     """Return the result as a `tool` message of an OpenAI chat request."""
-    return {"role": "tool", "tool_call_id": result.id, "content": result.text}
+    return Answered(result).message()
 
 
 def fallback_call(raw: RawCall, reasoning: str = "") -> dict[str, object]:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from callgate._database_file_checks import make_folder, make_private, refuse_scrap
-from callgate._unusable_paths import refused_paths
+from callgate._option_checks import by_name
+from callgate._unusable_paths import expanded, refused_paths
 from callgate.errors import UsageError
 from callgate.tools.resource_conflicts import meet
 
@@ -42,9 +43,11 @@ class SqliteCache:
         UsageError: The file cannot be opened, or is not a cache.
     """
 
+    @by_name
     def __init__(self, path: str | Path) -> None:
         import apsw
 
+        path = expanded(path)
         self.files = files_of(path)
         with refused_paths(path, "a cache"):
             refuse_scrap(path, "cache", _GIVE)

@@ -228,7 +228,9 @@ class CommitQueue:
             self._guard.wait_for(lambda: self._written >= position or self.failure is not None, _END_S)
 
     def status(self, store: str, strength: str, promise: str) -> JournalStatus:
-        failure = self.failure
+        failure: Exception | str | None = self.failure
+        if failure is None and self._closing:
+            failure = f"The journal {self._where} is closed."
         return JournalStatus(
             store=store,
             where=self._where,

@@ -15,6 +15,7 @@ from callgate._journal.event_rows import ChainFault
 from callgate._journal.lease_acquisition import Leases
 from callgate._journal.memory_store import MemoryStore
 from callgate._journal.watchers import Watchers
+from callgate._option_checks import by_name
 from callgate.errors import LeaseLost, RunHeld, UsageError
 from callgate.event_queries import EventQuery
 from callgate.events import Draft, Event, is_leased
@@ -40,6 +41,7 @@ class MemoryJournal:
     strength = "memory"
     remote = False
 
+    @by_name
     def __init__(
         self, clock: Clock | None = None, *, most: int = 100_000, shared: bool = False, shared_with: MemoryJournal | None = None
     ) -> None:

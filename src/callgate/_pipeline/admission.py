@@ -203,7 +203,10 @@ class Admission:
 
 def _check_call(raw: object) -> None:
     if not isinstance(raw, RawCall):
-        raise UsageError(f"A {type(raw).__name__} was handed in as a call. Make a RawCall of it: RawCall(name=..., arguments=..., id=...).")
+        raise UsageError(
+            f"A {type(raw).__name__} was handed in as a call. Make a RawCall of it: RawCall.from_provider(item) for a call from a"
+            " provider's SDK, or RawCall(name=..., arguments=..., id=...)."
+        )
     if raw.idempotency_key is not None and not isinstance(raw.idempotency_key, str):
         raise UsageError(f"RawCall.idempotency_key is {raw.idempotency_key!r:.80}; it must be text, or None.")
 

@@ -156,7 +156,7 @@ class CallRoute:
             if isinstance(parsed, BaseException):
                 raise parsed
             for note in parsed.notes:
-                self._recorder.log.warning("Tool call %s: %s", name, note.text)
+                self._recorder.argument_log.warning("Tool call %s: %s", name, note.text)
             if log.isEnabledFor(logging.INFO):
                 state.logs = True
                 self._recorder.log.info("Tool call: %s - %s", name, state.raw.reasoning)

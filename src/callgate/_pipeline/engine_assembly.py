@@ -120,7 +120,8 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
         )
         for tool in given.tools:
             plans.check_runner(tool)
-        tools = ToolRegistry(given.tools, check=plans.register)
+        tools = context.tools
+        tools.add_all(given.tools, plans.register)
         activity = Activity()
         route_parts = RouteParts(
             context=context,

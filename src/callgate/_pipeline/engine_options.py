@@ -22,6 +22,7 @@ from callgate._engine_limits import Limits
 from callgate._journal import MemoryJournal
 from callgate._option_checks import Seconds, check
 from callgate._pipeline.approvals import Approvals
+from callgate._pipeline.journal_checks import check_journal
 from callgate._pipeline.normalise import Normaliser
 from callgate._pipeline.recorder import Recorder
 from callgate._pipeline.run_hooks import HostCode
@@ -33,6 +34,7 @@ from callgate.events import Bus
 from callgate.hooks import Hook
 from callgate.protocols import BlobStore, CallJudge, HoldsBlobs, Journal, Policy, RequiresJudge, Runner, WithTools
 from callgate.tools import BoundTool, Tool
+from callgate.tools.registry import ToolRegistry
 
 __all__ = [
     "EngineContext",
@@ -83,7 +85,9 @@ def check_parts(**parts: object) -> None:
         UsageError: An object lacks a method, or is a class.
     """
     for name, part in parts.items():
-        if part is not None:
+        if name == "journal" and not isinstance(part, type):
+            check_journal(part)
+        elif part is not None:
             _check_part(name, part, _PARTS[name])
 
 
@@ -285,6 +289,8 @@ class EngineContext(Struct, frozen=True, kw_only=True, eq=False):
     recorder: Recorder
     approvals: Approvals
     normaliser: Normaliser
+    tools: ToolRegistry
+    """Empty until the parts that check tools are made."""
     offload: Offload
     host: HostCode
     reader: ResultReader
@@ -297,6 +303,7 @@ class EngineContext(Struct, frozen=True, kw_only=True, eq=False):
         journal = MemoryJournal(clock) if journal is None else journal
         blobs = _blobs_of(journal) if blobs is None else blobs
         bus, conversations, offload = Bus(), TurnQueues(), Offload(limits)
+        tools = ToolRegistry()
         recorder, reader = Recorder(journal, bus, redactor), ResultReader(offload, limits.result_bytes)
         return cls(
             journal=journal,
@@ -309,7 +316,8 @@ class EngineContext(Struct, frozen=True, kw_only=True, eq=False):
             control=Control(on_kill=conversations.drain),
             recorder=recorder,
             approvals=Approvals(clock, limits.approval_s),
-            normaliser=Normaliser(limits, blobs, redactor),
+            normaliser=Normaliser(limits, blobs, redactor, tools),
+            tools=tools,
             offload=offload,
             host=HostCode(recorder, reader, limits),
             reader=reader,

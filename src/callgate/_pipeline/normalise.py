@@ -7,7 +7,7 @@ secret that the redactor knows leaves this module. Decides nothing about the cal
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 import msgspec
 from msgspec import Struct
@@ -23,6 +23,7 @@ from callgate.call_stages import Checked, ValidatedCall
 from callgate.calls import Metadata, Note, Part, RawCall, Text, ToolResult
 from callgate.errors import CallFailed
 from callgate.protocols import BlobStore
+from callgate.tools.registry import ToolRegistry
 
 __all__ = ["Normaliser"]
 
@@ -35,6 +36,11 @@ _SHOWN = frozenset({"modified", "warning"})
 """The kinds of notes that the model reads beside the result; the others are only in the metadata."""
 _COMMAND_END_BYTES = 64
 _MIME_BYTES = 200
+_READERS = {
+    "read_result": "read_result(digest='{blob}', offset=...) reads any part",
+    "search_result": "search_result(digest='{blob}', query='...') finds lines in it",
+}
+"""By the name of a built-in tool, how it reads a stored result."""
 _NOT_KEPT = (
     "[{size} bytes in all; the middle was left out, and the whole could not be stored, so the rest cannot be read. The call did run: do not"
     " repeat it if it changes anything. To see the rest, ask for less at a time, and tell the operator.]"
@@ -44,11 +50,12 @@ _NOT_KEPT = (
 class Normaliser:
     """The last stage of the route: makes the results of one engine."""
 
-    def __init__(self, limits: Limits, blobs: BlobStore, redactor: Redactor | None) -> None:
+    def __init__(self, limits: Limits, blobs: BlobStore, redactor: Redactor | None, tools: ToolRegistry) -> None:
         self._limits = limits
         self._recorded_bytes = limits.result_inline_bytes + limits.content_bytes
         self._blobs = blobs
         self._redactor = redactor
+        self._tools = tools
         self._log = RedactedLog(redactor)
 
     def result(self, call: ValidatedCall, rule: str, checked: Checked, *, redacted: bool = False) -> ToolResult:
@@ -71,7 +78,7 @@ class Normaliser:
         if not cut:
             content: tuple[Part, ...] = (Text(text=raw.decode()),)
         else:
-            blob, how = self._kept(raw, call.uid)
+            blob, how = self._kept(raw, call.uid, call.scope.allowed_tools)
             content = (Text(text=excerpt(raw, shown.value, self._limits.content_bytes)), Text(text=how))
         if shown.note:
             content += (Text(text=_bounded(shown.note, self._limits.error_bytes)),)
@@ -131,8 +138,11 @@ class Normaliser:
             picture, notes = None, (*notes, Note(kind="dropped", text=said))
         return replace(checked, message=message, image_metadata=picture, notes=notes)
 
-    def _kept(self, whole: bytes, uid: str) -> tuple[str | None, str]:
-        """Store the whole. Return its hash and a hint how to read it. If the store fails, only the rest is lost, not the result."""
+    def _kept(self, whole: bytes, uid: str, allowed: Container[str] | None = None) -> tuple[str | None, str]:
+        """Store the whole. Return its hash and a hint how to read it, which names only tools that the model can call.
+
+        If the store fails, only the rest is lost, not the result.
+        """
         try:
             blob = self._blobs.put(whole)
         except BaseException as error:
@@ -140,7 +150,13 @@ class Normaliser:
                 raise
             self._log.error("The whole result of %s could not be stored", uid, error=error)
             return None, _NOT_KEPT.format(size=len(whole))
-        return blob, _how_to_read(len(whole), blob)
+        readers = [text for name, text in _READERS.items() if self._reads(name) and (allowed is None or name in allowed)]
+        return blob, _how_to_read(len(whole), blob, readers)
+
+    def _reads(self, name: str) -> bool:
+        """Return whether the engine has the built-in tool, and not another one of that name."""
+        tool = self._tools.get(name)
+        return tool is not None and "digest" in tool.schema.properties
 
     def _failure(self, raw: RawCall, uid: str, name: str, checked: Checked, rule: str, notes: tuple[Note, ...]) -> ToolResult:
         reason = _bounded(checked.error or "the call failed", self._limits.error_bytes // 2)
@@ -278,11 +294,11 @@ def _bounded(text: str, budget: int) -> str:
     return raw.decode() if len(raw) <= budget else raw[:budget].decode("utf-8", "ignore") + " [cut]"
 
 
-def _how_to_read(size: int, blob: str) -> str:
-    return (
-        f"[{size} bytes in all; the middle was left out. The whole is stored: read_result(digest='{blob}', offset=...) reads any part,"
-        f" search_result(digest='{blob}', query='...') finds lines in it.]"
-    )
+def _how_to_read(size: int, blob: str, readers: list[str]) -> str:
+    left_out = f"[{size} bytes in all; the middle was left out."
+    if not readers:
+        return f"{left_out} No tool here reads the rest. To see it, ask for less at a time; do not repeat a call that changes something.]"
+    return f"{left_out} The whole is stored: {', '.join(text.format(blob=blob) for text in readers)}.]"
 
 
 def _command_end(value: dict[str, object]) -> str:

@@ -7,6 +7,7 @@ from running. `event_bodies` defines the contents of events.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from math import inf
@@ -27,12 +28,14 @@ __all__ = ["Recorder", "off_loop", "too_late"]
 
 T = TypeVar("T")
 _ERROR_CHARS = 4_000
+_argument_log = logging.getLogger("callgate.arguments")
+_argument_log.addHandler(logging.NullHandler())  # so that Python does not print the warnings where logging is not set up
 
 
 class Recorder:
     """Writes the events of one engine: redacts, appends, and publishes on the bus."""
 
-    __slots__ = ("_queue", "bus", "identity", "journal", "log", "redactor")
+    __slots__ = ("_queue", "argument_log", "bus", "identity", "journal", "log", "redactor")
 
     def __init__(self, journal: Journal, bus: Bus, redactor: Redactor | None) -> None:
         self.journal = journal
@@ -41,6 +44,8 @@ class Recorder:
         self.bus = bus
         self.redactor = redactor
         self.log = RedactedLog(redactor)
+        self.argument_log = RedactedLog(redactor, _argument_log)
+        """What was repaired in arguments. A host that has not set up logging does not see it: the model and the record do."""
 
     def write(self, draft: Draft) -> int:
         """Append one event and return its position.

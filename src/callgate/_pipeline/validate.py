@@ -33,7 +33,7 @@ from callgate.calls import Note, RawCall, Scope
 from callgate.errors import ArgumentsInvalid, CallDenied, CallFailed, RecordFailed, ToolRaised
 from callgate.tools.argument_cleaning import fitted, without
 from callgate.tools.registry import BoundTool
-from callgate.tools.tool_declaration import ValidationResult
+from callgate.tools.tool_declaration import TypedFindings, ValidationResult
 
 __all__ = [
     "Modified",
@@ -202,6 +202,8 @@ def _by_the_tool(tool: BoundTool, arguments: Arguments) -> tuple[Arguments, Note
         raise _broken(tool, f"its own validator failed with {type(error).__name__}") from error
     if not isinstance(found, ValidationResult):
         raise _broken(tool, f"its own validator returned {type(found).__name__} instead of ValidationResult")
+    if isinstance(found, TypedFindings):
+        raise _invalid(tool, found.problems[:20], ())
     if not found.valid or found.errors:
         sentences = [str(item) for item in found.errors[:20]] or ["the tool does not accept them, and does not say why"]
         raise _refused(tool, sentences, [{"path": "", "expected": text[:600], "got": "", "passes": None} for text in sentences])

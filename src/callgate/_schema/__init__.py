@@ -11,6 +11,17 @@ from callgate._schema.coercion import coerced
 from callgate._schema.integral_floats import whole_numbers
 from callgate._schema.schema_compiler import CompiledSchema, compile_schema
 from callgate._schema.schema_from_signature import FunctionSchema, function_schema
+from callgate._schema.text_formats import TextFormats, text_formats
 from callgate._schema.validation_errors import ValidationProblem
 
-__all__ = ["CompiledSchema", "FunctionSchema", "ValidationProblem", "coerced", "compile_schema", "function_schema", "whole_numbers"]
+__all__ = [
+    "CompiledSchema",
+    "FunctionSchema",
+    "TextFormats",
+    "ValidationProblem",
+    "coerced",
+    "compile_schema",
+    "function_schema",
+    "text_formats",
+    "whole_numbers",
+]

@@ -20,6 +20,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import msgspec
 
 from callgate._schema.subschemas import Schema
+from callgate._schema.time_formats import add_time_formats
 from callgate.errors import UsageError
 
 __all__ = ["Convert", "converter", "from_text", "is_plain", "namespace_of", "schema_hook", "schemas_of", "uses_pydantic"]
@@ -106,7 +107,10 @@ def _by_msgspec(kinds: Mapping[str, Any], where: str) -> tuple[dict[str, Schema]
                 code="schema_refused",
             ) from error
     found, defs = msgspec.json.schema_components(rest.values(), schema_hook=schema_hook, ref_template="#/$defs/{name}")
-    return {**made, **dict(zip(rest, found, strict=True))}, dict(defs)
+    named = dict(zip(rest, found, strict=True))
+    for name, kind in rest.items():
+        add_time_formats(kind, named[name], defs)
+    return {**made, **named}, dict(defs)
 
 
 def _by_pydantic(kinds: Mapping[str, Any], where: str, *, output: bool) -> tuple[dict[str, Schema], Schema]:

@@ -18,6 +18,7 @@ from callgate._schema.references import DRAFTS, References
 from callgate._schema.regex_patterns import engine_of, linear_engine
 from callgate._schema.schema_repair import mended, object_of_parameters, refuse, refuse_unusable
 from callgate._schema.subschemas import Schema, Schemas, everywhere, mapping, pointer, subschemas
+from callgate._schema.text_formats import TextFormats
 from callgate._schema.validation_cost import EndlessSchema, ValidationCost
 from callgate._schema.validation_errors import ValidationProblem, listed, too_dear
 from callgate.errors import ArgumentsMalformed, ArgumentsTruncated
@@ -127,6 +128,7 @@ def compile_schema(
     any_root: bool = False,
     dialect: str = "https://json-schema.org/draft/2020-12/schema",
     resources: Mapping[str, Any] | None = None,
+    formats: TextFormats | None = None,
 ) -> CompiledSchema:
     """Compile `source`.
 
@@ -136,6 +138,7 @@ def compile_schema(
         any_root: Whether the schema may describe any value, not only an object.
         dialect: The draft to use if the schema names none.
         resources: Documents that references may name, by URI. Nothing is ever fetched.
+        formats: The formats of text to check; None: formats are not checked.
 
     Raises:
         UsageError: The schema cannot be used; `code` is `schema_refused`, `remote_ref`, or an error code of the JSON text.
@@ -152,7 +155,7 @@ def compile_schema(
     schemas = everywhere(root)
     notes += mended(schemas, draft)
     refuse_unusable(schemas, where)
-    validator = _validator(root, schemas, where, dialect, resources or {})
+    validator = _validator(root, schemas, where, dialect, resources or {}, formats)
     integers = None if resources else _integers(root)
     return CompiledSchema(root, validator, _effort(root, where, draft, resources or {}), tuple(notes), integers=integers)
 
@@ -184,18 +187,21 @@ def _check_root(root: Schema, where: str) -> None:
         raise refuse(where, f"its root has type {kind!r}; arguments are an object. Make it an object with that value as a property.")
 
 
-def _validator(root: Schema, schemas: Schemas, where: str, dialect: str, resources: Mapping[str, Any]) -> Any:
+def _validator(root: Schema, schemas: Schemas, where: str, dialect: str, resources: Mapping[str, Any], formats: TextFormats | None) -> Any:
     import jsonschema_rs
 
     shown = root if "$schema" in root else {"$schema": dialect, **root}
     registry = jsonschema_rs.Registry(list(resources.items())) if resources else None
+    options: dict[str, Any] = {"offline": True, "registry": registry}
+    if formats is not None:
+        options |= {"validate_formats": True, "formats": dict(formats)}
     with suppress(Exception):  # the linear engine compiles nearly all patterns
-        return jsonschema_rs.validator_for(shown, offline=True, pattern_options=linear_engine(), registry=registry)
+        return jsonschema_rs.validator_for(shown, pattern_options=linear_engine(), **options)
     engine, bad = engine_of(schemas)
     if bad is not None:
         raise refuse(where, f"no bounded engine can run its pattern {bad[:100]!r}. Write it without that construct, or check in the tool.")
     try:
-        return jsonschema_rs.validator_for(shown, offline=True, pattern_options=engine, registry=registry)
+        return jsonschema_rs.validator_for(shown, pattern_options=engine, **options)
     except jsonschema_rs.ValidationError as error:
         if isinstance(error.kind, jsonschema_rs.ValidationErrorKind.Referencing):
             raise _remote(where, str(error.kind.error)) from error

@@ -10,14 +10,17 @@ import inspect
 import math
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any, get_args, get_origin
 
 import msgspec
 
-from callgate._schema.annotations import Convert, converter, is_plain, namespace_of, schemas_of
+from callgate._schema.annotations import Convert, converter, namespace_of, schemas_of
+from callgate._schema.conversion_errors import conversion_problems
+from callgate._schema.field_defaults import Make, described, with_field
 from callgate._schema.subschemas import Schema
+from callgate._schema.validation_errors import ValidationProblem
 from callgate.errors import UsageError
 
 __all__ = ["FunctionSchema", "function_schema"]
@@ -38,20 +41,31 @@ class FunctionSchema:
         parameters: JSON Schema of its arguments.
         description: The docstring, without the parts about parameters and results.
         output: JSON Schema of the result if the annotation describes a structure; otherwise None.
+        result: JSON Schema that results must match; None if the annotation promises nothing that can be checked.
         context: The name of the parameter that receives the context, or None.
         plain: Whether no argument needs conversion.
+        fills: Whether omitted arguments have defaults that Python does not know.
     """
 
-    __slots__ = ("_converters", "context", "description", "output", "parameters", "plain")
+    __slots__ = ("_converters", "_made_defaults", "context", "description", "fills", "output", "parameters", "plain", "result")
 
     def __init__(
-        self, parameters: Schema, description: str, output: Schema | None, context: str | None, converters: Mapping[str, Convert]
+        self,
+        parameters: Schema,
+        description: str,
+        result: Schema | None,
+        context: str | None,
+        converters: Mapping[str, Convert],
+        made_defaults: Mapping[str, Make],
     ) -> None:
         self.parameters = parameters
         self.description = description
-        self.output = output
+        self.result = result
+        self.output = None if result is None or _is_scalar(result) else result
         self.context = context
         self.plain = not converters
+        self.fills = bool(made_defaults)
+        self._made_defaults = made_defaults
         self._converters = converters
 
     def convert(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -66,17 +80,22 @@ class FunctionSchema:
         for name, convert in self._converters.items():
             if name in values:
                 values[name] = _converted(convert, values[name])
-        return values
+        return values | self.made_defaults(values)
 
-    def refusal(self, arguments: Mapping[str, Any]) -> str | None:
-        """Return why `convert` would fail for these arguments, worded for the model; None if it would succeed."""
+    def made_defaults(self, given: Collection[str]) -> dict[str, object]:
+        """Return the defaults of omitted arguments that Python does not know."""
+        return {name: make() for name, make in self._made_defaults.items() if name not in given}
+
+    def problems(self, arguments: Mapping[str, Any]) -> list[ValidationProblem]:
+        """Return why `convert` would fail for these arguments; empty if it would succeed."""
+        found: list[ValidationProblem] = []
         for name, convert in self._converters.items():
             if name in arguments:
                 try:
                     _converted(convert, arguments[name])
                 except ValueError as error:
-                    return f"{name}: {' '.join(str(error).split())[:300]}"
-        return None
+                    found += conversion_problems(name, arguments[name], error)
+        return found
 
 
 def _converted(convert: Convert, value: object) -> object:
@@ -118,14 +137,20 @@ def function_schema(
     """
     hints = _hints(function, where, context_type)
     taken, context = _parameters(function, hints, where, context_type, any_keys=parameters is not None)
-    kinds = {name: _implied(hints.get(name, _EMPTY), parameter.default) for name, parameter in taken.items()}
+    made_defaults: dict[str, Make] = {}
+    for name, parameter in taken.items():
+        taken[name], hints[name], make = with_field(parameter, hints.get(name, _EMPTY))
+        if make is not None:
+            made_defaults[name] = make
+    kinds = {name: _implied(hints[name], parameter.default) for name, parameter in taken.items()}
     description, about = _documentation(function)
+    about = {**about, **{name: text for name in taken if (text := described(hints[name]))}}
     if parameters is None:
         parameters = _schema(taken, kinds, about, where)
     else:
         kinds = {name: kind for name, kind in kinds.items() if _has_schema(kind, where)}
     converters = {name: made for name, kind in kinds.items() if (made := converter(kind, where)) is not None}
-    return FunctionSchema(dict(parameters), description, _output(hints.get("return", _EMPTY), where), context, converters)
+    return FunctionSchema(dict(parameters), description, _result(hints.get("return", _EMPTY), where), context, converters, made_defaults)
 
 
 def _schema(taken: Mapping[str, inspect.Parameter], kinds: Mapping[str, Any], about: Mapping[str, str], where: str) -> Schema:
@@ -200,7 +225,7 @@ def _implied(kind: Any, default: object) -> Any:
 def _describe(schema: Schema, default: object, about: str | None) -> None:
     if about and "description" not in schema:
         schema["description"] = about
-    if default is not _EMPTY and "default" not in schema:
+    if default is not _EMPTY:
         try:
             value = msgspec.to_builtins(default, enc_hook=str if hasattr(default, "__fspath__") else None)
         except (TypeError, ValueError, RecursionError):
@@ -225,8 +250,8 @@ def _documentation(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
     return "\n\n".join(parts) or text, about
 
 
-def _output(kind: Any, where: str) -> Schema | None:
-    """Return a schema if the annotation describes a structure; otherwise None, and results are not checked."""
+def _result(kind: Any, where: str) -> Schema | None:
+    """Return the schema of a result; None if the annotation is missing or allows any text, and results are then not checked."""
     if kind in (_EMPTY, None, type(None), Any) or str(getattr(kind, "__module__", "")).startswith("callgate"):
         return None
     try:
@@ -234,9 +259,16 @@ def _output(kind: Any, where: str) -> Schema | None:
     except UsageError:
         return None
     schema = {**schemas["return"], **({"$defs": defs} if defs else {})}
-    return None if not schema or schema.get("type") in _SCALARS or (is_plain(kind) and _only_scalars(schema)) else schema
+    return None if not schema or _allows_any_text(schema) else schema
 
 
-def _only_scalars(schema: Schema) -> bool:
+def _allows_any_text(schema: Schema) -> bool:
     branches = schema.get("anyOf")
-    return "enum" in schema or (isinstance(branches, list) and all(branch.get("type") in _SCALARS for branch in branches))
+    if isinstance(branches, list):
+        return any(map(_allows_any_text, branches))
+    return schema.get("type") == "string" and "enum" not in schema and "const" not in schema
+
+
+def _is_scalar(schema: Schema) -> bool:
+    branches = schema.get("anyOf")
+    return "enum" in schema or schema.get("type") in _SCALARS or (isinstance(branches, list) and all(map(_is_scalar, branches)))

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from callgate._json.malformed_text import clip
 from callgate._schema.subschemas import Schema, mapping, pointer
+from callgate._schema.text_formats import EXAMPLES
 from callgate._schema.value_descriptions import (
     SHOWN,
     TYPES,
@@ -27,7 +28,7 @@ from callgate._schema.value_descriptions import (
     without_repeats,
 )
 
-__all__ = ["ValidationProblem", "listed", "too_dear"]
+__all__ = ["MAX_PROBLEMS", "ValidationProblem", "listed", "too_dear"]
 
 MAX_PROBLEMS = 20
 _SIZES: dict[str, tuple[str, str, Callable[[Any], int]]] = {
@@ -177,7 +178,8 @@ def _expectation(error: Any, root: Schema) -> tuple[str, object]:
         case "BacktrackLimitExceeded":
             return "text that its pattern can be matched against in bounded time; send shorter text", None
         case "Format":
-            return f"text in the format {kind.format}", None
+            example = EXAMPLES.get(kind.format)
+            return f"text in the format {kind.format}{f', such as {example}' if example else ''}", None
         case "Not":
             return forbidden(kind.schema), None
         case "OneOfMultipleValid":

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
+from callgate._option_checks import by_name
 from callgate.agent.prompt_hash import PromptHash
 from callgate.agent.run_result import CommittedMessage
 from callgate.calls import Suspended, Text, ToolResult
@@ -37,6 +38,7 @@ class History:
 
     __slots__ = ("_counted", "_ids", "_numbers", "_prompt_hash", "_tokens", "messages", "recorded", "turns")
 
+    @by_name
     def __init__(self, messages: Iterable[Message] = ()) -> None:
         self.messages: list[Message] = list(messages)
         for place, message in enumerate(self.messages):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from callgate._database_file_checks import make_folder, make_private, refuse_scrap, space_error
-from callgate._unusable_paths import path_error, refused_paths
+from callgate._unusable_paths import expanded, path_error, refused_paths
 from callgate.errors import MemoryFailed, UsageError
 from callgate.memory.text_terms import TOKENIZER
 
@@ -138,7 +138,7 @@ class Database:
     """
 
     def __init__(self, path: str | os.PathLike[str], *, extension: str = "") -> None:
-        self.path = os.fspath(path)
+        self.path = os.fspath(expanded(path))
         self._guard = threading.RLock()
         self._reading = threading.Lock()
         self._writer = _opened(self.path, extension)

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from callgate._option_checks import by_name
 from callgate._run_in_thread import BlockingPool
 from callgate.call_stages import ValidatedCall
 from callgate.errors import UsageError
@@ -42,6 +43,7 @@ class Rules:
 
     never_waits = True
 
+    @by_name
     def __init__(self, rules: tuple[Rule, ...], *, default: Word = "allow", where: str = "") -> None:
         self.rules = rules
         self.default = default

@@ -7,6 +7,7 @@ from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
+from callgate._option_checks import NamedStruct
 from callgate.call_stages import ValidatedCall
 from callgate.tools.registry import BoundTool
 
@@ -26,13 +27,13 @@ __all__ = [
 ]
 
 
-class Allow(Struct, frozen=True, kw_only=True):
+class Allow(NamedStruct, frozen=True, kw_only=True):
     """The call may run as it is."""
 
     rule: str = ""
 
 
-class Modify(Struct, frozen=True, kw_only=True):
+class Modify(NamedStruct, frozen=True, kw_only=True):
     """The call may run with other arguments; they are validated and judged again, and the model is told."""
 
     arguments: dict[str, object]
@@ -40,14 +41,14 @@ class Modify(Struct, frozen=True, kw_only=True):
     rule: str = ""
 
 
-class Deny(Struct, frozen=True, kw_only=True):
+class Deny(NamedStruct, frozen=True, kw_only=True):
     """The call must not run. `reason` is read by the model: say what to do instead."""
 
     reason: str
     rule: str = ""
 
 
-class Ask(Struct, frozen=True, kw_only=True):
+class Ask(NamedStruct, frozen=True, kw_only=True):
     """A human has to decide."""
 
     question: str

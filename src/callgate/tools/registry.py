@@ -118,6 +118,14 @@ class ToolRegistry:
         self.shadowed: list[str] = []
         """One sentence for each tool that is hidden by another layer."""
         self._check: Check | None = None
+        self.add_all(tools, check)
+
+    def add_all(self, tools: Iterable[Tool | type[Tool]], check: Check | None) -> None:
+        """Register tools as built-in, and call `check` with all tools now and after each later one.
+
+        Raises:
+            UsageError: One of them cannot be registered, or the check refuses them.
+        """
         for tool in tools:
             self.register(tool)
         if check is not None:
@@ -211,10 +219,12 @@ class ToolRegistry:
 
 
 def _bind(tool: Tool, layer: Layer) -> BoundTool:
+    tool.check_complete()
     _check_declaration(tool)
     where = f"tool '{tool.name}' ({tool.where()})"
-    schema = compile_schema(tool.parameters or {}, where)
-    output = compile_schema(tool.output_schema, where, any_root=True) if tool.output_schema is not None else None
+    schema = compile_schema(tool.parameters or {}, where, formats=tool.checked_formats())
+    result = tool.result_schema()
+    output = compile_schema(result, where, any_root=True) if result is not None else None
     category: Category = tool.category or "safe_chain"
     effect = _effect(tool)
     defaults = _defaults(tool)

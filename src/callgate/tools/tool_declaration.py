@@ -11,7 +11,8 @@ from typing import Any, ClassVar, Literal
 
 from msgspec import Struct, field
 
-from callgate._schema import CompiledSchema, compile_schema
+from callgate._option_checks import ByNameMeta, NamedStruct
+from callgate._schema import CompiledSchema, TextFormats, ValidationProblem, compile_schema
 from callgate.calls import Category, Effect
 from callgate.tools.argument_cleaning import Keywords, fitted, without
 from callgate.tools.effect_key import KeyFromCall
@@ -19,7 +20,7 @@ from callgate.tools.resource_conflicts import Declared
 from callgate.tools.retry_policy import RetryPolicy
 from callgate.tools.tool_context import ToolContext
 
-__all__ = ["CacheScope", "RunnerName", "Tool", "ValidationResult", "Verified"]
+__all__ = ["CacheScope", "RunnerName", "Tool", "TypedFindings", "ValidationResult", "Verified"]
 
 CacheScope = Literal["tick", "session", "persistent"]
 """How long a cached result is used: during the tick (`Scope.tick`, a time step of the host), as long as the process (`session`), or as long
@@ -29,7 +30,7 @@ RunnerName = str
 """`inline`, `thread`, `process`, or the name of one of the engine's own runners."""
 
 
-class ValidationResult(Struct, kw_only=True):
+class ValidationResult(Struct, kw_only=True, metaclass=ByNameMeta):
     """The result of a tool's own validator."""
 
     valid: bool
@@ -40,7 +41,13 @@ class ValidationResult(Struct, kw_only=True):
     """The arguments to run with; if empty, they are unchanged."""
 
 
-class Verified(Struct, frozen=True, kw_only=True):
+class TypedFindings(ValidationResult, kw_only=True):
+    """What a function's annotations found in its arguments, with the places."""
+
+    problems: list[ValidationProblem] = field(default_factory=list)
+
+
+class Verified(NamedStruct, frozen=True, kw_only=True):
     """The result of a tool's `verify` for a call with a lost outcome."""
 
     happened: bool | None
@@ -124,7 +131,7 @@ class Tool:
         `cleaned_params` are the arguments that `execute` would get, with a warning for each change; `params` is not changed.
         Override it for checks that a schema cannot express; the engine calls it after the schema has passed.
         """
-        schema = compile_schema(self.parameters or {}, f"tool '{self.name}' ({self.where()})")
+        schema = compile_schema(self.parameters or {}, f"tool '{self.name}' ({self.where()})", formats=self.checked_formats())
         takes, keywords = self.only(schema), self.keywords()
         cleaned, notes, problems = fitted(schema, takes, dict(params), coerce=self.coerce is not False)
         if problems:
@@ -147,6 +154,17 @@ class Tool:
     def defaults(self) -> Mapping[str, Any]:
         """The defaults of omitted arguments, as JSON data. Computed once, at registration."""
         return {}
+
+    def check_complete(self) -> None:
+        """Raise a `UsageError` if this tool lacks something that it needs to run. Called at registration."""
+
+    def checked_formats(self) -> TextFormats | None:
+        """The formats of text that the schema asserts; None if its formats are only comments. Computed once, at registration."""
+        return None
+
+    def result_schema(self) -> Mapping[str, Any] | None:
+        """The schema that results must match; None if they are not checked. Computed once, at registration."""
+        return self.output_schema
 
     def has_validator(self) -> bool:
         """Whether `validate_parameters` can find errors. Computed once, at registration."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from functools import partial
+from types import MethodType
 from typing import Any, ClassVar, TypedDict, Unpack, overload
 
 from callgate._option_checks import refuse_unknown
-from callgate._schema import FunctionSchema, function_schema
+from callgate._schema import FunctionSchema, TextFormats, function_schema, text_formats
 from callgate.calls import Category, Effect
 from callgate.errors import UsageError
 from callgate.tools.argument_cleaning import Keywords
@@ -16,7 +17,7 @@ from callgate.tools.effect_key import KeyFromCall
 from callgate.tools.resource_conflicts import Declared
 from callgate.tools.retry_policy import RetryPolicy
 from callgate.tools.tool_context import ToolContext
-from callgate.tools.tool_declaration import CacheScope, RunnerName, Tool, ValidationResult, Verified
+from callgate.tools.tool_declaration import CacheScope, RunnerName, Tool, TypedFindings, ValidationResult, Verified
 
 __all__ = ["FunctionTool", "ToolOptions", "tool"]
 
@@ -68,8 +69,10 @@ class FunctionTool(Tool):
     wraps_result: ClassVar[bool] = True
     drops_unknown: ClassVar[bool] = True
     requires_actor = False
+    _is_method = False
 
     def __init__(self, function: Callable[..., Any], **options: Unpack[ToolOptions]) -> None:
+        self._options = options.copy()
         if not callable(function) or not hasattr(function, "__qualname__"):
             raise UsageError(
                 f"@tool was given a {type(function).__name__}, which is not a function."
@@ -86,7 +89,8 @@ class FunctionTool(Tool):
         if given is not None and not isinstance(given, Mapping):
             raise UsageError(f"Tool '{self.name}' ({self.where()}) has parameters={given!r:.80}; it must be a JSON Schema, as a mapping.")
         self._schema: FunctionSchema = function_schema(function, self.where(), context_type=ToolContext, parameters=given)
-        self._direct = self._schema.plain and self._schema.context is None
+        self._direct = self._schema.plain and self._schema.context is None and not self._schema.fills
+        self._derived = given is None
         self.parameters = self._schema.parameters
         properties = {} if given is not None else self.parameters.get("properties", {})
         self._defaults = {name: schema["default"] for name, schema in properties.items() if "default" in schema}
@@ -115,8 +119,27 @@ class FunctionTool(Tool):
                 f"The validate function of tool '{self.name}' ({self.where()}) is async; write a plain def, which never waits."
             )
 
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._is_method = _takes_self(self.function, owner)
+
+    def __get__(self, instance: object, owner: type | None = None) -> FunctionTool:
+        """Return the tool of an object whose class has this one as a method, without `self` in its schema. Other tools stay as they are."""
+        if instance is None or not self._is_method:
+            return self
+        return type(self)(MethodType(self.function, instance), **self._options)
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._schema.fills:
+            kwargs |= self._schema.made_defaults(inspect.signature(self.function).bind_partial(*args, **kwargs).arguments)
         return self.function(*args, **kwargs)
+
+    def check_complete(self) -> None:
+        if self._is_method and self._derived and "self" in self._schema.parameters["properties"]:
+            owner = self.function.__qualname__.rpartition(".")[0].rpartition(".")[2]
+            raise UsageError(
+                f"{self.function.__qualname__} is a method ({self.where()}), and its object is missing. Give the method of an object, as"
+                f" {owner}(...).{self.function.__name__}."
+            )
 
     def invoke(self, context: ToolContext, arguments: dict[str, Any]) -> object:
         if self._direct:
@@ -128,6 +151,12 @@ class FunctionTool(Tool):
 
     def defaults(self) -> Mapping[str, Any]:
         return self._defaults
+
+    def checked_formats(self) -> TextFormats | None:
+        return text_formats() if self._derived else None
+
+    def result_schema(self) -> Mapping[str, Any] | None:
+        return self._schema.result if self.output_schema is None else self.output_schema
 
     def has_validator(self) -> bool:
         overridden = type(self).validate_parameters is not FunctionTool.validate_parameters
@@ -148,9 +177,9 @@ class FunctionTool(Tool):
 
     def _own_findings(self, params: dict[str, Any]) -> ValidationResult:
         """Return the errors that the function's annotations and validator find in valid arguments."""
-        refusal = self._schema.refusal(params)
-        if refusal is not None:
-            return ValidationResult(valid=False, errors=[refusal])
+        problems = self._schema.problems(params)
+        if problems:
+            return TypedFindings(valid=False, errors=[one.message for one in problems], problems=problems)
         return ValidationResult(valid=True) if self._validator is None else _as_validation(self._validator(params))
 
     def keywords(self) -> Keywords:
@@ -171,6 +200,14 @@ class FunctionTool(Tool):
             return f"{inspect.getsourcefile(code)}:{code.__code__.co_firstlineno}"
         except (TypeError, AttributeError):
             return f"{code.__module__}.{code.__qualname__}"
+
+
+def _takes_self(function: Callable[..., Any], owner: type) -> bool:
+    """Return whether a function of a class body is a method: its first parameter is `self`, or has neither annotation nor default."""
+    if not inspect.isfunction(function) or function.__qualname__ != f"{owner.__qualname__}.{function.__name__}":
+        return False
+    first = next(iter(inspect.signature(function).parameters.values()), None)
+    return first is not None and (first.name == "self" or (first.annotation is first.empty and first.default is first.empty))
 
 
 def _effect_of(category: Category | None, *, takes_key: bool) -> Effect:

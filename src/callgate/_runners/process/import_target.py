@@ -87,6 +87,8 @@ def _refusal(tool: Tool, qualname: str) -> str:
         why = "is a lambda. Write it as a function of a module"
     elif "<locals>" in qualname:
         why = "is defined inside a function, so no other process can import it. Move it to the top level of its module"
+    elif isinstance(tool, FunctionTool) and inspect.ismethod(tool.function):
+        why = "is a method of an object that another process does not have. Write it as a function of a module"
     elif isinstance(tool, FunctionTool):
         why = f"is not what its module has under the name '{qualname}'. Give the tool a name of its own at the top level of its module"
     else:

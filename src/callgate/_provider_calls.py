@@ -1,0 +1,234 @@
+"""Read a call from the item of a provider's message, as its SDK gives it: an object or a dict.
+
+Below `calls`, which makes a `RawCall` of the fields. What a model wrote is never refused here: an invalid item becomes a call without
+a name. What cannot come from a model, such as a whole response, is the host's mistake and raises. Imports no SDK: it reads keys
+or attributes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Literal, TypedDict
+
+from callgate._json import json_text
+from callgate.errors import UsageError
+
+__all__ = ["CALL_KEYS", "CallFields", "argument_value", "is_plain_call", "keys_beside", "provider_call", "text_value"]
+
+CALL_KEYS = frozenset({"id", "type", "tool", "name", "parameters", "arguments", "reasoning"})
+_FINISHED = frozenset(
+    {"stop", "tool_calls", "tool_call", "function_call", "tool_use", "end_turn", "stop_sequence", "pause_turn", "complete"}
+)
+_OPEN_STATUSES = frozenset({"in_progress", "incomplete"})
+_RESPONSES_TYPES = frozenset({"function_call", "custom_tool_call"})
+_GEMINI_KEYS = ("function_call", "functionCall")
+_WHOLE_KEYS = ("tool_calls", "choices", "output", "candidates", "content", "message", "parts", "toolCalls")
+_OTHER_TYPES = frozenset({"text", "thinking", "redacted_thinking", "reasoning", "message", "tool_result", "server_tool_use", "output_text"})
+_Item = object
+"""A dict, or an object with attributes."""
+
+
+class CallFields(TypedDict):
+    """The fields of a `RawCall` that an item of a message gives."""
+
+    id: str
+    name: str
+    arguments: str | bytes | Mapping[str, object]
+    origin: str
+    closed: Literal["finished", "cut"]
+    reasoning: str
+    beside: Mapping[str, object] | None
+
+
+def provider_call(item: _Item, reader: str, finish_reason: str | None) -> CallFields | None:
+    """Return the fields of one call in a provider's format; None if it is JSON data in none of the formats.
+
+    Args:
+        item: One call of a message, as an SDK's object or a dict.
+        reader: What the host called, for messages.
+        finish_reason: Why the message ended, in the provider's word. Any word that does not mean a complete message marks the call as cut.
+
+    Raises:
+        UsageError: It is something else than one call, and cannot come from a model.
+    """
+    _refuse_piece(item, reader)
+    fields = _fields(item)
+    if fields is None:
+        _refuse_if_mistaken(item, reader)
+        return None
+    if not _is_complete(finish_reason):
+        fields["closed"] = "cut"
+    return fields
+
+
+def is_plain_call(item: object) -> bool:
+    """Return whether a dict is a call in no provider's format: its name stands beside its parameters."""
+    if not isinstance(item, Mapping) or "tool" in item:
+        return isinstance(item, Mapping)
+    if "name" not in item or "toolUseId" in item or _word(item, "type") == "tool_use":
+        return False
+    return not ("call_id" in item or {"name", "args"} <= item.keys() <= {"name", "args", "id", "type"})
+
+
+def _fields(item: _Item) -> CallFields | None:
+    if isinstance(item, (str, bytes, list, tuple)):
+        return None
+    kind = _word(item, "type")
+    if kind in _RESPONSES_TYPES and _get(item, "function") is None:
+        return _responses_item(item)
+    if kind == "tool_use":
+        return _call(item, "input", "anthropic.messages")
+    if (inner := _get(item, "toolUse")) is not None:
+        return _call(inner, "input", "bedrock.converse", id_key="toolUseId")
+    if _get(item, "toolUseId") is not None:
+        return _call(item, "input", "bedrock.converse", id_key="toolUseId")
+    if (inner := _get(item, "function")) is not None and (isinstance(item, Mapping) or _has(inner, "name")):
+        return _chat_item(item, inner)
+    if (inner := _get(item, "custom")) is not None:
+        return {**_call(inner, "input", "openai.chat", free_text=True), "id": text_value(_get(item, "id"))}
+    return _gemini_part(item) or _named(item)
+
+
+def _chat_item(item: _Item, function: _Item) -> CallFields:
+    if _is_empty(function) and not _is_empty(custom := _get(item, "custom")):
+        return {**_call(custom, "input", "openai.chat", free_text=True), "id": text_value(_get(item, "id"))}
+    fields = _call(function, "arguments", "openai.chat")
+    fields["id"] = text_value(_get(item, "id"))
+    fields["reasoning"] = fields["reasoning"] or text_value(_get(item, "reasoning"))
+    if isinstance(function, Mapping):
+        fields["beside"] = keys_beside(function)
+    return fields
+
+
+def _responses_item(item: _Item) -> CallFields:
+    free_text = _word(item, "type") == "custom_tool_call"
+    fields = _call(item, "input" if free_text else "arguments", "openai.responses", id_key="call_id", free_text=free_text)
+    fields["id"] = fields["id"] or text_value(_get(item, "id"))
+    if _word(item, "status") in _OPEN_STATUSES:
+        fields["closed"] = "cut"
+    return fields
+
+
+def _gemini_part(item: _Item) -> CallFields | None:
+    for key in _GEMINI_KEYS:
+        inner = _get(item, key)
+        if inner is not None and _get(item, "tool_calls") is None:
+            found = _named(inner)
+            return found or _call(inner, "args", "gemini.generate")
+    return None
+
+
+def _named(item: _Item) -> CallFields | None:
+    """Return a call whose name stands beside its arguments, without a type: Gemini's and OpenAI's first format."""
+    for key, origin in (("arguments", "openai.chat"), ("args", "gemini.generate")):
+        if _has(item, key) and _has(item, "name"):
+            fields = _call(item, key, origin)
+            if _get(item, "will_continue"):
+                fields["closed"] = "cut"
+            return fields
+    return None
+
+
+def _call(item: _Item, arguments_key: str, origin: str, *, id_key: str = "id", free_text: bool = False) -> CallFields:
+    arguments = _get(item, arguments_key)
+    return {
+        "id": text_value(_get(item, id_key)),
+        "name": text_value(_get(item, "name")),
+        "arguments": {"input": text_value(arguments)} if free_text else argument_value(arguments),
+        "origin": origin,
+        "closed": "finished",
+        "reasoning": text_value(_get(item, "reasoning")),
+        "beside": None,
+    }
+
+
+def _get(item: _Item, key: str) -> object:
+    return item.get(key) if isinstance(item, Mapping) else getattr(item, key, None)
+
+
+def _word(item: _Item, key: str) -> str:
+    value = _get(item, key)
+    return value if isinstance(value, str) else ""
+
+
+def _has(item: _Item, key: str) -> bool:
+    return key in item if isinstance(item, Mapping) else hasattr(item, key)
+
+
+def _is_empty(item: _Item) -> bool:
+    return item is None or not (_get(item, "name") or _get(item, "arguments") or _get(item, "input"))
+
+
+def _is_complete(finish_reason: object) -> bool:
+    word = getattr(finish_reason, "value", finish_reason)
+    return isinstance(word, str) and word.lower() in _FINISHED
+
+
+def keys_beside(item: Mapping[str, object]) -> Mapping[str, object] | None:
+    """Return the keys that stand beside the arguments of a call; None if there are none."""
+    return {key: value for key, value in item.items() if key not in CALL_KEYS} or None
+
+
+def text_value(value: object) -> str:
+    """Return a field as text; empty if there is none."""
+    return value if isinstance(value, str) else "" if value is None else str(value)
+
+
+def argument_value(value: object) -> str | bytes | Mapping[str, object]:
+    """Return arguments as a call takes them. JSON data that is no object becomes JSON text, for the parser to refuse."""
+    if value is None:
+        return ""
+    if isinstance(value, (str, bytes, Mapping)):
+        return value
+    try:
+        return json_text(value)
+    except (TypeError, ValueError, RecursionError):  # not JSON data, so not from a model; parsing reports it
+        return str(value)
+
+
+# What is not a call
+
+
+def _refuse_if_mistaken(item: _Item, reader: str) -> None:
+    if isinstance(item, (str, bytes, bool, int, float)) or item is None:
+        return
+    if isinstance(item, (list, tuple)):
+        if any(not isinstance(one, (list, tuple)) and _fields(one) is not None for one in item):
+            raise UsageError(
+                f"{reader} was given {_described(item)}. It reads one call: give it each item, as [{reader}(item) for item in ...]."
+            )
+        return
+    kind = _word(item, "type")
+    if kind in _OTHER_TYPES:
+        raise UsageError(f"{reader} was given {_described(item)} of type '{kind}', which is not a call. {_HOW}")
+    if any(_get(item, key) is not None for key in _WHOLE_KEYS) and not _has(item, "tool"):
+        raise UsageError(f"{reader} was given {_described(item)}, a message or response, which is not one call. {_HOW}")
+    if not isinstance(item, Mapping):
+        raise UsageError(f"{reader} was given {_described(item)}, which is not a call. {_HOW}")
+
+
+def _refuse_piece(item: _Item, reader: str) -> None:
+    if "Delta" in type(item).__name__:
+        raise UsageError(
+            f"{reader} was given {_described(item)}, a piece of a streamed call. Join the pieces of the message first; OpenAI's and"
+            " Anthropic's `client....stream(...)` helpers do."
+        )
+
+
+_HOW = (
+    "Give it one call of the message: an item of OpenAI's `message.tool_calls`, an Anthropic `tool_use` block, a Gemini part with a"
+    " `function_call`, a Bedrock `toolUse` block, or a dict of one of these."
+)
+
+
+def _described(item: _Item) -> str:
+    if isinstance(item, Mapping):
+        return f"a dict with the keys {_joined(item)}"
+    if isinstance(item, (list, tuple)):
+        return f"a {type(item).__name__} of {len(item)}"
+    name = type(item).__name__
+    return f"{'an' if name[:1] in 'AEIOU' else 'a'} {name}"
+
+
+def _joined(keys: Iterable[object]) -> str:
+    return ", ".join(f"'{key!s:.40}'" for key in list(keys)[:6])

@@ -1,0 +1,73 @@
+"""Turn the errors of msgspec and pydantic into validation problems: the place, what was expected, and what it got.
+
+For what a schema cannot express, such as a pydantic validator or a dataclass's `__post_init__`. Their texts are cut, and a value is never
+quoted whole. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from callgate._schema.subschemas import pointer
+from callgate._schema.validation_errors import MAX_PROBLEMS, ValidationProblem
+from callgate._schema.value_descriptions import clear_path, shown
+
+__all__ = ["conversion_problems"]
+
+_PLACE = re.compile(r"(?s)(.*?)(?: - at `(?:key in )?\$([^`]*)`)?")
+_STEP = re.compile(r"\.([^.\[]+)")
+_PREFIXES = ("Input should be ", "Value error, ", "Assertion failed, ")
+_MAX_TEXT = 300
+
+
+def conversion_problems(name: str, value: object, error: ValueError) -> list[ValidationProblem]:
+    """Return what is wrong with the argument `name`, according to the error of its conversion; at least one problem."""
+    details = getattr(error, "errors", None)
+    if callable(details):
+        found = [_problem([name, *one["loc"]], str(one["msg"]), one.get("input")) for one in details()[:MAX_PROBLEMS]]
+        if found:
+            return found
+    match = _PLACE.fullmatch(str(error))
+    text, place = match.groups() if match else (str(error), None)
+    path, inner = [name], value
+    for step, found_value in _walk(value, place or ""):
+        path.append(step)
+        inner = found_value
+    return [_problem(list(path), text, inner)]
+
+
+def _walk(value: Any, place: str) -> Iterator[tuple[str, object]]:
+    """Yield the steps of msgspec's path that can be followed; it does not give the index of a list's item."""
+    for step in _STEP.findall(place.partition("[")[0]):
+        if not isinstance(value, dict) or step not in value:
+            return
+        value = value[step]
+        yield step, value
+
+
+def _problem(path: list[str | int], text: str, got: object) -> ValidationProblem:
+    text = " ".join(text.split())[:_MAX_TEXT].rstrip(".")
+    for prefix in _PREFIXES:
+        text = text.removeprefix(prefix)
+    given = _shown(got)
+    return ValidationProblem(
+        path=pointer(path)[:400],
+        message=f"{clear_path(path)}: expected {text}, got {given}" if _is_wanted(text) else f"{clear_path(path)}: {text}; got {given}",
+        expected=text,
+        got=given,
+        keyword="type",
+    )
+
+
+def _is_wanted(text: str) -> bool:
+    """Return whether the text says what the value should be, not what is wrong with it."""
+    return text.startswith(("a ", "an ", "one of ", "greater ", "less ", "valid "))
+
+
+def _shown(value: object) -> str:
+    try:
+        return shown(value)
+    except (TypeError, ValueError, RecursionError):
+        return f"a {type(value).__name__}"

@@ -1,0 +1,56 @@
+"""The examples that a newcomer copies pass the strictest type check as they stand."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from callgate import Aborted, Answered, Engine, Restarted, Suspended, UsageError, tool
+from callgate.calls import Outcome
+from tests.engine_calls import call
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/how-to/use-your-own-loop.md"])
+def test_the_first_example_of_a_page_passes_mypy_strict(page: str, tmp_path: Path) -> None:
+    found = re.search(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
+    assert found is not None
+    example = tmp_path / "example.py"
+    example.write_text(found[1], encoding="utf-8")
+    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", f"--cache-dir={ROOT / '.mypy_cache'}", str(example)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+async def test_an_answered_call_has_the_message_to_append() -> None:
+    @tool
+    async def add(a: int) -> int:
+        """Add."""
+        return a + 1
+
+    async with Engine([add]) as engine:
+        outcome = await engine.call(call("add", id="c1", a=1))
+    assert isinstance(outcome, Answered)
+    assert outcome.message() == {"role": "tool", "tool_call_id": "c1", "content": "2"}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "words"),
+    [
+        (
+            Suspended("r/0/0", 1, "Pay A7?"),
+            r"A human has to decide.*Pay A7\?.*engine\.answer\('r/0/0', allow=\.\.\.\).*hand the same call in",
+        ),
+        (Aborted("error", "It has no name."), r"Aborted, error\): It has no name\. Add no message of it, and end the turn"),
+        (Restarted("r/0/0"), "add no message, and ask the model again"),
+    ],
+    ids=["suspended", "aborted", "restarted"],
+)
+def test_an_outcome_without_a_result_says_what_to_do_instead_of_appending(outcome: Outcome, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        outcome.message()
