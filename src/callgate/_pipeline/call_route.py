@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from callgate._abort_signals import FAILURES, AbortSignal
 from callgate._json import canonical, exceeds
 from callgate._pipeline.admission import Admission
+from callgate._pipeline.call_locks import UNDECLARED_READ, CallLocks, footprint_of
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.engine_lifecycle import Activity, Lifecycle
 from callgate._pipeline.engine_options import EngineContext
@@ -56,6 +57,7 @@ class RouteParts(Struct, frozen=True, kw_only=True):
     plans: ToolPlans
     policies: EnginePolicies
     unknown: UnknownOutcomes
+    locks: CallLocks
     cache: Cache
     executor: Executor
     outcomes: Outcomes
@@ -80,6 +82,7 @@ class CallRoute:
         self._plans = parts.plans.by_identity
         self._policies = parts.policies
         self._unknown = parts.unknown
+        self._locks = parts.locks
         self._cache = parts.cache
         self._executor = parts.executor
         self._outcomes = parts.outcomes
@@ -192,7 +195,7 @@ class CallRoute:
         """Take a valid call to its outcome, at most once: gate, cache, execute and check, hooks, normalise, record."""
         if self._lifecycle.ending:
             return self._unstarted.not_started(state, "the engine was closed")
-        tool = call.tool
+        tool, lock = call.tool, None
         self._running[state.uid] = state
         state.run_state.under_way += 1
         try:
@@ -210,6 +213,12 @@ class CallRoute:
                 refuse_other_arguments(state, approved)
             state.approved(approved)
             try:
+                if state.before_start is not None and (turn := state.before_start(approved)) is not None:
+                    await turn
+                undeclared_read = plan.reads_only and not plan.declares
+                lock = self._locks.take(state, tool.name, UNDECLARED_READ if undeclared_read else footprint_of(approved.call))
+                if not lock.granted:
+                    await self._locks.wait(lock)
                 if tool.cache_scope is not None:
                     checked = await self._cached(state, plan, approved)  # cache → execute → check → hooks
                 else:
@@ -235,6 +244,8 @@ class CallRoute:
             self._outcomes.left(state, error)
             raise
         finally:
+            if lock is not None:
+                self._locks.release(lock)
             if state.known is not None:
                 state.run_state.over(state.known, state.key, started=state.started)
             self._lifecycle.ended(state)

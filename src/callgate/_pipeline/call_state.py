@@ -72,6 +72,10 @@ class CallState(Struct, kw_only=True, eq=False):
     parsed: ParsedCall | BaseException | None = None
     """What `parse` returned or raised, where it was done before the call is prepared."""
     parent: CallState | None = None
+    caller: CallState | None = None
+    """The call within which this one was made: its parent, or the call whose tool handed it in at the engine itself."""
+    locked: bool = False
+    """Whether it holds a lock of its engine, or waits for one."""
     deadline: float = inf
     """On the same clock; until the call's own clock starts, that of the call that made this one."""
     asked_hash: str = ""

@@ -90,8 +90,6 @@ class Executor:
 
     async def execute(self, state: CallState, plan: ToolPlan, approved: ApprovedCall) -> Checked:
         """Take a slot, run the last checks and the attempts, and return the checked result."""
-        if state.before_start is not None and (turn := state.before_start(approved)) is not None:
-            await turn
         began = self._clock.monotonic()
         try:
             if plan.slots.take_nowait():
