@@ -124,6 +124,9 @@ class RedactedLog:
     def __init__(self, redactor: Redactor | None) -> None:
         self._redactor = redactor
 
+    def debug(self, message: str, *values: object) -> None:
+        self._log(logging.DEBUG, message, values, None)
+
     def info(self, message: str, *values: object) -> None:
         self._log(logging.INFO, message, values, None)
 

@@ -195,6 +195,8 @@ class Executor:
                 if failure is None:
                     return Ran(execution if not execution.error else self._recorder.bounded(execution), attempt, lost)
                 execution = replace(execution, error=failure, retryable=True)
+            if execution.status == "raised":
+                state.raised(attempt, execution)
             if execution.error or execution.partial:
                 execution = self._recorder.bounded(execution)
             wait_s = _wait_before_retry(tool, execution, attempt, min(deadline, ends) - clock.monotonic(), clock.jitter())
