@@ -48,7 +48,7 @@ class SerialCalls:
     """One call, the whole route."""
 
     def __init__(self) -> None:
-        self.plain = Row("one call, whole route / floor", most=6.0, note="schema, a rule, hook point, deadline, 4 events in memory")
+        self.plain = Row("one call, whole route / floor", most=6.0, note="schema, a rule, hook point, deadline, 3 events in memory")
         self.effect = Row("the same with an effect / floor", note="the call is remembered by its id, so that it never runs twice")
         self.rows = (self.plain, self.effect)
 

@@ -65,15 +65,15 @@ class Disk:
         self.fresh = 0
         await serial(self.engine, [self._raw()])
         self.bare = BareRecord(Path(self.folder.name) / "bare.db", list(journal.read()))
-        self.bare.write(1, commits=(3, 1))
+        self.bare.write(1, commits=(2, 1))
 
     async def round(self, counts: Counts) -> None:
         """The floor is made of the same rows in the same tables, without engine, queue and threads."""
-        twice = self._floor(counts.durable, (3, 1))
+        twice = self._floor(counts.durable, (2, 1))
         lone = await wall(lambda: serial(self.engine, [self._raw() for _ in range(counts.durable)])) / counts.durable
         self.lone.ratio(lone, twice)
         together = [self._raw() for _ in range(counts.threads)]
-        once = self._floor(counts.durable, (4,))
+        once = self._floor(counts.durable, (3,))
         self.many.ratio(await wall(lambda: self.engine.call_many(together)) / counts.threads, once)
         self.each.ratio(await self._median_of_many(counts.threads), lone)
 

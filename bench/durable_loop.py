@@ -43,7 +43,7 @@ class DurableIterations:
         name = "/ a bare loop making the same commits, wall"
         read = Row(f"a durable iteration with a read {name}", most=1.3, note="one commit: the results, before the model is told")
         effect = Row(f"a durable iteration with an effect {name}", most=1.3, note="two: the intent before it starts, and the result")
-        self._kinds = (_Kind(read, READ, (8,)), _Kind(effect, EFFECT, (7, 1)))
+        self._kinds = (_Kind(read, READ, (6,)), _Kind(effect, EFFECT, (5, 1)))
         self._growth = Row("durable iteration 1,000 / iteration 10: wall", most=1.15, note="with a read; medians of 100 at either end")
         self.rows = (read, effect, self._growth)
 

@@ -62,19 +62,17 @@ def _append(journal: SqliteJournal, drafts: list[Draft]) -> int:
 
 
 def _drafts(count: int) -> Iterator[Draft]:
-    """Four events a call; a thousand runs take turns."""
-    for number in range(count // 4):
+    """Three events a call; a thousand runs take turns."""
+    for number in range(count // 3):
         run = f"run-{number % _RUNS}"
         call = f"{run}/0/{number // _RUNS}"
         name = "rare" if number % 10_000 == 7 else f"tool-{number % 50}"
         said = f'{{"id":"call_{number}","name":"{name}","arguments":"{{}}","scope":{{"actor":"a{number % 7}"}}}}'.encode()
-        position = 4 * number
+        position = 3 * number
         yield Draft(kind="call.received", run=run, call=call, body=said)
-        yield Draft(
-            kind="call.verdict", run=run, call=call, body=f'{{"verdict":"allow","tool":"{name}"}}'.encode(), parents=(position + 1,)
-        )
-        yield Draft(kind="call.started", run=run, call=call, body=b'{"effect":"once"}', parents=(position + 2,), attempt=1)
-        yield Draft(kind="call.completed", run=run, call=call, body=b'{"status":"ok"}' + b" " * 200, parents=(position + 3,))
+        started = f'{{"tool":"{name}","effect":"once","verdict":"allow"}}'.encode()
+        yield Draft(kind="call.started", run=run, call=call, body=started, parents=(position + 1,), attempt=1)
+        yield Draft(kind="call.completed", run=run, call=call, body=b'{"status":"ok"}' + b" " * 200, parents=(position + 2,))
 
 
 def _ms(journal: SqliteJournal, query: EventQuery) -> float:

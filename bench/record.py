@@ -16,7 +16,7 @@ class Chain:
     """SHA-256 over the events of one small call."""
 
     def __init__(self) -> None:
-        self.row = Row("hash chain over a small call's 4 events / floor")
+        self.row = Row("hash chain over a small call's 3 events / floor")
         self.rows = (self.row,)
 
     async def open(self, counts: Counts) -> None:

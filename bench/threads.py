@@ -13,7 +13,7 @@ from bench.measure import Counts, Row, cpu
 from bench.tools import async_no_op, sleep_50_ms, sync_no_op
 from callgate import Engine, Limits
 from callgate._abort_signals import AbortController
-from callgate._json import canonical
+from callgate._json import canonical, plain_bytes
 from callgate._pipeline.parse import parse
 from callgate._pipeline.resolve import resolve
 from callgate._pipeline.validate import validate
@@ -81,7 +81,7 @@ def request_of(engine: Engine, raw: RawCall) -> RunRequest:
         signal=kill,
         report=lambda text, stream: None,
     )
-    approved = ApprovedCall(call=call, rule="", encoded=canonical(call.arguments), key=call.uid)
+    approved = ApprovedCall(call=call, rule="", encoded=canonical(call.arguments), arguments_json=plain_bytes(call.arguments), key=call.uid)
     return RunRequest(approved=approved, context=context, attempt=1, timeout_s=60, grace_s=0.3, kill=kill)
 
 

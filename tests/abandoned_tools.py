@@ -1,4 +1,4 @@
-"""Threads that a test leaves behind: nothing can stop a tool in one, and a tool that spins slows every later test."""
+"""End threads that a test leaves in a tool. A tool in a thread cannot be stopped, and one that spins slows every later test."""
 
 from __future__ import annotations
 
@@ -15,21 +15,23 @@ from callgate._runners import thread_pool, thread_runner
 __all__ = ["ToolLeft", "end_stray_tools"]
 
 SPINS_S: Final = 0.05
-"""Processor time after which a tool's thread counts as one that spins."""
+"""Processor time, in seconds, after which a tool's thread counts as spinning."""
 
 first_seen: Final[dict[int, float]] = {}
-"""The processor time that each thread inside a tool had used when it was first seen there, by the kernel's number of the thread."""
+"""Processor time that each thread inside a tool had used when it was first seen, by the kernel's thread id."""
 
 
 class ToolLeft(BaseException):
-    """Raised in a tool whose test has ended; one that was just leaving is ended behind the tool, and that is no fault."""
+    """Raised in a tool that spins after its test has ended. If the tool is just returning, the thread raises it afterwards, which is
+    harmless.
+    """
 
 
 def end_stray_tools() -> None:
     """Raise `ToolLeft` in each thread that spins inside a tool.
 
-    Not in one that waits: it would see the exception only when its wait ends, and until then CPython 3.11 repeats the entry of a
-    profiled function for ever in every other thread.
+    Threads that wait are skipped: the exception would reach them only when the wait ends, and until then CPython 3.11 repeats the entry of
+    a profiled function forever in every other thread.
     """
     frames = sys._current_frames()
     inside = [thread for thread in threading.enumerate() if thread.ident and _is_in_a_tool(frames.get(thread.ident))]
@@ -43,7 +45,7 @@ def end_stray_tools() -> None:
 
 
 def _is_in_a_tool(frame: FrameType | None) -> bool:
-    """Whether the innermost frame is the tool's, and not the runner's own."""
+    """Return whether the innermost frame belongs to the tool and not to the runner."""
     own = frame is not None and frame.f_code.co_filename in (thread_runner.__file__, thread_pool.__file__, threading.__file__)
     while frame is not None and not own:
         if frame.f_code.co_filename == thread_runner.__file__:

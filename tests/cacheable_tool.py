@@ -1,4 +1,4 @@
-"""A tool whose results may be kept, and how often it ran."""
+"""A cacheable tool that counts its runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tool as the base class wants it: every required attribute, and a result in the standard shape."""
+"""A `Tool` subclass with every required attribute and a result in the standard shape."""
 
 from __future__ import annotations
 

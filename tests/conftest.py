@@ -1,30 +1,66 @@
 from __future__ import annotations
 
+import asyncio
+import gc
 import os
 import signal
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+import uvloop
 from hypothesis import HealthCheck, settings
 
 from tests.abandoned_tools import end_stray_tools
 from tests.effect_ledger import Ledger
 
-# How fast something is belongs to the benchmarks.
+# Without bytecode, each worker of the suite and each interpreter that a test starts would compile every module again.
+# `tools/mutants.py` passes `-B`: it changes sources within a second, and Python could not tell that their bytecode is outdated.
+if "-B" not in sys.orig_argv:
+    sys.dont_write_bytecode = False
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# No deadline: speed is measured by the benchmarks.
 settings.register_profile("callgate", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("callgate")
 
-# A shell starts its background jobs with Ctrl-C ignored, and so would every process that a test starts and interrupts.
+# A shell starts background jobs with SIGINT ignored, and child processes inherit that: tests could not interrupt them.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+ON_EVERY_LOOP = {"test_inline.py", "test_nested_calls.py", "test_stopping.py"}
+"""Tests of async tools, whose coroutines the engine steps itself: they also run on uvloop."""
+MOVES_THE_CLOCK = {"past_deadline", "let_pass"}
+"""Functions that move the event loop's clock, which uvloop does not allow."""
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Refuse a name that is another one in each process: workers that collect different tests run none."""
+
+def pytest_asyncio_loop_factories(item: pytest.Function) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Choose the event loops that a test runs on."""
+    loops: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {"asyncio": asyncio.new_event_loop}
+    if item.path.name in ON_EVERY_LOOP and MOVES_THE_CLOCK.isdisjoint(item.function.__code__.co_names):
+        loops["uvloop"] = uvloop.new_event_loop
+    return loops
+
+
+COLLECTED = pytest.StashKey[list[str]]()
+"""The names of the tests as they were collected, before they are put in a random order."""
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
+    """Refuse test names that contain an object's address: workers would collect different names and run no test."""
+    config.stash[COLLECTED] = [item.nodeid for item in items]
     named = [item.nodeid for item in items if " at 0x" in item.nodeid]
     if named:
         raise pytest.UsageError(f"The names of these tests have an address; give `ids=`: {named[:5]}")
+    return (yield)
+
+
+def pytest_collection_finish() -> None:
+    """Exclude the collected tests and modules from garbage collection, because they live until the end."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture
@@ -34,7 +70,7 @@ def ledger(tmp_path: Path) -> Ledger:
 
 @pytest.fixture(scope="session", autouse=True)
 def _undo_store_in_a_test_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What the command line keeps for undo goes to a folder of the tests, not to the user's own."""
+    """Set `CALLGATE_UNDO` to a temporary folder, so that tests do not write to the user's undo store."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setitem(os.environ, "CALLGATE_UNDO", str(tmp_path_factory.mktemp("undo")))
         yield

@@ -1,4 +1,4 @@
-"""A witness outside the engine: every effect of a tool under test is a line in a file."""
+"""A ledger file outside the engine, to which a tool under test writes one line per effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tools with effects: payments, which a ledger counts, and one that acts until somebody ends it."""
+"""Tools with effects: payments that are written to a ledger, and a tool that runs until it is cancelled."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Unending", "paying", "paying_amounts"]
 
 
 def paying(ledger: Ledger, **settings: Any) -> Tool:
-    """`pay(to)`, a line in the ledger for each."""
+    """Return `pay(to)`, which writes one line to the ledger per run."""
 
     @tool(name="pay", **settings)
     async def pay(to: str) -> str:
@@ -24,7 +24,7 @@ def paying(ledger: Ledger, **settings: Any) -> Tool:
 
 
 def paying_amounts(ledger: Ledger, hang: asyncio.Event | None = None, **settings: Any) -> Tool:
-    """`pay(to, amount)`, a line in the ledger for each; then it waits for `hang`."""
+    """Return `pay(to, amount)`, which writes one line to the ledger per run and then waits for `hang`."""
 
     @tool(name="pay", **settings)
     async def pay(to: str, amount: float = 1) -> str:
@@ -38,7 +38,7 @@ def paying_amounts(ledger: Ledger, hang: asyncio.Event | None = None, **settings
 
 
 class Unending:
-    """A tool that acts until somebody ends it, and says that it began and that it was ended."""
+    """A tool that runs until it is cancelled, with events that are set when it begins and ends."""
 
     def __init__(self) -> None:
         self.begun = asyncio.Event()
@@ -47,7 +47,7 @@ class Unending:
     def tool(self, **settings: Any) -> Tool:
         @tool(name="act", **settings)
         async def act() -> str:
-            """Act until somebody ends it."""
+            """Act until cancelled."""
             self.begun.set()
             try:
                 await asyncio.Event().wait()

@@ -1,4 +1,4 @@
-"""What tests say often: a call, its result, the kinds of events it left."""
+"""Shorthands for calls, their results and their events."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from callgate import Answered, Engine, RawCall, Scope, ToolResult
 from callgate.calls import Outcome
 from callgate.events import TERMINAL, Event
 
-__all__ = ["bodies", "call", "ends", "kinds", "result_of", "said"]
+__all__ = ["bodies", "call", "ends", "kinds", "result_of", "said", "verdicts"]
 
 
 def call(name: str, /, *, id: str = "", key: str | None = None, **arguments: object) -> RawCall:
@@ -32,6 +32,13 @@ def bodies(engine: Engine, kind: str) -> list[dict[str, object]]:
     return [body(event) for event in engine.journal.read() if event.kind == kind]
 
 
+def verdicts(engine: Engine) -> list[dict[str, object]]:
+    """The bodies of the events that record a verdict: on its own, or with the start that it allowed."""
+    return [
+        found for event in engine.journal.read() if event.kind in ("call.verdict", "call.started") and "verdict" in (found := body(event))
+    ]
+
+
 def body(event: Event) -> dict[str, object]:
     decoded = json.loads(event.body)
     assert isinstance(decoded, dict)
@@ -39,7 +46,7 @@ def body(event: Event) -> dict[str, object]:
 
 
 def ends(engine: Engine) -> dict[str, int]:
-    """How many ends each call has on record."""
+    """Return the number of terminal events of each call."""
     found: dict[str, int] = {}
     for event in engine.journal.read():
         if event.kind in TERMINAL:

@@ -1,4 +1,4 @@
-"""What a host brings along: a human who is asked, and a redactor that knows a secret."""
+"""Fakes of a host: a policy that asks a human, and a redactor that knows one secret."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["Asks", "Hider"]
 
 
 class Asks:
-    """A human decides about each call of these tools; where none is named, about every call."""
+    """A policy that asks a human about each call of the named tools, or about every call if none is named."""
 
     def __init__(self, *names: str, question: str = "May it {tool}?") -> None:
         self._names = names
@@ -22,7 +22,7 @@ class Asks:
 
 
 class Hider:
-    """Knows one secret: `hunter2`."""
+    """A redactor that hides the secret `hunter2`."""
 
     def redact(self, body: bytes) -> bytes:
         return body.replace(b"hunter2", b"[hidden]")

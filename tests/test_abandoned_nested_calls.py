@@ -1,4 +1,4 @@
-"""A call within a call, neither of which will stop: both end on record, and the code of each goes on to its own end."""
+"""Abandoned nested calls: a parent and its nested call that ignore cancellation are recorded as ended, while their code runs on."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def test_a_nested_call_that_ignores_cancellation_is_abandoned_with_its_par
 
     @tool
     async def inner() -> str:
-        """Will not be cancelled."""
+        """Ignore cancellation."""
         entered.set()
         while not release.is_set():
             with suppress(asyncio.CancelledError):
@@ -39,7 +39,7 @@ async def test_a_nested_call_that_ignores_cancellation_is_abandoned_with_its_par
 
     @tool
     async def outer(ctx: ToolContext) -> str:
-        """Calls another one."""
+        """Call another tool."""
         try:
             await ctx.call("inner", {})
         finally:

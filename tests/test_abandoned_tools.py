@@ -1,4 +1,4 @@
-"""A thread that a test leaves inside a tool harms no later test."""
+"""Threads that a test leaves in a tool do not affect later tests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.waiting import soon
 
 
 async def test_an_abandoned_thread_is_ended_if_it_spins_and_left_if_it_waits() -> None:
-    """In a thread that waits the exception would stay pending: CPython 3.11 then never enters a profiled function."""
+    """An exception set in a waiting thread stays pending, and CPython 3.11 then never enters a profiled function."""
     release, begun = threading.Lock(), threading.Semaphore(0)
     release.acquire()
     left: list[str] = []

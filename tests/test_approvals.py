@@ -1,4 +1,4 @@
-"""What a human's yes is good for: the call that was asked about, for the one it was asked for, once, and in its time."""
+"""Approvals: each is valid for one call in its run, for its principal, actor and workspace, once, and until it expires."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ QUESTION = Ask(question="Pay?", rule="big")
 
 
 class Says:
-    """A policy with one verdict."""
+    """A policy that always returns the same verdict."""
 
     def __init__(self, verdict: Verdict) -> None:
         self.verdict = verdict
@@ -30,7 +30,7 @@ class Says:
 
 
 class SaysAtOnce(Says):
-    """The same without waiting."""
+    """The same policy, declared with `never_waits`."""
 
     never_waits = True
 
@@ -78,7 +78,7 @@ async def test_an_approval_lets_the_call_run_only_before_it_expires(past_s: floa
 
 
 async def test_an_expired_approval_from_another_engine_does_not_let_the_call_run(tmp_path: Path, ledger: Ledger) -> None:
-    """The record says until when it holds, whoever reads it."""
+    """The expiry is recorded with the approval, so an engine that restores it from the journal applies it too."""
     clock, journal = ManualClock(), tmp_path / "journal.db"
     limits = Limits(approval_s=60)
     async with Engine(
@@ -117,7 +117,7 @@ async def test_an_approval_holds_for_one_run_principal_actor_and_workspace(other
 
 
 async def test_an_approval_is_not_valid_after_the_effect_of_the_tool_changed(tmp_path: Path, ledger: Ledger) -> None:
-    """Another process whose tool of this name promises less asks again."""
+    """Another process whose tool of this name has a weaker effect asks again."""
 
     def changed() -> Tool:
         @tool(name="pay", effect="idempotent")

@@ -1,4 +1,4 @@
-"""The benchmarks run. What they measure is for reading, so nothing here looks at a number."""
+"""The benchmarks run. No test checks a measured value."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ROOT = Path(__file__).resolve().parent.parent
 
 
 def test_every_row_of_the_benchmarks_runs() -> None:
-    """`make bench` works in a fresh clone: each row has a number, or a reason why it has none."""
+    """`make bench` works in a fresh clone: each row has a number, or the reason why it was skipped."""
     paths = os.pathsep.join([str(_ROOT / "src"), str(_ROOT)])
     ran = subprocess.run(
         [sys.executable, "-m", "bench", "--quick"],

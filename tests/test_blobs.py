@@ -1,4 +1,4 @@
-"""Blob stores: one contract over all of them, and what each adds; that on a server is also in `tests/journals`."""
+"""Blob stores: one contract for all of them, and what each adds. The PostgreSQL store is also tested in `tests/journals`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from callgate import PostgresJournal
-from callgate._blob_store import DirectoryBlobs, MemoryBlobs
+from callgate import DirectoryBlobs, PostgresJournal
+from callgate._blob_store import MemoryBlobs
 from callgate.protocols import BlobStore
 from tests.journals.conftest import database, server
 
@@ -24,7 +24,7 @@ Make = Callable[[], BlobStore]
 
 @pytest.fixture(params=["memory", "directory", "postgres"])
 async def make(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Make]:
-    """Gives a store that is opened anew; but for that in memory, each has what the ones before it had."""
+    """Yield a function that opens the store anew. Except in memory, a new store has the blobs of the earlier ones."""
     if request.param == "postgres":
         journal = PostgresJournal(request.getfixturevalue("database"))
         yield lambda: journal.blobs
@@ -36,7 +36,7 @@ async def make(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=30, deadline=None)
 @given(data=st.binary(max_size=5_000))
 def test_get_returns_the_bytes_that_put_stored_under_their_sha256(make: Make, data: bytes) -> None:
-    """protocols.BlobStore: the name is the SHA-256, the bytes are the same."""
+    """The contract of `protocols.BlobStore`."""
     blobs = make()
     digest = blobs.put(data)
     assert digest == hashlib.sha256(data).hexdigest()
@@ -50,7 +50,7 @@ def test_get_returns_none_for_an_unknown_or_invalid_digest(make: Make, digest: s
 
 
 def test_a_corrupt_blob_is_not_returned_and_the_next_put_repairs_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The whole is kept by hash: the hash is checked on the way out."""
+    """`get` compares the content with its hash."""
     blobs = DirectoryBlobs(tmp_path)
     digest = blobs.put(b"the whole result")
     (tmp_path / digest[:2] / digest[2:]).write_bytes(b"the whole resulu")
@@ -84,7 +84,7 @@ def test_a_directory_store_finds_the_blobs_of_an_earlier_store(tmp_path: Path) -
 
 
 def test_a_bounded_memory_store_drops_the_oldest_and_counts_it() -> None:
-    """MemoryBlobs: `max_bytes`."""
+    """`max_bytes` limits the total size; a blob above it is not stored at all."""
     blobs = MemoryBlobs(max_bytes=10)
     old, new = blobs.put(b"123456"), blobs.put(b"abcdef")
     assert (blobs.get(old), blobs.get(new), blobs.dropped) == (None, b"abcdef", 1)

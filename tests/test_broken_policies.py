@@ -1,4 +1,4 @@
-"""Policies and hooks that change what they were shown, do not answer, raise what nobody expects or say what no text can hold."""
+"""Policies and hooks that modify what they are given, hang, raise unusual exceptions, or return text that is not valid Unicode."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Cached results: for the tick, the process or the file; never of a denied call, never of a failure, never for anybody else."""
+"""Cached results: per tick, per process or in a file; never of a denied or failed call, and never for another principal, actor or
+workspace.
+"""
 
 from __future__ import annotations
 

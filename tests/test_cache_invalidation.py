@@ -1,4 +1,4 @@
-"""What was written is read anew: a write drops what was read from the same place, and is never overtaken by it."""
+"""Cache invalidation: a write drops cached reads of the same resource, and a read that overlaps a write is not cached."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.waiting import PATIENCE_S, until
 
 
 class Files:
-    """Two files, tools that read and write them, and the texts that were read; a read goes on when it is released."""
+    """Two files, tools that read and write them, and a list of the reads. A read waits until `release` is set."""
 
     def __init__(self) -> None:
         self.texts = {"a": "old", "b": "old"}
@@ -105,7 +105,7 @@ async def test_a_read_joins_a_running_read_despite_a_write_to_another_resource(f
     ids=["may be written", "says nothing of what it reads", "writes nothing", "written elsewhere", "cannot tell what it reads"],
 )
 async def test_a_call_without_declared_writes_invalidates_results_with_declared_reads(reads: Any, writes: Any, runs: int) -> None:
-    """What says what it reads is told of every write that may meet it."""
+    """A cached result with declared reads is dropped by every call that may write to them."""
     count = Count()
 
     @tool(writes=writes)
@@ -120,7 +120,7 @@ async def test_a_call_without_declared_writes_invalidates_results_with_declared_
 
 
 async def test_a_read_during_a_running_write_is_neither_cached_nor_shared() -> None:
-    """A tool that reads before and after its own write sees it."""
+    """A tool that reads before and after its own write sees the new value."""
     files = {"a": "old"}
 
     @tool(effect="none", cacheable=True, reads="file:{path}")
@@ -144,7 +144,7 @@ async def test_a_read_during_a_running_write_is_neither_cached_nor_shared() -> N
 @pytest.mark.parametrize("how", ["thread", "coroutine"])
 @pytest.mark.parametrize("ended_by", ["kill", "cancel"])
 async def test_resources_of_an_abandoned_write_are_not_cached_until_its_code_ends(how: str, ended_by: str) -> None:
-    """A call ends at its deadline or its kill; its code, where it cannot be stopped, writes when it pleases."""
+    """A killed or cancelled call ends at once, but code that cannot be stopped may write later."""
     box, begun, go = {"value": 1}, threading.Event(), threading.Event()
 
     def put() -> str:
@@ -155,7 +155,7 @@ async def test_resources_of_an_abandoned_write_are_not_cached_until_its_code_end
         return "put"
 
     async def put_and_stay() -> str:
-        """Put, and take no notice of being told to stop."""
+        """Put, and ignore cancellation."""
         begun.set()
         while not go.is_set():
             with suppress(asyncio.CancelledError):

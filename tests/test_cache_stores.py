@@ -1,4 +1,4 @@
-"""Where cached results are kept: the contract of a store, its bound, and what a broken one costs."""
+"""Cache stores: their contract, their size limit, and the effect of a broken store."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ def test_the_memory_cache_is_bounded_and_evicts_the_least_recently_used_entry() 
 
 
 def test_a_path_that_is_no_cache_database_is_refused_and_left_unchanged(tmp_path: Path) -> None:
-    """Another database, one that calls a table the same, a text, one byte, a folder; an empty file is nobody's."""
+    """A database of another program (even with a table of the same name), a text, a single byte and a folder are refused. An empty file is
+    accepted.
+    """
     for name, schema in (("other.db", "CREATE TABLE mine (x)"), ("results.db", "CREATE TABLE results (race TEXT, time REAL)")):
         with closing(sqlite3.connect(tmp_path / name)) as other:
             other.execute(schema)
@@ -69,7 +71,7 @@ def test_a_path_that_is_no_cache_database_is_refused_and_left_unchanged(tmp_path
 
 @pytest.mark.parametrize("broken", ["get", "put", "drop_written", "garbage"])
 async def test_a_failing_cache_store_causes_another_run_but_no_stale_result(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And what it could not forget, it is not asked for again."""
+    """Entries that the store failed to drop are not read again."""
 
     def fails(*_: object, **__: object) -> Any:
         if broken == "garbage":

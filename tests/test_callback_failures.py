@@ -1,4 +1,4 @@
-"""Code of the host's and of the tools' authors may fail in any way: the call ends with an outcome, and on record."""
+"""Code of the host and of tool authors may raise anything: the call still has an outcome, and its end is recorded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ whatever_the_error = pytest.mark.parametrize("error", ERRORS, ids=lambda error: 
 
 
 class Failing:
-    """Fails the same way whatever is asked of it."""
+    """A callback that always raises the same error."""
 
     def __init__(self, error: BaseException) -> None:
         self._error = error
@@ -46,7 +46,7 @@ def acting(**settings: Any) -> Tool:
 
 @whatever_the_error
 async def test_a_failing_validator_is_reported_as_validator_failed(error: BaseException) -> None:
-    """An outcome comes back whatever the tool did; a cancel that nobody asked for is its own failure."""
+    """The call returns a result whatever the validator raises. A `CancelledError` that nobody requested is a failure of the validator."""
     async with Engine([acting(validate=Failing(error))]) as engine:
         result = await said(engine, call("act"))
         assert kinds(engine)[-1] == "call.completed"
@@ -55,7 +55,7 @@ async def test_a_failing_validator_is_reported_as_validator_failed(error: BaseEx
 
 @whatever_the_error
 async def test_a_reads_function_that_raises_counts_as_undeclared_resources(error: BaseException) -> None:
-    """Unknown is treated as touching everything."""
+    """A call with unknown resources is treated as touching all of them."""
     async with Engine([acting(reads=Failing(error))]) as engine:
         outcomes = await engine.call_many([call("act", n=1), call("act", n=2)])
     assert [result_of(outcome).status for outcome in outcomes] == ["ok", "ok"]
@@ -64,7 +64,7 @@ async def test_a_reads_function_that_raises_counts_as_undeclared_resources(error
 @whatever_the_error
 @pytest.mark.parametrize("waits", [False, True])
 async def test_a_failing_verify_leaves_the_outcome_unknown(error: BaseException, waits: bool) -> None:
-    """Nobody knows: the call is not started again."""
+    """The call is not started again."""
     failing, started = Failing(error), []
 
     @tool(timeout_s=0.01, verify=failing.waited_for if waits else failing)
@@ -82,7 +82,7 @@ async def test_a_failing_verify_leaves_the_outcome_unknown(error: BaseException,
 
 @whatever_the_error
 async def test_a_call_neither_runs_nor_is_recorded_when_the_redactor_fails(error: BaseException) -> None:
-    """No call runs that could not be recorded without its secrets."""
+    """A call does not run if it cannot be recorded without its secrets."""
     async with Engine([acting()], redactor=Failing(error)) as engine:
         result = await said(engine, call("act"))
         assert kinds(engine) == []
@@ -92,7 +92,7 @@ async def test_a_call_neither_runs_nor_is_recorded_when_the_redactor_fails(error
 
 @whatever_the_error
 async def test_a_failing_restart_handler_leaves_the_result_to_the_model(error: BaseException) -> None:
-    """What was not consumed is not lost."""
+    """A result that the handler did not consume is returned as usual."""
 
     @tool(effect="none")
     async def look() -> dict[str, object]:
@@ -105,7 +105,7 @@ async def test_a_failing_restart_handler_leaves_the_result_to_the_model(error: B
 
 
 async def test_a_call_does_not_wait_for_a_restart_handler_that_never_returns() -> None:
-    """Every wait has a bound."""
+    """`hook_timeout_s` bounds the wait."""
 
     @tool(effect="none")
     async def look() -> dict[str, object]:
@@ -120,7 +120,7 @@ async def test_a_call_does_not_wait_for_a_restart_handler_that_never_returns() -
 
 
 def test_an_async_validator_is_refused_when_the_tool_is_made() -> None:
-    """A tool that cannot work is refused when it is made, with what to write instead."""
+    """The error says what to write instead."""
 
     async def validate(params: dict[str, Any]) -> None: ...
 
@@ -129,7 +129,7 @@ def test_an_async_validator_is_refused_when_the_tool_is_made() -> None:
 
 
 class Raises:
-    """A policy that raises; the hooks of the same."""
+    """A policy that raises."""
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
@@ -141,7 +141,7 @@ class Raises:
 @pytest.mark.parametrize("error", [KeyboardInterrupt()], ids=lambda error: type(error).__name__)
 @pytest.mark.parametrize(("place", "status"), [("policy", "not_started"), ("hook", "unknown"), ("validator", "not_started")])
 async def test_a_keyboard_interrupt_propagates_and_the_call_is_recorded_as_aborted(error: BaseException, place: str, status: str) -> None:
-    """One end per call, whatever ends it."""
+    """The call has exactly one terminal event."""
 
     @after_call("act")
     def watch(call: ValidatedCall, checked: Checked) -> None:
@@ -159,12 +159,12 @@ async def test_a_keyboard_interrupt_propagates_and_the_call_is_recorded_as_abort
 
 
 async def test_closing_the_coroutine_of_a_call_ends_its_tool_and_records_unknown() -> None:
-    """Whoever drives the call by hand may close it: the tool's clean-up runs, and what became of it nobody knows."""
+    """A host may drive the coroutine by hand and close it; the clean-up of the tool still runs."""
     told: list[str] = []
 
     @tool(effect="once")
     async def act() -> str:
-        """Wait for ever."""
+        """Wait forever."""
         try:
             await asyncio.Event().wait()
         finally:
@@ -175,13 +175,13 @@ async def test_closing_the_coroutine_of_a_call_ends_its_tool_and_records_unknown
         running = engine.call(call("act"))
         running.send(None)
         running.close()
-        assert kinds(engine) == ["call.received", "call.verdict", "call.started", "call.aborted"]
+        assert kinds(engine) == ["call.received", "call.started", "call.aborted"]
         [ended] = bodies(engine, "call.aborted")
     assert (told, ended["status"]) == (["over"], "unknown")
 
 
 class Full(MemoryJournal):
-    """A journal that takes everything but some kinds."""
+    """A journal that cannot write events of some kinds, as on a full disk."""
 
     def __init__(self, *kinds: str) -> None:
         super().__init__()
@@ -194,7 +194,7 @@ class Full(MemoryJournal):
 
 
 async def test_an_approval_question_that_cannot_be_recorded_fails_the_call() -> None:
-    """The caller hears of it all the same: a call never raises because its end cannot be written."""
+    """A call returns an error and never raises if its terminal event cannot be written."""
     async with Engine([acting()], policies=[Asking()], journal=Full("call.suspended")) as engine:
         result = await said(engine, call("act"))
     assert (result.status, result.failure_class) == ("error", "record_failed")
@@ -215,14 +215,14 @@ class Asking:
 
 
 class Unspeakable(Exception):
-    """Ends the program where somebody wants its text."""
+    """An exception that exits the program when its text is read."""
 
     def __str__(self) -> str:
         raise SystemExit(2)
 
 
 class Unreadable(list[int]):
-    """Ends the program where somebody wants its items."""
+    """A list that exits the program when it is iterated."""
 
     def __iter__(self) -> NoReturn:
         raise SystemExit(3)
@@ -231,7 +231,7 @@ class Unreadable(list[int]):
 @pytest.mark.parametrize("runner", ["inline", "thread"])
 @pytest.mark.parametrize("effect", ["none", "once"])
 async def test_an_unreadable_exception_or_result_is_a_failure_of_its_tool(runner: str, effect: Any) -> None:
-    """It is the tool's own code that runs there; in a thread, nobody would have answered before the deadline."""
+    """The exit is raised by the tool's own code. In a thread, it would otherwise leave the call without a result until its deadline."""
 
     @tool(effect=effect, runner=runner)
     def fail() -> str:
@@ -251,13 +251,13 @@ async def test_an_unreadable_exception_or_result_is_a_failure_of_its_tool(runner
 
 
 class PretendsToBeText:
-    """Says that it is text, as mocks do."""
+    """An object that claims to be a `str`, as mocks do."""
 
     __class__ = str  # type: ignore[assignment]
 
 
 class RaisesOnClassAccess:
-    """Ends the program where somebody asks for its class."""
+    """An object that exits the program when its class is read."""
 
     @property  # type: ignore[misc]
     def __class__(self) -> NoReturn:  # type: ignore[override]
@@ -265,7 +265,7 @@ class RaisesOnClassAccess:
 
 
 class Nameless(type):
-    """A class that hides its name."""
+    """A metaclass whose classes have no readable name."""
 
     @property
     def __name__(cls) -> NoReturn:  # type: ignore[override]
@@ -273,11 +273,11 @@ class Nameless(type):
 
 
 class NamelessException(Exception, metaclass=Nameless):
-    """Nobody may know what it is called."""
+    """An exception whose class has no readable name."""
 
 
 class NamelessResult(metaclass=Nameless):
-    """As `Hidden`, where a result should be."""
+    """A result whose class has no readable name."""
 
 
 @pytest.mark.parametrize("runner", ["inline", "thread"])
@@ -287,7 +287,7 @@ class NamelessResult(metaclass=Nameless):
     ids=["posing", "posing within", "touchy", "veiled"],
 )
 async def test_a_result_with_a_false_or_hidden_class_is_reported_as_non_serializable(runner: str, value: object) -> None:
-    """Never one of the engine, and never a doubt about the call."""
+    """The failure is neither an internal error of the engine nor an unknown outcome."""
 
     @tool(runner=runner)
     def give() -> Any:
@@ -300,7 +300,7 @@ async def test_a_result_with_a_false_or_hidden_class_is_reported_as_non_serializ
 
 
 class Unprintable:
-    """Has no text of any kind."""
+    """An object whose `repr` and `str` raise."""
 
     def __repr__(self) -> NoReturn:
         raise ValueError("no text")
@@ -313,7 +313,7 @@ class Unprintable:
     ids=["no name", "no text of its code"],
 )
 async def test_an_exception_without_a_readable_name_or_text_ends_its_call_at_once(runner: str, error: BaseException, text: str) -> None:
-    """In a thread, nobody would have answered before the deadline."""
+    """In a thread, the call would otherwise have no result until its deadline."""
 
     @tool(runner=runner)
     def fail() -> None:

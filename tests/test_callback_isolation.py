@@ -1,4 +1,6 @@
-"""Code of the host's ends nothing but itself, whatever it raises, and holds up nobody beyond its time, whatever it does about its end."""
+"""Host callbacks affect only their own call, whatever they raise, and delay it no longer than their timeout, even if they ignore
+cancellation.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ async def look(n: int = 1) -> dict[str, object]:
 
 
 class IgnoresCancellation:
-    """Swallows every cancel until it is let go, and counts those that came."""
+    """A callback that ignores cancellation until it is released, and counts the cancels."""
 
     def __init__(self) -> None:
         self.released = asyncio.Event()
@@ -75,7 +77,7 @@ def raising_at_once(error: BaseException) -> Callable[..., Any]:
 
 
 async def works(engine: Engine) -> bool:
-    """Whether the engine still runs calls, each with one end."""
+    """Return whether the engine still runs calls, each with one terminal event."""
     given = await said(engine, call("look", n=2))
     return given.status in ("ok", "error") and set(ends(engine).values()) == {1}
 
@@ -101,7 +103,7 @@ async def test_a_policy_that_ignores_cancellation_denies_its_call_at_its_timeout
 
 
 async def test_a_call_cancelled_while_a_policy_runs_is_aborted_and_not_denied() -> None:
-    """It is the caller's: the call has its end on record, and the cancel goes on."""
+    """The caller cancelled it: the call is recorded as aborted, and the `CancelledError` propagates."""
     begun = asyncio.Event()
 
     async def wait(*_: object) -> None:
@@ -160,7 +162,7 @@ async def test_a_call_does_not_wait_for_a_hook_that_ignores_cancellation(phase: 
 
 
 async def test_a_context_variable_set_by_a_hook_is_visible_to_the_tool() -> None:
-    """As where it is awaited: traces are passed on like this."""
+    """Tracing relies on this: a span that a hook begins must be current in the tool."""
     span: ContextVar[str] = ContextVar("span", default="")
     seen: list[str] = []
 
@@ -220,7 +222,7 @@ def talks() -> Tool:
 
 
 class Fails:
-    """A redactor, a validator or what declares resources, which fails."""
+    """A redactor, validator or `reads` function that raises."""
 
     def __init__(self, error: BaseException) -> None:
         self._error = error
@@ -309,7 +311,7 @@ async def test_an_arguments_mapping_that_raises_is_refused(error: BaseException)
 
 
 class MemoryWithClose:
-    """A memory that does something else than to close."""
+    """A memory whose `close` runs a given function."""
 
     def __init__(self, close: Callable[..., Any]) -> None:
         self._close = close

@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[1] / "src" / "callgate"
 
 
 def places_by_name() -> dict[str, list[str]]:
-    """Where each class of the package is defined, by the class's name."""
+    """Return where each class of the package is defined, by class name."""
     places: dict[str, list[str]] = defaultdict(list)
     for file in sorted(ROOT.rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):

@@ -1,4 +1,4 @@
-"""An engine whose event loop has ended without a close: it can be closed from anywhere, and lets go of everything."""
+"""Engines whose event loop closed before they did: they can be closed from any thread or loop, and release their workers and leases."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from callgate.calls import Outcome
 from callgate.events import TERMINAL
 from callgate.protocols import Execution, RunRequest
 from tests.engine_calls import call
-from tests.waiting import COMMAND_S, HANGS_S, PATIENCE_S
+from tests.waiting import COMMAND_S, HANGS_S, PATIENCE_S, let_pass, until
 
 SCOPE = Scope(run="r")
 
 
 @tool(effect="none", runner="process")
 def state() -> dict[str, int]:
-    """Tell the process."""
+    """Return the process id."""
     return {"pid": os.getpid()}
 
 
 @tool(runner="process")
 def own_session(context: ToolContext) -> None:
-    """Start a child in a session of its own, and hang."""
+    """Start a child in its own session, and hang."""
     subprocess.Popen(["setsid", "sleep", str(HANGS_S)])
     context.progress("begun")
     time.sleep(HANGS_S)
@@ -79,7 +79,7 @@ def gone(pid: int) -> bool:
 
 
 def ends_eventually(pid: int) -> bool:
-    """Whether a process that was killed is gone, once the system has got round to it."""
+    """Wait until a killed process has ended, and return whether it has."""
     until = time.monotonic() + PATIENCE_S
     while not gone(pid) and time.monotonic() < until:
         time.sleep(0.01)
@@ -87,7 +87,7 @@ def ends_eventually(pid: int) -> bool:
 
 
 async def assert_run_lease_is_free(path: Path) -> None:
-    """By an engine that comes at once."""
+    """Check that another journal can acquire the lease."""
     journal = SqliteJournal(path)
     assert await asyncio.wait_for(journal.hold(SCOPE.run), PATIENCE_S)
     await journal.close()
@@ -100,14 +100,14 @@ def test_closing_an_engine_after_its_loop_closed_ends_workers_and_releases_lease
     pid = pid_of(asyncio.run(by_asyncio(engine, call("state"))))
     assert not gone(pid)
     close(engine)
-    assert gone(pid), "its worker was left"
+    assert gone(pid), "the worker process still runs"
     asyncio.run(assert_run_lease_is_free(path))
     close(engine)
 
 
 @CLOSES
 def test_calls_of_a_closed_loop_are_ended_and_recorded_when_the_engine_closes(tmp_path: Path, close: Callable[[Engine], None]) -> None:
-    """The loop is closed with calls in it that no cancel has reached: in a worker, in a thread, in a task."""
+    """The loop is closed while calls that were not cancelled run in a worker, a thread and a task."""
     path, release, told = tmp_path / "journal.db", threading.Event(), threading.Event()
 
     @tool
@@ -124,7 +124,7 @@ def test_calls_of_a_closed_loop_are_ended_and_recorded_when_the_engine_closes(tm
         context.progress("begun")
         await asyncio.Event().wait()
 
-    others = psutil.Process().children(recursive=True)  # a database server of other tests, for one
+    others = psutil.Process().children(recursive=True)  # such as a database server of other tests
     engine = Engine([held, waits, own_session], journal=SqliteJournal(path))
     begun: list[object] = []
     engine.bus.subscribe(lambda topic, item: begun.append(item), "call.progress")
@@ -132,7 +132,7 @@ def test_calls_of_a_closed_loop_are_ended_and_recorded_when_the_engine_closes(tm
     tasks: list[asyncio.Task[object]] = [
         loop.create_task(by_asyncio(engine, RawCall(name=name), Scope(run=name))) for name in ("held", "waits", "own_session")
     ]
-    tasks.append(loop.create_task(engine.call_many([RawCall(name="waits")] * 2, SCOPE)))  # one after the other
+    tasks.append(loop.create_task(engine.call_many([RawCall(name="waits")] * 2, SCOPE)))  # run one after the other
 
     async def until_begun() -> None:
         while len(begun) < 4:
@@ -140,11 +140,11 @@ def test_calls_of_a_closed_loop_are_ended_and_recorded_when_the_engine_closes(tm
 
     loop.run_until_complete(until_begun())
     processes = set(psutil.Process().children(recursive=True)) - set(others)
-    assert len(processes) >= 2, "there is no worker"
+    assert len(processes) >= 2, "no worker process was started"
     loop.close()
     close(engine)
     assert all(ends_eventually(process.pid) for process in processes)
-    assert told.is_set(), "the thread's tool was not told to stop"
+    assert told.is_set(), "the abort signal did not reach the tool in the thread"
     release.set()
     journal = SqliteJournal(path)
     assert sorted(ends_of(journal).values()) == [1] * 5
@@ -177,7 +177,7 @@ def test_a_keyboard_interrupt_in_the_engines_own_loop_does_not_affect_later_call
         return "seen"
 
     class Leave:
-        """A policy that leaves the program."""
+        """A policy that raises `KeyboardInterrupt`."""
 
         never_waits = False
 
@@ -193,12 +193,15 @@ def test_a_keyboard_interrupt_in_the_engines_own_loop_does_not_affect_later_call
 
 
 class Stuck:
-    """A runner of the host's whose close does not end, whatever is done to it."""
+    """A custom runner whose `close` hangs and ignores the first cancel."""
+
+    closing = False
 
     async def run(self, request: RunRequest) -> Execution:
         return Execution(status="returned", value="done")
 
     async def close(self) -> None:
+        self.closing = True
         while True:
             try:
                 await asyncio.Event().wait()
@@ -208,17 +211,20 @@ class Stuck:
 
 
 class Broken(Stuck):
-    """One whose close fails."""
+    """A custom runner whose `close` fails."""
 
     async def close(self) -> None:
         raise SystemExit(3)
 
 
 async def test_leases_and_workers_are_released_when_a_runner_hangs_or_fails_on_close(tmp_path: Path) -> None:
-    engine = Engine([state], journal=SqliteJournal(tmp_path / "journal.db"), runners={"stuck": Stuck(), "broken": Broken()})
+    stuck = Stuck()
+    engine = Engine([state], journal=SqliteJournal(tmp_path / "journal.db"), runners={"stuck": stuck, "broken": Broken()})
     pid = pid_of(await engine.call(call("state"), SCOPE))
-    await asyncio.wait_for(engine.close(), PATIENCE_S)
-    assert gone(pid)
+    closing = asyncio.create_task(engine.close())
+    await until(lambda: stuck.closing and gone(pid))
+    let_pass(PATIENCE_S)
+    await closing
     await assert_run_lease_is_free(tmp_path / "journal.db")
 
 

@@ -1,4 +1,4 @@
-"""Coercion: what models write as text and the schema alone can undo, and what must be left alone."""
+"""Coercion: text that a model writes for another type is converted if the schema allows only one reading, and is otherwise unchanged."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def coerce(properties: Schema, value: Schema, **more: Any) -> tuple[Schema, list
     ids=str,
 )
 def test_text_is_converted_to_the_type_that_the_schema_requires(schema: Schema, written: str, meant: object) -> None:
-    """C46: only what the schema alone can undo."""
+    """Requirement C46: only conversions that the schema determines are made."""
     changed, paths = coerce({"a": schema}, {"a": written}, **{"$defs": {"n": {"type": "integer"}}})
     assert changed == {"a": meant}
     assert type(changed["a"]) is type(meant)
@@ -84,14 +84,14 @@ def test_text_is_converted_to_the_type_that_the_schema_requires(schema: Schema, 
     ids=str,
 )
 def test_ambiguous_or_lossy_conversions_are_not_made(schema: Schema, value: object) -> None:
-    """Never bool to number, never lossy, never text to list by guessing, never where text is allowed."""
+    """No bool becomes a number, no precision is lost, no list is guessed from text, and text stays text where the schema allows it."""
     changed, paths = coerce({"a": schema}, {"a": value})
     assert changed == {"a": value}
     assert paths == []
 
 
 def test_coercion_converts_nested_values_and_does_not_change_its_input() -> None:
-    """Items, objects inside lists, alternatives told apart by what they are."""
+    """Items of arrays, objects written as text, and the members of those objects are converted."""
     schema: Schema = {"rows": {"type": "array", "items": {"type": "object", "properties": {"n": {"type": "integer"}}}}}
     value = {"rows": [{"n": "1"}, {"n": 2}, '{"n": "3"}']}
     before = json.dumps(value)
@@ -124,7 +124,7 @@ valid = st.fixed_dictionaries(
 
 @given(valid, st.sets(st.sampled_from(sorted(KINDS))))
 def test_coercion_is_lossless(value: Schema, mistaken: set[str]) -> None:
-    """Whatever was written as text comes back exactly, and what was right stays."""
+    """Values written as JSON text are restored exactly, and correct values stay unchanged."""
     written = {key: json.dumps(item) if key in mistaken and key != "s" else item for key, item in value.items()}
     changed, _ = coerce(KINDS, written)
     assert changed == value
@@ -140,13 +140,13 @@ anything = st.recursive(
 
 @given(st.dictionaries(st.sampled_from(sorted(KINDS)), anything, max_size=4))
 def test_coercion_is_idempotent(value: Schema) -> None:
-    """Idempotent, also where the value stays invalid."""
+    """This also holds for values that stay invalid."""
     once, _ = coerce(KINDS, value)
     assert coerce(KINDS, once) == (once, [])
 
 
 def test_integral_floats_become_integers_only_where_the_schema_requires_integers() -> None:
-    """JSON Schema takes 5.0 for an integer; a tool that counts with it would not."""
+    """JSON Schema accepts 5.0 as an integer, but a tool needs an `int`."""
     made = schema_of({"limit": {"type": "integer"}, "ratio": {"type": "number"}, "when": {"type": ["integer", "null"]}})
     changed, notes, _ = whole_numbers({"limit": 5.0, "ratio": 5.0, "when": None}, made)
     assert changed == {"limit": 5, "ratio": 5.0, "when": None}

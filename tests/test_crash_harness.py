@@ -1,4 +1,4 @@
-"""The crash harness `crashresume` from PyPI: it breaks an agent off after each effect, restarts it, and looks for repeats and losses."""
+"""The crash harness `crashresume` from PyPI: it interrupts an agent after each effect, restarts it, and reports repeats and losses."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ JOBS = ["A7", "B8", "C9"]
 
 
 class Payer:
-    """Pays for one job in each step, by a `once` tool whose effect the harness records and then breaks off.
+    """Pays for one job per step with a `once` tool. The harness records the effect and then interrupts the run.
 
     Args:
-        verified: Whether the tool can find out afterwards.
+        verified: Whether the tool has a `verify` function.
     """
 
     def __init__(self, ctx: Context, folder: Path, *, verified: bool) -> None:

@@ -1,8 +1,8 @@
-"""Documentation that is run: every Python block, every `callgate` command, every relative link.
+"""Run every Python block and every `callgate` command of the documentation, and check every relative link.
 
-The Python blocks of a page are one script. A fenced block with a file's name beside its language is that file. A `text` block is what the
-code or the commands before it print, line by line in this order, where `...` stands for anything. A file of `examples/` that a page
-links to lies beside its script.
+The Python blocks of a page form one script. A fenced block with a file name after its language is written to that file. A `text` block is
+the expected output of the code or the commands before it, line by line in this order; `...` matches any text. A file of `examples/` that a
+page links to is copied next to the script.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 _EXIT = re.compile(r"#\s*exit code (\d+)")
 NOT_RUN = "# not run"
 DEMONSTRATED = {f"callgate demo {name}" for name in DEMOS}
-"""Run by `tests/cli/test_demo.py`, which asks more of them than a page does."""
+"""Commands that `tests/cli/test_demo.py` runs, which checks more of their output than a page shows."""
 
 
 class Block(NamedTuple):
@@ -88,7 +88,7 @@ def run_python(found: list[Block], place: Path) -> str:
 
 
 def commands(block: Block) -> Iterator[str]:
-    """The lines that this repository can answer for; `make`, `pip` and `git` are not run."""
+    """Yield the `callgate` commands of a block. Others, such as `make`, `pip` and `git`, are not run."""
     for line in block.text.replace("\\\n", " ").splitlines():
         if line.startswith("callgate ") and line not in DEMONSTRATED:
             yield line
@@ -121,12 +121,12 @@ def run(command: list[str], place: Path, code: int) -> str:
 
 
 def after(printed: str, block: Block) -> str:
-    """What was printed after the lines of `block`, which must be there in this order."""
+    """Return the output after the lines of `block`, which must occur in this order."""
     for line in block.text.splitlines():
         place = 0
         for piece in filter(None, (part.strip() for part in line.split("..."))):
             at = printed.find(piece, place)
-            assert at >= 0, f"{piece!r} is not in what was printed:\n{printed}"
+            assert at >= 0, f"{piece!r} is not in the output:\n{printed}"
             place = at + len(piece)
         printed = printed[place:]
     return printed
@@ -177,7 +177,7 @@ def test_each_changelog_fragment_is_one_line_and_named_by_number_and_kind() -> N
     kinds = "|".join(kind["directory"] for kind in settings["type"])
     fragments = [file for file in FRAGMENTS.iterdir() if file.name not in NOT_FRAGMENTS]
     for fragment in fragments:
-        assert re.fullmatch(rf"\d{{3}}\.({kinds})\.md", fragment.name)
+        assert re.fullmatch(rf"\d{{3,4}}\.({kinds})\.md", fragment.name)
         assert len(fragment.read_text(encoding="utf-8").strip().splitlines()) == 1, fragment.name
     numbers = Counter(fragment.name.partition(".")[0] for fragment in fragments)
     assert not [number for number, count in numbers.items() if count > 1]

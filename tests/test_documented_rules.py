@@ -1,4 +1,4 @@
-"""Every rule file of the documentation, as it stands there: what it forbids stays forbidden, whatever way is tried, and the rest works."""
+"""Every rule file in the documentation: each attempt at a forbidden call is stopped, and the other calls run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SECRET = "the-secret-of-this-file"
 
 
 def documented() -> dict[str, str]:
-    """Every rule file of the pages, by `page` and number."""
+    """Return every rule file of the documentation, by page and number."""
     found: dict[str, str] = {}
     for page in PAGES:
         texts = [match["toml"] or match["python"] for match in _TEXT.finditer(page.read_text(encoding="utf-8"))]
@@ -62,7 +62,7 @@ TOOLS: Sequence[Tool] = [*workspace_tools(), *symbol_tools(), *command_tools(), 
 
 
 class Denying:
-    """A judge that denies what a rule wants judged."""
+    """A judge that denies every call it is asked about."""
 
     timeout_s, title = 1.0, "denying"
 
@@ -75,7 +75,7 @@ class Denying:
 
 class Tried(NamedTuple):
     forbidden: Sequence[RawCall]
-    """None of these may run without a human."""
+    """Calls that must not run without a human's approval."""
     allowed: Sequence[RawCall]
 
 
@@ -242,7 +242,7 @@ def workspace(tmp_path: Path) -> Path:
 
 
 def ran(outcome: Outcome) -> bool:
-    """Whether a policy let the call through; what the tool then made of it is the tool's business."""
+    """Return whether a policy let the call run, whatever the result of the tool."""
     if isinstance(outcome, Suspended):
         return False
     return result_of(outcome).failure_class not in ("denied", "invalid_parameters", "malformed_arguments", "unknown_tool")
@@ -283,7 +283,7 @@ async def test_a_documented_rule_file_stops_forbidden_calls_and_allows_the_other
     ids=lambda raw: str(raw.arguments),
 )
 async def test_searches_and_listings_omit_files_that_the_no_secrets_rule_denies(raw: RawCall, workspace: Path) -> None:
-    """The path that the call names is the workspace; the files it comes across are judged, too."""
+    """The call names only the workspace; each file that the search finds is judged as well."""
     async with Engine(TOOLS, policies=[Rules.parse(documented()["write-rules.md:0"])]) as engine:
         result = result_of(await engine.call(raw, Scope(workspace=str(workspace))))
     assert result.success

@@ -1,4 +1,4 @@
-"""The same id, tool and arguments twice in one message is one call: it runs once, and both places get its result."""
+"""The same id, tool and arguments twice in one message are one call: it runs once, and both positions get its result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All calls of one message: side by side where they may, in order where they must, one outcome each."""
+"""All calls of one message: concurrent where possible, in order where necessary, with one outcome each."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.engine_calls import bodies, call, kinds, result_of
 
 
 class Trace:
-    """When each call began and ended, and how many ran at once."""
+    """Records when each call begins and ends, and which calls run at the same time."""
 
     def __init__(self) -> None:
         self.events: list[str] = []
@@ -44,7 +44,7 @@ class Trace:
 def tools_over(trace: Trace) -> list[Any]:
     @tool(effect="none")
     async def read(name: str) -> str:
-        """Read without saying what."""
+        """Read an undeclared resource."""
         return await trace.visit(name)
 
     @tool(effect="none", reads="file:{path}")
@@ -90,7 +90,7 @@ async def test_a_call_added_out_of_order_is_held_until_earlier_calls_are_added()
         assert (emission.taken, asked) == (0, [])
         assert emission.add(call("act", name="a"), position=0, refusal=refuse_none) == 0
         assert (emission.taken, asked, emission.accepted) == (3, [0, 1], 2)
-        assert emission.add(call("act", name="z"), position=0) == 0  # taken already
+        assert emission.add(call("act", name="z"), position=0) == 0  # this position is already taken
         ends = await emission.ended()
     assert [end.outcome and result_of(end.outcome).text for end in ends] == ["a", None, "c"]
     assert trace.events == ["+a", "-a", "+c", "-c"]
@@ -150,7 +150,7 @@ async def test_calls_that_conflict_over_a_resource_run_in_emission_order(second:
     ids=["one key", "a number", "a key and nothing", "bytes"],
 )
 async def test_a_writes_function_may_return_one_key_and_an_invalid_value_declares_nothing(writes: Any) -> None:
-    """One text is one key, as where the key itself is declared; and unknown is treated as touching everything."""
+    """One text is one key, as in a declaration. A call with an invalid value is treated as touching every resource."""
     trace = Trace()
 
     @tool(writes=writes)
@@ -277,7 +277,7 @@ async def test_a_non_text_id_is_converted_to_text_and_a_too_long_id_is_refused()
 
 @pytest.mark.parametrize("odd", ["caf\ud800", "\ud800" * 5_000, "é" * 5_000], ids=["no Unicode", "no Unicode and long", "long"])
 async def test_calls_with_invalid_unicode_or_long_ids_and_names_are_answered_and_recorded(odd: str) -> None:
-    """What UTF-8 cannot hold is escaped, and what is too long is cut; the other calls of the message are not concerned."""
+    """Characters that UTF-8 cannot encode are escaped, and long text is truncated. The other calls of the message are not affected."""
     trace = Trace()
     async with Engine(tools_over(trace)) as engine:
         emission = engine.emission(Scope(deliberate=True, allowed_tools=frozenset({"act"})))
@@ -393,7 +393,7 @@ async def test_discarding_a_message_ends_early_started_calls_and_records_the_dis
 @pytest.mark.parametrize("early", [True, False])
 @pytest.mark.parametrize("signal", [None, AbortController().signal], ids=["the engine's signal", "the host's"])
 async def test_a_garbage_collected_message_ends_its_calls_on_record_and_warns_the_host(early: bool, signal: AbortSignal | None) -> None:
-    """One end per call, also where nobody seals, discards or closes."""
+    """Each call has one terminal event even if nobody seals, discards or closes."""
     trace = Trace()
     async with Engine(tools_over(trace)) as engine:
         emission = engine.emission(Scope(run="r"), early=early, signal=signal)
@@ -460,7 +460,7 @@ footprints = st.builds(
 @pytest.mark.parametrize("most", [0, 1, 2, 32])
 @given(st.lists(footprints, max_size=12))
 def test_calls_that_may_not_run_concurrently_are_always_ordered(most: int, calls: list[Footprint]) -> None:
-    """Directly or through others, the later one waits for the earlier, however few are named before one stands for them."""
+    """The later call waits for the earlier one, directly or through others, whatever the limit on directly named calls."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("callgate._pipeline.concurrency._MOST_NAMED", most)
         before = waited_for(calls)
@@ -472,7 +472,7 @@ def test_calls_that_may_not_run_concurrently_are_always_ordered(most: int, calls
 
 @given(st.lists(footprints, max_size=12))
 def test_a_call_of_a_small_message_waits_only_for_conflicting_calls_or_barriers(calls: list[Footprint]) -> None:
-    """Nor is it ordered through others: it waits only for what the rule orders before it, or for a barrier in between."""
+    """A call is not ordered through other calls: it waits only for calls that it conflicts with, or for a barrier in between."""
     plan = CallOrder()
     for index, one in enumerate(calls):
         for earlier in plan.add(index, one):
@@ -480,7 +480,7 @@ def test_a_call_of_a_small_message_waits_only_for_conflicting_calls_or_barriers(
 
 
 def waited_for(calls: list[Footprint]) -> list[set[int]]:
-    """By call, all that end before it starts."""
+    """Return for each call all calls that end before it starts."""
     plan = CallOrder()
     before: list[set[int]] = []
     for index, one in enumerate(calls):
@@ -491,7 +491,7 @@ def waited_for(calls: list[Footprint]) -> list[set[int]]:
 
 
 class Steps:
-    """Counts what planning takes: places of keys that are visited, and calls that are looked at there."""
+    """Counts the steps of planning: nodes of the key tree that are visited, and calls that are compared there."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.taken = 0
@@ -548,7 +548,7 @@ def read(*keys: str) -> Footprint:
 def test_planning_a_message_takes_steps_in_proportion_to_its_number_of_calls(
     calls: list[Footprint], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not with the square of its calls, nor with the length of their keys."""
+    """The steps grow neither with the square of the number of calls nor with the length of their keys."""
     steps = Steps(monkeypatch)
     plan = CallOrder()
     waits = [plan.add(index, one) for index, one in enumerate(calls)]

@@ -1,4 +1,4 @@
-"""A close, or a cancel, at the worst moment: every call has one end, and nothing starts afterwards."""
+"""Closing and cancelling at any moment: every call has one terminal event, and nothing starts afterwards."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ async def test_a_cancelled_close_still_finishes(tmp_path: Path) -> None:
 
 
 async def test_close_finishes_while_all_threads_of_the_default_executor_are_busy(tmp_path: Path, ledger: Ledger) -> None:
-    """Those of the event loop's executor, which it shares with all code on the loop."""
+    """The default executor of the event loop is shared with all code on the loop."""
     loop, release = asyncio.get_running_loop(), threading.Event()
     loop.set_default_executor(ThreadPoolExecutor(1))
     hanging = loop.run_in_executor(None, release.wait, HANGS_S)
@@ -127,13 +127,13 @@ async def test_close_finishes_while_all_threads_of_the_default_executor_are_busy
 
 
 async def test_a_late_result_after_the_engine_closed_is_logged_and_raises_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """It arrives in a callback of the event loop, where nobody could catch an error."""
+    """The result arrives in a callback of the event loop, where nobody could catch an exception."""
     begun, goes_on, broken = threading.Event(), threading.Event(), list[object]()
     asyncio.get_running_loop().set_exception_handler(lambda _, context: broken.append(context))
 
     @tool
     def stuck() -> str:
-        """Answer when it is too late."""
+        """Return after the call has ended."""
         begun.set()
         goes_on.wait(PATIENCE_S)
         return "late"

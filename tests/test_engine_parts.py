@@ -1,4 +1,4 @@
-"""An engine's route, built from its parts without an `Engine`."""
+"""The route of an engine, built from its parts without an `Engine`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import inspect
 from collections.abc import Iterator
 from typing import get_type_hints
 
-from callgate import Answered, Engine, RawCall, Scope, tool
+from callgate import Answered, Engine, Limits, RawCall, Scope, tool
 from callgate._abort_signals import AbortSignal
-from callgate._engine_limits import Limits
 from callgate._pipeline.engine_assembly import EngineParts, GivenParts
 from callgate._pipeline.engine_options import EngineContext
 
@@ -39,7 +38,7 @@ async def test_a_route_built_from_engine_parts_runs_a_call() -> None:
 
 
 def test_engine_parts_have_no_reference_cycles() -> None:
-    """Each part is made of those before it, so that following what parts hold never comes back to where it began."""
+    """Each part refers only to parts that were made before it, so references form no cycle."""
     parts = parts_of()
     found = dict(_parts_below(parts))
     for part, below in found.items():
@@ -49,7 +48,7 @@ def test_engine_parts_have_no_reference_cycles() -> None:
             if one not in seen:
                 seen.add(one)
                 queue += found.get(one, ())
-        assert part not in seen, f"{_named(parts, part)} holds itself"
+        assert part not in seen, f"{_named(parts, part)} refers to itself"
 
 
 def test_no_public_engine_method_takes_or_returns_a_private_type() -> None:
@@ -60,7 +59,7 @@ def test_no_public_engine_method_takes_or_returns_a_private_type() -> None:
 
 
 def _parts_below(root: object) -> Iterator[tuple[int, list[int]]]:
-    """Each object of the pipeline's own classes that can be reached, with those that it holds."""
+    """Yield each reachable object of the pipeline's own classes with the objects that it refers to."""
     seen, queue = set[int](), [root]
     while queue:
         one = queue.pop()
@@ -73,7 +72,7 @@ def _parts_below(root: object) -> Iterator[tuple[int, list[int]]]:
 
 
 def _held(part: object) -> Iterator[object]:
-    """The parts that a part holds: as a field, in a container, or as the object of a bound method."""
+    """Yield the parts that a part refers to in a field, in a container, or as the object of a bound method."""
     seen, queue = set[int](), list(gc.get_referents(part))
     while queue:
         one = queue.pop()

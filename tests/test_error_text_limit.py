@@ -1,4 +1,4 @@
-"""What a refusal says is bounded, whoever refuses and however much they say."""
+"""The text of a refusal or failure is bounded, whatever its source."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def breaks(call: ValidatedCall) -> str:
 
 @tool(name="pay")
 async def fails(to: str) -> str:
-    """Fail at length."""
+    """Fail with a long text."""
     raise ValueError(MUCH)
 
 
 @tool(name="pay")
 async def declares(to: str) -> dict[str, Any]:
-    """Say at length that it failed."""
+    """Return a long error."""
     return {"success": False, "error": MUCH}
 
 
@@ -69,7 +69,7 @@ CASES: dict[str, tuple[dict[str, Any], RawCall]] = {
 
 @pytest.mark.parametrize(("settings", "raw"), CASES.values(), ids=CASES.keys())
 async def test_the_error_text_and_record_of_a_failure_are_within_the_limit(settings: dict[str, Any], raw: RawCall) -> None:
-    """So is the error beside it, which hosts show, and what the record keeps of both."""
+    """The limit also applies to `error`, which hosts show, and the recorded event is bounded as well."""
     async with Engine(**{"tools": [pay], "limits": LIMITS, **settings}) as engine:
         result = await said(engine, raw)
         ends = [event.body for event in engine.journal.read() if event.kind == "call.completed"]

@@ -1,4 +1,4 @@
-"""A process that is forked: an engine stays with the process that made it, and says so in the other."""
+"""Forked processes: an engine works only in the process that made it, and raises in a child."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ engine.close_sync()
 
 
 def test_an_engine_is_refused_in_a_forked_child_and_still_works_in_the_parent() -> None:
-    """Its thread is not copied, so that whoever waited for it there waited for ever."""
+    """A fork does not copy the engine's thread, so a call in the child would otherwise wait forever."""
     ran = subprocess.run([sys.executable, "-W", "ignore", "-c", SCRIPT], capture_output=True, text=True, timeout=PATIENCE_S)
     refusal = "This engine was made before this process was forked, and cannot work in it. Make a new one here."
     assert ran.stdout.splitlines() == ["seen", refusal, refusal, "seen"], ran.stderr

@@ -1,4 +1,4 @@
-"""Who may call what: policies, hooks, limits, humans. Everything that fails, fails closed."""
+"""Policies, hooks, limits and humans decide which calls run. Whatever fails denies the call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from callgate.call_stages import ValidatedCall
 from callgate.errors import UsageError
 from callgate.protocols import Policy, Verdict
 from tests.effect_ledger import Ledger
-from tests.engine_calls import bodies, call, kinds, result_of, said
+from tests.engine_calls import bodies, call, kinds, result_of, said, verdicts
 
 
 class Always:
@@ -51,12 +51,12 @@ def paying(ledger: Ledger) -> Tool:
     "policy", [Always(Deny(reason="payments are off; offer a voucher")), Raising(), Silent()], ids=["denied", "failed", "silent"]
 )
 async def test_a_call_nobody_allows_never_runs(policy: Policy, ledger: Ledger) -> None:
-    """Error and silence of a policy are a deny."""
+    """A policy that raises or returns nothing denies the call."""
     async with Engine([paying(ledger)], policies=[policy]) as engine:
         result = await said(engine, call("pay", to="ann", amount=5))
-        verdicts = bodies(engine, "call.verdict")
+        given = verdicts(engine)
     assert (result.failure_class, result.metadata.attempts) == ("denied", 0)
-    assert [verdict["verdict"] for verdict in verdicts] == ["deny"]
+    assert [verdict["verdict"] for verdict in given] == ["deny"]
     assert ledger.lines() == []
 
 
@@ -103,7 +103,7 @@ async def test_a_modification_that_violates_the_schema_denies_the_call(ledger: L
 
 @pytest.mark.parametrize("by", ["policy", "hook"])
 async def test_a_modification_that_is_repeated_unchanged_is_applied_once(by: str) -> None:
-    """A change is what differs once the tool's own rules have had their say: defaults written in, unknown arguments dropped."""
+    """Arguments are compared after defaults are filled in and unknown arguments are dropped."""
 
     @tool(effect="none")
     async def search(query: str, limit: int = 10) -> str:
@@ -124,7 +124,7 @@ async def test_a_modification_that_is_repeated_unchanged_is_applied_once(by: str
 
 
 class Instant:
-    """A policy that says that it never waits."""
+    """A policy that declares `never_waits`."""
 
     never_waits = True
 
@@ -155,16 +155,16 @@ def _knots_arguments(call: ValidatedCall) -> Verdict:
         lambda call: Allow,
         lambda call: True,
     ],
-    ids=["no JSON", "a circle", "a rule that is no text", "a class", "no verdict"],
+    ids=["no JSON", "a circle", "a rule that is not text", "a class", "no verdict"],
 )
 async def test_an_invalid_verdict_or_corrupted_arguments_are_recorded_as_a_deny(
     judge: Callable[[ValidatedCall], Any], beside_one_that_waits: bool, ledger: Ledger
 ) -> None:
-    """Fail closed, as a deny: not as a fault of the engine."""
+    """The failure is a deny and not an internal error of the engine."""
     policies: list[Policy] = [*([Always(Allow())] if beside_one_that_waits else []), Instant(judge)]
     async with Engine([paying(ledger)], policies=policies) as engine:
         result = await said(engine, call("pay", to="ann", amount=5))
-        assert [verdict["verdict"] for verdict in bodies(engine, "call.verdict")] == ["deny"]
+        assert [verdict["verdict"] for verdict in verdicts(engine)] == ["deny"]
     assert (result.failure_class, result.code, ledger.lines()) == ("denied", "policy_failed", [])
 
 
@@ -182,7 +182,6 @@ class WaitsAllTheSame(Instant):
 
 @pytest.mark.parametrize("policies", [[WaitsAllTheSame()], [WaitsAllTheSame(), Always(Allow())]], ids=["alone", "beside another"])
 async def test_a_policy_that_waits_despite_never_waits_is_bounded_by_the_policy_timeout(policies: list[Any], ledger: Ledger) -> None:
-    """Every wait has a bound."""
     async with Engine([paying(ledger)], policies=policies, limits=Limits(policy_timeout_s=0.01)) as engine:
         result = await said(engine, call("pay", to="ann", amount=5))
     assert (result.code, ledger.lines()) == ("policy_failed", [])
@@ -195,7 +194,9 @@ async def test_a_policy_that_waits_despite_never_waits_is_bounded_by_the_policy_
 async def test_a_modification_equal_in_python_but_different_in_json_counts_as_a_change(
     by: str, came: dict[str, Any], wanted: dict[str, Any]
 ) -> None:
-    """D18: told, recorded, and what runs. As JSON, true is not 1, and null is something."""
+    """Requirement D18: the change is reported and recorded, and the tool gets it. In JSON, true differs from 1, and null from an absent
+    member.
+    """
     parameters = {"type": "object", "properties": {"value": {}}}
 
     @tool(effect="none", parameters=parameters)
@@ -210,7 +211,7 @@ async def test_a_modification_equal_in_python_but_different_in_json_counts_as_a_
     policies = [Always(Modify(arguments=wanted, reason="so it has to be"))] if by == "policy" else []
     async with Engine([keep], policies=policies, hooks=[hook] if by == "hook" else []) as engine:
         result = await said(engine, call("keep", **came))
-        change, verdict = bodies(engine, "call.verdict")
+        change, verdict = verdicts(engine)
     assert json.loads(str(result.structured)) == wanted
     assert str(result.structured) == json.dumps(wanted)
     assert (change["verdict"], verdict["verdict"]) == ("modify", "allow")
@@ -302,7 +303,7 @@ async def test_a_call_that_a_limit_refuses_asks_for_no_approval() -> None:
 
 
 async def test_a_repeated_answer_changes_nothing_and_a_denial_revokes_an_approval(ledger: Ledger) -> None:
-    """The first name stays on record: a message may ask the same thing twice, under one question."""
+    """The first name is recorded for each answer. A message may contain the same call twice, with one question for both."""
     async with Engine([paying(ledger)], policies=[Always(Ask(question="pay?"))]) as engine:
         asked = await engine.call(call("pay", id="a", to="ann", amount=5))
         assert isinstance(asked, Suspended)
@@ -373,7 +374,7 @@ async def test_dangerous_calls_are_unlimited_by_default() -> None:
 
 
 async def test_a_kill_ends_the_wait_for_a_policy_and_the_call_never_runs(ledger: Ledger) -> None:
-    """It waited for the policy's whole time before."""
+    """The wait ends although the policy timeout is much longer."""
     begun = asyncio.Event()
 
     class Slow:

@@ -1,4 +1,4 @@
-"""The glossary: each name in it is there, each page is the one that it says, and it can be found."""
+"""The glossary: each name in it exists, each link text is the title of its target, and the README's pages link to it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def names() -> Iterator[str]:
 
 
 def found(name: str) -> object:
-    """What the package has under a name; attributes that are made with an object are looked for on one."""
+    """Return the object that a name means. An attribute that only instances of `Engine` have is looked up on an instance."""
     parts, value = name.split("."), cast(object, callgate)
     for place, part in enumerate(parts):
         if inspect.ismodule(value) and not hasattr(value, part):
@@ -50,7 +50,7 @@ def found(name: str) -> object:
 
 @pytest.mark.parametrize("name", sorted(set(names())))
 def test_every_name_of_the_glossary_exists(name: str) -> None:
-    """A literal, a variable of the environment, an option of a callable, or a public name."""
+    """A name is a literal, an environment variable, an option of a callable, or a public name."""
     if name.startswith('"'):
         assert name.strip('"') in LITERALS
     elif re.fullmatch(r"[A-Z]+_[A-Z_]+", name):

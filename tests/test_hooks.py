@@ -1,8 +1,9 @@
-"""The user's code around a call: ordered, matched, bounded; observers isolated, the others failing closed."""
+"""Hooks before and after calls: their order, matching and timeouts. Observers are isolated, and other hooks fail closed."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from typing import Any
 
@@ -10,10 +11,10 @@ import pytest
 from msgspec.structs import replace
 
 from callgate import Allow, Ask, Deny, Engine, Hook, Limits, Modify, Scope, after_call, before_call, tool
-from callgate._json import canonical, decode
 from callgate.call_stages import Checked, ValidatedCall
 from callgate.errors import UsageError
 from callgate.protocols import Verdict
+from tests.canonical_json import canonical
 from tests.engine_calls import call, kinds, said
 from tests.waiting import HANGS_S, PATIENCE_S
 
@@ -173,7 +174,7 @@ async def test_after_call_hooks_see_failed_calls_but_not_refused_ones() -> None:
     ],
 )
 def test_a_hook_that_could_never_match_is_refused_at_once(wrong: dict[str, Any], named: str) -> None:
-    """A guard that matches nothing would let everything pass, and nobody would see it."""
+    """A `reject` hook that matches nothing would let every call pass unnoticed."""
     with pytest.raises(UsageError) as caught:
         Hook(run=print, phase="before", kind="reject", **wrong)
     assert named in str(caught.value)
@@ -181,9 +182,9 @@ def test_a_hook_that_could_never_match_is_refused_at_once(wrong: dict[str, Any],
 
 
 @pytest.mark.parametrize("kind", ["observe", "transform", "reject"])
-@pytest.mark.parametrize("put", [object(), "seen"], ids=["what is no JSON", "text"])
+@pytest.mark.parametrize("put", [object(), "seen"], ids=["what is not JSON", "text"])
 async def test_an_in_place_change_of_a_result_by_a_hook_has_no_effect(kind: Any, put: object) -> None:
-    """Observers are isolated, and nothing that was not checked again reaches the model."""
+    """Observers are isolated, and every change of a result is checked before the model gets it."""
 
     @tool(effect="none")
     async def look() -> dict[str, Any]:
@@ -210,7 +211,6 @@ async def test_an_in_place_change_of_a_result_by_a_hook_has_no_effect(kind: Any,
 
 
 async def test_an_in_place_change_of_failure_details_by_a_hook_has_no_effect() -> None:
-    """As with a value."""
     over = threading.Event()
 
     @tool(effect="none", timeout_s=0.01, retryable=False)
@@ -254,7 +254,7 @@ async def test_the_timeout_of_a_hook_may_be_longer_than_the_engines_hook_timeout
 
 
 async def test_observers_before_a_call_see_only_calls_that_will_run_with_final_arguments() -> None:
-    """After the gate: neither what is denied, nor what a human has to decide about, nor what is answered without a run."""
+    """Observers run after the gate: they do not see denied calls, calls that wait for approval, or calls answered from the cache."""
     seen: list[object] = []
 
     @tool(effect="none", cacheable=True, cache_scope="session")
@@ -277,16 +277,16 @@ async def test_observers_before_a_call_see_only_calls_that_will_run_with_final_a
     @before_call("look")
     async def observer(call: ValidatedCall) -> None:
         started = [event.kind for event in engine.journal.read(call=call.uid)]
-        seen.append((call.arguments["n"], "call.verdict" in started, "call.started" in started))
+        seen.append((call.arguments["n"], "call.started" in started))
 
     async with Engine([look], policies=[Judge()], hooks=[observer]) as engine:
         for n in (1, 2, 3, 4, 5):
             await engine.call(call("look", n=n))
-    assert seen == [(4, True, False), (5, True, False)]
+    assert seen == [(4, False), (5, False)]
 
 
 async def test_observers_do_not_see_a_call_that_an_unknown_outcome_prevents() -> None:
-    """Nor does one open a way past it: a doubt that comes up while they run counts."""
+    """The outcome may also become unknown while the observers run."""
     seen: list[str] = []
     entered, first_ended = asyncio.Event(), asyncio.Event()
 
@@ -317,7 +317,7 @@ async def test_observers_do_not_see_a_call_that_an_unknown_outcome_prevents() ->
 
 @pytest.mark.parametrize("status", ["failed", "declared"])
 async def test_a_transform_hook_changes_the_text_of_a_failure(status: str) -> None:
-    """A secret may stand in an exception, too; that the call failed stays."""
+    """An exception may contain a secret. The hook cannot turn a failure into a success."""
 
     @tool(effect="none", retryable=False)
     async def login() -> dict[str, object]:
@@ -328,7 +328,7 @@ async def test_a_transform_hook_changes_the_text_of_a_failure(status: str) -> No
 
     @after_call(kind="transform")
     def hide(call: ValidatedCall, result: Checked) -> Checked:
-        value = decode(canonical(result.value).replace(b"hunter2", b"[hidden]"))
+        value = json.loads(canonical(result.value).replace(b"hunter2", b"[hidden]"))
         return replace(result, status="ok", value=value, error=str(result.error).replace("hunter2", "[hidden]"))
 
     async with Engine([login], hooks=[hide]) as engine:
@@ -361,7 +361,7 @@ async def test_a_transform_hook_that_replaces_a_value_also_replaces_its_declared
 @pytest.mark.parametrize(
     "changes",
     [{"error": None}, {"error": 5}, {"details": [1]}, {"details": {"a": object()}}],
-    ids=["no error", "a number", "a list", "what is no JSON"],
+    ids=["no error", "a number", "a list", "what is not JSON"],
 )
 async def test_a_failure_made_invalid_by_a_transform_hook_is_withheld(changes: dict[str, Any]) -> None:
     @tool(effect="none", retryable=False)

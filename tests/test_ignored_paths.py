@@ -1,4 +1,6 @@
-"""The fact `path.ignored`: rules know what the project ignores, whatever way a path takes; what cannot be known is not allowed."""
+"""The fact `path.ignored`: rules know whether the project ignores a path, however it is written. If that is unknown, no rule allows the
+call.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,7 @@ async def runs(rules: str, root: Path, **arguments: object) -> bool:
 
 
 async def state(root: Path, path: str, **others: object) -> bool | None:
-    """What rules know: ignored, not ignored, or neither."""
+    """Return what rules know: True for ignored, False for not ignored, None for unknown."""
     denied, allowed = not await runs(DENY, root, path=path, **others), await runs(ALLOW, root, path=path, **others)
     scratch = await runs(SCRATCH, root, path=path, **others)
     assert (denied, allowed, scratch) in [(True, False, True), (False, True, False), (True, False, False)]
@@ -234,7 +236,7 @@ NAMES = [
 @example(lines=["[z-a]"])
 @example(lines=["*", "!?"])
 def test_any_gitignore_lines_are_read_as_git_reads_them(lines: list[str]) -> None:
-    """Folders that a line takes out of the rest are looked into, and no line breaks what reads it."""
+    """Folders that a pattern includes again are searched, and no pattern raises an error."""
     with TemporaryDirectory() as folder:
         root = Path(folder)
         plant(root, dict.fromkeys(NAMES, ""))
@@ -297,7 +299,7 @@ async def test_path_ignored_is_unknown_when_several_paths_of_a_call_disagree(pro
 
 
 async def test_path_ignored_is_unknown_for_a_new_path_ignored_only_as_a_directory(project: Path) -> None:
-    """Nobody can tell yet which of the two the call will make of it."""
+    """Whether the path is ignored depends on whether the call makes a file or a folder."""
     plant(project, {"lib/.gitignore": "out/\n"})
     assert await state(project, "lib/out") is None
     assert await state(project, "lib/out/x") is True
@@ -342,7 +344,7 @@ async def test_path_ignored_is_unknown_below_an_unusable_gitignore_file(tmp_path
 
 
 async def test_gitignore_patterns_that_are_too_expensive_are_skipped_by_a_search(tmp_path: Path) -> None:
-    """They were: one such line in a stranger's repository held up the whole process."""
+    """Otherwise one such pattern in an untrusted repository could block the whole process."""
     name = "a" * 250 + "/" + "b" * 250 + ".txt"
     plant(tmp_path, {name: "found", ".gitignore": "*a*a*a/*b*b*b*c\n" + "x/**/" * 60 + "y\n", "/".join("a" * 200): "found"})
     (tmp_path / "b/.gitignore").parent.mkdir(exist_ok=True)
@@ -367,7 +369,7 @@ async def test_files_found_by_a_listing_are_judged_by_path_ignored(project: Path
 
 
 async def test_an_agent_can_unignore_a_path_by_writing_gitignore_unless_a_rule_denies_it(project: Path) -> None:
-    """The fact is of the files as they are when the call is judged."""
+    """The fact describes the files at the time the call is judged."""
     rules = (
         DENY
         + """

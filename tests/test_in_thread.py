@@ -1,4 +1,4 @@
-"""Blocking work has a thread where there is one, and is done in any case."""
+"""Blocking work runs in a thread if one can be started, and otherwise in the current thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages of other processes to a run (answers to approvals, stop, kill): the run's holder takes each from the journal's inbox once.
+"""Messages of other processes to a run (answers to approvals, stop, kill): the engine that holds the run processes each of them once.
 
 Any process may write to the inbox; it needs no lease.
 """
@@ -69,7 +69,7 @@ def of(journal: Stored, *kinds: str) -> list[Event]:
 
 
 async def folded(journal: Stored, count: int = 1) -> list[Event]:
-    """What was taken in or refused, once there is so much of it."""
+    """Return the events of accepted and refused messages once there are `count` of them."""
     assert await soon(lambda: len(of(journal, "inbox.taken", "inbox.refused")) >= count)
     return of(journal, "inbox.taken", "inbox.refused")
 
@@ -81,7 +81,7 @@ async def asked(engine: Engine) -> Suspended:
 
 
 async def test_a_question_is_listed_and_approved_through_the_inbox_and_its_call_runs_once(where: Where, ledger: Ledger) -> None:
-    """The answer is an event of its own, caused by the question, and what followed is caused by it."""
+    """The accepted message has the question as its cause, and the answer has the message as its cause."""
     async with Engine([paying(ledger)], policies=[ASKS], journal=(journal := opened(where))) as engine:
         question = await asked(engine)
         assert await soon(lambda: inbox.waiting(where))
@@ -160,7 +160,7 @@ async def test_a_kill_through_the_inbox_ends_the_running_tool(where: Where) -> N
 
 @pytest.mark.parametrize("end", [inbox.stop, inbox.kill], ids=["stop", "kill"])
 async def test_a_stop_or_kill_through_the_inbox_affects_only_the_named_run(where: Where, end: Callable[..., object]) -> None:
-    """What another process wants of a run is done to that run; calls of a service share a conversation without having named one."""
+    """Both runs are in the default conversation, as are the calls of a service that names none."""
     begun, go_on = set[str](), asyncio.Event()
 
     @tool
@@ -185,7 +185,7 @@ async def test_a_stop_or_kill_through_the_inbox_affects_only_the_named_run(where
 
 
 async def test_a_stop_sent_to_an_idle_run_ends_it_when_it_is_resumed(where: Where, ledger: Ledger) -> None:
-    """Stopped is stopped, whoever goes on with the run."""
+    """A stop applies to whichever engine resumes the run."""
     engine = Engine([paying(ledger)], policies=[ASKS], journal=opened(where))
     async with engine, Agent(Script(PAY), engine) as agent:
         assert (await agent.run("Pay.", scope=IN_RUN, conversation="talk")).status == "waiting"
@@ -254,7 +254,9 @@ async def test_a_message_to_an_unknown_run_or_approval_is_refused_before_it_is_s
 
 
 async def test_a_question_has_one_approval_and_a_denial_revokes_it_until_a_call_uses_it(where: Where, ledger: Ledger) -> None:
-    """Who said yes is on record once, however many say it before anybody works on the run; the last word before the call is a no."""
+    """Only the first approval is recorded, however many are sent before an engine holds the run. The last answer before the call is a
+    denial.
+    """
     async with Engine([paying(ledger)], policies=[ASKS], journal=opened(where)) as engine:
         question = (await asked(engine)).approval_id
     inbox.approve(where, question, by="carol")
@@ -279,7 +281,7 @@ async def test_a_question_has_one_approval_and_a_denial_revokes_it_until_a_call_
 
 
 async def test_unreadable_events_in_a_damaged_journal_are_reported_with_the_next_step(tmp_path: Path, ledger: Ledger) -> None:
-    """`log verify` names the event; until somebody has looked, nobody answers for a run whose record is not whole."""
+    """`log verify` names the damaged event. Until the damage is examined, the run accepts no answers."""
     where = str(tmp_path / "journal.db")
     engine = Engine([paying(ledger)], policies=[ASKS], journal=opened(where))
     async with engine, Agent(Script(PAY), engine) as agent:
@@ -300,7 +302,7 @@ async def test_stopping_a_run_of_direct_calls_that_no_engine_holds_is_refused(tm
     where = str(tmp_path / "journal.db")
     async with Engine([paying(ledger)], journal=opened(where)) as engine:
         await said(engine, raw_call("pay", to="ann"), IN_RUN)
-    with pytest.raises(UsageError, match="Nobody works on run 'the-run', and it is no agent's"):
+    with pytest.raises(UsageError, match="Nobody works on run 'the-run', and no agent can continue it"):
         inbox.stop(where, RUN, by="carol")
 
 
@@ -311,14 +313,14 @@ def test_a_missing_journal_is_refused_and_not_created(tmp_path: Path) -> None:
 
 
 def pile(path: Path, rows: int) -> None:
-    """So many rows that make no sense, in one go."""
-    with apsw.Connection(str(path)) as database:  # of the engine's own library: another one would let go of its locks
+    """Insert this many invalid messages in one statement."""
+    with apsw.Connection(str(path)) as database:  # the engine's own SQLite library: closing a file in another one would release its locks
         row = "INSERT INTO inbox (run, kind, target, actor, reason, at_ns, folded) VALUES (?, 'approve', ?, 'mallory', '', 1, 0)"
         database.executemany(row, ((RUN, f"{RUN}/9/{number}") for number in range(rows)))
 
 
 async def test_a_kill_does_not_wait_behind_thousands_of_inbox_messages(tmp_path: Path, ledger: Ledger) -> None:
-    """Whatever somebody puts into the inbox: a kill is the next thing that is taken in."""
+    """A limited number of earlier messages are processed before the kill."""
     gate, path = Gate(), tmp_path / "journal.db"
     engine = Engine([paying(ledger)], journal=(journal := SqliteJournal(path)))
     async with engine, Agent(Script([gate, *PAY]), engine) as agent:

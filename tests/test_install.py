@@ -1,4 +1,4 @@
-"""`make demo` and `make test` say what they install, as it happens, and fail where it fails."""
+"""`make demo` and `make test` print what they install while pip runs, and fail if pip fails."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ exit {code}
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Path:
-    """A virtual environment whose pip waits in the middle of its work for a line from the pipe `bin/proceed`."""
+    """A virtual environment whose pip pauses until it reads a line from the pipe `bin/proceed`."""
     (tmp_path / "bin").mkdir()
     subprocess.run(["mkfifo", tmp_path / "bin" / "proceed"], check=True, timeout=COMMAND_S)
     return tmp_path

@@ -1,4 +1,4 @@
-"""Whole numbers: what a model writes for an integer, and the integer that the tool gets. Nothing on the way may change the number."""
+"""Integer arguments: what a model writes for an integer becomes exactly that integer for the tool."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from callgate import Engine, RawCall, ToolResult, tool
-from tests.engine_calls import bodies, result_of
+from tests.engine_calls import result_of, verdicts
 
 
 @tool(effect="none")
 async def add(a: int, b: int | None = None, ratio: float = 0.5, rows: list[int] | None = None) -> Any:
-    """Shows what it was given."""
+    """Return the arguments as text."""
     return {"a": repr(a), "b": repr(b), "ratio": repr(ratio), "rows": sorted({type(row).__name__ for row in rows or ()})}
 
 
@@ -28,7 +28,7 @@ async def add(a: int, b: int | None = None, ratio: float = 0.5, rows: list[int] 
     },
 )
 async def plot(points: Any = (), counts: Any = ()) -> Any:
-    """Shows of which kinds the numbers are."""
+    """Return the types of the numbers."""
     return {
         "points": sorted({type(one).__name__ for point in points for one in point}),
         "counts": sorted({type(one).__name__ for one in counts}),
@@ -68,21 +68,21 @@ async def test_integral_floats_and_numeric_text_become_the_exact_integer(written
 
 @pytest.mark.parametrize("written", ["1e22", "18446744073709551616.0", '"1e22"', '"1e999"', '"1e-3"', "9007199254740993.5"])
 async def test_a_number_that_is_no_64_bit_integer_is_refused(written: str) -> None:
-    """Rounded, it would be another number; a float in its place would be another kind of value."""
+    """Rounding would change the value, and a float would change the type."""
     result = await told(f'{{"a": {written}}}')
     assert (result.status, result.code) == ("error", "schema_invalid")
     assert "a: expected an integer" in result.text
 
 
 async def test_an_integral_float_from_the_host_becomes_an_integer() -> None:
-    """A mapping has no text: the float itself is what was handed in."""
+    """A mapping has no source text, so the float itself is converted."""
     result = await told({"a": 1e18, "ratio": 4.0})
     assert (result.structured["a"], result.structured["ratio"]) == (repr(10**18), "4.0")  # type: ignore[index]
     assert (await told({"a": 1e22})).code == "schema_invalid"
 
 
 async def test_a_float_stays_a_float_where_the_schema_wants_a_number() -> None:
-    """Only where the schema asks for an integer."""
+    """Only values whose schema type is integer are converted."""
     result = await told('{"a": 1, "ratio": 1e22}')
     assert result.structured["ratio"] == "1e+22"  # type: ignore[index]
     assert (await told('{"a": 1, "ratio": "1e22"}')).structured["ratio"] == "1e+22"  # type: ignore[index]
@@ -90,21 +90,21 @@ async def test_a_float_stays_a_float_where_the_schema_wants_a_number() -> None:
 
 @pytest.mark.parametrize("size", [3, 1_001, 20_000])
 async def test_a_long_list_of_integral_floats_becomes_integers(size: int) -> None:
-    """However many there are, and whatever else may stand in its place."""
+    """Lists of any length are converted, also where the schema allows null instead of the list."""
     result = await told(json.dumps({"a": 1, "rows": [float(n) for n in range(size)]}))
     assert result.structured["rows"] == ["int"]  # type: ignore[index]
 
 
 @pytest.mark.parametrize("size", [3, 2_000])
 async def test_long_lists_of_floats_and_of_integers_are_converted_separately(size: int) -> None:
-    """The lists of one call stand or fall alone."""
+    """The conversion of one list does not depend on the other lists of the call."""
     arguments = {"points": [[1.0, 2.0]] * size, "counts": [3.0, None] * size}
     result = await told(json.dumps(arguments), "plot")
     assert result.structured == {"points": ["float"], "counts": ["NoneType", "int"]}
 
 
 async def test_the_matching_alternative_of_a_schema_decides_the_number_type() -> None:
-    """`width` is an integer of a box and a number of a line."""
+    """`width` is an integer in a box and a number in a line."""
 
     def shape(kind: str, width: str) -> dict[str, Any]:
         return {"type": "object", "properties": {"kind": {"const": kind}, "width": {"type": width}}, "required": ["kind", "width"]}
@@ -113,7 +113,7 @@ async def test_the_matching_alternative_of_a_schema_decides_the_number_type() ->
 
     @tool(effect="none", parameters={"type": "object", "properties": {"shapes": shapes}})
     async def draw(shapes: Any) -> Any:
-        """Draws."""
+        """Draw."""
         return [repr(one["width"]) for one in shapes]
 
     result = await told('{"shapes": [{"kind": "box", "width": 2.0}, {"kind": "line", "width": 2.0}]}', "draw", draw)
@@ -121,15 +121,15 @@ async def test_the_matching_alternative_of_a_schema_decides_the_number_type() ->
 
 
 async def test_the_recorded_verdict_has_the_converted_integer() -> None:
-    """Policy, journal and tool see one value."""
+    """The policy, the journal and the tool get the same value."""
     async with Engine([add]) as engine:
         await engine.call(RawCall(name="add", arguments='{"a": 9007199254740993.0}'))
-        [verdict] = bodies(engine, "call.verdict")
+        [verdict] = verdicts(engine)
     assert verdict["arguments"]["a"] == 2**53 + 1  # type: ignore[index]
 
 
 async def test_an_integral_float_is_unchanged_without_coercion() -> None:
-    """The conversion can be switched off."""
+    """`coerce=False` turns the conversion off."""
     async with Engine([add], coerce=False) as engine:
         result = result_of(await engine.call(RawCall(name="add", arguments='{"a": 1e22}')))
     assert result.structured["a"] == "1e+22"  # type: ignore[index]

@@ -1,4 +1,4 @@
-"""Whatever comes between what: each call has one end on record, and everything that was taken is given back."""
+"""Random interleavings: each call has one terminal event, and everything that was acquired is released."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def tools_by(chance: random.Random) -> list[Any]:
 
     @tool
     async def pay(n: int = 0) -> int:
-        """Pay, without saying what that touches."""
+        """Pay, with undeclared resources."""
         await asyncio.sleep(0)
         return n
 
@@ -55,7 +55,7 @@ def tools_by(chance: random.Random) -> list[Any]:
 
     @tool
     def leave(n: int = 0) -> int:
-        """A plain function that would end the program now and then."""
+        """A plain function that may exit the program."""
         if n == 3:
             raise SystemExit(2)
         return n
@@ -89,7 +89,7 @@ def tools_by(chance: random.Random) -> list[Any]:
 
 
 class RandomVerdicts:
-    """A policy of any kind of answer, that waits or does not."""
+    """A policy that gives random verdicts or raises, with or without waiting."""
 
     def __init__(self, chance: random.Random, never_waits: bool) -> None:
         self._chance = chance
@@ -108,7 +108,7 @@ class RandomVerdicts:
 
 
 class RandomInterleaving:
-    """Calls, messages, kills, stops, cancels and a close, in any order."""
+    """Runs calls, messages, kills, stops, cancels and a close in random order."""
 
     def __init__(self, seed: int) -> None:
         self.chance = chance = random.Random(seed)
@@ -189,13 +189,13 @@ class RandomInterleaving:
     async def answer(self) -> None:
         for outcome in list(self.outcomes):
             if isinstance(outcome, Suspended):
-                with suppress(UsageError):  # answered before
+                with suppress(UsageError):  # already answered
                     await self.engine.answer(outcome.approval_id, allow=self.chance.random() < 0.7)
 
 
 @pytest.mark.parametrize("first", range(0, 120, 12))
 async def test_random_interleavings_leave_one_terminal_event_per_call_and_free_all_slots(first: int) -> None:
-    """One end per call; no exception out of a call but a cancel and a misuse; slots and tasks are given back."""
+    """A call raises only `CancelledError` or `UsageError`."""
     for seed in range(first, first + 12):
         before = asyncio.all_tasks()
         storm = RandomInterleaving(seed)
@@ -212,7 +212,7 @@ async def test_random_interleavings_leave_one_terminal_event_per_call_and_free_a
 
 
 async def has_room(engine: Engine) -> bool:
-    """Whether calls still get their slots; True, too, where the engine is closed."""
+    """Return whether calls still get slots. Return True if the engine is closed."""
     try:
         outcomes = await engine.call_many([call("nap", n=1) for _ in range(4)], Scope(conversation="fresh", run="fresh"))
     except UsageError:
@@ -221,7 +221,7 @@ async def has_room(engine: Engine) -> bool:
 
 
 async def begun(engine: Engine) -> Emission:
-    """A message of a read that runs and will not stop, and of two calls that wait for it."""
+    """Return a message with a running read that ignores cancellation and two calls that wait for it."""
     emission = engine.emission()
     emission.add(call("stay"))
     emission.add(call("pay", id="1", n=1))
@@ -249,7 +249,7 @@ def staying_and_paying(ledger: Ledger, stays: asyncio.Event) -> list[Any]:
 
 @pytest.mark.parametrize("journal", ["memory", "file"])
 async def test_closing_the_engine_ends_an_open_message_without_starting_waiting_calls(journal: str, tmp_path: Path, ledger: Ledger) -> None:
-    """Stopped is stopped; one end per call."""
+    """Each call has one terminal event."""
     stays, path = asyncio.Event(), tmp_path / "journal.db"
     engine = Engine(
         staying_and_paying(ledger, stays),
@@ -269,7 +269,7 @@ async def test_closing_the_engine_ends_an_open_message_without_starting_waiting_
 
 @pytest.mark.parametrize("end", ["seal", "discard"])
 async def test_every_call_ends_when_seal_or_discard_is_cancelled_twice(end: str, ledger: Ledger) -> None:
-    """One end per call, through cancel."""
+    """Each call has one terminal event, and no waiting call runs."""
     stays = asyncio.Event()
     async with Engine(staying_and_paying(ledger, stays), limits=Limits(grace_s=PATIENCE_S)) as engine:
         emission = await begun(engine)

@@ -1,4 +1,4 @@
-"""Identical calls at one time are one run: nobody inherits another's failure, kill or scribbles, and nobody waits for itself."""
+"""Identical concurrent calls share one execution. No call gets another's failure, kill or changed result, and no call waits for itself."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.waiting import PATIENCE_S, until
 
 
 class Failing:
-    """Fails or hangs as often as it is told to, then sees."""
+    """A tool that waits for `release` and then fails in its first `failures` runs."""
 
     def __init__(self, failures: int) -> None:
         self.failures = failures
@@ -37,7 +37,7 @@ class Failing:
 
 
 async def both(engine: Engine, looking: Failing) -> list[ToolResult]:
-    """Two who ask for the same while it runs."""
+    """Make two identical calls, the second one while the first one runs."""
     first = asyncio.create_task(said(engine, call("look")))
     await until(lambda: looking.runs == 1)
     second = asyncio.create_task(said(engine, call("look")))
@@ -88,7 +88,7 @@ async def test_a_result_changed_by_a_hook_is_not_seen_by_joined_calls() -> None:
 
 @pytest.mark.parametrize("failures", [1, 2])
 async def test_after_a_failed_execution_one_joined_call_runs_again_for_all(failures: int) -> None:
-    """A run that began after they asked is as good as their own, however it ends."""
+    """The other joined calls accept this execution, whether it succeeds or fails, because it began after they were made."""
     failing = Failing(failures)
     async with Engine([failing.tool()]) as engine:
         calls = [asyncio.create_task(said(engine, call("look"))) for _ in range(6)]
@@ -119,13 +119,13 @@ async def test_a_kill_of_the_executing_call_does_not_affect_joined_calls() -> No
 def circling() -> list[Any]:
     @tool(effect="none", cacheable=True)
     async def mirror(ctx: ToolContext, of: str) -> Any:
-        """Call the tool that is named, with the name of this one."""
+        """Call the named tool with the name of this one."""
         await asyncio.sleep(0)
         return (await ctx.call(of, {"of": "mirror"})).code
 
     @tool(effect="none", cacheable=True)
     async def window(ctx: ToolContext, of: str) -> Any:
-        """The same."""
+        """Call the named tool with the name of this one."""
         await asyncio.sleep(0)
         return (await ctx.call(of, {"of": "window"})).structured
 
@@ -133,7 +133,7 @@ def circling() -> list[Any]:
 
 
 async def test_a_cached_call_that_would_wait_for_itself_is_refused() -> None:
-    """Nothing waits for what cannot come before it."""
+    """A nested call must not wait for the call that makes it."""
     async with asyncio.timeout(PATIENCE_S), Engine(circling()) as engine:
         result = await said(engine, call("mirror", of="mirror"))
         assert result.structured == "waits_for_itself"
@@ -142,11 +142,11 @@ async def test_a_cached_call_that_would_wait_for_itself_is_refused() -> None:
 
 
 async def test_two_cached_calls_that_need_each_other_do_not_deadlock() -> None:
-    """Whoever closes the circle is told, whatever came first."""
+    """The call that would complete the cycle is refused, whichever that is."""
 
     @tool(effect="none", cacheable=True)
     async def half(ctx: ToolContext, of: str, other: str) -> Any:
-        """Needs the other half."""
+        """Call the other half."""
         met.append(of)
         await until(lambda: len(met) == 2)
         result = await ctx.call("half", {"of": other, "other": of})

@@ -1,4 +1,4 @@
-"""JSON at the border: what is taken, what is refused and why, and what tools' results become."""
+"""JSON: what the parser accepts, what it refuses and why, and how results of tools are converted."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callgate._engine_limits import Limits
-from callgate._json import canonical, decode, ends_inside, strict_object, to_jsonable
+from callgate import Limits
+from callgate._json import decode, ends_inside, strict_object, to_jsonable
 from callgate.errors import ArgumentsMalformed, ArgumentsTruncated, CallFailed, ResultNotSerializable
+from tests.canonical_json import canonical
 
 LIMITS = Limits()
 
@@ -38,7 +39,7 @@ def refusal(text: Any, limits: Limits = LIMITS) -> CallFailed:
 
 @given(objects, st.booleans())
 def test_every_json_object_is_read_exactly(value: dict[str, Any], ascii_only: bool) -> None:
-    """RFC 8259; numbers exact, keys untouched, escaped or not, as text and as bytes."""
+    """RFC 8259: numbers are exact and keys unchanged, with or without escapes, as text and as bytes."""
     text = json.dumps(value, ensure_ascii=ascii_only)
     assert strict_object(text, LIMITS) == value
     assert strict_object(text.encode(), LIMITS) == value
@@ -47,7 +48,6 @@ def test_every_json_object_is_read_exactly(value: dict[str, Any], ascii_only: bo
 
 @given(objects)
 def test_the_canonical_form_ignores_key_order_and_decodes_to_the_same_value(value: dict[str, Any]) -> None:
-    """The same bytes for the same value, whatever the order of its keys."""
     backwards = dict(reversed(value.items()))
     assert canonical(backwards) == canonical(value)
     assert decode(canonical(value)) == value
@@ -55,7 +55,7 @@ def test_the_canonical_form_ignores_key_order_and_decodes_to_the_same_value(valu
 
 @given(objects, st.data())
 def test_an_object_with_a_duplicate_key_is_refused(value: dict[str, Any], data: st.DataObject) -> None:
-    """A key that stands twice is refused wherever it stands and however it is spelt: which value counts would be a guess."""
+    """Duplicates are refused at any depth and in any spelling, because it is unclear which value is meant."""
     key = data.draw(st.text(max_size=8))
     spelt = data.draw(st.sampled_from([json.dumps(key), json.dumps(key, ensure_ascii=False), escaped(key)]))
     members = [f"{json.dumps(name)}:{json.dumps(inner)}" for name, inner in value.items()]
@@ -78,7 +78,7 @@ def units(letter: str) -> list[int]:
 
 @given(objects.filter(bool))
 def test_every_prefix_of_an_object_is_refused(value: dict[str, Any]) -> None:
-    """Cut-off arguments never become an object."""
+    """Truncated arguments are never read as an object."""
     text = json.dumps(value, ensure_ascii=False)
     for end in range(1, len(text)):
         assert refusal(text[:end]).code == "truncated"
@@ -124,12 +124,12 @@ def test_empty_text_and_null_are_read_as_an_empty_object(text: str | bytes) -> N
     ids=lambda value: str(value)[:24].encode("ascii", "backslashreplace").decode(),
 )
 def test_refused_arguments_have_the_code_of_the_violated_rule(text: str | bytes, code: str) -> None:
-    """The codes are stable, the messages bounded and clean."""
+    """The codes are stable, and the messages are bounded and can be encoded."""
     assert refusal(text).code == code
 
 
 def test_values_exactly_at_the_limits_are_accepted() -> None:
-    """Depth 64 and the ends of the integer range are ordinary."""
+    """A depth of 64 and the ends of the integer range are valid."""
     assert strict_object('{"a":' + "[" * 63 + "]" * 63 + "}", LIMITS)
     assert strict_object('{"a":-9223372036854775808,"b":18446744073709551615}', LIMITS) == {"a": -(2**63), "b": 2**64 - 1}
 
@@ -165,12 +165,12 @@ def cycle() -> dict[str, object]:
     ids=lambda value: type(value).__name__,
 )
 def test_an_arguments_mapping_follows_the_same_rules_as_json_text(mapping: Any, code: str) -> None:
-    """The door for Python values is no way around the rules for text."""
+    """Python values do not bypass the rules for text."""
     assert refusal(mapping).code == code
 
 
 def test_an_arguments_mapping_is_copied_deeply() -> None:
-    """Nobody changes a call from outside after it was accepted."""
+    """A later change by the host does not change the accepted call."""
     inner = {"b": [1, (2, 3)]}
     taken = strict_object({"a": inner}, LIMITS)
     inner["b"].append(9)
@@ -179,7 +179,7 @@ def test_an_arguments_mapping_is_copied_deeply() -> None:
 
 @given(st.text(alphabet='{}[]",\\a:', max_size=30))
 def test_ends_inside_agrees_with_a_character_by_character_reference(text: str) -> None:
-    """Quote-aware: a bracket inside a string is no bracket, an escaped quote ends nothing."""
+    """A bracket inside a string does not count, and an escaped quote does not end a string."""
     depth, inside, escape = 0, False, False
     for letter in text:
         if inside:
@@ -230,7 +230,7 @@ class Tagged(msgspec.Struct, rename="camel", tag="t"):
     ids=lambda value: type(value).__name__,
 )
 def test_a_python_value_with_one_json_form_is_converted_with_a_note(value: object, expected: object) -> None:
-    """Nothing is normalised silently."""
+    """No conversion is silent."""
     made, notes = to_jsonable(value)
     assert made == expected
     assert notes
@@ -238,13 +238,12 @@ def test_a_python_value_with_one_json_form_is_converted_with_a_note(value: objec
 
 @given(values)
 def test_a_json_result_is_returned_unchanged_and_without_notes(value: Any) -> None:
-    """Ordinary results cost nothing and change nothing."""
     assert to_jsonable(value) == (value, ())
 
 
 @pytest.mark.parametrize("value", [2**53 + 1, 2**70, "", None, True, -(2**80)], ids=str)
 def test_large_integers_and_empty_values_are_converted_exactly(value: object) -> None:
-    """Big integers are neither wrapped nor rounded; the empty string is a result."""
+    """Large integers are neither wrapped nor rounded, and the empty string is a result."""
     assert to_jsonable(value) == (value, ())
     assert json.loads(canonical(value)) == value
 
@@ -291,7 +290,7 @@ def doubling() -> object:
     ids=lambda value: type(value).__name__,
 )
 def test_a_non_json_result_is_refused_with_its_path_or_type(value: object, words: str) -> None:
-    """For the tool's author: never a repr with an address, never a silent loss."""
+    """The message is for the tool's author and contains no `repr` with an address."""
     with pytest.raises(ResultNotSerializable, match="result") as caught:
         to_jsonable(value)
     text = str(caught.value)
@@ -301,14 +300,14 @@ def test_a_non_json_result_is_refused_with_its_path_or_type(value: object, words
 
 
 def test_a_result_is_refused_by_its_encoded_size_and_not_its_size_in_memory() -> None:
-    """One string two hundred thousand times is 200 MB once it is written."""
+    """One string that is listed 200,000 times takes little memory, but 200 MB as JSON."""
     with pytest.raises(ResultNotSerializable) as caught:
         to_jsonable(["x" * 1000] * 200_000)
     assert caught.value.code == "output_too_large"
 
 
 async def test_a_coroutine_result_is_closed_and_reported_as_never_awaited() -> None:
-    """A tool that forgot to await leaves no warning behind."""
+    """Closing the coroutine prevents a `RuntimeWarning`."""
 
     async def forgotten() -> int:
         return 1
@@ -325,7 +324,7 @@ def test_lone_surrogates_in_a_result_are_replaced_and_other_text_is_unchanged(te
 
 
 def test_surrogates_in_a_large_text_are_not_replaced_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The encoder does it, many times faster; only where the text has every stand-in itself is there no other way."""
+    """The encoder replaces them much faster. They are replaced one by one only if the text contains every stand-in character."""
     marks: list[str] = []
 
     class Counting:

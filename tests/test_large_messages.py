@@ -1,4 +1,4 @@
-"""A message with very many calls: the event loop goes on, the journal keeps up, and what is above the limit is refused as data."""
+"""Messages with very many calls: the event loop runs, the journal keeps up, and calls above the limit get an error result."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from callgate import Engine, Limits, RawCall, Scope, SqliteJournal, Tool, ToolContext, emission, tool
-from callgate._journal import commit_queue
-from callgate._json import canonical
 from callgate.agent import Agent
 from callgate.calls import Outcome
 from callgate.testing import Call, ScriptedModel
+from tests.canonical_json import canonical
 from tests.engine_calls import bodies, call, kinds, result_of
 from tests.host_fakes import Hider
 
@@ -74,7 +73,7 @@ async def test_a_message_with_exactly_the_allowed_number_of_calls_runs_them_all(
 
 
 async def test_an_agent_tells_the_model_which_of_its_calls_were_too_many() -> None:
-    """Each call has its result, in its place; the model can send the rest again."""
+    """Each call has a result in its position, so the model can send the refused calls again."""
     ran: list[int] = []
     calls = [Call("look", {"n": n}) for n in range(MOST + 2)]
     model = ScriptedModel([calls, [Call("look", {"n": 5})], "Done."])
@@ -88,7 +87,7 @@ async def test_an_agent_tells_the_model_which_of_its_calls_were_too_many() -> No
 @pytest.mark.parametrize("hand_in", [together, one_by_one])
 @pytest.mark.parametrize("name", ["look", "write", "nothing"])
 async def test_the_event_loop_runs_between_calls_with_large_arguments(hand_in: object, name: str) -> None:
-    """How much work a call is depends on its arguments, and not only how many calls there are."""
+    """The work for a call depends on the size of its arguments, and not only on the number of calls."""
 
     @tool(name="look", effect="none")
     async def look(text: str) -> str:
@@ -104,11 +103,11 @@ async def test_the_event_loop_runs_between_calls_with_large_arguments(hand_in: o
     async with Engine([look, write]) as engine:
         turns, outcomes = await turns_during(hand_in(engine, raws, Scope()))  # type: ignore[operator]
     assert len(outcomes) == 20
-    assert turns >= (18 if name == "nothing" else 36), "once for each call that is prepared, and once for each that runs"
+    assert turns >= (18 if name == "nothing" else 36), "the loop must run once per call that is prepared and once per call that runs"
 
 
 async def turns_during(work: Coroutine[None, None, list[Outcome]]) -> tuple[int, list[Outcome]]:
-    """How often the event loop came round, and what `work` returned."""
+    """Return the number of turns of the event loop, and what `work` returned."""
     turns, over = 0, False
 
     async def count_turns() -> None:
@@ -127,7 +126,7 @@ async def turns_during(work: Coroutine[None, None, list[Outcome]]) -> tuple[int,
 
 @pytest.mark.parametrize("hand_in", [together, one_by_one])
 async def test_the_event_loop_runs_while_a_large_message_is_added_and_run(hand_in: object) -> None:
-    """None of the calls waits for anything: only the engine itself can let the loop go on."""
+    """None of the calls waits for anything, so only the engine itself can yield to the loop."""
     ran: list[int] = []
     async with Engine([counting(ran)]) as engine:
         await engine.call(looks(1)[0])
@@ -138,10 +137,10 @@ async def test_the_event_loop_runs_while_a_large_message_is_added_and_run(hand_i
 
 @pytest.fixture
 def short_queue(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A journal's queue that a few hundred events fill."""
-    monkeypatch.setattr(commit_queue, "_MOST_PENDING", 400)
-    monkeypatch.setattr(commit_queue, "_MANY_PENDING", 100)
-    monkeypatch.setattr(commit_queue, "_MOST_TOGETHER", 50)
+    """Limit the journal's queue to a few hundred events."""
+    monkeypatch.setattr("callgate._journal.commit_queue._MOST_PENDING", 400)
+    monkeypatch.setattr("callgate._journal.commit_queue._MANY_PENDING", 100)
+    monkeypatch.setattr("callgate._journal.commit_queue._MOST_TOGETHER", 50)
 
 
 @pytest.mark.usefixtures("short_queue")
@@ -178,7 +177,7 @@ async def test_nested_calls_wait_while_the_journal_queue_is_full(tmp_path: Path)
 
 
 async def test_duplicate_call_ids_are_found_in_linear_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which of them say the same is found without comparing each with each."""
+    """Equal calls are found without comparing each pair of calls."""
     compared: list[object] = []
 
     def counted(value: object) -> bytes:
@@ -196,7 +195,7 @@ async def test_duplicate_call_ids_are_found_in_linear_time(monkeypatch: pytest.M
 
 
 async def test_a_message_of_very_many_calls_has_a_bounded_number_of_tasks() -> None:
-    """Each garbage collection looks at all tasks. Calls that wait for others are begun as those end; order and results are as ever."""
+    """Each garbage collection visits all tasks. Calls that wait for others start as those end, with the same order and results."""
     ran: list[int] = []
     most = 0
 
@@ -221,7 +220,7 @@ async def test_a_message_runs_as_many_calls_at_once_as_the_parallel_limit_allows
 
     @tool(effect="none")
     async def meet() -> str:
-        """Come back once all are there."""
+        """Return when all calls have begun."""
         await met.wait()
         return "met"
 

@@ -1,4 +1,4 @@
-"""A large result costs a small prompt, loses nothing, and the rest can be read."""
+"""Large results: the model gets an excerpt, the whole result is stored, and the rest can be read in parts."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tests.engine_calls import bodies, call, said
 
 @tool(effect="none")
 async def log(lines: int) -> str:
-    """Give so many lines."""
+    """Return this many lines."""
     return "\n".join(f"line {n}" for n in range(lines))
 
 
 @tool(effect="none")
 async def table(rows: int) -> list[dict[str, int]]:
-    """Give so many rows."""
+    """Return this many rows."""
     return [{"row": n} for n in range(rows)]
 
 
@@ -97,7 +97,7 @@ async def test_a_result_above_result_inline_bytes_is_recorded_by_reference() -> 
 async def test_an_error_text_is_bounded() -> None:
     @tool(effect="none")
     async def fail() -> None:
-        """Fail at length."""
+        """Fail with a long text."""
         raise ValueError("x" * 1_000_000)
 
     async with Engine([fail]) as engine:
@@ -177,7 +177,7 @@ async def test_long_keys_are_shortened_in_an_excerpt(value: dict[str, Any]) -> N
 
 
 def test_an_excerpt_encodes_a_large_value_at_most_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An excerpt costs at most one more encoding of the whole, whatever the value's shape."""
+    """This holds for values of any shape."""
     encoded = 0
 
     def counting(part: object) -> bytes:
@@ -230,11 +230,11 @@ def test_an_excerpt_of_text_never_splits_a_character(text: str, budget: int) -> 
 
 
 async def test_the_message_and_image_metadata_of_a_result_are_bounded() -> None:
-    """Every buffer has a written bound; what is left out is noted."""
+    """A note says what was omitted."""
 
     @tool(effect="none")
     async def chatty() -> dict[str, object]:
-        """Say a lot."""
+        """Return a long message and large metadata."""
         return {"success": True, "data": 1, "message": "m" * 10_000, "image_metadata": {"pixels": "p" * 20_000}}
 
     async with Engine([chatty]) as engine:
@@ -247,7 +247,7 @@ async def test_the_message_and_image_metadata_of_a_result_are_bounded() -> None:
 
 
 class FullDisk:
-    """A store that keeps nothing any more."""
+    """A blob store that cannot store anything."""
 
     def put(self, data: bytes) -> str:
         raise OSError("no space left on device")
@@ -258,11 +258,11 @@ class FullDisk:
 
 @pytest.mark.parametrize("effect", ["none", "once"])
 async def test_a_result_whose_blob_cannot_be_stored_succeeds_and_says_so(effect: Any, ledger: Ledger) -> None:
-    """A sink that fails never fails the call. What it came to is known, so it is not `unknown`, and the same call is in no doubt."""
+    """A failing store never fails the call. The outcome is known, so the call is not `unknown`, and the same call may run again."""
 
     @tool(effect=effect)
     async def export(lines: int) -> str:
-        """Write so many lines, and show them."""
+        """Write this many lines, and return them."""
         ledger.write("exported")
         return "\n".join(f"line {n}" for n in range(lines))
 
@@ -283,7 +283,7 @@ async def test_a_result_whose_blob_cannot_be_stored_succeeds_and_says_so(effect:
 
 
 async def test_a_failure_whose_blob_cannot_be_stored_keeps_its_error() -> None:
-    """What the tool said of it, as far as the model can be shown it."""
+    """The model gets as much of the tool's failure as fits."""
 
     @tool(effect="once")
     async def build() -> dict[str, Any]:

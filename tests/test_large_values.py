@@ -1,4 +1,4 @@
-"""Work that grows with a value's size is bounded, or is done where it does not hold the event loop."""
+"""Work that grows with the size of a value is bounded, or does not run on the event loop."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def echo(a: object = "") -> str:
 
 
 class Where:
-    """In which threads something was done."""
+    """Records the threads in which something is done."""
 
     def __init__(self) -> None:
         self.threads: set[int] = set()
@@ -57,7 +57,7 @@ class Blobs(MemoryBlobs):
 
 
 class Redacts:
-    """Notes where it was given what is large."""
+    """A redactor that records the threads in which it gets large values."""
 
     def __init__(self, where: Where) -> None:
         self._where = where
@@ -70,19 +70,19 @@ class Redacts:
 
 @tool(effect="none")
 async def rows(n: int) -> list[str]:
-    """Give."""
+    """Return rows."""
     return ["x" * 100] * n
 
 
 @tool(effect="none")
 def rows_in_a_thread(n: int) -> list[str]:
-    """Give."""
+    """Return rows."""
     return ["x" * 100] * n
 
 
 @tool(effect="none", runner="process")
 def rows_in_a_process(n: int) -> list[str]:
-    """Give."""
+    """Return rows."""
     return ["x" * 100] * n
 
 
@@ -119,7 +119,7 @@ async def test_a_large_result_is_validated_off_the_event_loop(monkeypatch: pytes
 
 
 class Endless(Mapping[str, object]):
-    """Counts what is read of it."""
+    """A mapping without end, which counts the items that are read."""
 
     def __init__(self) -> None:
         self.taken = 0
@@ -157,7 +157,7 @@ ARGUMENTS: dict[str, Any] = {
 @pytest.mark.parametrize("arguments", ARGUMENTS.values(), ids=ARGUMENTS)
 @pytest.mark.parametrize("on_disk", [False, True])
 async def test_oversized_arguments_are_recorded_only_in_part_and_without_a_hash(arguments: Any, on_disk: bool, tmp_path: Path) -> None:
-    """Their first 64 KiB and their size are recorded at most."""
+    """At most the first 64 KiB and the size are recorded."""
     journal = SqliteJournal(tmp_path / "journal.db") if on_disk else None
     async with Engine([echo], journal=journal) as engine:
         given = await said(engine, RawCall(name="echo", arguments=arguments))
@@ -193,7 +193,7 @@ async def test_a_huge_call_id_name_or_reasoning_is_truncated_in_the_journal(mark
 async def test_oversized_arguments_of_a_nested_call_are_refused() -> None:
     @tool(effect="none")
     async def outer(context: ToolContext) -> str:
-        """Call with too much."""
+        """Call a tool with oversized arguments."""
         first = await context.call("echo", {"a": "x" * LARGE})
         return str(first.code)
 
@@ -219,7 +219,7 @@ async def of_a_stream(engine: Engine, raw: RawCall) -> list[Outcome]:
 async def of_a_tool(engine: Engine, raw: RawCall) -> list[Outcome]:
     @tool(effect="none")
     async def outer(context: ToolContext) -> str:
-        """Call another."""
+        """Call another tool."""
         given = raw.arguments if isinstance(raw.arguments, dict) else json.loads(raw.arguments)  # type: ignore[arg-type]
         return (await context.call("echo", given)).status
 
@@ -233,7 +233,7 @@ NESTED = '{"a": [' + ",".join(["[]"] * 40_000) + "]}"
 @pytest.mark.parametrize("hand_in", [one_call, of_a_message, of_a_stream, of_a_tool])
 @pytest.mark.parametrize("arguments", [NESTED, NESTED.encode(), json.loads(NESTED), {"a": tuple(json.loads(NESTED)["a"])}])
 async def test_large_arguments_are_parsed_off_the_event_loop(hand_in: Any, arguments: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is small is parsed at once, which is faster."""
+    """Small arguments are parsed on the event loop, which is faster."""
     where = Where()
 
     def noted(given: Any, limits: Limits) -> Any:
@@ -285,7 +285,7 @@ async def test_a_message_cancelled_while_large_arguments_are_parsed_runs_no_call
 
 
 class Slow(Mapping[str, object]):
-    """A mapping that is being read until it is told to go on."""
+    """A mapping whose iteration waits for `go_on`."""
 
     def __init__(self) -> None:
         self.begun, self.go_on = threading.Event(), threading.Event()

@@ -1,4 +1,4 @@
-"""A tool with an effect that raises: the effect may have happened before it raised, and only proof that it did not makes an error of it."""
+"""Lost replies: a tool raises after its effect may have happened. The outcome is unknown unless it is proven that nothing happened."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ LOST = [
 
 
 def paying(ledger: Ledger, error: BaseException | None, **settings: Any) -> Any:
-    """`pay(to)`: one line in the ledger, then the client raises."""
+    """Return `pay(to)`, which writes one line to the ledger and then raises `error`."""
 
     @tool(name="pay", retry=QUICK, **settings)
     async def pay(to: str) -> str:
@@ -118,7 +118,7 @@ async def test_an_exception_of_a_tool_without_effects_is_an_error(settings: dict
 
 
 class TestVerify:
-    """The tool's own `verify` is asked before anybody hears `unknown`."""
+    """The tool's `verify` is called before an outcome is reported as unknown."""
 
     @pytest.mark.parametrize("error", LOST, ids=lambda error: type(error).__name__)
     async def test_an_effect_confirmed_by_verify_is_reported_as_success(self, error: BaseException, ledger: Ledger) -> None:
@@ -160,10 +160,11 @@ class TestVerify:
     async def test_a_kill_ends_the_wait_for_verify(self, ledger: Ledger) -> None:
         asked = asyncio.Event()
 
-        async def verify(arguments: dict[str, Any], key: str) -> Verified:
-            asked.set()
-            await asyncio.Event().wait()
-            raise AssertionError
+        async def verify(arguments: dict[str, Any], key: str) -> Verified | None:
+            if not asked.is_set():
+                asked.set()
+                await asyncio.Event().wait()
+            return None
 
         async with Engine([paying(ledger, TimeoutError("lost"), verify=verify)]) as engine:
             running = asyncio.ensure_future(engine.call(call("pay", id="c1", to="A7"), Scope(conversation="talk")))
@@ -182,7 +183,7 @@ class TestVerify:
 
 
 class TestNotDone:
-    """Not in doubt is only what proves, or by the author's word is, that nothing happened."""
+    """A failure is reported as `not_done` only if it proves that nothing happened, or if the tool's author declares that it does."""
 
     @pytest.mark.parametrize(
         ("error", "settings"),
@@ -257,7 +258,7 @@ def refund(order: str) -> str:
 
 
 class TestIdempotent:
-    """An idempotent tool is tried again with the same key; its outcome is unknown where the last replies were lost."""
+    """An idempotent tool is retried with the same key. Its outcome is unknown if the last replies were lost."""
 
     @pytest.mark.parametrize("error", [TimeoutError("lost"), ConnectionResetError("reset"), httpx.ReadError("lost"), Retryable("lost")])
     async def test_an_idempotent_call_whose_replies_are_all_lost_is_retried_and_then_unknown(
@@ -303,11 +304,11 @@ async def test_a_warning_tells_the_tool_author_once_how_to_declare_not_done(ledg
     assert all(word in told[0] for word in ("pay", "ValueError", 'effect="none"', "NotDone", "test_lost_replies.py"))
 
 
-# What the clients that tools use raise, over real connections
+# Exceptions of real HTTP clients over real connections
 
 
 class _Server(http.server.BaseHTTPRequestHandler):
-    """Takes a POST, then: `/lost` closes without an answer, `/moved` sends the client to a port where nobody listens."""
+    """Accepts a POST. `/lost` closes the connection without a response, `/moved` redirects to a port that refuses connections."""
 
     posts: list[str]
     nobody: int
@@ -328,7 +329,7 @@ class _Server(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def nobody() -> Iterator[int]:
-    """A port that refuses connections: bound, and nobody listens."""
+    """Yield a port that is bound but refuses connections."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield bound.getsockname()[1]
@@ -482,7 +483,7 @@ async def _aiohttp_delete(url: str) -> object:
 
 @contextmanager
 def dying_server() -> Iterator[tuple[str, list[bytes]]]:
-    """Takes one request, and is gone without an answer."""
+    """Accept one request, then close the connection and the listening socket without a response."""
     seen: list[bytes] = []
     listening = socket.create_server(("127.0.0.1", 0))
 

@@ -1,4 +1,4 @@
-"""A run costs the same however many there were before, and what is kept of ended runs is bounded."""
+"""The cost of a run does not depend on the number of earlier runs, and what is kept of ended runs is bounded."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def act(n: int = 1) -> str:
 
 
 class Steps:
-    """Counts the functions that are entered, Python's own included."""
+    """Counts the functions that are entered, built-in functions included."""
 
     def __enter__(self) -> Steps:
         self.count = 0
@@ -68,11 +68,11 @@ async def test_the_cost_of_a_call_does_not_grow_with_the_number_of_earlier_runs(
         last = [await steps(n) for n in range(3_000, 3_020)]
         release.set()
         await asyncio.gather(*beside)
-    assert max(last) <= max(first) + 60, "what is done for a new run grows with the number of runs"
+    assert max(last) <= max(first) + 60, "the cost of a new run grows with the number of runs"
 
 
 async def test_unknown_running_and_completed_calls_are_kept_after_thousands_of_runs() -> None:
-    """A doubt, a call that runs, and what was done in a run."""
+    """One call has an unknown outcome, one is running, and one is completed."""
     release = asyncio.Event()
     ran: list[str] = []
 
@@ -106,7 +106,7 @@ async def test_unknown_running_and_completed_calls_are_kept_after_thousands_of_r
 
 
 class Counted(str):
-    """A run's name that counts how often it is compared."""
+    """A run id that counts how often it is compared."""
 
     compared = 0
 
@@ -129,7 +129,7 @@ def test_reading_one_run_does_not_scan_the_events_of_other_runs() -> None:
 
 
 def test_memory_journal_reads_match_a_full_scan_of_its_events() -> None:
-    """By run, by call, after a position, backwards, in part; also of what is left when the oldest are forgotten."""
+    """Events are read by run, by call, after a position, backwards and with a limit, also after the oldest ones were dropped."""
     journal, written = MemoryJournal(most=100), []
     for n in range(330):
         draft = Draft(kind="k", run=f"run-{n % 7}", call=f"call-{n % 11}" if n % 3 else "", body=b"{}")

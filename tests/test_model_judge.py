@@ -1,4 +1,4 @@
-"""A model judges calls: about what it is asked, what its answer may do, and that everything but an answer is a deny."""
+"""A model as judge of calls: what it is asked, what its verdict may do, and that everything but a valid verdict is a deny."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from callgate.protocols import CallJudge, JudgmentRequired, Policy, Verdict
 from callgate.replay import Replay, judge_again
 from callgate.testing import Call, End, Fail, Item, Pause, Raise, ScriptedModel, ScriptedServer, Thought
 from tests.effect_ledger import Ledger
-from tests.engine_calls import bodies, call, result_of, said
+from tests.engine_calls import call, result_of, said, verdicts
 
 OPEN, CLOSE = "<call_to_judge>", "</call_to_judge>"
 LOOKS = '[[rule]]\nid = "look-twice"\nverdict = "judge"\nwhen = { "arguments.at" = "secret" }\n'
@@ -64,7 +64,7 @@ class Always:
 
 
 def told(model: ScriptedModel, number: int = -1) -> dict[str, Any]:
-    """The document of one question."""
+    """Return the document that one question to the judge contains."""
     text = model.requests[number].messages[-1].content  # type: ignore[union-attr]
     assert isinstance(text, str)
     begin, document, end, *rest = text.split("\n")
@@ -75,10 +75,10 @@ def told(model: ScriptedModel, number: int = -1) -> dict[str, Any]:
 
 
 def judged(engine: Engine) -> list[dict[str, Any]]:
-    return [one for body in bodies(engine, "call.verdict") for one in body.get("judgments", [])]  # type: ignore[attr-defined]
+    return [one for body in verdicts(engine) for one in body.get("judgments", [])]  # type: ignore[attr-defined]
 
 
-# What is judged
+# Which calls are judged
 
 
 async def test_a_judge_skips_reads_and_judges_writes_commands_and_calls_a_rule_marks(ledger: Ledger, tmp_path: object) -> None:
@@ -118,7 +118,7 @@ async def test_a_default_verdict_of_judge_sends_unmatched_calls_to_the_judge(led
     assert len(model.requests) == 1
 
 
-# What its answer does
+# What a verdict does
 
 
 async def test_a_judgment_is_recorded_with_its_verdict(ledger: Ledger) -> None:
@@ -126,9 +126,9 @@ async def test_a_judgment_is_recorded_with_its_verdict(ledger: Ledger) -> None:
     script: list[list[Item]] = [[Thought("hm"), verdict(word), used] for word in ("allow", "deny", "ask")]
     async with Engine(paying(ledger), policies=[Judge(ScriptedModel(script, name="careful-1"))]) as engine:
         outcomes = [await engine.call(call("pay", to=to)) for to in ("ann", "bob", "eve")]
-        verdicts = bodies(engine, "call.verdict")
-    assert [body["verdict"] for body in verdicts] == ["allow", "deny", "ask"]
-    for body in verdicts:
+        given = verdicts(engine)
+    assert [body["verdict"] for body in given] == ["allow", "deny", "ask"]
+    for body in given:
         (one,) = cast("list[dict[str, Any]]", body["judgments"])
         assert one.pop("duration_ms") >= 0
         expected = {"verdict": body["verdict"], "reason": "it is what the user asked for", "judge": "scripted:careful-1"}
@@ -194,7 +194,7 @@ async def test_the_judge_sees_the_arguments_that_the_tool_gets(ledger: Ledger) -
 
 
 async def test_every_call_is_judged_anew_even_with_a_cached_result(ledger: Ledger) -> None:
-    """A cached result is no way around the judge either."""
+    """A cached result does not bypass the judge."""
     model = ScriptedModel([ALLOW, DENY, ALLOW])
     async with Engine(paying(ledger), policies=[Judge(model, reads=True)]) as engine:
         codes = [(await said(engine, call("look", at=at))).code for at in ("this", "this", "that")]
@@ -203,7 +203,7 @@ async def test_every_call_is_judged_anew_even_with_a_cached_result(ledger: Ledge
 
 @pytest.mark.parametrize(("again", "ends"), [(ASK, "ok"), (ALLOW, "ok"), (DENY, "judge_denied")])
 async def test_an_approved_call_is_judged_again(ledger: Ledger, again: Call, ends: str) -> None:
-    """A yes answers the question, and is no verdict on what a judge denies."""
+    """An approval answers the judge's question, but does not override a deny."""
     async with Engine(paying(ledger), policies=[Judge(ScriptedModel([ASK, again]))]) as engine:
         asked = await engine.call(call("pay", to="eve"), Scope(run="r"))
         assert isinstance(asked, Suspended)
@@ -212,7 +212,7 @@ async def test_an_approved_call_is_judged_again(ledger: Ledger, again: Call, end
     assert ledger.lines() == (["eve"] if ends == "ok" else [])
 
 
-# What is no answer
+# Which answers are invalid
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,7 @@ async def test_an_answer_that_is_not_one_well_formed_verdict_is_a_deny(ledger: L
 
 
 class Stubborn:
-    """A model that will not be cancelled, and says yes when it is too late."""
+    """A model that ignores cancellation, and then allows the call too late."""
 
     provider, name, native_tools = "stubborn", "one", True
 
@@ -262,7 +262,7 @@ class Stubborn:
 
 
 class Cancelling:
-    """A model that cancels itself."""
+    """A model whose stream raises `CancelledError`."""
 
     provider, name, native_tools = "cancelling", "one", True
 
@@ -366,7 +366,7 @@ async def test_a_judge_that_changes_arguments_or_returns_no_judgment_denies_the_
 
 
 class Own:
-    """A judge of the host's own."""
+    """A judge that the host implements."""
 
     title = "own"
 
@@ -424,7 +424,7 @@ def test_a_judge_without_a_finite_positive_timeout_is_refused(ledger: Ledger, ti
         Engine(paying(ledger), policies=[Own(timeout_s=timeout_s)])
 
 
-# What it is told
+# What the judge is shown
 
 
 STEERING = [
@@ -565,7 +565,7 @@ async def test_a_kill_ends_the_wait_for_a_judge_and_the_call_never_runs(ledger: 
 
 
 class Noting(Stubborn):
-    """A stubborn model that notes what it is asked."""
+    """A stubborn model that records its requests."""
 
     def __init__(self) -> None:
         self.requests: list[ModelRequest] = []
@@ -582,7 +582,7 @@ async def test_control_characters_in_a_judges_question_are_escaped(ledger: Ledge
     assert _word(outcome) == "asked: Pay\\x1b[2J\\u202e?"
 
 
-# Every model, every way in
+# Models of every kind, and other ways to reach the judge
 
 
 @pytest.mark.parametrize(
@@ -625,7 +625,7 @@ async def test_a_provider_model_is_forced_to_call_give_verdict(
 
 
 async def test_a_search_leaves_out_files_that_a_rule_requires_to_be_judged(tmp_path: Any) -> None:
-    """A judge judges calls; nobody asked it about this file."""
+    """The judge is asked about calls, and not about the files that a search finds."""
     (tmp_path / "a.txt").write_text("needle")
     (tmp_path / "b.key").write_text("needle")
     rules = Rules.parse('[[rule]]\nid = "keys"\nverdict = "judge"\nwhen = { path = { suffix = ".key" } }\n')

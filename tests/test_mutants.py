@@ -1,4 +1,4 @@
-"""The list of changes that no test can notice is about the code as it is."""
+"""The list of mutants that no test can detect matches the source code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def test_every_equivalent_mutant_matches_a_source_line_and_has_a_reason() -> Non
     for entry in listed:
         assert entry.keys() == {"module", "was", "becomes", "reason"}
         code = " ".join(line.strip() for line in (ROOT / entry["module"]).read_text(encoding="utf-8").splitlines())
-        assert entry["was"] in code, f"{entry['module']} has no line {entry['was']!r} any more"
+        assert entry["was"] in code, f"{entry['module']} does not contain {entry['was']!r}"
         assert entry["reason"].endswith(".")
 
 

@@ -1,4 +1,4 @@
-"""Calls that tools make of other tools: the same route, as part of the call that makes them, and only while it lasts."""
+"""Nested calls: they take the same route, as part of the call whose tool makes them, and only while it runs."""
 
 from __future__ import annotations
 
@@ -51,26 +51,26 @@ async def test_a_nested_call_takes_the_same_route_under_its_parents_deadline() -
 
 @pytest.mark.parametrize("own_s", [None, 100.0, 5.0], ids=["none", "longer", "shorter"])
 async def test_a_nested_call_gets_no_more_time_than_its_parent_has_left(own_s: float | None) -> None:
-    """And no more than its own limit, where that is shorter. So far down as calls go."""
+    """A shorter timeout of its own still applies, and so does each parent's deadline at deeper levels."""
     clock = ManualClock()
     deadlines: list[float] = []
 
     @tool(effect="none", timeout_s=own_s)
     async def innermost(ctx: ToolContext) -> str:
-        """Say until when there is time."""
+        """Record the deadline."""
         deadlines.append(ctx.deadline)
         return "done"
 
     @tool(effect="none")
     async def inner(ctx: ToolContext) -> str:
-        """Call on."""
+        """Call `innermost`."""
         clock.advance(10)
         deadlines.append(ctx.deadline)
         return (await ctx.call("innermost", {})).text
 
     @tool(effect="none")
     async def outer(ctx: ToolContext) -> str:
-        """Call on, when most of the time is over."""
+        """Call `inner` when most of the time has passed."""
         clock.advance(20)
         deadlines.append(ctx.deadline)
         return (await ctx.call("inner", {})).text
@@ -89,13 +89,13 @@ async def test_a_nested_call_is_not_retried_past_its_parents_deadline() -> None:
 
     @tool(effect="none", retry=RetryPolicy(base_s=10, max_s=10))
     async def flaky() -> str:
-        """Fail in passing."""
+        """Fail transiently."""
         tried.append(1)
         raise ConnectionError("reset")
 
     @tool(effect="none", retryable=False)
     async def outer(ctx: ToolContext) -> str:
-        """Call on, when most of the time is over."""
+        """Call `flaky` when most of the time has passed."""
         clock.advance(35)
         return str((await ctx.call("flaky", {})).failure_class)
 
@@ -121,7 +121,7 @@ async def test_a_sync_tool_calls_other_tools_from_its_thread() -> None:
 
 @pytest.mark.parametrize("in_thread", [False, True], ids=["task", "thread"])
 async def test_a_leftover_task_cannot_call_tools_after_its_call_has_ended(in_thread: bool) -> None:
-    """A call is part of the one that made it; of one that has its end, nothing can be a part any more."""
+    """A nested call is part of the call that makes it, and nothing can become part of a call that has ended."""
     over = asyncio.Event()
     strays: list[Any] = []
     ran: list[int] = []
@@ -137,12 +137,12 @@ async def test_a_leftover_task_cannot_call_tools_after_its_call_has_ended(in_thr
         return await (asyncio.to_thread(ctx.call_sync, "inner", {}) if in_thread else ctx.call("inner", {}))
 
     async def plain(ctx: ToolContext) -> str:
-        """Leave a task behind."""
+        """Start a task, and return before it ends."""
         strays.append(asyncio.ensure_future(later(ctx)))
         return "begun"
 
     def threaded(ctx: ToolContext) -> str:
-        """Leave a task behind."""
+        """Start a task, and return before it ends."""
         assert ctx.loop is not None
         strays.append(asyncio.wrap_future(asyncio.run_coroutine_threadsafe(later(ctx), ctx.loop), loop=ctx.loop))
         return "begun"
@@ -158,7 +158,7 @@ async def test_a_leftover_task_cannot_call_tools_after_its_call_has_ended(in_thr
 
 @pytest.mark.parametrize("in_thread", [False, True], ids=["task", "thread"])
 async def test_a_leftover_task_of_an_attempt_cannot_call_tools_during_the_next_attempt(in_thread: bool) -> None:
-    """It would count as the next attempt's own call, and push that one aside as if it had been made before."""
+    """Such a call would take the place of the next attempt's own nested call."""
     strays: list[Any] = []
     ran: list[int] = []
 
@@ -175,7 +175,7 @@ async def test_a_leftover_task_of_an_attempt_cannot_call_tools_during_the_next_a
     second = asyncio.Event()
 
     async def plain(ctx: ToolContext) -> str:
-        """Leave a task behind, and fail once."""
+        """Start a task, and fail once."""
         if ctx.attempt == 1:
             strays.append(asyncio.ensure_future(later(ctx, second)))
             raise Retryable("Not yet.")
@@ -184,7 +184,7 @@ async def test_a_leftover_task_of_an_attempt_cannot_call_tools_during_the_next_a
         return (await ctx.call("inner", {"n": 2})).text
 
     def threaded(ctx: ToolContext) -> str:
-        """Leave a task behind, and fail once."""
+        """Start a task, and fail once."""
         assert ctx.loop is not None
         if ctx.attempt == 1:
             strays.append(asyncio.run_coroutine_threadsafe(later(ctx, second), ctx.loop))

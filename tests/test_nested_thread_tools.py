@@ -1,4 +1,4 @@
-"""Thread tools that call thread tools: a thread that waits for a call that its tool made takes no place that this call needs."""
+"""Thread tools that call thread tools: a thread that waits for a nested call takes no slot that this call needs."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ def leaf(n: int) -> int:
 
 @tool(effect="none")
 def parent(ctx: ToolContext, n: int) -> int:
-    """Ask another tool."""
+    """Call another tool."""
     return int(str(ctx.call_sync("leaf", {"n": n}).structured))
 
 
 @tool(effect="none")
 def deep(ctx: ToolContext, n: int) -> int:
-    """Ask itself, so many levels down."""
+    """Call itself, this many levels deep."""
     return n if n == 0 else 1 + int(str(ctx.call_sync("deep", {"n": n - 1}).structured))
 
 
 @tool(effect="none")
 def many(ctx: ToolContext, n: int) -> int:
-    """Ask several at once, from threads of its own."""
+    """Make several calls at once, from threads of its own."""
     with ThreadPoolExecutor(4) as pool:
         return sum(int(str(one.structured)) for one in pool.map(lambda i: ctx.call_sync("parent", {"n": i}), range(n)))
 
 
 @tool(effect="none")
 async def gathers(ctx: ToolContext, n: int) -> int:
-    """Ask several thread tools at once, from the event loop."""
+    """Call several thread tools at once, from the event loop."""
     return sum(int(str(one.structured)) for one in await asyncio.gather(*(ctx.call("parent", {"n": i}) for i in range(n))))
 
 
@@ -63,7 +63,6 @@ async def test_more_parent_calls_than_threads_all_get_their_nested_results(threa
 
 
 async def test_two_hundred_parent_calls_complete_with_the_default_thread_limit() -> None:
-    """With the default limits."""
     async with Engine(ALL, timeout_s=PATIENCE_S) as engine:
         assert values(await engine.call_many([call("parent", n=n) for n in range(200)])) == list(range(200))
 
@@ -112,7 +111,7 @@ async def test_a_kill_or_deadline_ends_parent_and_child_and_frees_their_threads(
             let_pass(DEADLINE_S)
         await asyncio.wait([running], timeout=PATIENCE_S)
         assert running.done()
-        assert await soon(lambda: told), "the thread that had waited for the child was not let go"
+        assert await soon(lambda: told), "the thread that waits for the child is still blocked"
         engine.control.end_turn("")
         assert (await said(engine, call("leaf", n=7))).structured == 7
         release.set()
@@ -122,18 +121,18 @@ async def test_a_kill_or_deadline_ends_parent_and_child_and_frees_their_threads(
 async def test_endless_recursion_of_calls_ends_at_the_waiting_threads_limit() -> None:
     @tool(effect="none", retry=RetryPolicy(attempts=1))
     def endless(ctx: ToolContext) -> str:
-        """Ask itself."""
+        """Call itself."""
         return str(ctx.call_sync("endless", {}).text)
 
     async with Engine([endless], limits=Limits(parallel_threads=2, waiting_threads=8), timeout_s=PATIENCE_S) as engine:
         result = await said(engine, RawCall(name="endless"))
         assert "8 threads wait for calls that their tools made; 8 is the limit" in result.text
         assert len(bodies(engine, "call.received")) <= 12
-        assert (await said(engine, RawCall(name="endless"))).status == "ok", "the threads came back"
+        assert (await said(engine, RawCall(name="endless"))).status == "ok", "the threads were not released"
 
 
 async def test_a_call_that_waits_for_a_thread_gets_the_slot_of_an_abandoned_one() -> None:
-    """It had to wait for the next call to come, or for its deadline."""
+    """The call does not wait for another call or for its deadline."""
     begun, release = threading.Event(), threading.Event()
 
     @tool(effect="none", timeout_s=0.05)

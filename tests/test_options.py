@@ -1,4 +1,4 @@
-"""What an engine is made of: what could not work is refused when it is made, in one sentence, and not in the middle of a call."""
+"""Options of an engine: what cannot work is refused at construction, in one sentence, and not during a call."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_an_invalid_retry_policy_is_refused(setting: dict[str, Any], said: str) 
 
 @given(st.integers(1, 10**6), st.floats(1, 1e300), st.floats(0, 1, exclude_max=True))
 def test_no_backoff_exceeds_its_maximum_after_any_number_of_failures(failures: int, multiplier: float, chance: float) -> None:
-    """Every wait has a bound; numbers that no float holds are no exception."""
+    """This holds even where a delay is too large for a float."""
     assert 0 <= RetryPolicy(multiplier=multiplier).delay_s(failures, chance) <= 10.0
 
 
@@ -95,7 +95,7 @@ def test_limits_of_another_type_are_refused() -> None:
     ],
 )
 def test_invalid_engine_options_are_refused_at_construction(options: dict[str, Any], said: str) -> None:
-    """Otherwise it shows in the middle of a call: as a policy that fails, a wait that never ends, a word that counts as yes."""
+    """Otherwise an invalid option would show during a call: as a failing policy, an endless wait, or a word that counts as true."""
     with pytest.raises(UsageError, match=said):
         Engine(**options)
 
@@ -122,14 +122,14 @@ def test_a_hook_decorator_without_parentheses_is_refused_with_the_fix(decorator:
 
 
 class Empty(MemoryJournal):
-    """A journal that says how long it is, and so is false while it is empty."""
+    """A journal with a length, which is therefore falsy while it is empty."""
 
     def __len__(self) -> int:
         return len(list(self.read()))
 
 
 async def test_a_journal_that_is_falsy_while_empty_is_still_used() -> None:
-    """What is handed in is used, whatever its truth value."""
+    """An option counts as given whatever its truth value is."""
 
     @tool(effect="none")
     async def look() -> str:
@@ -172,8 +172,9 @@ async def test_a_value_that_is_not_a_raw_call_is_refused_with_the_fix(raw: Any) 
     ids=["none", "dict", "run", "tick", "principal", "iteration", "allowed tools"],
 )
 async def test_an_invalid_scope_is_refused_and_other_calls_still_run(scope: Any, said: str) -> None:
-    """A word of another kind was found when the record was read, or by the writer of the file, and then no call could go on. In a text,
-    every piece of it counts as a name that is allowed."""
+    """A value of another type would otherwise fail when the record is read or written, and then no call could run. In a text, every
+    substring would count as an allowed name.
+    """
     async with Engine([seen]) as engine:
         for hand_in in (engine.call, lambda raw, scope: engine.call_many([raw], scope)):
             with pytest.raises(UsageError, match=said):
@@ -185,7 +186,7 @@ async def test_an_invalid_scope_is_refused_and_other_calls_still_run(scope: Any,
 
 
 async def test_an_unknown_value_of_closed_counts_as_truncated() -> None:
-    """Only `sealed` and `finished` prove that a call is whole."""
+    """Only `sealed` and `finished` prove that a call is complete."""
     async with Engine([seen]) as engine:
         for word in ("Cut", "", None, object()):
             result = await said(engine, RawCall(name="seen", closed=word))  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""The suite runs on every Python that is here: which ones are found, which are left out and why, and what fails the whole."""
+"""The suite runs on every Python that is installed: which ones are found, which are left out and why, and what fails the run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""callgate's own files in a workspace: out of reach of file tools, out of version control, and nobody else's to read."""
+"""callgate's own files in a workspace: file tools cannot reach them, version control ignores them, and only their owner may read them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from callgate import Engine, RawCall, Rules, Scope, SqliteJournal, tool
-from callgate._cache import SqliteCache
+from callgate import Engine, RawCall, Rules, Scope, SqliteCache, SqliteJournal, tool
 from callgate.builtins import command_tools, symbol_tools, workspace_tools
 from callgate.memory import Memory
 from tests.cli.shell import shell
@@ -22,7 +21,7 @@ SECRET = "what-only-the-record-has"
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A workspace with a record in it, and every way to it that files can make."""
+    """A workspace that contains a journal, and links that lead to it."""
     root = tmp_path / "root"
     for folder in ("sub/.callgate", ".callgate/blobs"):
         (root / folder).mkdir(parents=True)
@@ -178,7 +177,7 @@ async def run(command: str | list[str], cwd: str = ".") -> str:
     ],
 )
 async def test_the_own_files_fact_matches_commands_that_name_the_callgate_folder(arguments: str, denied: bool, root: Path) -> None:
-    """Nothing but a sandbox keeps a command from the files that its process may use."""
+    """The fact matches paths that a command names. Only a sandbox keeps a command from the other files that its process may use."""
     rules = Rules.parse('[[rule]]\nid = "record"\nverdict = "deny"\nwhen = { own_files = true }\n')
     async with Engine([run], policies=[rules]) as engine:
         result = await said(engine, RawCall(name="run", arguments=arguments), Scope(workspace=str(root)))

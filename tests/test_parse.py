@@ -1,4 +1,4 @@
-"""Parsing a call: names, cut-off messages, empty arguments, arguments in the wrong place, and repair where it is asked for."""
+"""Parsing of calls: names, truncated messages, empty arguments, arguments in the wrong place, and repair if it is enabled."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callgate._engine_limits import Limits
+from callgate import Limits
 from callgate._json.json_repair import repair_text
 from callgate._pipeline.parse import parse
 from callgate.call_stages import ParsedCall
@@ -34,7 +34,7 @@ def test_a_call_without_a_name_aborts_its_message(name: Any) -> None:
 @pytest.mark.parametrize("item", [None, "pay", ["pay"], 5, {"function": "pay"}, {"function": None}])
 @pytest.mark.parametrize("read", [RawCall.from_openai, RawCall.from_dict], ids=["openai", "dict"])
 def test_an_item_that_is_not_a_call_aborts_like_a_call_without_a_name(read: Any, item: Any) -> None:
-    """A9: a payload that is missing ends the message, and nobody gets a traceback."""
+    """Requirement A9: a missing payload ends the message, and no other exception is raised."""
     with pytest.raises(CallAborted):
         parsed(read(item))
 
@@ -42,21 +42,20 @@ def test_an_item_that_is_not_a_call_aborts_like_a_call_without_a_name(read: Any,
 @pytest.mark.parametrize("more", [{}, {"id": "7"}, {"id": "7", "type": "function"}])
 @pytest.mark.parametrize("form", [("name", "args"), ("name", "arguments"), ("tool", "parameters"), ("tool", "arguments")])
 def test_every_form_of_a_call_is_parsed_to_the_same_call(form: tuple[str, str], more: dict[str, str]) -> None:
-    """Every form of a call that hosts hand in."""
     name, arguments = form
     raw = RawCall.from_dict({name: "pay", arguments: {"amount": 1}, **more})
     assert (raw.name, parsed(raw).arguments, raw.id, raw.beside) == ("pay", {"amount": 1}, more.get("id", ""), None)
 
 
 def test_a_flat_call_may_have_a_parameter_named_args() -> None:
-    """Beside what only a flat call has, it is no word of the form."""
+    """In a flat call, `args` is a parameter like any other."""
     raw = RawCall.from_dict({"tool": "run", "args": ["-x"]})
     assert raw.beside == {"args": ["-x"]}
 
 
 @pytest.mark.parametrize("arguments", [["x"], [], True, False, 5, 1.5])
 def test_arguments_that_are_not_an_object_are_refused_as_not_object(arguments: object) -> None:
-    """Not malformed JSON, which nobody has sent."""
+    """The code does not claim malformed JSON, because no JSON was sent."""
     for raw in (
         RawCall.from_openai({"function": {"name": "pay", "arguments": arguments}}),
         RawCall.from_dict({"tool": "pay", "parameters": arguments}),
@@ -67,7 +66,7 @@ def test_arguments_that_are_not_an_object_are_refused_as_not_object(arguments: o
 
 
 def test_a_cut_off_call_is_refused_even_with_valid_arguments() -> None:
-    """Cut means that nothing proved the arguments complete; valid text may still be half of them."""
+    """`cut` means that nothing proved the arguments complete. Valid text may still be only a part of them."""
     with pytest.raises(ArgumentsTruncated):
         parsed(RawCall(name="pay", arguments='{"amount":100}', closed="cut"), repair=True)
 
@@ -81,20 +80,20 @@ def test_valid_arguments_are_parsed_without_a_note() -> None:
 
 @pytest.mark.parametrize("arguments", ["", "null", b"", b" null", "\n"])
 def test_empty_arguments_become_an_empty_object_with_a_note(arguments: str | bytes) -> None:
-    """C2: the default is an empty dict."""
+    """Requirement C2: the default is an empty object."""
     call = parsed(RawCall(name="t", arguments=arguments))
     assert call.arguments == {}
     assert [note.kind for note in call.notes] == ["empty"]
 
 
 def test_an_explicit_empty_object_has_no_note() -> None:
-    """It was said, not assumed."""
+    """The object was sent and not assumed."""
     assert parsed(RawCall(name="t", arguments="{}")).notes == ()
     assert parsed(RawCall(name="t", arguments={})).notes == ()
 
 
 def test_parameters_beside_empty_arguments_are_lifted_with_a_note() -> None:
-    """C3, C4."""
+    """Requirements C3 and C4."""
     raw = RawCall.from_dict({"tool": "say", "reasoning": "why", "text": "hi", "volume": 3})
     call = parsed(raw)
     assert call.arguments == {"text": "hi", "volume": 3}
@@ -102,13 +101,13 @@ def test_parameters_beside_empty_arguments_are_lifted_with_a_note() -> None:
 
 
 def test_parameters_beside_nonempty_arguments_are_ignored() -> None:
-    """C3 applies to empty parameters only."""
+    """Requirement C3 applies to empty parameters only."""
     raw = RawCall.from_dict({"tool": "say", "parameters": {"text": "hi"}, "stray": 1})
     assert parsed(raw).arguments == {"text": "hi"}
 
 
 def test_malformed_json_is_refused_unless_repair_is_enabled() -> None:
-    """Off by default: a repair is a guess about what was meant."""
+    """Repair is off by default because it guesses what was meant."""
     raw = RawCall(name="t", arguments="{text:'hi', n: .5,}")
     with pytest.raises(ArgumentsMalformed) as caught:
         parsed(raw)
@@ -141,7 +140,7 @@ def test_malformed_json_is_refused_unless_repair_is_enabled() -> None:
     ids=lambda text: text[:24],
 )
 def test_repair_refuses_ambiguous_or_incomplete_text(text: str) -> None:
-    """No merging, no lost key, no prose, no list, nothing cut off, nothing beyond 16 KiB."""
+    """Repair merges no objects, drops no keys, removes no prose, accepts no lists, completes no text, and reads at most 16 KiB."""
     with pytest.raises((ArgumentsMalformed, ArgumentsTruncated)):
         parsed(RawCall(name="t", arguments=text), repair=True)
 
@@ -152,7 +151,7 @@ objects = st.dictionaries(plain, plain | st.integers() | st.booleans() | st.none
 
 @given(objects)
 def test_a_truncated_object_is_never_repaired(value: dict[str, object]) -> None:
-    """Truncation is never repaired into an executable call."""
+    """Otherwise a call could run with a part of its arguments."""
     text = json.dumps(value)
     for end in range(1, len(text)):
         assert repair_text(text[:end], LIMITS) == (False, None)
@@ -160,7 +159,7 @@ def test_a_truncated_object_is_never_repaired(value: dict[str, object]) -> None:
 
 @given(st.dictionaries(st.from_regex(r"[a-z]{1,5}", fullmatch=True), st.from_regex(r"[a-z ]{0,8}", fullmatch=True), min_size=1, max_size=4))
 def test_single_quotes_and_a_trailing_comma_are_repaired_exactly(value: dict[str, str]) -> None:
-    """What has one meaning is put right."""
+    """Text that has only one meaning is repaired."""
     text = "{" + "".join(f"'{key}': '{item}', " for key, item in value.items()) + "}"
     assert repair_text(text, LIMITS) == (True, value)
 
@@ -178,5 +177,5 @@ def test_single_quotes_and_a_trailing_comma_are_repaired_exactly(value: dict[str
     ],
 )
 def test_unambiguous_malformed_json_is_repaired(text: str, meant: dict[str, object]) -> None:
-    """Quotes, constants, commas, comments, fences, raw line ends."""
+    """Quotes, constants, commas, comments, fences and raw line breaks are repaired."""
     assert repair_text(text, LIMITS) == (True, meant)

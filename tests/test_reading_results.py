@@ -1,4 +1,4 @@
-"""What a tool returns is read within the call: inside its time, ended by its kill, bounded in size, and never on the event loop."""
+"""Results are read as part of the call: within its timeout, until a kill, up to a size limit, and never on the event loop."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RUNNERS: list[Literal["inline", "thread"]] = ["inline", "thread"]
 
 
 class BlockedCode:
-    """Code that cannot go on until the event loop lets it."""
+    """Code that blocks until the event loop releases it."""
 
     def __init__(self) -> None:
         self.entered = threading.Event()
@@ -42,7 +42,7 @@ class BlockedCode:
 
 
 class Dumps:
-    """As pydantic's models are read."""
+    """A value that is read like a pydantic model."""
 
     __pydantic_serializer__ = None
 
@@ -112,11 +112,11 @@ VALUES: dict[str, Callable[[BlockedCode], object]] = {
 
 def giving(value: Callable[[], object], runner: Literal["inline", "thread"], **settings: Any) -> Tool:
     async def inline() -> object:
-        """Give."""
+        """Return the value."""
         return value()
 
     def threaded() -> object:
-        """Give."""
+        """Return the value."""
         return value()
 
     return tool(name="give", runner=runner, **{"effect": "none", **settings})(inline if runner == "inline" else threaded)
@@ -127,7 +127,7 @@ def giving(value: Callable[[], object], runner: Literal["inline", "thread"], **s
 async def test_code_that_runs_while_reading_a_result_does_not_block_the_event_loop(
     value: Callable[[BlockedCode], object], runner: Literal["inline", "thread"]
 ) -> None:
-    """The event loop goes on while it is read: nothing else could let it go on."""
+    """The event loop releases the code that is read, so it must run during the read."""
     held = BlockedCode()
     async with Engine([giving(lambda: value(held), runner)]) as engine:
         given, _ = await asyncio.gather(said(engine, call("give")), held.release())
@@ -161,7 +161,7 @@ async def test_a_kill_ends_the_reading_of_a_result(runner: Literal["inline", "th
 
 
 class Endless(list[object]):
-    """Never comes to an end, and counts what was taken."""
+    """A list without end, which counts the items that are read."""
 
     taken = 0
 
@@ -202,7 +202,7 @@ async def test_an_endless_result_is_read_only_up_to_the_limit(kind: Any, runner:
 @pytest.mark.parametrize("runner", [*RUNNERS, "process"])
 @pytest.mark.parametrize("text", ["x" * 70_000, "é" * 40_000], ids=["ascii", "two bytes each"])
 async def test_the_result_size_limit_applies_to_every_runner(runner: Any, text: str) -> None:
-    """In bytes of UTF-8."""
+    """The limit counts bytes of UTF-8."""
     made = large_ascii if text.isascii() else large_accents
     one = tool(name="give", effect="none", runner=runner)(made)
     async with Engine([one], limits=Limits(result_bytes=70_000 if not text.isascii() else 69_999)) as engine:
@@ -211,17 +211,16 @@ async def test_the_result_size_limit_applies_to_every_runner(runner: Any, text: 
 
 
 def large_ascii() -> str:
-    """Give."""
+    """Return a long text."""
     return "x" * 70_000
 
 
 def large_accents() -> str:
-    """Give."""
+    """Return a long text."""
     return "é" * 40_000
 
 
 async def test_a_small_plain_result_is_read_without_a_thread() -> None:
-    """No thread is asked where none is needed."""
     before = threading.active_count()
     async with Engine([giving(lambda: {"rows": [1, "two", {"three": None}], "at": (1.5, True)}, "inline")]) as engine:
         given = await said(engine, call("give"))
@@ -230,7 +229,7 @@ async def test_a_small_plain_result_is_read_without_a_thread() -> None:
 
 
 class Elsewhere:
-    """A host's runner, which gives what it has as it is."""
+    """A custom runner that returns its value unchanged."""
 
     def __init__(self, value: object) -> None:
         self._value = value

@@ -1,4 +1,4 @@
-"""What the record says of the gate's verdicts: each with its call, its reason and the arguments that it is about."""
+"""Recorded verdicts of the gate: each has its call, its reason and the arguments that it is about."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from callgate import Allow, Ask, Deny, Engine, Hook, Modify, Scope, SqliteJournal, before_call, inbox, tool
 from callgate.call_stages import ValidatedCall
 from callgate.protocols import Policy, Verdict
-from tests.engine_calls import bodies, body, call, said
+from tests.engine_calls import body, call, said, verdicts
 
 
 @tool
@@ -20,7 +20,7 @@ async def pay(to: str, cents: int = 1) -> str:
 
 
 class AtMostTen:
-    """Lowers the amount, then gives the verdict it was made with."""
+    """A policy that lowers the amount to ten, and otherwise gives a fixed verdict."""
 
     def __init__(self, then: Verdict) -> None:
         self.then = then
@@ -35,27 +35,27 @@ FINAL = {"to": "ann", "cents": 10}
 
 
 async def test_a_modification_by_a_policy_is_recorded_as_a_modify_verdict() -> None:
-    """With its rule, its reason and the new arguments, between what came and what ran."""
+    """The verdict has the rule, the reason and the new arguments, and is recorded between the received call and its start."""
     async with Engine([pay], policies=[AtMostTen(Allow(rule="fine"))]) as engine:
         result = await said(engine, call("pay", to="ann", cents=99))
-        change, allowed = bodies(engine, "call.verdict")
+        change, allowed = verdicts(engine)
         kinds = [event.kind for event in engine.journal.read(call=result.uid)]
     assert result.data == "paid 10 to ann"
     assert [change[key] for key in ("verdict", "rule", "reason", "arguments")] == ["modify", "cap", "ten at most", FINAL]
     assert [allowed[key] for key in ("verdict", "rule", "arguments")] == ["allow", "fine", FINAL]
-    assert kinds == ["call.received", "call.verdict", "call.verdict", "call.started", "call.completed"]
+    assert kinds == ["call.received", "call.verdict", "call.started", "call.completed"]
 
 
 @pytest.mark.parametrize(("then", "word"), [(Deny(reason="no", rule="never"), "deny"), (Ask(question="may it?", rule="never"), "ask")])
 async def test_every_recorded_verdict_has_the_arguments_it_judged(then: Verdict, word: str) -> None:
-    """As the tool would get them: coerced, with defaults, changed."""
+    """The arguments are those that the tool would get: coerced, with defaults, and modified."""
     async with Engine([pay], policies=[AtMostTen(then)]) as engine:
         await engine.call(call("pay", to="ann", cents="99"))
         await engine.call(call("pay", to="bob"))
-        verdicts = bodies(engine, "call.verdict")
-    assert [one["verdict"] for one in verdicts] == ["modify", word, word]
-    assert [one["arguments"] for one in verdicts] == [FINAL, FINAL, {"to": "bob", "cents": 1}]
-    assert [one["rule"] for one in verdicts] == ["cap", "never", "never"]
+        given = verdicts(engine)
+    assert [one["verdict"] for one in given] == ["modify", word, word]
+    assert [one["arguments"] for one in given] == [FINAL, FINAL, {"to": "bob", "cents": 1}]
+    assert [one["rule"] for one in given] == ["cap", "never", "never"]
 
 
 async def test_a_modification_by_a_hook_is_recorded_with_the_hook() -> None:
@@ -65,7 +65,7 @@ async def test_a_modification_by_a_hook_is_recorded_with_the_hook() -> None:
 
     async with Engine([pay], hooks=[lowers]) as engine:
         await said(engine, call("pay", to="ann", cents=99))
-        change, allowed = bodies(engine, "call.verdict")
+        change, allowed = verdicts(engine)
     assert (change["verdict"], change["arguments"], allowed["arguments"]) == ("modify", FINAL, FINAL)
     assert str(change["hook"]).endswith("lowers")
 
@@ -103,10 +103,10 @@ async def test_the_recorded_failure_of_an_observer_names_its_call() -> None:
 
 
 async def test_an_approval_in_the_inbox_shows_the_final_arguments(tmp_path: Path) -> None:
-    """Rules, judge and human see one value."""
+    """Rules, judge and human get the same arguments."""
     path = tmp_path / "journal.db"
     policies: list[Policy] = [AtMostTen(Ask(question="may it?"))]
     async with Engine([pay], policies=policies, journal=SqliteJournal(path)) as engine:
         await engine.call(call("pay", to="ann", cents="99"), Scope(run="r"))
     [waiting] = inbox.waiting(path)
-    assert waiting.arguments == '{"cents":10,"to":"ann"}'
+    assert waiting.arguments == '{"to":"ann","cents":10}'

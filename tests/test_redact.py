@@ -1,4 +1,4 @@
-"""What a redactor knows is in no field of a result, in nothing that is kept, and in nothing that is recorded."""
+"""A secret that the redactor knows is in no field of a result, in no stored value, and in no event."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from callgate import Deny, Engine, Limits, RawCall, SqliteCache, ToolResult, before_call, tool
-from callgate._json import canonical
 from callgate.call_stages import ValidatedCall
 from callgate.protocols import Allow, Modify, Verdict
+from tests.canonical_json import canonical
 from tests.engine_calls import call, said
 from tests.host_fakes import Hider
 
@@ -18,7 +18,7 @@ SECRET = "hunter2"
 
 
 async def hidden(given: Any, **settings: Any) -> ToolResult:
-    """The result of a tool that returns or raises `given`; nothing of it may show the secret."""
+    """Return the result of a tool that returns or raises `given`, after checking that the secret is nowhere in it."""
 
     @tool(effect="none")
     async def login(password: str = "") -> Any:
@@ -118,7 +118,7 @@ async def test_a_result_is_withheld_if_the_redactor_fails(answer: bytes | None, 
 
 
 async def test_a_persistent_cache_stores_no_redacted_secret(tmp_path: Path) -> None:
-    """Neither the file nor what is given from it later, by an engine without a redactor."""
+    """Neither the file nor a result that an engine without a redactor reads from it contains the secret."""
 
     @tool(effect="none", cacheable=True, cache_scope="persistent")
     async def login(user: str) -> dict[str, str]:

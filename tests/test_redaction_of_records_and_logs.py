@@ -1,4 +1,4 @@
-"""What a redactor knows is on no record, in no line of the log, on no bus and in nothing that is shown, whoever put it where."""
+"""A secret that the redactor knows is in no event, log line, bus item or shown text, whatever its source."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ SECRET = "hunter2-ä"
 
 
 class Hider:
-    """Knows one secret."""
+    """A redactor that hides one secret."""
 
     def redact(self, body: bytes) -> bytes:
         return body.replace(SECRET.encode(), b"[hidden]")
 
 
 class Broken:
-    """Hides nothing and says so, with what it should have hidden."""
+    """A redactor that raises an exception whose text contains the secret."""
 
     def redact(self, body: bytes) -> bytes:
         raise ValueError(SECRET)
@@ -55,14 +55,14 @@ async def plain(text: str = "") -> str:
 
 @tool
 async def talks(context: ToolContext) -> str:
-    """Show, return."""
+    """Report progress, and return."""
     context.progress(f"my password is {SECRET}\n")
     return SECRET
 
 
 @tool
 def talks_in_a_thread(context: ToolContext) -> str:
-    """Show, from a thread."""
+    """Report progress from a thread, and return."""
     context.progress(f"my password is {SECRET}\n", stream=SECRET)
     return SECRET
 
@@ -74,7 +74,7 @@ async def raises() -> str:
 
 
 class Says:
-    """A policy that says one thing."""
+    """A policy that always gives the same verdict, or raises."""
 
     def __init__(self, verdict: Any) -> None:
         self._verdict = verdict
@@ -106,7 +106,7 @@ def observes_after(call: ValidatedCall, result: object) -> None:
 
 
 class EngineOutput:
-    """Whatever one engine tells anybody."""
+    """Collects all output of an engine: events, bus items and log lines."""
 
     def __init__(self) -> None:
         self.journal = MemoryJournal()
@@ -177,7 +177,7 @@ async def test_a_secret_from_any_source_is_not_recorded_logged_or_published(case
 
 @pytest.mark.parametrize("case", ["progress", "progress from a thread", "reasoning", "an unknown name", "an exception"])
 async def test_a_failing_redactor_lets_no_secret_through(case: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Not what was to be hidden, and not what the failure says, which may hold it."""
+    """Neither the text to redact nor the text of the redactor's exception is shown."""
     caplog.set_level(logging.DEBUG, logger="callgate")
     raw, options = CASES[case]
     everything, outcome = await tried(raw, options, Broken())

@@ -1,4 +1,4 @@
-"""The reference's tables are what the code has: nothing left out, nothing made up."""
+"""The tables of the reference match the code: no entry is missing, and none is invented."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ SOURCE = ROOT / "src" / "callgate"
 
 
 def table(page: str, heading: str) -> dict[str, tuple[str, ...]]:
-    """The first table under a heading: its first column, without backticks, to the others."""
+    """Return the first table under a heading, as a dict from the first column, without backticks, to the other columns."""
     text = f"\n{(ROOT / page).read_text(encoding='utf-8')}".split(f"\n{heading}\n", 1)[1]
     rows = re.search(r"^\|.*\n\|[-|]+\n((?:\|.*\n)*)", text, re.MULTILINE)
     assert rows is not None
@@ -63,7 +63,7 @@ def test_documented_public_names_match_the_code() -> None:
 
 
 def public_values() -> list[type[Any]]:
-    """The data classes that callgate's public modules name, and those that are in their fields."""
+    """Return the data classes that callgate's public modules export, and those in their fields."""
     modules = [importlib.import_module(name) for name in ("callgate", *table("docs/reference/public-names.md", "## Modules"))]
     found: dict[type[Any], None] = {}
     waiting: list[Any] = [getattr(module, name) for module in modules for name in getattr(module, "__all__", ())]
@@ -77,14 +77,16 @@ def public_values() -> list[type[Any]]:
 
 
 def test_public_data_classes_are_frozen_with_three_exceptions() -> None:
-    """Whoever was given one may keep it. A running tool and a tool's own validator write to theirs; a summary is filled event by event."""
+    """A value does not change after it was handed out. Only a running tool and a tool's validator write to theirs, and a summary is filled
+    event by event.
+    """
     settings = {one: getattr(one, "__struct_config__", None) or getattr(one, "__dataclass_params__", None) for one in public_values()}
     changeable = {one.__name__ for one, found in settings.items() if found is None or not found.frozen}
     assert changeable == {"CallSummary", "ToolContext", "ValidationResult"}
 
 
 def test_public_data_classes_take_keyword_fields_except_a_fixed_list() -> None:
-    """A field can be added anywhere; only values of few fields, written often, take them by position."""
+    """A keyword field can be added anywhere. Only classes with few fields that are written often take them by position."""
     parameters = {one: inspect.signature(one).parameters.values() for one in public_values()}
     by_position = [one.__name__ for one, found in parameters.items() if any(each.kind is not each.KEYWORD_ONLY for each in found)]
     assert sorted(by_position) == [
@@ -95,7 +97,7 @@ def test_public_data_classes_take_keyword_fields_except_a_fixed_list() -> None:
 
 
 def test_documented_agent_events_match_the_code() -> None:
-    """The table of the events has each one that `agent.stream` may yield, with all of its fields."""
+    """The table has each event that `agent.stream` may yield, with all of its fields."""
     shown = {name: row[-1].replace("`", "") for name, row in table("docs/reference/agent.md", "## Events").items()}
     assert shown == {kind.__name__: ", ".join(kind.__struct_fields__) for kind in get_args(AgentEvent)}
 
@@ -187,7 +189,7 @@ def test_documented_agent_loop_settings_match_the_code() -> None:
     assert {name: row[0] for name, row in table(page, "## Budget").items()} == {
         name: f"`{getattr(Budget(), name)}`" for name in Budget.__struct_fields__
     }
-    assert {name: row[0] for name, row in table(page, "## Going round in circles").items()} == {
+    assert {name: row[0] for name, row in table(page, "## Repetitions").items()} == {
         name: f"`{getattr(StuckLimits(), name)}`" for name in StuckLimits.__struct_fields__
     }
 
@@ -197,7 +199,7 @@ def test_documented_failure_classes_match_the_code() -> None:
 
 
 def test_documented_failure_codes_match_the_code() -> None:
-    """Every code that the sources give, and no other; with the class that its error has."""
+    """The tables have every code in the sources and no other, with the failure class of its error."""
     of_results = table("docs/reference/failures.md", "## Codes of results")
     raised = table("docs/reference/failures.md", "## Codes of errors that are raised")
     documented = {*of_results, *raised}
@@ -212,7 +214,7 @@ def test_documented_failure_codes_match_the_code() -> None:
 
 
 def codes_in_the_sources() -> tuple[set[str], set[str]]:
-    """What is given as `code` anywhere on the route, and every string there is."""
+    """Return each value given as `code` on the route, and every string constant."""
     given, literals = set[str](), set[str]()
     for path in SOURCE.rglob("*.py"):
         if {"builtins", "cli", "demo", "models", "testing", "_workspace"} & set(path.relative_to(SOURCE).parts):
@@ -306,7 +308,7 @@ def test_documented_exit_codes_of_callgate_run_match_the_code() -> None:
 
 
 def test_the_architecture_page_lists_every_module_in_its_layer() -> None:
-    """The layers are those that the import check enforces; no room is left out and none made up."""
+    """The layers are those that the import check enforces."""
     shown = table("ARCHITECTURE.md", "## Layers")
     contract = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"][0]["layers"]
     layers = [[room.strip().removeprefix("callgate.") for room in re.split("[|:]", layer)] for layer in contract]

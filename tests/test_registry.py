@@ -1,4 +1,4 @@
-"""Registering tools and finding them: by name, alias, category and layer, and where they run."""
+"""Registration and lookup of tools by name, alias, category and layer, and the runners that they use."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def test_a_tool_without_a_required_attribute_is_refused(attribute: str) -> None:
 def test_a_second_tool_of_the_same_name_is_refused_and_both_places_are_named() -> None:
     @tool
     def complete() -> None:
-        """Another one."""
+        """A second tool."""
 
-    with pytest.raises(UsageError, match=r"tests\.complete\.Complete, .*test_registry\.py:\d+"):
+    with pytest.raises(UsageError, match=r"tests\.complete_tool\.Complete, .*test_registry\.py:\d+"):
         ToolRegistry([Complete(), complete])
 
 
@@ -98,14 +98,14 @@ def test_the_schemas_have_the_form_of_openai_tools() -> None:
 def test_a_process_tool_that_cannot_be_imported_is_refused_with_the_fix() -> None:
     @tool(runner="process")
     def inner() -> None:
-        """Live in a function."""
+        """Do nothing."""
 
     with pytest.raises(UsageError, match="Move it to the top level"):
         Engine([inner])
 
 
 class Elsewhere:
-    """A runner of the host's own."""
+    """A custom runner."""
 
     def __init__(self) -> None:
         self.ran: list[str] = []
@@ -122,7 +122,7 @@ class Elsewhere:
 async def test_an_engine_runs_tools_with_a_custom_runner_and_closes_it() -> None:
     @tool(runner="elsewhere", effect="none")
     async def far(n: int) -> None:
-        """Run far away."""
+        """Run remotely."""
 
     runner = Elsewhere()
     async with Engine([far], runners={"elsewhere": runner}) as engine:

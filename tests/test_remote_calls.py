@@ -1,4 +1,4 @@
-"""Calls of an engine whose tools run behind a socket, in a real far side, through the whole route."""
+"""Calls of tools that run in a real remote process behind a socket, through the whole route."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happened, or may have happened, is not done again: it is told, to whom it was done for."""
+"""An effect that happened, or may have happened, is not repeated. Its result is returned only to the principal that it belongs to."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def test_a_call_waiting_for_a_slot_does_not_start_after_an_equal_call_beca
 
 
 async def test_a_result_that_cannot_be_recorded_makes_the_outcome_unknown(ledger: Ledger) -> None:
-    """The same effect is not dispatched again before somebody has looked, under whatever id it comes."""
+    """The same effect is not started again, under any id, until the outcome is settled."""
 
     class Full(MemoryJournal):
         def append(self, draft: Draft) -> int:

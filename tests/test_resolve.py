@@ -1,4 +1,4 @@
-"""Finding the tool: exposure first, exact names, almost right names, and what is said where there is none."""
+"""Lookup of tools: the allowlist first, then exact names, then almost right names, and the error if there is no tool."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callgate._json import canonical
 from callgate._pipeline.resolve import almost, resolve
 from callgate.call_stages import ParsedCall, ResolvedCall
 from callgate.calls import RawCall, Scope
 from callgate.errors import ToolBlocked, UnknownTool
 from callgate.tools import Tool, ToolRegistry
+from tests.canonical_json import canonical
 
 
 class Named(Tool):
@@ -33,7 +33,7 @@ def resolved(name: str, scope: Scope | None = None, tools: ToolRegistry = TOOLS)
 
 @pytest.mark.parametrize("name", ["read_file", "cat"])
 def test_an_exact_name_or_alias_is_found_without_a_note(name: str) -> None:
-    """C10, D4."""
+    """Requirements C10 and D4."""
     call = resolved(name)
     assert call.tool.name == "read_file"
     assert call.notes == ()
@@ -43,7 +43,7 @@ def test_an_exact_name_or_alias_is_found_without_a_note(name: str) -> None:
     "name", [" read_file\n", '"read_file"', "`read_file`", "functions.read_file", "READ_FILE", "read-file", ' "functions.Read-File" ']
 )
 def test_an_almost_right_name_resolves_with_a_note(name: str) -> None:
-    """White space, quotes, prefix, case and `-` for `_`, where exactly one tool can be meant."""
+    """White space, quotes, a prefix, case and `-` for `_` are ignored if exactly one tool can be meant."""
     call = resolved(name)
     assert call.tool.name == "read_file"
     assert [note.kind for note in call.notes] == ["name"]
@@ -68,7 +68,7 @@ def test_an_almost_right_name_resolves_with_a_note(name: str) -> None:
     ids=lambda name: ascii(name)[:30],
 )
 def test_a_lookalike_name_does_not_resolve_to_a_tool(name: str) -> None:
-    """No Unicode folding; a look-alike must not reach a tool."""
+    """There is no Unicode folding, because a look-alike must not reach a tool."""
     with pytest.raises(UnknownTool) as caught:
         resolved(name)
     assert len(str(caught.value).encode()) <= 4096
@@ -76,7 +76,7 @@ def test_a_lookalike_name_does_not_resolve_to_a_tool(name: str) -> None:
 
 
 def test_an_ambiguous_name_is_unknown() -> None:
-    """Folding decides only where one is left."""
+    """A folded name resolves only if exactly one tool has it."""
     assert almost("SEARCH", ["search", "Search"]) is None
     assert almost("Search", ["search", "Search"]) == "Search"
     assert almost("a-b", ["a_b", "A-B"]) is None
@@ -92,7 +92,7 @@ def test_an_unknown_tool_error_lists_close_and_available_names() -> None:
 
 
 def test_an_unknown_tool_error_is_bounded_with_many_tools() -> None:
-    """At most 4 KiB."""
+    """The limit is 4 KiB."""
     many = ToolRegistry([Named(f"tool_{number:04d}_{'x' * 40}") for number in range(500)])
     with pytest.raises(UnknownTool) as caught:
         resolved("nothing", tools=many)
@@ -105,7 +105,7 @@ def deliberate(*names: str) -> Scope:
 
 
 def test_a_tool_outside_the_allowlist_is_blocked_before_lookup() -> None:
-    """Requirements A25-A28."""
+    """Requirements A25 to A28."""
     with pytest.raises(ToolBlocked) as caught:
         resolved("read_file", deliberate("search", "Search2"))
     assert caught.value.details == {
@@ -117,19 +117,19 @@ def test_a_tool_outside_the_allowlist_is_blocked_before_lookup() -> None:
 
 
 def test_an_empty_allowlist_blocks_every_tool() -> None:
-    """None is no gate, empty blocks all."""
+    """None means that there is no allowlist."""
     with pytest.raises(ToolBlocked):
         resolved("search", deliberate())
     assert resolved("search", Scope(deliberate=True)).tool.name == "search"
 
 
 def test_the_allowlist_has_no_effect_without_deliberate_mode() -> None:
-    """A25: all three conditions."""
+    """Requirement A25: a call is blocked only if all three conditions hold."""
     assert resolved("search", Scope(allowed_tools=frozenset())).tool.name == "search"
 
 
 def test_the_allowlist_applies_to_the_tool_that_an_almost_right_name_means() -> None:
-    """The gate is neither passed nor missed by a spelling."""
+    """The spelling of a name neither bypasses the allowlist nor causes a block."""
     assert resolved("SEARCH2 ", deliberate("Search2")).tool.name == "Search2"
     with pytest.raises(ToolBlocked) as caught:
         resolved("Read-File", deliberate("search"))
@@ -138,14 +138,14 @@ def test_the_allowlist_applies_to_the_tool_that_an_almost_right_name_means() -> 
 
 
 def test_the_allowlist_applies_to_the_tool_of_an_alias() -> None:
-    """An alias is no way around the allowlist, nor a way to be locked out."""
+    """An alias neither bypasses the allowlist nor causes a block."""
     assert resolved("cat", deliberate("read_file")).tool.name == "read_file"
     with pytest.raises(ToolBlocked):
         resolved("cat", deliberate("search"))
 
 
 def test_an_unknown_name_in_deliberate_mode_lists_only_allowed_tools() -> None:
-    """The model is not told of tools that this turn hides."""
+    """The model is not told of tools that are hidden in this turn."""
     with pytest.raises(ToolBlocked) as caught:
         resolved("nothing_like_it", deliberate("search"))
     assert "read_file" not in str(caught.value)
@@ -156,14 +156,13 @@ names = st.from_regex(r"[a-z][a-z_]{0,8}", fullmatch=True)
 
 @given(st.sets(names, max_size=6), names)
 def test_name_folding_returns_only_known_names_and_keeps_exact_ones(known: set[str], name: str) -> None:
-    """And an exact name is always itself."""
     found = almost(name, known)
     assert found is None or found in known
     assert name not in known or found == name
 
 
 def test_an_allowed_name_without_a_tool_is_unknown() -> None:
-    """The allowlist offers it, the registry does not have it; only what is both is suggested."""
+    """The allowlist has the name, but the registry does not. Only tools that are in both are suggested."""
     with pytest.raises(UnknownTool) as caught:
         resolved("serch", deliberate("serch", "search"))
     assert "search" in str(caught.value)

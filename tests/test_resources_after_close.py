@@ -1,4 +1,4 @@
-"""What is closed holds nothing any more: no file, no thread, no timer of the event loop."""
+"""Closed objects hold no open file, no thread, and no timer of the event loop."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if not os.path.isdir("/proc/self/fd"):
 
 
 def open_files(folder: Path) -> Counter[str]:
-    """The files of this folder that this process has open."""
+    """Return the files below this folder that this process has open."""
     held: Counter[str] = Counter()
     for number in os.listdir("/proc/self/fd"):
         try:
@@ -35,7 +35,7 @@ def open_files(folder: Path) -> Counter[str]:
 
 @tool(effect="none")
 def look() -> str:
-    """Return what is read off the event loop."""
+    """Return a result that is read off the event loop."""
     return "x" * 2_000_000
 
 
@@ -58,7 +58,7 @@ async def test_a_closed_engine_holds_no_file_thread_or_timer(tmp_path: Path) -> 
 
 
 async def test_closed_readers_do_not_accumulate_open_files(tmp_path: Path) -> None:
-    """SQLite itself keeps one more open for its next connection, while another of this process holds a lock on the file."""
+    """SQLite itself keeps one file open for its next connection while another connection of the process holds a lock on it."""
     async with Engine([act], journal=SqliteJournal(tmp_path / "journal.db")) as engine:
         await said(engine, call("act"))
         held = []

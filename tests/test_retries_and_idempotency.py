@@ -1,4 +1,4 @@
-"""Retries, repeats and doubt: nothing with an effect starts twice, and what nobody knows is said."""
+"""Retries, repeated calls and unknown outcomes: no effect is started twice, and an unknown outcome is reported."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ QUICK = RetryPolicy(base_s=0.0, max_s=0.0)
 
 
 class Flaky:
-    """A service that fails so many times, then answers."""
+    """A service that fails a number of times, then answers."""
 
     def __init__(self, failures: int, error: Exception) -> None:
         self.failures = failures
@@ -145,7 +145,7 @@ async def test_a_call_that_uses_up_its_timeout_is_not_retried() -> None:
 
 @pytest.mark.parametrize(("timeout_s", "attempts"), [(0.5, 1), (2.5, 2), (3.5, 3), (None, 4)])
 async def test_the_timeout_of_a_tool_includes_retries_and_backoff(timeout_s: float | None, attempts: int) -> None:
-    """Waits of one, two and four seconds: the next one is only begun where it ends in time."""
+    """The delays are one, two and four seconds. A delay begins only if it ends before the timeout."""
     clock = ManualClock(jitter=1.0)
     service = Flaky(9, ConnectionError("connection reset"))
 
@@ -273,12 +273,12 @@ async def test_a_repeated_call_joins_the_one_still_running(ledger: Ledger) -> No
 
 
 async def test_a_retried_tool_does_not_repeat_the_effects_of_its_nested_calls(ledger: Ledger) -> None:
-    """The same call of another tool by the same call is known again, in a second attempt and when its run is resumed."""
+    """A later attempt recognises the nested calls of an earlier one."""
     attempts = []
 
     @tool(effect="idempotent", retry=QUICK)
     async def order(ctx: ToolContext) -> list[str]:
-        """Pay twice the same and once another, and fail at first."""
+        """Pay one person twice and another once, and fail in the first attempts."""
         attempts.append(1)
         paid = [(await ctx.call("pay", {"to": to, "amount": 5})).text for to in ("ann", "ann", "bob")]
         if len(attempts) < 3:
@@ -344,7 +344,7 @@ async def test_verify_decides_whether_an_unknown_call_is_dispatched_again(happen
 
 
 class Pay(Tool):
-    """A payment that never answers, of an author who says something odd when asked what became of it."""
+    """A payment that never returns, with a `verify` method that returns a given value."""
 
     name = "pay"
     description = "Pay somebody."
@@ -373,7 +373,7 @@ NOTHING: list[object] = [
 
 @pytest.mark.parametrize("says", [True, False, *NOTHING], ids=lambda value: repr(value)[:40])
 async def test_a_tools_verify_method_without_a_valid_answer_settles_nothing(says: object, ledger: Ledger) -> None:
-    """Neither that it happened nor that it did not: the doubt stays, and nothing is dispatched."""
+    """The outcome stays unknown, and nothing is started."""
     async with Engine([Pay(ledger, says)], timeout_s=0.05, clock=ManualClock()) as engine:
         for one in "ab":
             again = await said(engine, call("pay", id=one, to="ann"))
@@ -399,7 +399,7 @@ async def test_a_verify_function_without_a_valid_answer_settles_nothing(says: ob
 
 
 async def test_a_verified_result_is_returned_for_its_key_by_this_and_the_next_engine(tmp_path: Path, ledger: Ledger) -> None:
-    """ "Same call again?": the stored result, in this engine and in the next one; never a second start."""
+    """The call is not started again in either engine."""
     path, scope = tmp_path / "journal.db", Scope(run="order-1")
 
     def verify(arguments: dict[str, object], key: str) -> Verified:
@@ -436,7 +436,7 @@ async def test_a_new_engine_on_the_same_journal_returns_the_stored_result(tmp_pa
 async def test_a_long_journal_read_in_pieces_gives_the_same_results_without_blocking(
     piece: int, tmp_path: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While one call waits for its run to be known, the event loop goes on; all that come meanwhile share what is read."""
+    """The event loop runs while a call waits for its run to be restored. Calls that arrive meanwhile share the read."""
     monkeypatch.setattr("callgate._pipeline.run_leases._PIECE", piece)
     path, scope, turns = tmp_path / "journal.db", Scope(run="order-1"), [0]
 

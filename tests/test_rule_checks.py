@@ -1,4 +1,4 @@
-"""A rule that could never match is refused: it would let through what it was written against, and say nothing."""
+"""A rule that can never match is refused: it would silently let through what it was written to stop."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def lookup(order: str) -> str:
 
 
 class Silent(Tool):
-    """Says nothing about arguments beside its own."""
+    """A tool whose schema does not say whether it takes other arguments."""
 
     name = "silent"
     description = "Takes an address."
@@ -67,7 +67,7 @@ class Silent(Tool):
 
 
 class Open(Tool):
-    """Takes more than it names."""
+    """A tool that takes arguments which its schema does not name."""
 
     name = "open"
     description = "Takes anything."
@@ -131,7 +131,7 @@ WRONG = [
 
 @pytest.mark.parametrize(("rules", "complaint"), WRONG)
 def test_a_rule_that_can_never_match_is_refused_at_engine_construction(rules: str, complaint: str | None) -> None:
-    if complaint is None:  # `open` may take it
+    if complaint is None:  # `open` may take this argument
         made(rules)
         rules, complaint = rules, "which none of the tools it is about takes"
         with pytest.raises(UsageError, match="takes"):
@@ -235,7 +235,7 @@ def test_the_default_rules_of_callgate_run_pass_the_check_for_any_tools() -> Non
 
 
 class Own:
-    """A policy of the host's that names tools, too."""
+    """A custom policy that checks which tools are registered."""
 
     def check_tools(self, tools: Sequence[BoundTool]) -> None:
         if "pay" not in {tool.name for tool in tools}:

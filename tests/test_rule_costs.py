@@ -1,4 +1,4 @@
-"""What judging costs: time that grows with the call and no faster, bounded, and with no file system on the event loop."""
+"""The cost of judging: time is at most linear in the size of the call and bounded, and the event loop does not access the file system."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def send(to: list[str], text: str = "") -> str:
 
 @contextmanager
 def lines_run() -> Iterator[list[int]]:
-    """Counts the lines of Python that this thread runs."""
+    """Count the lines of Python that this thread runs."""
     count = [0]
 
     def trace(frame: FrameType, event: str, argument: object) -> Callable[..., Any]:
@@ -79,7 +79,7 @@ def about(fact: str, condition: str, verdict: str = "deny") -> str:
 
 async def lines_for(rules: str, raw: RawCall) -> int:
     async with Engine([read, run, fetch, send], policies=[Rules.parse(rules)], limits=ROOMY) as engine:
-        await said(engine, raw)  # what is worked out once per tool
+        await said(engine, raw)  # compute what is computed once per tool
         with lines_run() as count:
             await said(engine, raw)
     return count[0]
@@ -103,7 +103,7 @@ async def lines_for(rules: str, raw: RawCall) -> int:
     ids=["words", "one word", "a huge command", "path", "host", "address", "pattern"],
 )
 async def test_the_python_cost_of_judging_does_not_grow_with_the_value(rules: str, small: RawCall, large: RawCall) -> None:
-    """A model could hold everything up with one legal call: a million characters took seconds, character by character."""
+    """A loop in Python over a million characters would take seconds, so a model could block the process with one valid call."""
     few, many = await lines_for(rules, small), await lines_for(rules, large)
     assert many < few + 500
 
@@ -152,7 +152,7 @@ async def test_paths_are_resolved_in_a_thread_and_not_on_the_event_loop(tmp_path
 
 
 async def test_a_hanging_file_system_denies_the_call_at_the_policy_timeout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The loop goes on meanwhile, and so does a call that needs no file system."""
+    """The event loop runs meanwhile, and so does a call that needs no file system."""
     resolve, hangs, let_go = os.path.realpath, asyncio.Event(), threading.Event()
     loop = asyncio.get_running_loop()
 
@@ -173,7 +173,7 @@ async def test_a_hanging_file_system_denies_the_call_at_the_policy_timeout(tmp_p
 
 
 async def test_a_large_value_is_compared_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One comparison of a long text holds up nobody else; a short one is not worth a thread."""
+    """The comparison of a long text must not block other calls. For a short text a thread is not worth its cost."""
     begun: list[str] = []
     start = threading.Thread.start
 
@@ -186,12 +186,12 @@ async def test_a_large_value_is_compared_in_a_thread(monkeypatch: pytest.MonkeyP
         assert (await said(engine, call("send", to=["x"], text="a" * 10))).success
         assert begun == []
         assert (await said(engine, call("send", to=["x"], text="a" * 500_000))).success
-        assert begun == ["callgate work", "callgate policy"], "parsed, then compared"
+        assert begun == ["callgate work", "callgate policy"], "one thread must parse and one must compare"
         assert (await said(engine, call("send", to=["x"], text="a" * 500_000 + "secret"))).failure_class == "denied"
 
 
 class Counted(str):
-    """Text that counts the characters that are looked through in it, one by one or cut out."""
+    """A string that counts the characters that are searched in it or sliced from it."""
 
     looked_at = 0
 
@@ -207,7 +207,7 @@ class Counted(str):
 
 @pytest.mark.parametrize("quotes", ['"', '"""', "'''"])
 def test_the_cost_of_parsing_rules_is_linear_in_their_text(quotes: str) -> None:
-    """Thirty thousand rules took half a minute: each began to count the lines anew."""
+    """Counting the lines anew for each rule would take half a minute for thirty thousand rules."""
     text = Counted("".join(f'[[rule]]\nid = "r{n}"\nverdict = "deny"\nreason = {quotes}[[rule]]{quotes}\n' for n in range(2_000)))
     Counted.looked_at = 0
     rules = Rules.parse(text)
@@ -227,7 +227,7 @@ def lines_to_read(rules: str) -> int:
 @pytest.mark.parametrize("piece", UNCLOSED)
 @pytest.mark.parametrize("place", ["condition", "tool"])
 def test_the_cost_of_reading_a_glob_in_a_rule_is_linear(piece: str, place: str) -> None:
-    """20,000 brackets that nothing closes took seven seconds, each looked for its end."""
+    """Searching for the end of each bracket would take seven seconds for 20,000 unclosed brackets."""
 
     def rules(size: int) -> str:
         glob = piece * size
@@ -241,7 +241,7 @@ def test_the_cost_of_reading_a_glob_in_a_rule_is_linear(piece: str, place: str) 
 
 @pytest.mark.parametrize("piece", UNCLOSED)
 async def test_a_huge_glob_from_a_model_is_read_before_the_timeout(piece: str, tmp_path: Path) -> None:
-    """A megabyte of brackets would have kept a thread busy for hours."""
+    """Searching for the end of each bracket would take hours for a megabyte of them."""
     (tmp_path / "a.txt").write_text("text")
     asked = call("glob_files", pattern=piece * (900_000 // len(piece)))
     async with Engine(workspace_tools()) as engine:

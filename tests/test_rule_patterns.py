@@ -1,4 +1,4 @@
-"""Which tools a rule is about: by name, by pattern, by one of several."""
+"""Which tools a rule applies to: by name, by pattern, or by a list of both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rule language: deny beats ask beats allow, every decision names its rule, and what cannot be known is never allowed."""
+"""The rule language: deny overrides ask, ask overrides allow, every decision names its rule, and an unknown fact never allows a call."""
 
 from __future__ import annotations
 
@@ -125,14 +125,14 @@ async def test_conditions_match_argument_values(condition: str, amount: object, 
 
 @pytest.mark.parametrize("amount", ["many", None, [500], {"a": 1}, True])
 async def test_a_rule_never_allows_a_value_of_an_unexpected_type(amount: object) -> None:
-    """An array must not slip past a rule about numbers: a deny matches, an allow does not."""
+    """An array must not bypass a rule about numbers: a deny matches it, and an allow does not."""
     assert await decide(rule("deny", '"arguments.amount" = { above = 100 }'), call("refund", amount=amount)) == "deny"
     closed = 'default = "deny"\n' + rule("allow", '"arguments.amount" = { at_most = 100 }')
     assert await decide(closed, call("refund", amount=amount)) == "deny"
 
 
 async def test_a_parameter_default_is_judged_like_a_given_argument() -> None:
-    """Policy and tool see one value: leaving `to` out is no way around a rule about it."""
+    """The policy judges the value that the tool gets, so a call without `to` does not bypass a rule about it."""
     assert await decide(rule("deny", '"arguments.to" = "ann"'), call("refund", amount=1)) == "deny"
 
 
@@ -209,7 +209,7 @@ ODD_HOSTS = [
 
 @pytest.mark.parametrize("host", ODD_HOSTS)
 async def test_an_unusual_host_is_never_judged_as_a_plain_public_one(host: str) -> None:
-    """Every program reads such hosts in its own way: the rule does not guess which one will be asked."""
+    """Programs read such hosts in different ways, so the rule does not guess which host is meant."""
     raw = call("fetch", url=f"http://{host}/good.example")
     assert await decide(rule("deny", '"url.private" = true'), raw) == "deny"
     assert await decide('default = "deny"\n' + rule("allow", '"url.private" = false'), raw) == "deny"
@@ -304,7 +304,7 @@ async def test_arguments_that_agree_satisfy_an_allow_rule(when: str, arguments: 
     ],
 )
 async def test_a_list_is_judged_item_by_item(condition: str, items: list[object], denied: bool, allowed: bool) -> None:
-    """A deny matches where one item does, an allow where all do and there is one; no list is ever compared as a text."""
+    """A deny matches if one item does. An allow matches if all items do and there is at least one. No list is compared as text."""
     raw = anything({"to": items})
     assert await decide(rule("deny", f'"arguments.to" = {condition}'), raw) == ("deny" if denied else "allow")
     assert await decide('default = "deny"\n' + rule("allow", f'"arguments.to" = {condition}'), raw) == ("allow" if allowed else "deny")
@@ -332,7 +332,7 @@ async def test_a_list_is_judged_item_by_item(condition: str, items: list[object]
 async def test_a_verdict_names_the_facts_it_is_based_on(
     verdict: str, when: str, arguments: dict[str, object], told: str, tmp_path: Path
 ) -> None:
-    """Values whole or only by their size, nothing that a terminal would act on, and not where a path leads."""
+    """Values are shown whole or only by their size, without terminal control characters, and without the target of a path."""
     async with Engine([Anything()], policies=[Rules.parse(rule(verdict, when))]) as engine:
         outcome = await engine.call(anything(arguments), Scope(workspace=str(tmp_path)))
         said = outcome.question if isinstance(outcome, Suspended) else str(result_of(outcome).error)

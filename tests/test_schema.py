@@ -1,4 +1,4 @@
-"""Schemas: what is refused at registration, how problems are put, and which slips are mended."""
+"""JSON Schemas: what is refused at registration, how problems are described, and which mistakes are repaired."""
 
 from __future__ import annotations
 
@@ -75,12 +75,12 @@ FAN = {f"d{n}": {"anyOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 4} for n in range(14
     ],
 )
 def test_an_unsafe_or_invalid_schema_is_refused_at_registration(source: Any, code: str) -> None:
-    """Not when the tool is called, and never by a crash; nothing is fetched or opened."""
+    """The refusal comes before any call and without a crash, and nothing is fetched or opened."""
     assert refusal(source).code == code
 
 
 def test_a_cycle_in_a_schema_given_as_a_dict_is_refused() -> None:
-    """Hosts build schemas in code."""
+    """A host that builds schemas in code may create a cycle."""
     source: Schema = {"type": "object", "properties": {}}
     source["properties"]["again"] = source
     assert refusal(source).code == "schema_refused"
@@ -97,14 +97,14 @@ def test_a_cycle_in_a_schema_given_as_a_dict_is_refused() -> None:
     ],
 )
 def test_a_schema_is_interpreted_by_the_draft_it_names(dialect: str, schema: Schema, good: object, bad: object) -> None:
-    """Drafts 4 to 2020-12; 2020-12 where none is named."""
+    """Drafts 4 to 2020-12 are supported; 2020-12 is the default."""
     made = schema_of({"a": schema}, **{"$schema": dialect})
     assert made.is_valid({"a": good})
     assert not made.is_valid({"a": bad})
 
 
 def test_references_within_a_schema_are_resolved() -> None:
-    """Pointers, escaped pointers, anchors, embedded `$id`s, the metaschema."""
+    """References may be pointers, escaped pointers, anchors, embedded `$id`s or the metaschema."""
     made = schema_of(
         {
             "a": {"$ref": "#/$defs/a~1b%25"},
@@ -129,7 +129,7 @@ TWICE = {
 
 
 def test_exponential_recursion_in_a_schema_is_bounded() -> None:
-    """2^60 checks are counted before they are done, and the value is refused with the reason."""
+    """The 2^60 checks are counted before they are made, and the value is refused with the reason."""
     made = compile_schema(TWICE, WHERE)
     assert made.is_valid(nested(2, None)) is False
     assert made.is_valid({"x": nested(3, None) | {"a": 1}}) is False
@@ -139,7 +139,7 @@ def test_exponential_recursion_in_a_schema_is_bounded() -> None:
 
 
 def test_linear_recursion_in_a_schema_is_allowed() -> None:
-    """Trees and JSON values of any legal depth."""
+    """Trees and JSON values may have any valid depth."""
     tree = compile_schema(
         {
             "type": "object",
@@ -155,7 +155,9 @@ def test_linear_recursion_in_a_schema_is_allowed() -> None:
 @pytest.mark.parametrize("pattern", [r"^(a|aa)+$", r"^(\w+\s?)*$!", r"\s+$", r"(a|b)*a(a|b){300}c", r"(?=.*y)x", r"^(a+)+\1y$"])
 @pytest.mark.parametrize("text", [" " * 200_000 + "x", "ab" * 100_000, "a" * 200_000 + "!"], ids=["spaces", "ab", "a"])
 def test_a_costly_pattern_is_bounded_and_rejects_the_value(pattern: str, text: str) -> None:
-    """Linear where possible, else a fixed number of steps, else not begun; a doubt is a no."""
+    """Matching is linear if possible, otherwise limited to a number of steps, otherwise not begun. If it is undecided, the value is
+    refused.
+    """
     made = schema_of({"s": {"type": "string", "pattern": pattern}, "other": {"type": "string"}})
     assert not made.is_valid({"s": text})
     assert {problem.keyword for problem in made.problems({"s": text})} <= {"pattern", "backtracking", "budget"}
@@ -173,7 +175,7 @@ def test_a_costly_pattern_is_bounded_and_rejects_the_value(pattern: str, text: s
     ],
 )
 def test_patterns_follow_ecma_262(pattern: str, good: str, bad: str) -> None:
-    """Unanchored, ASCII digits, `$` at the very end, look-around, Unicode classes."""
+    """Patterns are unanchored, digits are ASCII, `$` matches only at the very end, and look-around and Unicode classes work."""
     made = schema_of({"s": {"pattern": pattern}})
     assert made.is_valid({"s": good})
     assert not made.is_valid({"s": bad})
@@ -191,7 +193,7 @@ def test_patterns_follow_ecma_262(pattern: str, good: str, bad: str) -> None:
     ids=["flags", "flag and list", "number as text", "boolean as text", "draft 4 bound"],
 )
 def test_an_unambiguous_schema_mistake_is_repaired_with_a_note(given: Schema, shown: Schema) -> None:
-    """C44, and what real catalogues write; the source stays as it was given, what models see is valid."""
+    """Requirement C44, and other mistakes in real catalogues. The given source is unchanged, and the schema that models see is valid."""
     before = json.dumps(given)
     made = compile_schema(given, WHERE)
     assert shown.items() <= made.source.items()
@@ -201,7 +203,7 @@ def test_an_unambiguous_schema_mistake_is_repaired_with_a_note(given: Schema, sh
 
 
 def test_top_level_properties_are_found_in_all_branches() -> None:
-    """An argument that only a branch or a `required` names is not unknown."""
+    """An argument that only a branch or `required` names is a known one."""
     made = schema_of({"a": True}, allOf=[{"properties": {"b": {}}}, {"$ref": "#/$defs/c"}], **{"$defs": {"c": {"required": ["c"]}}})
     assert made.properties == {"a", "b", "c"}
     assert made.silent
@@ -245,7 +247,7 @@ FULL: Schema = {
     ids=lambda value: str(value)[:30],
 )
 def test_a_problem_states_path_expectation_value_and_a_passing_value(value: Schema, message: str, passes: object) -> None:
-    """C45-C49; for the model, which has to put it right."""
+    """Requirements C45 to C49: the model must be able to correct the value."""
     (problem,) = schema_of(FULL, additionalProperties=False).problems(value)
     assert problem.message == message
     assert problem.passes == passes
@@ -253,7 +255,7 @@ def test_a_problem_states_path_expectation_value_and_a_passing_value(value: Sche
 
 
 def test_all_problems_are_reported_at_once() -> None:
-    """C13, C14."""
+    """Requirements C13 and C14."""
     problems = schema_of(FULL, required=["limit", "mode"]).problems({"code": "a", "tags": 5, "step": 1})
     assert sorted(problem.path for problem in problems) == ["/code", "/limit", "/mode", "/step", "/tags"]
     assert next(problem.passes for problem in problems if problem.path == "/mode") == "fast"
@@ -278,14 +280,14 @@ CONDITIONAL: Schema = {
     ],
 )
 def test_conditional_and_exclusive_parameters_are_explained(value: Schema, path: str, words: str) -> None:
-    """C51, C52."""
+    """Requirements C51 and C52."""
     (problem,) = compile_schema(CONDITIONAL, WHERE).problems(value)
     assert problem.path == path
     assert words in problem.message
 
 
 def test_one_of_is_explained_when_none_and_when_several_match() -> None:
-    """C52: none of them, and more than one."""
+    """Requirement C52: no alternative matches, or more than one."""
     made = schema_of({"a": {}, "b": {}}, oneOf=[{"required": ["a"]}, {"required": ["b"]}])
     assert "one of these: a, b" in made.problems({})[0].message
     assert "only one of: a, b" in made.problems({"a": 1, "b": 2})[0].message
@@ -293,7 +295,7 @@ def test_one_of_is_explained_when_none_and_when_several_match() -> None:
 
 
 def test_problems_are_bounded_in_number_and_size() -> None:
-    """At most twenty, each bounded; a huge value is not echoed."""
+    """There are at most twenty problems, each with a bounded text that does not repeat a large value."""
     made = schema_of(FULL, additionalProperties=False)
     for value in ({f"k{n}" * 300: n for n in range(500)}, {"mode": "x" * 100_000}, {"limit": 10**30}, {"kind": [[["x" * 9999]] * 99] * 99}):
         problems = made.problems(value)
@@ -302,12 +304,12 @@ def test_problems_are_bounded_in_number_and_size() -> None:
 
 
 def test_a_validation_problem_has_no_passing_value_by_default() -> None:
-    """It travels in a result's details."""
+    """`passes` is part of a result's details."""
     assert ValidationProblem(path="/a", message="m").passes is None
 
 
 def test_schema_libraries_are_not_loaded_at_import() -> None:
-    """Importing callgate stays light."""
+    """Importing callgate stays fast."""
     code = "import sys, callgate._schema, callgate._json, callgate._pipeline.validate; print(*sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"jsonschema_rs", "docstring_parser", "pydantic", "json_repair"} & set(loaded)
@@ -343,7 +345,7 @@ soup = st.recursive(
 
 @given(st.dictionaries(st.sampled_from(KEYWORDS), soup, max_size=4), st.dictionaries(st.sampled_from("ab"), anything, max_size=2))
 def test_an_arbitrary_schema_is_refused_or_explains_every_invalid_value(source: Schema, value: Schema) -> None:
-    """A stranger's schema raises nothing but the refusal; what compiles explains whatever it refuses."""
+    """An untrusted schema raises nothing but the refusal. If it compiles, every value that it refuses gets an explanation."""
     try:
         made = compile_schema(source, WHERE)
     except UsageError:

@@ -1,4 +1,4 @@
-"""A function's signature and docstring as a tool's schema, and JSON values as what the function's annotations ask for."""
+"""A function's signature and docstring become a tool's schema, and JSON values are converted to the annotated types."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def property_of(made: FunctionSchema, name: str) -> dict[str, Any]:
 
 
 def test_a_signature_gives_types_defaults_and_required_parameters() -> None:
-    """C64: one schema from one signature."""
+    """Requirement C64: one signature gives one schema."""
 
     def find(text: str, limit: int = 5, *, exact: bool = False, tags: list[str] | None = None, mode: Literal["a", "b"] = "a") -> str:
         return text
@@ -84,7 +84,7 @@ def test_a_signature_gives_types_defaults_and_required_parameters() -> None:
 
 
 def test_a_parameter_without_annotation_accepts_any_value() -> None:
-    """No guess from the default's type."""
+    """The type is not guessed from the default."""
 
     def find(what, limit=5):  # type: ignore[no-untyped-def]
         return what, limit
@@ -95,9 +95,9 @@ def test_a_parameter_without_annotation_accepts_any_value() -> None:
 
 
 def test_a_default_of_none_allows_none() -> None:
-    """The model may send what the signature itself says."""
+    """The model may send the default that the signature has."""
 
-    def find(text: str = None) -> None:  # type: ignore[assignment]  # noqa: RUF013 - as authors write it
+    def find(text: str = None) -> None:  # type: ignore[assignment]  # noqa: RUF013 - authors write it like this
         del text
 
     assert compile_schema(read(find).parameters, "t").is_valid({"text": None})
@@ -132,7 +132,7 @@ def test_a_default_of_none_allows_none() -> None:
     ids=str,
 )
 def test_a_valid_json_value_is_converted_to_the_annotated_type(kind: Any, given: Any, expected: object) -> None:
-    """Strictly: text stays text, and the schema has already judged the value."""
+    """The conversion is strict: text stays text. The schema has already validated the value."""
 
     def take(value: Any) -> None:
         del value
@@ -146,7 +146,7 @@ def test_a_valid_json_value_is_converted_to_the_annotated_type(kind: Any, given:
 
 @pytest.mark.parametrize("kind", [Point, Order, list[Order], set[int]], ids=str)
 def test_typed_values_accept_integral_floats_as_integers(kind: Any) -> None:
-    """JSON Schema takes 1.0 for an integer, so the conversion must not refuse it."""
+    """JSON Schema accepts 1.0 as an integer, so the conversion must not refuse it."""
 
     def take(value: Any) -> None:
         del value
@@ -158,7 +158,7 @@ def test_typed_values_accept_integral_floats_as_integers(kind: Any) -> None:
 
 
 def test_a_value_that_cannot_be_converted_to_its_type_is_refused_with_a_reason() -> None:
-    """A date in text that is no date: found before the tool starts."""
+    """Text that is not a date is refused before the tool starts."""
 
     def plan(day: datetime.date) -> None:
         del day
@@ -171,7 +171,7 @@ def test_a_value_that_cannot_be_converted_to_its_type_is_refused_with_a_reason()
 
 
 def test_constraints_of_annotations_appear_in_the_schema() -> None:
-    """msgspec's and pydantic's own words for them."""
+    """Both the constraints of msgspec and those of pydantic are used."""
 
     def take(a: Annotated[int, msgspec.Meta(ge=1)], b: Annotated[int, Field(le=9, description="B.")], c: Order) -> None:
         del a, b, c
@@ -185,7 +185,7 @@ def test_constraints_of_annotations_appear_in_the_schema() -> None:
 
 
 def test_an_integer_field_of_pydantic_does_not_accept_true() -> None:
-    """Lax where it hurts is refused."""
+    """Pydantic itself accepts true as 1."""
 
     def take(order: Order) -> None:
         del order
@@ -203,7 +203,7 @@ def test_an_integer_field_of_pydantic_does_not_accept_true() -> None:
     ids=["google", "numpy", "sphinx"],
 )
 def test_the_docstring_describes_tool_and_parameters(text: str) -> None:
-    """Summary and long part for the tool, each parameter's line for the parameter."""
+    """The summary and the long description belong to the tool, and each parameter's line belongs to the parameter."""
 
     def find(text: str, limit: int = 1) -> None:
         del text, limit
@@ -216,12 +216,12 @@ def test_the_docstring_describes_tool_and_parameters(text: str) -> None:
 
 
 def test_the_context_parameter_is_not_in_the_schema() -> None:
-    """Found by its type, whatever its name; also where it may be None."""
+    """The parameter is found by its type, whatever its name is, and also where it may be None."""
 
     def one(text: str, ctx: ToolContext) -> None:
         del text, ctx
 
-    def two(text: str, *, where: Optional[ToolContext] = None) -> None:  # noqa: UP045 - the old spelling is meant
+    def two(text: str, *, where: Optional[ToolContext] = None) -> None:  # noqa: UP045 - tests the old spelling
         del text, where
 
     assert (read(one).context, list(read(one).parameters["properties"])) == ("ctx", ["text"])
@@ -229,7 +229,7 @@ def test_the_context_parameter_is_not_in_the_schema() -> None:
 
 
 def test_string_annotations_resolve_types_of_the_enclosing_function() -> None:
-    """`from __future__ import annotations` works for functions defined inside functions."""
+    """`from __future__ import annotations` works for functions that are defined inside functions."""
 
     class Local(msgspec.Struct):
         n: int
@@ -241,7 +241,7 @@ def test_string_annotations_resolve_types_of_the_enclosing_function() -> None:
 
 
 def test_signatures_of_wrapped_partial_and_bound_functions_are_read() -> None:
-    """Decorators and objects are how tools are written."""
+    """Tools are often decorated functions or methods of objects."""
 
     def plain(a: int, b: int = 2) -> None:
         del a, b
@@ -267,20 +267,20 @@ def with_args(*args: int) -> None: ...
 def with_kwargs(**kwargs: int) -> None: ...
 def by_position(a: int, /) -> None: ...
 def with_callable(f: Callable[[], int]) -> None: ...
-def with_unknown(a: Nowhere) -> None: ...  # type: ignore[name-defined]  # noqa: F821 - the point
+def with_unknown(a: Nowhere) -> None: ...  # type: ignore[name-defined]  # noqa: F821 - undefined on purpose
 def with_two(a: ToolContext, b: ToolContext) -> None: ...
 
 
 @pytest.mark.parametrize("function", [with_args, with_kwargs, by_position, with_callable, with_unknown, with_two])
 def test_a_signature_that_a_json_object_cannot_fill_is_refused(function: Callable[..., Any]) -> None:
-    """At registration, naming the place."""
+    """Such a signature is refused at registration, and the error names the place."""
     with pytest.raises(UsageError, match=r"shop\.py:1") as caught:
         function_schema(function, "shop.py:1", context_type=ToolContext)
     assert caught.value.code == "schema_refused"
 
 
 def test_an_explicit_schema_replaces_the_signature() -> None:
-    """Then the function may take what a signature could not say."""
+    """The function may then have parameters that a signature cannot describe."""
     given = {"type": "object", "properties": {"f": {}, "n": {"type": "integer"}, "day": {"type": "string"}}}
 
     def take(f: Callable[[], int], day: datetime.date, **more: Any) -> None:
@@ -300,7 +300,7 @@ def returning(kind: Any) -> FunctionSchema:
 
 @pytest.mark.parametrize("kind", [None, Any, str, int, bool, float | None, Literal["a"], object, Callable, type], ids=str)
 def test_a_return_annotation_without_structure_gives_no_output_schema(kind: Any) -> None:
-    """What is not promised is not checked."""
+    """A result without a declared structure is not checked."""
     assert returning(kind).output is None
 
 
@@ -319,7 +319,7 @@ def test_a_return_annotation_without_structure_gives_no_output_schema(kind: Any)
     ids=str,
 )
 def test_a_structured_return_annotation_becomes_the_output_schema(kind: Any, value: object) -> None:
-    """And never refuses what the annotation allows."""
+    """The schema accepts every value that the annotation allows."""
     output = returning(kind).output
     assert output is not None
     assert compile_schema(output, "t", any_root=True).is_valid(value)
@@ -338,7 +338,7 @@ def test_converting_arguments_returns_a_new_dict() -> None:
 
 
 def test_typed_arguments_are_validated_before_the_function_runs() -> None:
-    """Only then is the tool's own validator asked at all."""
+    """The tool has a validator of its own only if a conversion can fail."""
 
     @tool(description="Plans.")
     def plan(day: datetime.date) -> None:
@@ -355,7 +355,7 @@ def test_typed_arguments_are_validated_before_the_function_runs() -> None:
 
 
 def test_pydantic_is_imported_only_by_annotations_that_use_it() -> None:
-    """An extra; and where it is missing, the error names the install."""
+    """Pydantic is an extra. If it is missing, the error names the command that installs it."""
     code = (
         "import sys; sys.modules['pydantic'] = None\n"
         "from typing import Annotated\nimport types\n"

@@ -1,4 +1,4 @@
-"""Calls that wait for each other, or for a place: in order, without holding anything, and never for ever."""
+"""Calls that wait for each other or for a slot: they keep their order, hold nothing while they wait, and never wait forever."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def test_calls_that_conflict_only_after_a_policy_changed_one_run_sequentia
 
 
 class OntoA:
-    """A policy that moves whatever touches `b` onto `a`."""
+    """A policy that changes the place `b` to `a`."""
 
     async def decide(self, call: ValidatedCall) -> Verdict:
         return Modify(arguments={"place": "a"}, reason="a is meant") if call.arguments["place"] == "b" else Allow()
@@ -101,7 +101,7 @@ async def test_an_early_read_moved_onto_an_earlier_write_waits_without_holding_a
         "seal": [["write a", "read a"]],
         "discard": [[]],
         "cancel": [[], ["write a"]],
-    }  # a cancel may come after the write
+    }  # the cancel may come after the write
     assert trace in allowed[end]
 
 

@@ -1,4 +1,4 @@
-"""A file that is being written when its process is killed: nothing is left of it, and nothing of anybody else's is taken for it."""
+"""Staged files of a process that is killed during a write: they are removed, and no other file is mistaken for one."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ asyncio.run(main())
 
 
 def killed(work: Path, path: str, step: str, names: str, kept: str = "") -> None:
-    """A `write_file` that is killed at this step."""
+    """Run a `write_file` whose process is killed at this step."""
     words = [sys.executable, "-c", _KILLED, str(work), kept, path, step, names]
     assert subprocess.run(words, timeout=COMMAND_S, check=False).returncode == -signal.SIGKILL
 
@@ -63,7 +63,7 @@ def test_a_write_killed_before_its_file_is_complete_leaves_no_staged_file(tmp_pa
 
 @pytest.mark.parametrize(("step", "names"), [("fsync", "named"), ("rename", "nameless")])
 def test_the_next_write_removes_the_staged_file_of_a_killed_write(tmp_path: Path, step: str, names: str) -> None:
-    """As it is when the run is resumed."""
+    """A resumed run removes the staged file in this way."""
     work = tmp_path / "work"
     work.mkdir()
     (work / "old").write_text("old")

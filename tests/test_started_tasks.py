@@ -1,4 +1,4 @@
-"""Tasks that a tool in this process starts and does not wait for: counted, told, and cancelled when the engine is closed."""
+"""Tasks that a tool in this process starts and does not wait for: they are counted, reported, and cancelled when the engine closes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TOLD = "of the tasks that it had started still ran"
 
 
 class LeftoverTasks:
-    """What tools leave, and how it ended."""
+    """Tasks that tools leave running."""
 
     def __init__(self) -> None:
         self.tasks: list[asyncio.Task[str]] = []
@@ -54,11 +54,11 @@ async def test_tasks_left_by_a_tool_are_counted_and_noted_until_they_end(waits: 
         result = await said(engine, RawCall(name="leaves"))
         assert result.success
         assert [text.startswith(f"when the tool ended, 2 {TOLD}") for text in notes_of(result)] == [True]
-        assert TOLD in str(bodies(engine, "call.completed")[0]), "it is not on record"
+        assert TOLD in str(bodies(engine, "call.completed")[0]), "the note is not in the record"
         assert engine.abandoned == 2
         left.release.set()
         await until(lambda: engine.abandoned == 0)
-    assert [task.result() for task in left.tasks] == ["done", "done"], "they were not cancelled before the end"
+    assert [task.result() for task in left.tasks] == ["done", "done"], "the tasks did not run to their end"
 
 
 async def test_tasks_left_by_a_failed_or_killed_call_are_counted() -> None:
@@ -118,7 +118,7 @@ async def test_a_task_that_ignores_cancellation_does_not_block_close() -> None:
 
     @tool(effect="none")
     async def leaves() -> str:
-        """Leave it."""
+        """Leave a task."""
         tasks.append(asyncio.create_task(stubborn()))
         return "done"
 
@@ -146,7 +146,7 @@ async def test_tasks_of_a_thread_tool_and_of_a_returned_awaitable_are_counted() 
 
     @tool(effect="none")
     def returns() -> object:
-        """Give back something to wait for."""
+        """Return an awaitable."""
 
         async def rest() -> str:
             left.start()
@@ -163,7 +163,7 @@ async def test_tasks_of_a_thread_tool_and_of_a_returned_awaitable_are_counted() 
 
 
 async def test_tasks_of_the_host_and_of_nested_calls_are_not_counted_or_cancelled() -> None:
-    """The host's own, those that a tool waits for or has cancelled, and those of calls that it makes."""
+    """This covers the host's own tasks, those that a tool waits for or cancels, and those of nested calls."""
     left, ours = LeftoverTasks(), LeftoverTasks()
 
     @tool(effect="none")
@@ -231,7 +231,7 @@ async def test_a_host_task_factory_is_used_and_restored_after_close() -> None:
 
 
 async def test_a_tool_that_starts_no_task_has_no_tracking_overhead() -> None:
-    """The functions that one call enters are the same, whether or not tasks are watched."""
+    """A call enters no function of the modules that watch tasks."""
 
     @tool(effect="none")
     async def look() -> str:
@@ -249,7 +249,7 @@ async def test_a_tool_that_starts_no_task_has_no_tracking_overhead() -> None:
 
         await _profiled(count, lambda: engine.call(RawCall(name="look", arguments="{}")))
     assert entered
-    assert not [name for name in entered if name.endswith(("started_tasks.py", "abandoned_code.py"))]
+    assert not [name for name in entered if name.endswith(("/started_tasks.py", "/abandoned_code.py"))]
 
 
 async def _profiled(count: Callable[[FrameType, str, object], None], act: Callable[[], Any]) -> None:

@@ -1,4 +1,4 @@
-"""What many calls come to, worked out by hand beside it."""
+"""Statistics of many calls, compared with values that are computed by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stop, kill, deadline: what ends a call, and what is said of it."""
+"""Stop, kill and deadline: what ends a call, and what its outcome says."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ UNREADABLE = {
 
 @pytest.mark.parametrize("raw", UNREADABLE.values(), ids=UNREADABLE.keys())
 async def test_a_pending_stop_is_checked_before_the_arguments(raw: RawCall) -> None:
-    """Requirements A8, A12: whatever a call looks like, a stop that is pending ends its message, and it leaves no result."""
+    """Requirements A8 and A12: a pending stop ends the message whatever the call looks like, and the call has no result."""
 
     @tool
     async def pay(amount: int) -> str:
@@ -64,7 +64,7 @@ async def test_a_pending_stop_is_checked_before_the_arguments(raw: RawCall) -> N
 
 
 class Asking:
-    """A policy that thinks until it is told to allow."""
+    """A policy that waits for `answer`, then allows the call."""
 
     def __init__(self) -> None:
         self.asked, self.answer = asyncio.Event(), asyncio.Event()
@@ -76,7 +76,7 @@ class Asking:
 
 
 class Till:
-    """A tool with an effect, of which one call holds the only place until it is let go."""
+    """A tool with an effect and one slot, which a call holds until `free` is set."""
 
     def __init__(self) -> None:
         self.paid: list[int] = []
@@ -95,7 +95,7 @@ class Till:
 
 
 async def test_a_call_received_before_a_stop_does_not_start_after_it() -> None:
-    """Requirement A12: a message that streams in is read call by call; the stop counts until the moment in which a tool would start."""
+    """Requirement A12: calls of a streamed message are read one by one. A stop applies to every tool that has not started."""
     till = Till()
     async with Engine(till.tools()) as engine:
         emission = engine.emission(HERE)
@@ -124,7 +124,7 @@ async def test_a_call_does_not_start_after_a_stop_during_its_wait_for_a_slot() -
         other = asyncio.create_task(engine.call(call("pay", amount=1), Scope(conversation="elsewhere", run="other")))
         await till.busy.wait()
         waiting = asyncio.create_task(engine.call(call("pay", amount=2), HERE))
-        await until(lambda: "call.verdict" in kinds(engine, engine.run + "/0/0"))
+        await until(lambda: "call.received" in kinds(engine, engine.run + "/0/0"))
         engine.control.stop("here")
         till.free.set()
         assert (await other).result.success  # type: ignore[union-attr]
@@ -133,7 +133,7 @@ async def test_a_call_does_not_start_after_a_stop_during_its_wait_for_a_slot() -
 
 
 async def test_a_call_without_a_name_is_an_error_even_with_a_pending_stop() -> None:
-    """Requirement A8: the payload is the first step, the stop the second."""
+    """Requirement A8: the payload is checked first, and the stop second."""
     async with Engine() as engine:
         engine.control.stop("here")
         outcome = await engine.call(RawCall(name=" ", arguments="{"), HERE)
@@ -179,7 +179,7 @@ async def test_a_kill_ends_the_wait_between_two_attempts() -> None:
 
 
 async def test_a_host_abort_signal_gives_a_killed_result() -> None:
-    from callgate._abort_signals import AbortController
+    from callgate import AbortController
 
     running = asyncio.Event()
 
@@ -241,12 +241,12 @@ async def test_a_stop_without_a_kill_lets_the_tool_finish_and_then_ends_the_mess
 @pytest.mark.parametrize("during", ["the attempt", "the wait"])
 @pytest.mark.parametrize("end", ["stop", "kill"])
 async def test_a_call_is_not_retried_after_a_stop_or_kill(during: str, end: str) -> None:
-    """After a stop nothing further starts, no second attempt either; and nobody waits for one. The call has a signal of its own."""
+    """After a stop nothing starts, not even a second attempt, and nothing waits for one. The call has its own abort signal."""
     tried: list[int] = []
 
     @tool(effect="none", retry=RetryPolicy(base_s=HANGS_S, max_s=HANGS_S))
     async def flaky() -> str:
-        """Fail in passing."""
+        """Fail transiently."""
         tried.append(1)
         if during == "the attempt":
             getattr(engine.control, end)("here")
@@ -262,7 +262,7 @@ async def test_a_call_is_not_retried_after_a_stop_or_kill(during: str, end: str)
         details = bodies(engine, "call.aborted")[0]["details"]
         assert isinstance(details, dict)
         assert (details["status"], details["attempts"]) == ("error", 1)
-        assert kinds(engine).count("call.attempt_failed") == (during == "the wait")  # it says that another attempt follows
+        assert kinds(engine).count("call.attempt_failed") == (during == "the wait")  # the event says that another attempt follows
     assert tried == [1]
 
 
@@ -272,7 +272,7 @@ async def test_a_host_abort_signal_ends_the_wait_between_two_attempts(effect: Ef
 
     @tool(effect=effect, retry=RetryPolicy(base_s=HANGS_S, max_s=HANGS_S))
     async def flaky() -> str:
-        """Fail in passing."""
+        """Fail transiently."""
         tried.append(1)
         raise ConnectionError("reset")
 
@@ -287,13 +287,13 @@ async def test_a_host_abort_signal_ends_the_wait_between_two_attempts(effect: Ef
 
 
 def test_an_ending_event_loop_ends_the_calls_left_in_it() -> None:
-    """Every call has one end, also where the host forgets it in a task and its loop stops."""
+    """Each call has one terminal event, even if the host leaves it in a task and the loop stops."""
     cleaned: list[str] = []
     engines: list[Engine] = []
 
     @tool(effect="none")
     async def wait() -> str:
-        """Wait for ever."""
+        """Wait forever."""
         entered.set()
         try:
             await asyncio.Event().wait()
@@ -344,7 +344,7 @@ async def test_the_late_result_of_an_abandoned_coroutine_is_recorded_and_discard
 
     @tool
     async def stubborn() -> str:
-        """Refuse to stop."""
+        """Ignore cancellation."""
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
@@ -362,7 +362,7 @@ async def test_the_late_result_of_an_abandoned_coroutine_is_recorded_and_discard
 async def test_an_unrequested_cancelled_error_is_a_failure_of_the_tool() -> None:
     @tool(effect="none")
     async def odd() -> None:
-        """Raise what only the engine may."""
+        """Raise `CancelledError`."""
         raise asyncio.CancelledError
 
     async with Engine([odd]) as engine:
@@ -418,7 +418,7 @@ def test_the_environment_sets_the_timeout_with_a_lower_bound(value: str | None, 
 
 @pytest.mark.parametrize("value", ["abc", "1.5", "2147483648", "1e6", "-", "9" * 5_000])
 def test_an_invalid_timeout_in_the_environment_is_refused_unless_set_in_code(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever set it would wait for another time than they think."""
+    """Otherwise the timeout would not be the one that was set."""
     monkeypatch.setenv("TOOL_EXECUTION_TIMEOUT_MS", value)
     with pytest.raises(UsageError, match=r"TOOL_EXECUTION_TIMEOUT_MS is .* up to 2147483647, of which less than 10000 counts as 10000"):
         Engine([])
@@ -436,7 +436,7 @@ async def test_an_explicit_timeout_may_be_any_positive_number() -> None:
 
 
 async def test_an_abort_listener_that_raises_does_not_prevent_the_kill() -> None:
-    """It is the tool's own code, and the first that is told."""
+    """The listener is the tool's own code, and is called first."""
     begun = asyncio.Event()
 
     def fails() -> None:

@@ -1,30 +1,32 @@
-"""The suite is the same list of tests in every process: workers that share it compare their lists, and refuse to start if these differ."""
+"""Every process collects the same list of tests: workers compare their lists, and refuse to start if these differ."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
+import pytest
+
+from tests.conftest import COLLECTED
 from tests.waiting import COMMAND_S
 
 ROOT = Path(__file__).parents[1]
 
 
-def collecting(seed: str) -> subprocess.Popen[str]:
-    """Another process that lists the tests, with another order of every set."""
-    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:randomly", "-p", "no:cacheprovider", "-n", "0", "tests"]
+def collected(files: Iterable[str], seed: str) -> list[str]:
+    """What another process collects, with another order of every set."""
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:randomly", "-p", "no:cacheprovider", "-n", "0", *files]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")} | {"PYTHONHASHSEED": seed}
-    return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=COMMAND_S)
+    assert done.returncode == 0, done.stdout[-2000:]
+    return [line for line in done.stdout.splitlines() if "::" in line]
 
 
-def test_two_processes_collect_the_same_tests_in_the_same_order() -> None:
-    """Neither the order of a set nor the address of an object is in a test's name or place."""
-    lists = []
-    for process in [collecting("1"), collecting("2")]:
-        output, _ = process.communicate(timeout=COMMAND_S)
-        assert process.returncode == 0, output[-2000:]
-        lists.append([line for line in output.splitlines() if "::" in line])
-    assert lists[0] == lists[1]
-    assert len(lists[0]) > 1_000
+def test_another_process_collects_the_same_tests_in_the_same_order(request: pytest.FixtureRequest) -> None:
+    """Neither the order of a set nor the address of an object affects the name or position of a test."""
+    ours = request.config.stash[COLLECTED]
+    theirs = collected(dict.fromkeys(test.partition("::")[0] for test in ours), "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2")
+    assert [test for test in theirs if test in set(ours)] == ours

@@ -1,4 +1,4 @@
-"""A host that counts its own ticks: what holds for one tick holds until the host says that another has begun."""
+"""Hosts that count their own ticks: limits and cached results of a tick are valid until the host begins another one."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def test_a_tick_cached_result_is_reused_in_all_turns_of_its_tick_only() ->
     ids=["the next turn", "another conversation", "another run", "the host's next tick"],
 )
 async def test_a_tick_cached_result_is_not_reused_outside_its_tick(first: Scope, second: Scope) -> None:
-    """Within it, it is given for every iteration, however long that takes."""
+    """Within its tick, the result is reused in every iteration, however long the tick lasts."""
     count, clock = Count(), ManualClock()
     async with Engine([counting(count)], clock=clock) as engine:
         for scope in (first, replace(first, iteration=7), second, replace(second, iteration=7)):

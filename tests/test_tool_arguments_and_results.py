@@ -1,4 +1,4 @@
-"""What a tool itself makes of its arguments, and what becomes of what it returns."""
+"""How a tool validates its own arguments, and how the values that it returns become results."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ async def test_sync_async_and_awaitable_returning_tools_all_run() -> None:
 
     @tool(effect="none")
     def deferred() -> Any:
-        """Return something to wait for."""
+        """Return an awaitable."""
         return waiting.function()
 
     async with Engine([plain, waiting, deferred]) as engine:

@@ -1,4 +1,4 @@
-"""One query gives the entry of each call: final arguments, result, cause and phase, whatever became of the call."""
+"""One query returns the entry of each call: final arguments, result, cause and phase, whatever the outcome of the call."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from callgate import Ask, Deny, Engine, EventQuery, MemoryJournal, Modify, RawCall, Scope, SqliteJournal, ToolContext, tool
-from callgate._journal import open_reader
 from callgate.agent import Agent
 from callgate.call_stages import ValidatedCall
 from callgate.protocols import Allow, Verdict
@@ -83,15 +82,13 @@ async def test_one_query_returns_the_entry_of_every_call_including_denied_and_in
     assert "bob?" in found["asked"].reason
     assert found["broken"].received == '{"to": '
     if store == "file":
-        reader = open_reader(tmp_path / "journal.db")
-        try:
-            assert {entry.id: entry for entry in find_tool_calls(reader)} == found
-        finally:
-            reader.close()
+        journal = SqliteJournal(tmp_path / "journal.db")
+        assert {entry.id: entry for entry in find_tool_calls(journal)} == found
+        await journal.close()
 
 
 async def test_an_entry_names_the_cause_of_its_call() -> None:
-    """The message of its phase, or the call whose tool made it."""
+    """The cause is the message of its phase, or the call whose tool made it."""
 
     @tool(effect="none")
     async def outer(context: ToolContext) -> str:
@@ -100,7 +97,7 @@ async def test_an_entry_names_the_cause_of_its_call() -> None:
 
     @tool(effect="none")
     async def inner() -> str:
-        """Be called."""
+        """Return at once."""
         return "seen"
 
     script = Script(says("", model_call("outer", {}, id="1")), says("", model_call("outer", {}, id="2")), says("Done."))

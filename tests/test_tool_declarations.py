@@ -1,4 +1,4 @@
-"""What may be said of a tool when it is declared, what that means, and what is refused in words."""
+"""Declarations of tools: which options there are, what they mean, and how invalid ones are refused."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_tool_without_options_has_the_effect_once_and_is_not_cached() -> None:
 
 
 def test_every_option_of_a_tool_has_a_name_and_a_type() -> None:
-    """Where an option is an attribute of `Tool`, both are of the same type, but for what `@tool` takes in a shorter form."""
+    """An option and the attribute of `Tool` with the same name have the same type, unless `@tool` takes a shorter form."""
     options, attributes = get_type_hints(ToolOptions), get_type_hints(Tool)
     other = {name for name, kind in options.items() if attributes.get(name) != kind}
     assert other == {"name", "description", "not_done", "validate", "verify"}
@@ -35,7 +35,7 @@ def test_every_option_of_a_tool_has_a_name_and_a_type() -> None:
 
 
 def test_a_type_checker_reports_unknown_or_mistyped_tool_options() -> None:
-    """Strict mypy reports a comment here that nothing needs."""
+    """Strict mypy reports every `type: ignore` comment below that is not needed."""
     with pytest.raises(UsageError, match="has no option 'efect'"):
         tool(efect="none")  # type: ignore[call-overload]
     with pytest.raises(UsageError, match="has no option 'timout_s'"):
@@ -163,7 +163,7 @@ def test_an_option_with_an_invalid_value_is_refused_at_registration(settings: di
 
 @pytest.mark.parametrize("defaults", [lambda self: 1 / 0, lambda self: 5, lambda self: {"n": object()}], ids=["fail", "5", "no JSON"])
 def test_defaults_that_fail_or_are_no_json_object_are_refused_at_registration(defaults: Any) -> None:
-    """Registration refuses what is incomplete, with a message that names the place."""
+    """Registration refuses an incomplete tool, and the message names it."""
 
     class Odd(Tool):
         name = "odd"
@@ -178,8 +178,6 @@ def test_defaults_that_fail_or_are_no_json_object_are_refused_at_registration(de
 
 @pytest.mark.parametrize("role", ["validate", "verify"])
 def test_a_validator_or_verifier_that_is_no_function_is_refused(role: str) -> None:
-    """The same."""
-
     def do() -> None:
         """Do."""
 
@@ -188,14 +186,14 @@ def test_a_validator_or_verifier_that_is_no_function_is_refused(role: str) -> No
 
 
 def test_a_generator_function_is_refused_as_a_tool() -> None:
-    """And the message says what to write instead."""
+    """The message says what to write instead."""
 
     def lines(n: int) -> Iterator[int]:
-        """Yield."""
+        """Yield numbers."""
         yield n
 
     async def rows(n: int) -> AsyncIterator[int]:
-        """Yield."""
+        """Yield numbers."""
         yield n
 
     for function in (lines, rows):
@@ -204,7 +202,7 @@ def test_a_generator_function_is_refused_as_a_tool() -> None:
 
 
 class Adder:
-    """Callable, but no function."""
+    """A callable object that is not a function."""
 
     async def __call__(self, a: int, b: int) -> int:
         return a + b

@@ -1,6 +1,6 @@
-"""Whatever is told without being on record says so: a question, a refusal, an unknown end, an aborted message, an enriched context.
+"""Outcomes that are not recorded say so: an approval, a denial, an unknown outcome, an aborted message, a context restart.
 
-Where its own commit fails, the disk is gone, or another engine has taken the run over while the call was on its way.
+A record fails because its commit fails, the disk is gone, or another engine takes over the run during the call.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from callgate import Aborted, Answered, Engine, Restarted, Scope, SqliteJournal, Tool, tool
-from callgate._journal import open_reader
 from callgate.agent import Agent
 from callgate.call_stages import ValidatedCall
 from callgate.calls import Outcome
@@ -29,7 +28,7 @@ IN_RUN = Scope(run="order", conversation="talk")
 
 
 class FailingJournal(SqliteJournal):
-    """A journal that promises nothing more from a chosen moment on, though it goes on taking events."""
+    """A journal whose events are not durable once `fail` was called, although it still accepts them."""
 
     full = False
     kept = 0
@@ -45,7 +44,7 @@ class FailingJournal(SqliteJournal):
 
 
 class Shop:
-    """One engine, and a moment at which its journal stops being able to keep anything."""
+    """An engine whose journal fails at a given moment."""
 
     def __init__(self, path: Path, how: str) -> None:
         self.path, self._how = path / "journal.db", how
@@ -84,7 +83,7 @@ class Shop:
 
         @tool(effect="once")
         async def doubt() -> str:
-            """Act, lose the reply and the record."""
+            """Act, then lose the reply and the record."""
             self.happened.append("doubt")
             await self.fail()
             raise TimeoutError("no reply")
@@ -96,7 +95,7 @@ class Shop:
 
         @tool(effect="none")
         async def enrich() -> dict[str, object]:
-            """Bring context."""
+            """Return context."""
             return {"type": "context_restart_x", "enhanced_context_item": "a picture"}
 
         @tool(effect="once")
@@ -128,7 +127,7 @@ async def alone(shop: Shop, name: str, **arguments: Any) -> Outcome:
 
 
 def result_of(outcome: Outcome) -> str:
-    """The text of a result that says as data and in words that it is not on record."""
+    """Return the text of a result, after checking that both its metadata and its text say that it is not recorded."""
     assert isinstance(outcome, Answered), outcome
     assert outcome.result.metadata.recorded is False
     text = outcome.result.text.lower()
@@ -137,7 +136,7 @@ def result_of(outcome: Outcome) -> str:
 
 
 async def test_an_approval_that_cannot_be_recorded_is_not_asked(shop: Shop) -> None:
-    """Nobody could answer it from elsewhere, and it would be gone with the process."""
+    """Nobody could answer it from another process, and it would be lost with this one."""
     shop.verdict = Ask(question="Pay ann?")
     outcome = await alone(shop, "pay", to="ann")
     text = result_of(outcome)
@@ -173,7 +172,7 @@ async def test_an_unrecorded_abort_is_marked_as_unrecorded(shop: Shop) -> None:
     shop.stops = True
     outcome = await alone(shop, "look")
     assert isinstance(outcome, Aborted | Answered)
-    if isinstance(outcome, Answered):  # the lease was lost first, and that killed the call
+    if isinstance(outcome, Answered):  # the lease was lost first, which killed the call
         result_of(outcome)
     else:
         assert outcome.recorded is False
@@ -210,20 +209,20 @@ async def test_only_the_unrecorded_results_of_a_message_are_marked(shop: Shop) -
 
 
 async def test_a_recorded_outcome_has_recorded_true_and_stores_no_flag(tmp_path: Path) -> None:
-    """The flag is no part of what is kept, and of what is sent as JSON only where it is False."""
+    """The flag is not stored, and is part of a result's JSON only if it is False."""
     shop = Shop(tmp_path, "commit")
     shop.journal.fail = lambda: None  # type: ignore[method-assign]
     outcomes = [await alone(shop, "look"), await alone(shop, "enrich"), await alone(shop, "doubt")]
     assert [one.result.metadata.recorded for one in outcomes if isinstance(one, Answered)] == [True, True]
     assert all(one.recorded for one in outcomes if isinstance(one, Restarted))
     await shop.close()
-    reader = open_reader(shop.path)
-    assert not [event for event in reader.find(EventQuery()) if b'"recorded"' in event.body]
-    reader.close()
+    journal = SqliteJournal(shop.path)
+    assert not [event for event in journal.find(EventQuery()) if b'"recorded"' in event.body]
+    await journal.close()
 
 
 async def test_an_unrecorded_end_of_a_run_is_reported_in_its_reason(tmp_path: Path) -> None:
-    """The answer is told, and that the record does not have it."""
+    """The text of the run is returned, and the reason says that its end is not recorded."""
 
     class AtTheEnd(FailingJournal):
         def append(self, draft: Draft) -> int:

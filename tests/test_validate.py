@@ -1,4 +1,4 @@
-"""Validating a call: unknown keys, coercion, the tool's own validator, and errors that can be acted on."""
+"""Validation of calls: unknown keys, coercion, the tool's own validator, and errors that say what to change."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callgate._json import canonical
 from callgate._pipeline.validate import revalidate, validate
 from callgate._schema import whole_numbers
 from callgate.call_stages import ParsedCall, ResolvedCall, ValidatedCall
 from callgate.calls import RawCall, Scope
 from callgate.errors import ArgumentsInvalid, ArgumentsMalformed, ToolRaised
 from callgate.tools import BoundTool, Tool, ToolRegistry, ValidationResult, tool
+from tests.canonical_json import canonical
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -34,7 +34,7 @@ class Search(Tool):
 
 
 class Answering(Search):
-    """A tool whose own validator answers what it was given."""
+    """A tool whose validator clears its arguments, then returns or raises a given answer."""
 
     def __init__(self, answer: Any) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ def kinds(call: ValidatedCall) -> list[str]:
 
 
 def test_valid_arguments_pass_unchanged_without_a_note() -> None:
-    """C12, D7."""
+    """Requirements C12 and D7."""
     call = validated(Search(), {"text": "a", "limit": 5})
     assert call.arguments == {"text": "a", "limit": 5}
     assert call.notes == ()
@@ -77,7 +77,7 @@ def test_valid_arguments_pass_unchanged_without_a_note() -> None:
 
 
 def test_all_problems_are_reported_at_once_as_text_and_data() -> None:
-    """C13, D8: the model can put it right in one step."""
+    """Requirements C13 and D8: the model can correct the call in one step."""
     error = refused(Search(), {"limit": 5000, "exact": "maybe"})
     assert error.code == "schema_invalid"
     assert error.failure_class == "invalid_parameters"
@@ -103,7 +103,7 @@ def test_coercion_is_noted_and_remaining_errors_describe_the_coerced_value() -> 
 
 @pytest.mark.parametrize(("engine", "own", "taken"), [(True, None, True), (False, None, False), (True, False, False), (False, True, True)])
 def test_the_coerce_setting_of_a_tool_overrides_that_of_the_engine(engine: bool, own: bool | None, taken: bool) -> None:
-    """Can be switched off per tool or engine."""
+    """Coercion can be turned off per tool or per engine."""
     subject = Search(coerce=own)
     if taken:
         assert validated(subject, {"text": "a", "limit": "5"}, coerce=engine).arguments["limit"] == 5
@@ -112,7 +112,7 @@ def test_the_coerce_setting_of_a_tool_overrides_that_of_the_engine(engine: bool,
 
 
 def test_an_integral_float_becomes_an_integer_where_the_schema_wants_one() -> None:
-    """Valid by the schema, and still not what a tool can count with."""
+    """A float is valid by the schema, but a tool may need an `int`."""
     call = validated(Search(), {"text": "a", "limit": 5.0})
     assert type(call.arguments["limit"]) is int
     assert kinds(call) == ["coerced"]
@@ -125,19 +125,19 @@ def search(text: str, limit: int = 5) -> str:
 
 
 def test_a_function_tool_drops_unknown_keys_with_a_note() -> None:
-    """C23: only where the schema is silent about them."""
+    """Requirement C23: keys are dropped only if the schema says nothing about them."""
     call = validated(search, {"text": "a", "colour": "red", "limit": 1})
     assert call.arguments == {"text": "a", "limit": 1}
     assert [(note.kind, note.path) for note in call.notes] == [("dropped", "/colour")]
 
 
 def test_a_schema_tool_receives_unknown_keys() -> None:
-    """Its schema may say less than it takes."""
+    """The tool may take more than its schema declares."""
     assert validated(Search(), {"text": "a", "colour": "red"}).arguments["colour"] == "red"
 
 
 def test_a_closed_schema_refuses_unknown_keys_for_every_tool() -> None:
-    """`additionalProperties: false` is an answer, not silence."""
+    """`additionalProperties: false` is an explicit statement about unknown keys."""
     closed = {**SCHEMA, "additionalProperties": False}
     assert "did you mean 'limit'?" in str(refused(Search(closed), {"text": "a", "limt": 1}))
     decorated = tool(name="search", description="d", parameters=closed)(lambda **arguments: arguments)
@@ -145,7 +145,7 @@ def test_a_closed_schema_refuses_unknown_keys_for_every_tool() -> None:
 
 
 def test_a_function_tool_with_an_open_schema_keeps_unknown_keys() -> None:
-    """`additionalProperties: {...}` speaks about them, too."""
+    """`additionalProperties: {...}` is an explicit statement about unknown keys."""
     opened = {**SCHEMA, "additionalProperties": {"type": "integer"}}
     decorated = tool(name="search", description="d", parameters=opened)(lambda **arguments: arguments)
     assert validated(decorated, {"text": "a", "more": 1}).arguments["more"] == 1
@@ -153,13 +153,13 @@ def test_a_function_tool_with_an_open_schema_keeps_unknown_keys() -> None:
 
 
 def test_errors_of_a_tools_validator_refuse_the_call() -> None:
-    """C50, C43."""
+    """Requirements C43 and C50."""
     error = refused(Answering(ValidationResult(valid=False, errors=["text: must name a city; 'Rome' would pass"])), {"text": "a"})
     assert "must name a city" in str(error)
 
 
 def test_a_validator_result_with_errors_or_valid_false_refuses_the_call() -> None:
-    """Fail closed."""
+    """Either of them is enough."""
     refused(Answering(ValidationResult(valid=True, errors=["no"])), {"text": "a"})
     refused(Answering(ValidationResult(valid=False)), {"text": "a"})
 
@@ -172,7 +172,7 @@ def test_validator_warnings_are_noted_and_its_cleaned_arguments_are_used() -> No
 
 
 def test_a_validator_cannot_change_the_arguments_in_place() -> None:
-    """It gets a copy."""
+    """The validator gets a copy."""
     assert validated(Answering(ValidationResult(valid=True)), {"text": "a"}).arguments == {"text": "a"}
 
 
@@ -188,19 +188,19 @@ def test_a_validator_cannot_change_the_arguments_in_place() -> None:
     ids=["raises", "nothing", "a boolean", "breaks the schema", "no JSON"],
 )
 def test_a_broken_validator_fails_the_call(answer: Any) -> None:
-    """Fail closed, and point at the tool's author."""
+    """The error is for the tool's author."""
     with pytest.raises(ToolRaised) as caught:
         validated(Answering(answer), {"text": "a"})
     assert caught.value.code == "validator_failed"
 
 
 def test_the_schema_is_checked_before_the_validator_of_the_tool() -> None:
-    """A validator never sees arguments of the wrong type."""
+    """A validator never gets arguments of the wrong type."""
     refused(Answering(RuntimeError("must not be asked")), {"text": 5})
 
 
 def test_a_validate_function_of_the_decorator_can_refuse_arguments() -> None:
-    """C50 for functions."""
+    """Requirement C50 for function tools."""
     picky = tool(name="search", description="d", validate=lambda params: "no digits" if params["text"].isdigit() else None)(
         lambda text: text
     )
@@ -234,7 +234,7 @@ ONE_COUNT: dict[str, Any] = {
     ),
 )
 def test_fast_integer_conversion_matches_a_schema_check_of_every_float(schema: dict[str, Any], arguments: dict[str, Any]) -> None:
-    """The quick look says the same as the schema asked about every float."""
+    """The fast check gives the same result as validating every float with the schema."""
     expected, notes, problems = whole_numbers(arguments, bound(Search(schema)).schema)
     assert problems == []
     call = validated(Search(schema), arguments)
@@ -243,7 +243,7 @@ def test_fast_integer_conversion_matches_a_schema_check_of_every_float(schema: d
 
 
 def test_changed_arguments_are_revalidated_and_never_coerced() -> None:
-    """What a hook or a human writes is checked again; the notes of before stay."""
+    """Arguments that a hook or a human changed are validated again, and the earlier notes stay."""
     call = validated(Search(), {"text": "a", "limit": "5"})
     given = {"text": "b", "limit": 6}
     again = revalidate(call, given)
@@ -257,13 +257,13 @@ def test_changed_arguments_are_revalidated_and_never_coerced() -> None:
 
 
 def test_a_pattern_that_exceeds_its_budget_is_refused_as_regex_budget() -> None:
-    """Not as a wrong value: the model should send less, not something else."""
+    """The value is not reported as wrong, because the model should send less of it and not something else."""
     schema = {"type": "object", "properties": {"text": {"type": "string", "pattern": r"^(a+)+\1y$"}}}
     assert refused(Search(schema), {"text": "a" * 3_000}).code == "regex_budget"
     assert refused(Search(schema), {"text": "a" * 500_000}).code == "regex_budget"
 
 
 def test_a_large_invalid_value_gives_a_bounded_error() -> None:
-    """At most 4 KiB, nothing echoed whole."""
+    """The error has at most 4 KiB and repeats no large value."""
     refused(Search(), {"text": ["x" * 1000] * 900})
     refused(Search({**SCHEMA, "additionalProperties": False}), {"text": "a", **{f"k{n}" * 100: n for n in range(300)}})

@@ -1,4 +1,4 @@
-"""What a hook withholds is kept nowhere, and what it hides rests nowhere unhidden: every byte of every file that is left behind is read."""
+"""A result that a hook withholds is stored nowhere, and one that a hook redacts is stored redacted. The tests read all stored files."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def left_behind(folder: Path) -> bytes:
 async def test_a_result_withheld_or_redacted_by_hooks_is_in_no_file_or_log(
     hooks: list[Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Journal, blobs, cache, memory, undo and log; results are small, shaped, large, failed, and given twice."""
+    """The journal, blobs, cache, memory, undo store and log are checked, with small, structured, large, failed and repeated results."""
     caplog.set_level(logging.DEBUG)
     workspace, kept = tmp_path / "workspace", tmp_path / "kept"
     workspace.mkdir()
@@ -108,7 +108,7 @@ async def test_a_result_withheld_or_redacted_by_hooks_is_in_no_file_or_log(
 
 
 async def test_a_result_redacted_by_a_hook_is_cached_redacted(tmp_path: Path) -> None:
-    """By the next engine, too; the hooks run over it again."""
+    """The next engine also gets the redacted result from the cache, and its hooks run on it again."""
     runs: list[str] = []
     seen: list[str | None] = []
 
@@ -131,7 +131,7 @@ async def test_a_result_redacted_by_a_hook_is_cached_redacted(tmp_path: Path) ->
 
 
 async def test_a_result_that_a_hook_changes_again_each_time_is_not_cached() -> None:
-    """The tool runs again; once that is known, nothing is kept in vain."""
+    """The tool runs again for each call. Once this is known, no further result is stored."""
     runs: list[str] = []
     hooked: list[str] = []
 
@@ -152,7 +152,7 @@ async def test_a_result_that_a_hook_changes_again_each_time_is_not_cached() -> N
 
 
 async def test_a_cached_result_is_deleted_when_a_hook_rejects_it(tmp_path: Path) -> None:
-    """Hooks that came later find nothing of it; neither does an engine without them."""
+    """Later hooks do not get the deleted result, and neither does an engine without hooks."""
     path = tmp_path / "cache.db"
 
     @after_call(kind="reject")
@@ -179,7 +179,7 @@ async def test_an_engine_without_hooks_does_not_reuse_a_result_redacted_by_hooks
 
 
 async def test_calls_that_share_an_execution_each_pass_the_hooks() -> None:
-    """What one of them may see, another may not; who waits does not wait for the hooks of the first."""
+    """Hooks may treat the calls differently, and a call that joined does not wait for the hooks of the first."""
     gate, entered, runs = asyncio.Event(), asyncio.Event(), []
 
     @tool(effect="none", cacheable=True, cache_scope="session")
@@ -206,7 +206,7 @@ async def test_calls_that_share_an_execution_each_pass_the_hooks() -> None:
 
 
 async def test_a_write_during_the_hooks_keeps_the_result_out_of_the_cache() -> None:
-    """Nothing is answered from what was read before a write."""
+    """A value that was read before a write is never returned after it."""
     value = ["old"]
 
     @tool(effect="none", cacheable=True, cache_scope="session", reads="thing")
@@ -258,7 +258,7 @@ async def test_a_stopped_call_records_nothing_that_hooks_would_have_withheld() -
 
 
 async def test_a_retried_failure_result_is_not_recorded_before_hooks_see_it() -> None:
-    """Nothing of an earlier attempt is recorded before a hook has seen it; none ever does."""
+    """No hook sees the result of an earlier attempt, so it is never recorded."""
     tries: list[str] = []
 
     @tool(effect="none", retry=RetryPolicy(attempts=3, base_s=0.001))

@@ -1,4 +1,6 @@
-"""`Workspace`: what it gives, what it refuses, and that nothing outside its root is ever touched; by the kernel and by the walk."""
+"""`Workspace`: what it returns, what it refuses, and that it touches nothing outside its root, whether the kernel or a walk opens the
+files.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ def rule(action: Callable[[], object]) -> str:
     return caught.value.rule
 
 
-# Pieces that paths go wrong by; whatever is put together of them must stay inside.
+# Path components that may point outside the root; every combination of them must stay inside.
 PIECES = st.sampled_from(
     ["..", ".", "", "a.txt", "sub", "out", "up", "loop", "new", "~", "%2e%2e", "..\\", "/", "\0", "é", "x" * 300, "etc"]
 )
@@ -61,7 +63,7 @@ PATHS = st.lists(PIECES, min_size=1, max_size=7).map("/".join) | st.text(max_siz
 def test_no_path_opens_or_changes_anything_outside_the_workspace(
     opener: Opener, tmp_path_factory: pytest.TempPathFactory, path: str, other: str
 ) -> None:
-    """Files stay inside the workspace, enforced by the kernel where it can be."""
+    """The kernel enforces this where it can."""
     top = tmp_path_factory.mktemp("t")
     (top / "root/sub").mkdir(parents=True)
     (top / "root/a.txt").write_text("a")
@@ -193,7 +195,7 @@ def test_a_write_keeps_mode_and_owner_and_leaves_no_temporary_file(top: Path, wo
 
 @pytest.mark.parametrize("path", ["~/x", "$HOME/x", "C:/x", "file:///tmp/x", "..../x", "%2e%2e/x"])
 def test_a_missing_folder_with_an_encoded_or_expandable_name_is_not_created(top: Path, workspace: Workspace, path: str) -> None:
-    """paths.jsonl, classes encoded and expand: file tools neither decode nor expand, and hide no mistake."""
+    """Classes `encoded` and `expand` of paths.jsonl: file tools neither decode nor expand a path, and report a mistake in it."""
     assert rule(lambda: workspace.write_bytes(path, b"x")) == "not_found"
     assert sorted(os.listdir(top / "root")) == ["a.txt", "sub"]
 
@@ -208,7 +210,7 @@ def test_listing_shows_links_as_links_and_odd_names_escaped(top: Path, workspace
 
 
 def test_a_stamp_changes_with_every_write_and_not_with_a_read(top: Path, workspace: Workspace) -> None:
-    """Times that are put back do not hide a write; reading changes nothing."""
+    """Times that are set back do not hide a write."""
     file = top / "root/a.txt"
     stamps = [_stamp(workspace, "a.txt")]
     times = file.stat()
@@ -216,7 +218,7 @@ def test_a_stamp_changes_with_every_write_and_not_with_a_read(top: Path, workspa
     assert _stamp(workspace, "a.txt") == stamps[0] == stamp_of(workspace.stat("a.txt"))
     for content in ("x", "y", "longer"):
         before = file.stat().st_ctime_ns
-        while file.stat().st_ctime_ns == before:  # the file system's clock ticks slowly
+        while file.stat().st_ctime_ns == before:  # the clock of the file system is coarse
             file.write_text(content)
             os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
         stamps.append(_stamp(workspace, "a.txt"))
@@ -277,7 +279,7 @@ def test_a_glob_matches_by_path_components_in_bounded_time(pattern: str, path: s
     "path", [".git/hooks/x", "a/.GIT/config", ".git./x", ".g\u200dit/x", ".env", ".env.local", "sub/.ssh/id_rsa", "x.pth", "\uff0egit/x"]
 )
 def test_protected_names_are_recognised_in_every_spelling(path: str) -> None:
-    """paths.jsonl, class protected."""
+    """Class `protected` of paths.jsonl."""
     assert is_protected(path)
 
 
@@ -315,7 +317,7 @@ def test_a_rename_never_replaces_an_existing_file(top: Path) -> None:
 def test_a_failed_write_leaves_the_old_content_and_no_temporary_file(
     top: Path, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The old file or the new one, never a half: here the disk is full."""
+    """The file has either its old content or the new one. Here the limit on file sizes is reached."""
     resource = pytest.importorskip("resource")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
@@ -356,7 +358,7 @@ def test_every_file_descriptor_is_closed(top: Path, workspace: Workspace) -> Non
 
 
 def _held_below(top: Path) -> list[str]:
-    """What this process holds open below `top`; nothing where the system does not say."""
+    """Return the files below `top` that this process has open, or none if the system has no list of them."""
     held = []
     for name in os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else []:
         with contextlib.suppress(OSError):

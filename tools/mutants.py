@@ -151,6 +151,7 @@ def noticed(copy: Path, tests: list[str], limit_s: float = 3600) -> str:
     """The first test that fails, or why the run ended; empty where all passed."""
     command = [
         sys.executable,
+        "-B",
         "-m",
         "pytest",
         "-x",

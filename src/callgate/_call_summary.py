@@ -14,7 +14,7 @@ from msgspec import Struct, field
 
 from callgate.events import TERMINAL, Event
 
-__all__ = ["CallSummary", "body_of", "summarise"]
+__all__ = ["CallSummary", "body_of", "summarise", "verdict_in"]
 
 _HUGE = 1e300
 _ENDED = {"call.restarted": "restarted", "call.aborted": "aborted", "call.suspended": "asked"}
@@ -88,6 +88,11 @@ def body_of(event: Event) -> dict[str, Any]:
     return body if isinstance(body, dict) else {}
 
 
+def verdict_in(kind: str, body: Mapping[str, Any]) -> bool:
+    """Return whether an event with this body records a verdict: on its own, or with the start that it allowed."""
+    return kind == "call.verdict" or (kind == "call.started" and isinstance(body.get("verdict"), str))
+
+
 def summarise(events: Iterable[Event]) -> list[CallSummary]:
     """Return a summary of each call, in the order of their first events."""
     calls: dict[str, CallSummary] = {}
@@ -104,13 +109,13 @@ def summarise(events: Iterable[Event]) -> list[CallSummary]:
 
 def _tell(call: CallSummary, event: Event, body: Mapping[str, Any]) -> None:
     call.kinds.append(event.kind)
+    if verdict_in(event.kind, body):
+        call.tool, call.rule = _text(body, "tool", call.tool), _text(body, "rule")
+        call.notes = _notes(body)
     match event.kind:
         case "call.received":
             call.tool, call.origin, call.arguments = _text(body, "name"), _text(body, "origin"), _text(body, "arguments")
             call.id, call.name = _text(body, "id"), call.tool
-        case "call.verdict":
-            call.tool, call.rule = _text(body, "tool", call.tool), _text(body, "rule")
-            call.notes = _notes(body)
         case "call.started":
             call.starts.append(event.mono)
             call.attempts = max(call.attempts, event.attempt)

@@ -64,7 +64,7 @@ def _named(spec: str) -> list[Tool]:
             raise UsageError(f"{spec}: {place} has no '{attribute}'. {_offer(module)}") from None
     found = _tools_in(value)
     if not found:
-        what = f"'{attribute}' is no tool and no list of tools" if attribute else "it holds no tools"
+        what = f"'{attribute}' is neither a tool nor a list of tools" if attribute else "it holds no tools"
         raise UsageError(f"{spec}: {what}. Decorate a function with @tool. {_offer(module)}")
     return found
 

@@ -57,7 +57,9 @@ class ApprovedCall(Struct, frozen=True, kw_only=True):
     rule: str
     """The rule that allowed it, as `id (file:line)`."""
     encoded: bytes
-    """The final arguments as canonical JSON, for recording, hashing and caching."""
+    """The final arguments as canonical JSON, for hashes, keys and comparisons."""
+    arguments_json: bytes
+    """The final arguments as JSON, as the tool and the record get them: the keys in the order in which the model wrote them."""
     key: str
     """The idempotency key of the call."""
     approval: str = ""

@@ -37,6 +37,7 @@ from callgate.emission import Emission
 from callgate.errors import RecordFailed, RunHeld, UsageError
 from callgate.hooks import Hook
 from callgate.protocols import BlobStore, CacheStore, CallJudge, Follower, Journal, Policy, RestartHandler, Runner, WriteLog
+from callgate.recorded_calls import latest_tool_call
 from callgate.tools import Tool
 from callgate.tools.registry import Layer, instance_of
 
@@ -294,9 +295,10 @@ class Engine:
     def current_tool_call(self, conversation: str) -> CurrentToolCall | None:
         """The conversation's latest successful call, with its parameters and why it was made; survives where the journal does.
 
-        Waits for the server where the journal is on one: call it in a thread then, as `await asyncio.to_thread(...)`.
+        None where a redactor changes the conversation's name. Waits for the server where the journal is on one: call it in a thread then,
+        as `await asyncio.to_thread(...)`.
         """
-        return self._parts.outcomes.latest(conversation)
+        return latest_tool_call(self._parts.context.journal, conversation)
 
     @property
     def activity_since_wake(self) -> int:

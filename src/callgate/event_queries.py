@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
+from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -15,7 +16,7 @@ from msgspec import Struct
 from callgate._option_checks import Options
 from callgate.events import Event
 
-__all__ = ["CallFacts", "EventQuery", "facts_of", "merged", "select"]
+__all__ = ["FACT_KINDS", "CallFacts", "EventQuery", "facts_of", "merged", "select"]
 
 
 class EventQuery(Options, frozen=True, kw_only=True):
@@ -30,6 +31,8 @@ class EventQuery(Options, frozen=True, kw_only=True):
     """Events of the calls of this tool: its resolved name, or the name in the call if no tool was found."""
     actor: str | None = None
     """Events of the calls that were made for this actor."""
+    conversation: str | None = None
+    """Events of the calls that were made in this conversation."""
     kinds: tuple[str, ...] = ()
     """Any of these kinds; one that ends in a dot matches all kinds with this prefix."""
     since_ns: int | None = None
@@ -48,23 +51,45 @@ class EventQuery(Options, frozen=True, kw_only=True):
     newest_first: bool = False
 
     def holds(self, event: Event) -> bool:
-        """Whether the event alone matches: every field but `tool`, `actor` and `caused_by`."""
+        """Whether the event alone matches: every field but `tool`, `actor`, `conversation` and `caused_by`."""
         return (
             event.position > self.after
             and self.run in (None, event.run)
             and self.call in (None, event.call)
             and (not self.calls or event.call in self.calls)
-            and (not self.kinds or any(_of_kind(event.kind, kind) for kind in self.kinds))
+            and self.is_of_kind(event.kind)
             and (self.before is None or event.position < self.before)
             and (self.since_ns is None or event.at_ns >= self.since_ns)
             and (self.until_ns is None or event.at_ns < self.until_ns)
             and (self.field is None or _has(event.body, *self.field))
         )
 
+    def is_of_kind(self, kind: str) -> bool:
+        """Whether events of this kind match, as far as `kinds` goes."""
+        return not self.kinds or any(_of_kind(kind, wanted) for wanted in self.kinds)
+
     @property
     def derived(self) -> bool:
         """Whether matching needs other events too."""
-        return self.tool is not None or self.actor is not None or self.caused_by is not None
+        return self.by_call or self.caused_by is not None
+
+    @property
+    def by_call(self) -> bool:
+        """Whether matching needs facts about the event's call."""
+        return self.tool is not None or self.actor is not None or self.conversation is not None
+
+    def is_about(self, facts: CallFacts | None) -> bool:
+        """Whether events of a call with these facts match, as far as `tool`, `actor` and `conversation` go."""
+        return (
+            facts is not None
+            and self.tool in (None, facts.tool)
+            and self.actor in (None, facts.actor)
+            and self.conversation in (None, facts.conversation)
+        )
+
+
+FACT_KINDS: Final = frozenset({"call.received", "call.verdict", "call.started"})
+"""The kinds of events that have facts about their call."""
 
 
 class CallFacts(Struct, frozen=True, kw_only=True):
@@ -72,6 +97,7 @@ class CallFacts(Struct, frozen=True, kw_only=True):
 
     tool: str = ""
     actor: str = ""
+    conversation: str = ""
     final: bool = False
     """Whether the tool's name is the resolved one."""
 
@@ -91,9 +117,9 @@ def _narrowed(events: list[Event], query: EventQuery) -> list[Event]:
     if query.caused_by is not None:
         followed = {query.caused_by}
         kept = [event for event in events if _follows(event, followed)]
-    if query.tool is not None or query.actor is not None:
+    if query.by_call:
         calls = _calls(events)
-        kept = [event for event in kept if _is_about(calls.get(event.call), query)]
+        kept = [event for event in kept if query.is_about(calls.get(event.call))]
     return kept
 
 
@@ -118,11 +144,12 @@ def merged(known: CallFacts | None, new: CallFacts) -> CallFacts:
     if known is None:
         return new
     better = new.tool and (new.final or not known.tool) and not (known.final and not new.final)
-    return CallFacts(tool=new.tool if better else known.tool, actor=known.actor or new.actor, final=known.final or new.final)
-
-
-def _is_about(facts: CallFacts | None, query: EventQuery) -> bool:
-    return facts is not None and query.tool in (None, facts.tool) and query.actor in (None, facts.actor)
+    return CallFacts(
+        tool=new.tool if better else known.tool,
+        actor=known.actor or new.actor,
+        conversation=known.conversation or new.conversation,
+        final=known.final or new.final,
+    )
 
 
 class _Body(Struct):
@@ -136,17 +163,17 @@ _value = msgspec.json.Decoder().decode
 
 
 def facts_of(event: Event) -> CallFacts | None:
-    """Return the call's tool and actor, if this event has them; a body with other fields has none."""
-    if not event.call or event.kind not in ("call.received", "call.verdict"):
+    """Return the call's tool, actor and conversation, if this event has them; a body with other fields has none."""
+    if not event.call or event.kind not in FACT_KINDS:
         return None
     try:
         body = _body(event.body)
     except (ValueError, RecursionError):
         return None
-    if event.kind == "call.verdict":
+    if event.kind != "call.received":
         return CallFacts(tool=_text(body.tool), final=True) if body.tool else None
-    actor = body.scope.get("actor") if isinstance(body.scope, dict) else None
-    return CallFacts(tool=_text(body.name), actor=_text(actor))
+    scope = body.scope if isinstance(body.scope, dict) else {}
+    return CallFacts(tool=_text(body.name), actor=_text(scope.get("actor")), conversation=_text(scope.get("conversation")))
 
 
 def _text(value: object) -> str:

@@ -1,7 +1,8 @@
 """Events, the table of their kinds, and the bus.
 
-A writer appends a `Draft`; the journal assigns its numbers (`seq`, `position`) and its hash, which makes it an `Event`. Bodies are
-canonical JSON bytes, so that they are read back as they were written. Knows nothing of stores, calls or tools.
+A writer appends a `Draft`; the journal assigns its numbers (`seq`, `position`) and its hash, which makes it an `Event`. Bodies are JSON
+bytes, hashed and read back as they were written; in them, a call's arguments keep the order of their keys. Knows nothing of stores, calls
+or tools.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ __all__ = ["KINDS", "TERMINAL", "Body", "Bus", "Draft", "Event", "Progress", "en
 
 KINDS: Final[dict[str, str]] = {
     "call.received": "the call as the model wrote it, cut to the record's limit",
-    "call.verdict": "what gate and judges decided, by which rule or hook, on which arguments; `modify` where it goes on with others",
+    "call.verdict": "what gate and judges decided, by which rule or hook, on which arguments; `modify` where it goes on with others;"
+    " an allow where the call did not start",
     "call.suspended": "a human has to decide; nothing ran",
-    "call.started": "an attempt is about to start: the intent, and the claim as well unless its body says `claims`",
+    "call.started": "an attempt is about to start: the intent, and the claim as well unless its body says `claims`; the first one with the"
+    " allow that let it start",
     "call.claimed": "a worker process is ready and gets the attempt now",
     "call.attempt_failed": "an attempt failed, and another one follows",
     "call.raised": "the tool's code raised in an attempt: the exception's type, text and traceback, for the tool's author",
@@ -29,7 +32,6 @@ KINDS: Final[dict[str, str]] = {
     "call.restarted": "the call's result was added to the context instead of the history",
     "call.aborted": "the call ended its message, and has no result",
     "call.replayed": "the same call came in again and got the stored result",
-    "conversation.tool_call": "the conversation's latest successful call",
     "hook.failed": "an observer failed on this call, with no other effect",
     "emission.sealed": "all calls of one message are known, in this order",
     "emission.limited": "calls of one message above the limit were refused and did not run",
@@ -85,7 +87,7 @@ class Draft(Struct, frozen=True, kw_only=True, gc=False):
     kind: str
     run: str
     body: Body
-    """Canonical JSON, redacted; or the value to encode."""
+    """JSON, redacted; or the value to encode."""
     call: str = ""
     """The call's uid; empty for events of the run."""
     attempt: int = 0

@@ -19,7 +19,7 @@ from callgate._clock import SystemClock
 from callgate._journal import JournalAddress, JournalReader, MemoryJournal, open_reader
 from callgate._journal.event_rows import Unreadable
 from callgate._journal.inbox_sender import open_inbox
-from callgate._json import canonical, decode
+from callgate._json import decode, json_text
 from callgate._pipeline.approvals import Question
 from callgate._pipeline.event_bodies import Received, decode_reason
 from callgate._pipeline.run_recovery import RunReader
@@ -220,7 +220,7 @@ def _end(journal: JournalAddress, kind: str, run: str, by: str, reason: str) -> 
     if not ended:
         with open_inbox(journal) as client:
             if not client.holder(run):
-                raise UsageError(f"Nobody works on run '{run[:80]}', and it is no agent's that could go on. There is nothing to {kind}.")
+                raise UsageError(f"Nobody works on run '{run[:80]}', and no agent can continue it. There is nothing to {kind}.")
     return _sent(journal, kind, run, run, by, reason)
 
 
@@ -247,7 +247,7 @@ def _told(reader: JournalReader, event: Event, question: Question, holder: str) 
         tool = str(body.get("tool") or body.get("name") or tool)
         given = body.get("arguments")
         if given is not None:
-            arguments = given if isinstance(given, str) else canonical(given).decode()
+            arguments = given if isinstance(given, str) else json_text(given)
     return PendingApproval(
         approval=question.approval_id,
         run=event.run,

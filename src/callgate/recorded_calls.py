@@ -14,12 +14,12 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from callgate._call_summary import CallSummary, body_of, summarise
-from callgate.calls import ToolResult
+from callgate._call_summary import CallSummary, body_of, summarise, verdict_in
+from callgate.calls import CurrentToolCall, ToolResult
 from callgate.event_queries import EventQuery
 from callgate.events import Event
 
-__all__ = ["CallVerdict", "FindsEvents", "ToolCallEntry", "find_tool_calls"]
+__all__ = ["CallVerdict", "FindsEvents", "ToolCallEntry", "find_tool_calls", "latest_tool_call"]
 
 _TOGETHER = 200
 _EVERY_CALL = EventQuery()
@@ -94,6 +94,32 @@ def find_tool_calls(journal: FindsEvents, query: EventQuery = _EVERY_CALL) -> li
     return sorted(entries, key=lambda entry: entry.position)
 
 
+def latest_tool_call(journal: FindsEvents, conversation: str) -> CurrentToolCall | None:
+    """Return the latest successful call of a conversation, or None. A repeated call has the arguments of the first one."""
+    if not conversation:
+        return None
+    ended = EventQuery(conversation=conversation, kinds=("call.completed",), field=("status", "ok"), newest_first=True, limit=1)
+    for end in journal.find(ended):
+        events = list(journal.find(EventQuery(call=end.call)))
+        entry, received = _entries(events)[0], _bodies(events, "call.received")
+        first = next((uid for uid in map(_repeated, _bodies(events, "call.replayed")) if uid), "")
+        ran = _entries(journal.find(EventQuery(call=first))) if first and not entry.verdicts else []
+        current = msgspec.json.decode(end.body, type=CurrentToolCall)
+        parameters = (ran[0] if ran else entry).arguments or {}
+        return replace(current, parameters=parameters, reasoning=_text(received[0], "reasoning") if received else "")
+    return None
+
+
+def _bodies(events: Iterable[Event], kind: str) -> list[dict[str, Any]]:
+    return [body_of(event) for event in events if event.kind == kind]
+
+
+def _repeated(body: Mapping[str, Any]) -> str:
+    """Return the uid of the first call, according to the body of `call.replayed`."""
+    details = body.get("details")
+    return _text(details, "uid") if isinstance(details, dict) else ""
+
+
 def _first(events: Iterable[Event], most: int | None) -> Iterator[str]:
     """Yield the ids of the first `most` different calls of these events."""
     seen: set[str] = set()
@@ -121,8 +147,8 @@ def _entries(events: Iterable[Event]) -> list[ToolCallEntry]:
         known = facts.setdefault(event.call, _Facts())
         if event.kind == "call.received":
             _received(known, event)
-        elif event.kind == "call.verdict":
-            known.verdicts.append(_verdict(body_of(event)))
+        elif verdict_in(event.kind, body := body_of(event)):
+            known.verdicts.append(_verdict(body))
     return [_entry(call, facts[call.uid]) for call in summarise(kept)]
 
 

@@ -1,4 +1,4 @@
-"""Tools that a worker process can import: the same code in the caller's task, in a thread and in a process of its own."""
+"""Tools that a worker process can import, to run the same code inline, in a thread and in a separate process."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ RUNNERS = ["inline", "thread", "process"]
 
 
 def answers(n: int) -> dict[str, Any]:
-    """Answer with what came."""
+    """Return the argument in a result dictionary that has every domain field."""
     return {"success": True, "data": {"n": n}, "message": "done", "end_turn": True}
 
 
 def raises(n: int) -> None:
-    """Raise."""
+    """Raise ValueError."""
     raise ValueError(f"no account {n}")
 
 
 def asks_for_patience() -> None:
-    """Fail like a service that says when to come again."""
+    """Raise `Retryable` with a retry-after time."""
     raise Retryable("busy", retry_after_s=20.0)
 
 
 def environment() -> dict[str, str]:
-    """The environment that a tool sees."""
+    """Return the environment variables that the tool sees."""
     return dict(os.environ)
 
 
 def floods(ctx: ToolContext, pieces: int, piece_chars: int, stream: str) -> str:
-    """Write much more than anybody reads, as progress or to the standard output."""
+    """Write many pieces of output, as progress or to standard output."""
     for _ in range(pieces):
         if stream == "progress":
             ctx.progress("x" * piece_chars)
@@ -48,12 +48,12 @@ def floods(ctx: ToolContext, pieces: int, piece_chars: int, stream: str) -> str:
 
 
 def facts(ctx: ToolContext) -> dict[str, Any]:
-    """Say what a tool can see, and where it runs."""
+    """Return the names of the context's attributes and the process id."""
     return {"names": sorted(name for name in dir(ctx) if not name.startswith("_")), "pid": os.getpid()}
 
 
 def talks(ctx: ToolContext, gate: str) -> str:
-    """Show two pieces of output, and end when the file `gate` is there."""
+    """Report two pieces of progress, then return once the file `gate` exists."""
     ctx.progress("one ")
     ctx.progress("two", stream="stdout")
     while not os.path.exists(gate):
@@ -62,12 +62,12 @@ def talks(ctx: ToolContext, gate: str) -> str:
 
 
 def hangs(ctx: ToolContext) -> str:
-    """Begin, and never end by itself."""
+    """Report progress, then sleep for longer than any test."""
     ctx.progress("begun")
     time.sleep(HANGS_S)
     return "the end"
 
 
 def run_by(function: Callable[..., Any], runner: str) -> FunctionTool:
-    """`function` as a tool of this runner."""
+    """Wrap `function` as a tool of the given runner."""
     return FunctionTool(function, effect="none", runner=runner)

@@ -1,4 +1,4 @@
-"""The signal that a tool sees is its turn's: it fires on a kill that comes after the call, too, and not in another turn."""
+"""Tests of the abort signal of a turn: a kill fires it even after the call has ended, and never in another turn."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def journal(request: pytest.FixtureRequest, tmp_path: Path) -> Journal:
 
 
 class KeptSignals:
-    """What tools kept of their signals."""
+    """Tools that store the abort signals they receive."""
 
     def __init__(self) -> None:
         self.signals: list[AbortSignal] = []
@@ -34,25 +34,25 @@ class KeptSignals:
     def tools(self) -> list[Tool]:
         @tool(effect="none")
         async def look(ctx: ToolContext) -> str:
-            """Begin something that goes on after the call, until the turn is killed."""
+            """Register a listener that outlives the call."""
             self.keep(ctx.signal)
             return "seen"
 
         @tool(effect="none", runner="thread")
         def look_from_a_thread(ctx: ToolContext) -> str:
-            """The same."""
+            """Do the same as `look`, in a thread."""
             self.keep(ctx.signal)
             return "seen"
 
         @tool(effect="once")
         async def act(ctx: ToolContext) -> str:
-            """The same, with an effect."""
+            """Do the same as `look`, with an effect."""
             self.keep(ctx.signal)
             return "done"
 
         @tool(effect="none")
         async def ask(ctx: ToolContext) -> str:
-            """Let another tool do it."""
+            """Call `look`."""
             return (await ctx.call("look", {})).text
 
         return [look, look_from_a_thread, act, ask]
@@ -132,7 +132,7 @@ async def test_a_kill_of_an_agent_turn_fires_the_signals_of_earlier_messages(jou
 async def test_discarding_a_message_fires_the_signals_of_its_calls_only(
     make: Callable[[Engine, str], Awaitable[None]], journal: Journal
 ) -> None:
-    """A call's tool hears of a message that was discarded, the turn goes on."""
+    """Discarding a message aborts the signals of that message's calls; the turn's own signal does not fire."""
     kept = KeptSignals()
     async with Engine(kept.tools(), journal=journal) as engine:
         await make(engine, "look")
@@ -146,7 +146,7 @@ async def test_discarding_a_message_fires_the_signals_of_its_calls_only(
 
 
 class Counting(AbortSignal):
-    """A signal that knows how many listen to it."""
+    """An abort signal that counts its listeners."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -164,7 +164,7 @@ class Counting(AbortSignal):
 
 
 async def test_ended_calls_leave_no_listeners_on_the_abort_signal(journal: Journal) -> None:
-    """A turn, and a host's own signal, may live long."""
+    """The signal of a turn or of a host can outlive many calls, so leftover listeners would accumulate."""
 
     @tool(effect="none")
     async def look() -> str:

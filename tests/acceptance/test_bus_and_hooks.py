@@ -1,4 +1,4 @@
-"""What is told while a call runs and when it ends, and the user's code around it."""
+"""Tests of the events published while a call runs and ends, and of the hooks around a call."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.engine_calls import call, kinds, said
 @pytest.mark.process
 @pytest.mark.parametrize("runner", RUNNERS[1:])
 async def test_partial_output_is_published_while_the_tool_runs(runner: str, tmp_path: Path) -> None:
-    """The tool ends only after its output was heard, so what was heard came before the end."""
+    """The tool returns only after its output was received, so the output was published before the call ended."""
     heard: list[Progress] = []
     gate = tmp_path / "gate"
 
@@ -47,7 +47,7 @@ async def test_output_of_an_async_tool_is_published_immediately() -> None:
 
     @tool(effect="none")
     async def talk(ctx: ToolContext) -> str:
-        """Talk, and wait to be heard."""
+        """Report progress, and wait until it was received."""
         ctx.progress("here")
         await heard.wait()
         return "the end"
@@ -76,7 +76,7 @@ async def test_output_of_a_command_is_published_while_it_runs(tmp_path: Path) ->
 
 
 async def test_every_result_is_published_as_tool_completed() -> None:
-    """With the very result that the caller gets, to every listener; one that breaks stops neither the call nor the others."""
+    """Every listener receives the same result as the caller; a listener that raises affects neither the call nor other listeners."""
     heard: list[object] = []
 
     @tool(effect="none")
@@ -105,7 +105,7 @@ async def read(path: str) -> str:
 
 
 async def test_after_call_hooks_run_before_the_result_is_returned() -> None:
-    """They see what the tool gave, and neither the caller, the record nor the bus has the result yet."""
+    """The hooks run on the tool's value before the caller, the journal or the bus receives the result."""
     order: list[str] = []
     journal = MemoryJournal()
 
@@ -187,7 +187,7 @@ async def test_every_call_passes_policies_and_hooks_in_a_fixed_order() -> None:
 
 
 async def agent(engine: Engine) -> list[ToolResult]:
-    """An agent's code, which knows nothing of what the engine does around its calls."""
+    """Agent code that makes three calls and does not depend on any hook."""
     return [await said(engine, call("read", path=path)) for path in ("a", "b", "c")]
 
 

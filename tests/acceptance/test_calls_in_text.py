@@ -1,4 +1,4 @@
-"""Models without structured calls: their text is read, its call takes the route, and the history is text again."""
+"""Tests of calls in plain text, for models without structured tool calls: text is parsed into calls, and history is text again."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def as_raw(found: FoundCall) -> RawCall:
 
 @pytest.mark.parametrize("text", WRITTEN, ids=["bare", "fenced"])
 async def test_a_strict_json_object_in_text_is_a_call(text: str) -> None:
-    """The fallback format: JSON in the assistant message's content, as the system prompt asks for it."""
+    """The fallback format is a JSON object in the assistant message's content, as the system prompt asks for."""
     found = only_call(text)
     async with Engine([look]) as engine:
         result = await said(engine, as_raw(found))
@@ -53,7 +53,7 @@ async def test_a_strict_json_object_in_text_is_a_call(text: str) -> None:
     ],
 )
 async def test_parameters_beside_empty_ones_are_read_from_text(text: str) -> None:
-    """The fallback format, with the mistake that models make in it."""
+    """Models sometimes send an empty parameters object next to the real parameters."""
     async with Engine([look]) as engine:
         assert (await said(engine, as_raw(only_call(text)))).data == {"seen": "sky"}
 
@@ -63,7 +63,7 @@ async def test_parameters_beside_empty_ones_are_read_from_text(text: str) -> Non
     ['{"tool": "look", "for": "rain"}', '{"tool": "look"}', '{"tool": "look", "at": "sky", "for": 1}', '{"tool": "gaze", "at": "sky"}'],
 )
 def test_an_object_that_does_not_match_the_schema_is_not_a_call(text: str) -> None:
-    """An object that names a tool may be about it: only just what the tool takes is its parameters."""
+    """JSON that names a tool may only mention it, so it counts as a call only if its parameters match the schema."""
     assert read_text(text, {"look": SCHEMA}).calls == ()
     assert read_text(text, {"look": None}).calls == ()
 
@@ -76,7 +76,7 @@ def test_a_tool_without_parameters_needs_none_in_text() -> None:
 
 @pytest.mark.parametrize("text", ['{"tool": "look", "parameters": {"at": "s', '{"tool": look, parameters: at the sky}'])
 def test_text_that_is_not_strict_json_is_not_a_call(text: str) -> None:
-    """The fallback format is strict: cut off or invented, it is an answer."""
+    """Truncated or invalid JSON is treated as an answer, not repaired into a call."""
     assert read_text(text, {"look": SCHEMA}).calls == ()
 
 
@@ -93,7 +93,6 @@ async def test_fallback_history_has_the_call_as_json_and_the_result_as_a_user_me
 
 
 async def test_a_failed_result_in_fallback_history_has_the_tool_result_marker() -> None:
-    """A failed call is marked in the same way."""
     async with Engine([look]) as engine:
         answered = fallback_result(await said(engine, RawCall(name="look", arguments="{}")))
     line, _, rest = str(answered["content"]).partition("\n")

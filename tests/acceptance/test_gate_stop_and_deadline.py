@@ -1,4 +1,4 @@
-"""Deliberate mode's gate, and the race of a running tool against its deadline, a stop and a kill."""
+"""Tests of the deliberate-mode gate, and of a running tool that reaches its deadline, is stopped or is killed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from callgate.messages import history_entry, openai_message
 from callgate.testing import ManualClock
 from tests.acceptance.process_tools import RUNNERS, hangs, run_by
 from tests.effect_ledger import Ledger
-from tests.engine_calls import bodies, call, kinds, result_of, said
+from tests.engine_calls import bodies, body, call, kinds, result_of, said, verdicts
 from tests.host_fakes import Hider
 from tests.waiting import DEADLINE_S, PATIENCE_S, LoopClock, past_deadline
 
@@ -56,7 +56,7 @@ async def test_the_gate_blocks_only_tools_outside_the_allowlist_in_deliberate_mo
 async def test_a_blocked_call_is_not_dispatched_and_lists_the_allowed_tools(
     name: str, ledger: Ledger, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Before the registry: whether the tool exists makes no difference. For the model alone: nothing a user would be shown."""
+    """The gate runs before the registry lookup, so unknown tools get the same result. It goes only to the model: no warning is logged."""
     async with Engine([paying(ledger)]) as engine:
         with caplog.at_level(logging.WARNING, logger="callgate"):
             outcome = await engine.call(call(name, id="c1", to="ann"), Scope(deliberate=True, allowed_tools=frozenset({"look", "find"})))
@@ -79,7 +79,7 @@ async def test_a_blocked_call_is_not_dispatched_and_lists_the_allowed_tools(
 
 
 async def test_every_way_to_call_a_tool_records_a_verdict_and_a_start(ledger: Ledger) -> None:
-    """Every effect, whichever door the call came by, has its own intent and its own verdict on record before it."""
+    """Direct, nested and agent calls each need their own intent and verdict in the journal before the effect."""
     witness = paying(ledger)
 
     @tool
@@ -100,7 +100,8 @@ async def test_every_way_to_call_a_tool_records_a_verdict_and_a_start(ledger: Le
     for event in events:
         seen.setdefault(event.call, []).append(event.kind)
     assert len(seen) == 7
-    assert set(map(tuple, seen.values())) == {("call.verdict", "call.started")}
+    assert set(map(tuple, seen.values())) == {("call.started",)}
+    assert {body(event)["verdict"] for event in events} == {"allow"}
 
 
 def test_only_the_gate_module_constructs_approved_calls() -> None:
@@ -128,7 +129,7 @@ async def test_a_deadline_ends_the_wait_and_returns_a_timeout_result(runner: str
 @pytest.mark.process
 @pytest.mark.parametrize("runner", RUNNERS[1:])
 async def test_a_kill_ends_the_wait_at_once_and_leaves_no_result(runner: str) -> None:
-    """Nothing of the killed call reaches a history: no result, no completed event, nothing on the bus, no current call."""
+    """A killed call leaves no result in a history, no completed event, no bus event and no current call."""
     heard: list[str] = []
     begun = asyncio.Event()
     async with Engine([run_by(hangs, runner)]) as engine:
@@ -138,7 +139,7 @@ async def test_a_kill_ends_the_wait_at_once_and_leaves_no_result(runner: str) ->
         await asyncio.wait_for(begun.wait(), PATIENCE_S)
         engine.control.kill("here")
         outcome = await task
-        assert kinds(engine) == ["call.received", "call.verdict", "call.started", "call.aborted"]
+        assert kinds(engine) == ["call.received", "call.started", "call.aborted"]
         assert engine.current_tool_call("here") is None
     assert outcome == Aborted("stopped_by_user", "killed by the user")
     assert heard == []
@@ -151,7 +152,7 @@ async def test_a_stop_during_a_call_aborts_it_and_discards_its_result() -> None:
 
         @tool(effect="none")
         async def fail(ctx: ToolContext) -> None:
-            """Be stopped, and fail."""
+            """Raise after its turn was stopped."""
             engine.control.stop(ctx.conversation)
             raise ValueError("the half-done work")
 
@@ -179,7 +180,7 @@ async def test_a_timeout_applies_to_each_call_and_not_to_their_sum() -> None:
 
 
 async def test_a_call_is_dispatched_at_most_once(ledger: Ledger) -> None:
-    """Whatever comes of it: an answer, a failure, a timeout, or a refusal before it."""
+    """This holds whether the call succeeds, fails, times out or is refused."""
 
     @tool
     async def act(how: str) -> str:
@@ -307,11 +308,11 @@ async def test_every_verdict_is_recorded_with_its_call() -> None:
     async with Engine([pay], policies=[Rules.parse(rules)]) as engine:
         for to in ("ann", "bob", "mallory"):
             await engine.call(call("pay", to=to))
-        verdicts = [event for event in engine.journal.read() if event.kind == "call.verdict"]
+        judged = [event for event in engine.journal.read() if event.kind in ("call.verdict", "call.started")]
         received = {event.position: event.call for event in engine.journal.read() if event.kind == "call.received"}
-        said_so = [body["verdict"] for body in bodies(engine, "call.verdict")]
+        said_so = [one["verdict"] for one in verdicts(engine)]
     assert said_so == ["allow", "ask", "deny"]
-    assert [received[event.parents[0]] for event in verdicts] == [event.call for event in verdicts]
+    assert [received[event.parents[0]] for event in judged] == [event.call for event in judged]
 
 
 async def test_events_have_normalised_arguments_results_and_causal_parents() -> None:
@@ -324,7 +325,7 @@ async def test_events_have_normalised_arguments_results_and_causal_parents() -> 
     async with Engine([add]) as engine:
         engine.bus.subscribe(lambda topic, item: events.append(item), *KINDS)  # type: ignore[arg-type]
         await said(engine, RawCall(name=" Add ", arguments='{"a": "40"}'))
-        verdict, completed = bodies(engine, "call.verdict")[0], bodies(engine, "call.completed")[0]
+        verdict, completed = verdicts(engine)[0], bodies(engine, "call.completed")[0]
     assert verdict["arguments"] == {"a": 40, "b": 2}
     assert completed["structured"] == 42
     assert [event.parents for event in events[1:]] == [(event.position,) for event in events[:-1]]

@@ -1,4 +1,4 @@
-"""A host declares the fields of its own live context, and every scope is held against them."""
+"""Tests of host fields: a host declares the fields of its live context, and every scope is validated against them."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.host_fakes import Asks
 
 
 class Client:
-    """A host's connection."""
+    """A live connection of the host."""
 
 
 class Bot(Struct):
-    """What a host of the origin's kind declares."""
+    """A declaration with the field types of a typical host."""
 
     client: Client
     user_id: str
@@ -66,7 +66,7 @@ def a_bot(**other: object) -> Bot:
 
 
 class Seen:
-    """What tools saw of the host's context."""
+    """Records the host context that tools receive."""
 
     def __init__(self) -> None:
         self.extras: list[object] = []
@@ -114,7 +114,7 @@ paths = pytest.mark.parametrize("make", PATHS.values(), ids=PATHS.keys())
 async def test_a_declared_extra_is_checked_and_passed_to_tools_as_the_same_object(
     make: Callable[[Engine, Scope], Awaitable[None]], disk: bool, tmp_path: Path
 ) -> None:
-    """Requirement A56: one shape for all tools, on every way that calls come in."""
+    """Requirement A56: one declaration serves every tool and every way to make a call."""
     seen, bot = Seen(), a_bot()
     journal = SqliteJournal(tmp_path / "journal.db") if disk else MemoryJournal()
     async with Engine(seen.tools(), journal=journal, extra=Bot) as engine:
@@ -181,7 +181,7 @@ def test_an_invalid_extra_declaration_is_refused(declared: object) -> None:
 
 
 async def test_a_resumed_run_needs_the_declared_extra() -> None:
-    """The record has no live objects: whoever resumes a run by its id gives them."""
+    """The journal holds no live objects, so the caller of `resume` must pass them."""
     seen = Seen()
     model = Script(says(model_calls("look")), says("Done."))
     async with Engine(seen.tools(), policies=[Asks()], extra=Bot) as engine, Agent(model, engine) as agent:

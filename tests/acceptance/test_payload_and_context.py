@@ -1,4 +1,4 @@
-"""What a call must have, what stops it before it runs, and what its tool gets to see."""
+"""Tests of the required fields of a call, the checks that stop it before it runs, and the context that its tool receives."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.waiting import PATIENCE_S
 
 
 class Bot(Struct):
-    """What a host of the origin's kind hands through to its tools."""
+    """The live context that a typical host passes to its tools."""
 
     client: object
     message: object
@@ -169,7 +169,7 @@ async def test_progress_notices_are_suppressed_if_errors_are_not_surfaced(surfac
 
 
 async def test_the_abort_signal_of_a_tool_lasts_for_the_turn() -> None:
-    """Two messages of one turn see one signal; the next turn has a fresh one."""
+    """Two messages of one turn share one signal; the next turn gets a new one."""
     seen: list[Any] = []
 
     @tool(effect="none")
@@ -210,7 +210,7 @@ async def test_a_kill_fires_the_abort_signal_of_every_call_of_a_message() -> Non
 
 
 class HangingServer:
-    """Accepts, reads the request, never answers, and notices when the client goes."""
+    """A server that accepts a connection, reads the request, never answers, and records when the client disconnects."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
@@ -234,7 +234,7 @@ class HangingServer:
 
 
 async def test_a_kill_cancels_the_http_request_of_a_tool_that_uses_its_signal() -> None:
-    """In a thread, where nothing but the signal can reach the request."""
+    """The tool runs in a thread, so only the abort signal can cancel its request."""
 
     @tool(effect="none")
     def fetch(port: int, ctx: ToolContext) -> str:
@@ -289,7 +289,7 @@ PLUMBING = {"for_thread", "loop", "nested", "policies", "report"}
 
 @pytest.mark.process
 async def test_the_context_has_the_same_attributes_for_every_runner() -> None:
-    """A contract: what is added here is added for all tools."""
+    """The context is one contract for all tools: an attribute added for one runner must exist for every runner."""
     for runner in RUNNERS:
         async with Engine([run_by(facts, runner)]) as engine:
             seen: Any = (await said(engine, call("facts"))).structured
@@ -325,7 +325,7 @@ async def test_an_explicit_timeout_is_not_clamped() -> None:
 
 
 async def test_a_call_in_tool_parameters_form_runs_for_its_conversation_and_actor() -> None:
-    """`{"tool", "parameters", "reasoning"}` for a conversation and an actor: one call, one result."""
+    """The payload `{"tool", "parameters", "reasoning"}`, for a conversation and an actor, makes one call and returns one result."""
 
     class Say(Tool):
         name = "say"
@@ -378,7 +378,7 @@ async def test_the_duration_is_logged_at_info_in_milliseconds(caplog: pytest.Log
 
 @pytest.mark.parametrize("end", ["restart", "stop", "kill", "failure"])
 async def test_the_duration_is_logged_for_every_outcome_of_a_call(end: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Requirement A52: a call whose result enriches the context, is dropped by a stop, or is a failure, has run as well."""
+    """Requirement A52: the duration is logged for a result that restarts the context, is discarded by a stop, or is a failure."""
 
     @tool(effect="none")
     async def nap() -> dict[str, object]:

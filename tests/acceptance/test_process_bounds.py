@@ -1,4 +1,4 @@
-"""What a tool in its own process sees of the host, and how much of it the host is shown."""
+"""Tests of what a process tool sees of the host's environment, and of the limits on its live output."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ ALLOWED = {"HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPD
 HIDDEN = {"DATABASE_URL": "postgres://", "PYTHONPATH": "/", "EDITOR": "ed", "LD_PRELOAD_NOT": "1", "MAIL": "a"}
 OWN = {"CALLGATE_WORKER", "CALLGATE_CALL"}
 SHELLS = {"PWD", "OLDPWD", "SHLVL", "_"}
-"""What a shell sets by itself."""
+"""Variables that a shell sets."""
 
 
 @pytest.fixture
 def host(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A host with variables of the most harmless names, which may hold anything."""
+    """Set environment variables with harmless names; their values may still be secret."""
     for name, value in HIDDEN.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("LC_TIME", "C")
@@ -53,7 +53,7 @@ async def test_a_command_sees_only_allowed_environment_variables(tmp_path: Path)
 
 @pytest.mark.parametrize("stream", ["progress", "stdout"])
 async def test_output_of_a_process_tool_is_rate_limited(stream: str) -> None:
-    """So much a second, and of the rest the end; a slow machine has more seconds, and less to show in each."""
+    """The limit is per second, and the end of the omitted output is always shown. The bound allows for slow machines."""
     shown: list[str] = []
 
     def listen(topic: str, item: object) -> None:

@@ -1,4 +1,4 @@
-"""Tools, from their declaration to a model and back: registered, looked up, shown, resolved and run."""
+"""Tests of tools from declaration to model and back: registration, lookup, schemas, resolution and execution."""
 
 from __future__ import annotations
 
@@ -38,8 +38,6 @@ def test_an_engine_refuses_an_incomplete_tool(attribute: str, value: object) -> 
 
 
 async def test_a_tool_class_is_registered_like_an_instance() -> None:
-    """`register(MyTool)`."""
-
     class More(Add):
         name = "more"
 
@@ -92,7 +90,7 @@ async def test_tools_are_found_by_name_and_category_and_all_are_listed() -> None
 
 
 async def test_openai_schemas_and_calls_round_trip_to_a_tool_message() -> None:
-    """The whole round: schemas out, a tool call in, a tool message out."""
+    """The round trip covers schemas out, a tool call in, and a tool message out."""
     async with Engine([Add()]) as engine:
         (schema,) = json.loads(json.dumps(engine.tools.openai()))
         function = schema["function"]
@@ -105,7 +103,7 @@ async def test_openai_schemas_and_calls_round_trip_to_a_tool_message() -> None:
 
 
 async def test_a_tool_class_has_the_documented_defaults() -> None:
-    """Not cacheable; cached for the tick where it is; no time to live; needs an actor."""
+    """By default a tool is not cacheable, has the tick cache scope, no time to live, and requires an actor."""
     runs: list[str] = []
 
     class Look(Add):
@@ -161,7 +159,7 @@ async def test_execute_receives_actor_and_arguments_and_must_be_implemented() ->
     ],
 )
 async def test_a_name_is_resolved_in_builtin_then_capability_then_mcp(layers: list[Any], first: str) -> None:
-    """Whatever order they were registered in: one of them runs, and what it hides is reported."""
+    """The order does not depend on the order of registration. One tool runs, and the tools that it hides are reported."""
     async with Engine() as engine:
         for layer in layers:
             engine.register(Add(layer), layer=layer)
@@ -192,7 +190,7 @@ async def test_inline_and_thread_tools_run_in_this_process_and_process_tools_do_
 
 
 async def test_is_retryable_error_and_validate_tool_result_match_the_engine() -> None:
-    """Which failure passes, and what is wrong with a result, can be asked without an engine."""
+    """Both functions work without an engine."""
 
     class Odd(Add):
         async def execute(self, actor: str, **params: Any) -> Any:

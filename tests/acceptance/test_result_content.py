@@ -1,4 +1,4 @@
-"""A result's content is what was asked for: a file's own text, kind and size, with what the text cannot say after it."""
+"""Tests of result content: it is the requested text itself, for example of a file, followed by the fields that are not in the text."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from callgate import Engine, Hook, Limits, MemoryJournal, Scope, UsageError, tool
-from callgate._blob_store import MemoryBlobs
+from callgate import DirectoryBlobs, Engine, Hook, Limits, MemoryJournal, Scope, UsageError, tool
 from callgate.builtins import workspace_tools
 from callgate.messages import openai_message
 from tests.engine_calls import call, said
@@ -65,9 +64,9 @@ async def test_an_empty_file_is_reported_as_empty(tmp_path: Path) -> None:
     assert (result.metadata.bytes, result.metadata.truncated) == (0, False)
 
 
-async def test_a_text_above_the_content_limit_is_stored_as_a_blob_of_that_text() -> None:
-    """What is kept by its hash is the content, not a wrapper around it."""
-    text, blobs = "a line\n" * 1000, MemoryBlobs()
+async def test_a_text_above_the_content_limit_is_stored_as_a_blob_of_that_text(tmp_path: Path) -> None:
+    """The blob stored under the hash is the text, not the JSON object that contains it."""
+    text, blobs = "a line\n" * 1000, DirectoryBlobs(tmp_path)
 
     @tool(effect="none", content_key="page")
     async def look() -> dict[str, object]:
@@ -84,7 +83,7 @@ async def test_a_text_above_the_content_limit_is_stored_as_a_blob_of_that_text()
 
 
 async def test_a_value_without_text_under_its_content_key_is_returned_whole() -> None:
-    """Nothing is lost because a tool gave something else, or a hook put a text in its place."""
+    """The tool may return another type, or a hook may replace the value with text; nothing is lost."""
 
     @tool(effect="none", content_key="page")
     async def look(n: int) -> Any:

@@ -1,4 +1,4 @@
-"""One shape for every result: of functions and classes, of every runner, of success and every failure."""
+"""Tests of the result format, which is the same for function and class tools, every runner, success and every failure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.engine_calls import call, said
 
 
 class Returns(Tool):
-    """Gives back whatever the test wants."""
+    """A tool that returns the value given by the test."""
 
     name = "returns"
     description = "Return something."
@@ -94,13 +94,13 @@ async def test_a_success_has_id_status_content_and_metadata() -> None:
 
 @tool(effect="none")
 async def broken() -> None:
-    """Break."""
+    """Raise."""
     raise RuntimeError("the disk is full")
 
 
 @tool(effect="none")
 async def offline() -> None:
-    """Reach for a service that does not answer."""
+    """Connect to a service that does not answer."""
     raise TimeoutError("read timed out")
 
 
@@ -117,13 +117,13 @@ async def pay(amount: int) -> str:
 
 @tool(effect="none")
 async def strange() -> object:
-    """Return what is no JSON."""
+    """Return a value that is not JSON."""
     return object()
 
 
 @tool(effect="none")
 async def nan() -> float:
-    """Return what is no JSON either."""
+    """Return NaN."""
     return float("nan")
 
 
@@ -163,7 +163,7 @@ def failures() -> Engine:
     ],
 )
 async def test_every_failure_is_a_result_with_its_class_and_a_reason(raw: RawCall, failure_class: str, words: str) -> None:
-    """Nothing is raised, nothing ends the message, and the next call is answered."""
+    """No exception is raised, the message continues, and the next call is answered."""
     async with failures() as engine:
         outcome = await engine.call(raw)
         assert isinstance(outcome, Answered)
@@ -201,7 +201,7 @@ async def test_an_empty_result_is_a_success_and_does_not_end_the_message(value: 
 
 
 async def test_no_outcome_of_a_tool_ends_its_message() -> None:
-    """Domain outcomes, refusals and failures are results; only a call that is none, or a stop, ends a message."""
+    """Domain outcomes, refusals and failures are results; only an invalid call or a stop ends a message."""
     async with failures() as engine:
         names = ["broken", "strange", "slow", "returns", "no_such_tool"]
         outcomes = await engine.call_many([*(call(name) for name in names), call("pay", amount=1), call("pay"), call("find", text="a")])

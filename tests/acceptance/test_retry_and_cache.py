@@ -1,4 +1,4 @@
-"""Attempts and the waits between them, cached results, and what a success leaves behind."""
+"""Tests of attempts and the waits between them, of cached results, and of the record after a success."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from callgate import Engine, Retryable, RetryPolicy, Scope, SqliteCache, SqliteJournal, Tool, ToolContext, ToolResult, tool
-from callgate._abort_signals import AbortSignal
+from callgate import AbortController, Engine, Retryable, RetryPolicy, Scope, SqliteCache, SqliteJournal, Tool, ToolContext, ToolResult, tool
 from callgate.calls import Effect
 from callgate.testing import ManualClock
 from callgate.tools import is_retryable_error
@@ -22,7 +21,7 @@ from tests.waiting import HANGS_S, LoopClock, past_deadline
 
 
 async def told(engine: Engine, clock: ManualClock, name: str) -> ToolResult:
-    """A call's result, with the clock going on whenever it waits."""
+    """Return a call's result, advancing the clock whenever the engine waits."""
     task = asyncio.create_task(said(engine, call(name)))
     while not task.done():
         await asyncio.sleep(0)
@@ -55,14 +54,14 @@ async def test_a_backoff_never_exceeds_ten_seconds() -> None:
 
 
 async def test_jitter_shortens_a_backoff_by_up_to_half() -> None:
-    """So that many callers do not return together."""
+    """Jitter prevents many callers from retrying at the same moment."""
     assert await waits(ManualClock(jitter=0.0)) == [0.5, 1.0, 2.0]
     assert await waits(ManualClock(jitter=0.5)) == [0.75, 1.5, 3.0]
 
 
 @pytest.mark.parametrize("effect", ["none", "idempotent"])
 async def test_the_actual_wait_never_exceeds_ten_seconds_after_many_attempts(effect: Effect) -> None:
-    """On the clock, not in the record; also where doubling would exceed what a number can hold."""
+    """Measured on the clock rather than read from the journal, including attempt counts whose doubled wait would overflow a float."""
     clock, started = ManualClock(jitter=1.0), list[float]()
 
     @tool(effect=effect, retry=RetryPolicy(attempts=1_100))
@@ -84,7 +83,6 @@ async def test_the_actual_wait_never_exceeds_ten_seconds_after_many_attempts(eff
 
 @pytest.mark.parametrize(("asked_s", "waited"), [(30.0, [30.0] * 3), (1.5, [1.5, 2.0, 4.0]), (0.0, [1.0, 2.0, 4.0])])
 async def test_retry_after_lengthens_the_backoff_and_never_shortens_it(asked_s: float, waited: list[float]) -> None:
-    """Never a shorter one than without its word."""
     clock = ManualClock(jitter=1.0)
     async with Engine([failing(Retryable("busy", retry_after_s=asked_s))], clock=clock, timeout_s=200) as engine:
         await told(engine, clock, "ask")
@@ -186,7 +184,7 @@ async def test_only_transient_returned_failures_are_retried(effect: Effect, key:
 
 
 async def test_a_returned_failure_of_a_once_tool_is_not_retried() -> None:
-    """It may have done half of its work before it said so."""
+    """The tool may have done part of its work before it returned the failure."""
     clock = ManualClock()
     async with Engine([returning({"success": False, "error": "rate limit: try again"}, "once")], clock=clock) as engine:
         result = await told(engine, clock, "ask")
@@ -201,7 +199,7 @@ async def test_a_returned_failure_is_not_retried_if_retryable_is_false() -> None
 
 @pytest.mark.parametrize("result", ["try again", {"error": "try again"}, {"success": True, "error": "try again"}, {"success": False}])
 async def test_a_result_that_is_no_transient_failure_is_not_retried(result: object) -> None:
-    """A function may return anything; only `success: False` is a failure of it."""
+    """A function may return any value; only `success: False` marks a failure."""
     clock = ManualClock()
     async with Engine([returning(result)], clock=clock) as engine:
         assert (await told(engine, clock, "ask")).metadata.attempts == 1
@@ -235,14 +233,14 @@ async def test_a_retried_returned_failure_can_be_followed_by_a_success() -> None
 
 
 async def test_an_abort_between_attempts_keeps_the_failure_the_tool_returned() -> None:
-    """An idempotent tool that said that it failed is not in doubt."""
-    clock, stop = ManualClock(), AbortSignal()
+    """An idempotent tool that returned a failure has a known outcome."""
+    clock, stop = ManualClock(), AbortController()
     failure = {"success": False, "error": "rate limit: try again"}
     async with Engine([returning(failure, "idempotent")], clock=clock) as engine:
-        task = asyncio.create_task(engine.call(call("ask"), signal=stop))
+        task = asyncio.create_task(engine.call(call("ask"), signal=stop.signal))
         while not clock.sleeping and not task.done():
             await asyncio.sleep(0)
-        stop.fire("the user has left")
+        stop.abort("the user has left")
         outcome: Any = await task
     assert (outcome.result.status, outcome.result.failure_class, outcome.result.metadata.attempts) == ("error", "tool_declared", 1)
 
@@ -280,7 +278,7 @@ async def test_a_timeout_ends_sync_and_async_tools_with_a_timeout_result(flavour
 
 
 class Look(Tool):
-    """A cacheable tool that says how often it has run."""
+    """A cacheable tool that counts its executions."""
 
     name = "look"
     description = "Look."
@@ -313,7 +311,7 @@ async def test_a_cached_result_is_found_by_tool_and_arguments() -> None:
 
 @pytest.mark.parametrize(("scope", "turns", "engines"), [("tick", 2, 4), ("session", 1, 2), ("persistent", 1, 1)])
 async def test_a_cached_result_lasts_as_long_as_its_scope(scope: Any, turns: int, engines: int, tmp_path: Path) -> None:
-    """The same call in two turns of two engines; `turns` and `engines` say how many runs there have been by then."""
+    """Makes the same call in two turns of two engines; `turns` and `engines` are the expected execution counts."""
     look = Look()
     look.cache_scope = scope
     async with Engine([look], persistent_cache=SqliteCache(tmp_path / "cache.db")) as engine:

@@ -1,4 +1,4 @@
-"""What a model is told about its arguments: every rule of a schema, in words that it can act on."""
+"""Tests of argument validation: every schema rule produces a message that the model can act on."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 
 from callgate import Engine, RawCall, Scope, Tool, ToolResult, ValidationResult, tool
 from callgate.testing import ManualClock
-from tests.engine_calls import bodies, call, said
+from tests.engine_calls import call, said, verdicts
 
 
 class Book(Tool):
-    """A tool with every kind of rule."""
+    """A tool whose schema contains every kind of rule."""
 
     name = "book"
     description = "Book a room."
@@ -93,7 +93,7 @@ async def test_boundary_values_of_a_rule_are_valid(arguments: dict[str, Any]) ->
 
 
 async def test_all_problems_are_reported_at_once() -> None:
-    """As sentences for the model, and as data beside them."""
+    """Problems are reported as sentences for the model and as structured data."""
     result = await booked(city="Paris", nights=99, breakfast="maybe", code="x")
     data: Any = result.structured
     assert {error["path"] for error in data["errors"]} == {"/city", "/guest", "/nights", "/breakfast", "/code"}
@@ -121,7 +121,7 @@ async def test_values_of_a_convertible_type_are_coerced_with_a_note(name: str, w
 
 
 async def test_a_tools_validator_runs_after_the_schema_and_sets_errors_notes_and_arguments() -> None:
-    """Its errors refuse, its warnings are shown, its cleaned arguments are the ones that run."""
+    """Errors refuse the call, warnings become notes, and cleaned arguments replace the originals."""
 
     class Even(Book):
         def validate_parameters(self, params: dict[str, Any]) -> ValidationResult:
@@ -134,7 +134,7 @@ async def test_a_tools_validator_runs_after_the_schema_and_sets_errors_notes_and
         odd = await said(engine, call("book", **GOOD, nights=1))
         wrong = await said(engine, call("book", **GOOD, nights="one"))
         even = await said(engine, call("book", **GOOD, nights=2))
-        ran_with = bodies(engine, "call.verdict")[0]["arguments"]
+        ran_with = verdicts(engine)[0]["arguments"]
     assert odd.failure_class == "invalid_parameters"
     assert "only even numbers; 2 would pass" in str(odd.error)
     assert "must be a member" in str(odd.error)
@@ -207,7 +207,7 @@ async def test_a_refused_call_returns_data_to_correct_it_in_the_next_step() -> N
 
 
 async def test_validate_parameters_returns_the_arguments_that_would_run() -> None:
-    """As a loop of one's own does: `found = tool.validate_parameters(params)`, then `execute(actor, **found.cleaned_params)`."""
+    """A host with its own loop calls `found = tool.validate_parameters(params)`, then `execute(actor, **found.cleaned_params)`."""
     asked = {**GOOD, "nights": "5", "rate": "9.5", "breakfast": "true", "extras": '["tea"]'}
     found = Book().validate_parameters(asked)
     assert (found.valid, found.errors, len(found.warnings)) == (True, [], 4)
@@ -241,7 +241,7 @@ def test_validate_parameters_of_a_function_coerces_drops_and_runs_its_validator(
 
 
 async def test_a_function_receives_the_uncoerced_value_if_coercion_is_off() -> None:
-    """Also where the function has a validator, which the engine asks after its own checks."""
+    """The rule also applies to a function with a validator, which runs after the engine's own checks."""
 
     @tool(effect="none", validate=lambda params: None)
     def count(n: float) -> str:
@@ -254,7 +254,7 @@ async def test_a_function_receives_the_uncoerced_value_if_coercion_is_off() -> N
 
 
 class Named(Book):
-    """Takes two of the parameters that its schema has, by name."""
+    """Declares two of its schema's parameters as keywords."""
 
     async def execute(self, actor: str, city: str = "", guest: str = "") -> dict[str, Any]:  # type: ignore[override]
         return {"success": True, "data": [city, guest]}
@@ -265,7 +265,7 @@ async def test_execute_of_a_tool_class_receives_only_the_keywords_it_declares(mo
     (name,) = more
     async with Engine([Named()]) as engine:
         result = await said(engine, call("book", **GOOD, **more))
-        (verdict,) = bodies(engine, "call.verdict")
+        (verdict,) = verdicts(engine)
     assert (result.status, result.data) == ("ok", ["Rome", "ann"])
     assert [(note.kind, note.path) for note in result.metadata.notes] == [("dropped", f"/{name}")]
     assert verdict["arguments"] == GOOD
@@ -289,8 +289,6 @@ async def test_a_closed_schema_refuses_unknown_keys() -> None:
     ("arguments", "valid"), [({"p": "5"}, True), ({"p": 5, "q": "x"}, True), ({}, False), ({"q": "x"}, False), ({"p": "x"}, False)]
 )
 async def test_a_flat_map_of_parameters_is_read_as_an_object_schema(arguments: dict[str, Any], valid: bool) -> None:
-    """A plain map of parameters, without an object schema around it."""
-
     class Flat(Book):
         parameters = {"p": {"type": "integer", "required": True}, "q": {"type": "string"}}
 
@@ -319,7 +317,7 @@ async def test_a_missing_required_parameter_of_an_untyped_flat_map_is_named() ->
 
 @pytest.mark.parametrize("flagged", [True, False])
 async def test_a_parameter_may_be_named_like_a_json_schema_keyword(flagged: bool) -> None:
-    """With a flag it can only be a parameter; without one, an object's own words stay its own."""
+    """A flag such as `required: True` marks an entry as a parameter; without one, `properties` and `$defs` are schema keywords."""
 
     class Odd(Book):
         parameters = {"properties": {"required": True}} if flagged else {"properties": {"p": {"type": "integer"}}, "$defs": {}}

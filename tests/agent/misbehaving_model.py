@@ -1,4 +1,4 @@
-"""Models that yield what a test says, also what no model may."""
+"""A model for tests that yields any sequence of events, including sequences that break the protocol of models."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Lying", "done", "lies"]
 
 
 class Lying:
-    """A model that yields what the test says, one generator a pass."""
+    """A model that yields the events that the test defines, one generator per pass."""
 
     provider = "lying"
     name = "liar-1"
@@ -28,7 +28,7 @@ class Lying:
 
 
 def lies(*events: ModelEvent) -> Callable[[StreamingContext], AsyncIterator[ModelEvent]]:
-    """One pass of these events."""
+    """Return a generator function that yields these events in one pass."""
 
     async def stream(context: StreamingContext) -> AsyncIterator[ModelEvent]:
         for event in events:

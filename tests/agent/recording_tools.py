@@ -1,4 +1,4 @@
-"""Tools of every category that say what they did, and a run with them."""
+"""Tools of every category that record their executions, and a function that runs an agent with them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LOOK = says("I will look.", call("look", {"what": "a"}, id="1"))
 
 
 class Board:
-    """Tools of every category, and what they did."""
+    """Tools of every category. `done` lists what they executed."""
 
     def __init__(self) -> None:
         self.done: list[str] = []
@@ -63,7 +63,7 @@ class Board:
 
 
 class Desk:
-    """Two tools, and what they were asked."""
+    """Two tools that record their arguments."""
 
     def __init__(self) -> None:
         self.looked: list[str] = []
@@ -86,7 +86,7 @@ class Desk:
 
 
 async def run(board: Board, *answers: Any, task: str = "Do it.", **options: Any) -> tuple[RunResult, Script]:
-    """One run with the tools of the board, and the model that answered it."""
+    """Run an agent with the tools of `board`; return its result and its model."""
     model = Script(*answers)
     async with Agent(model, tools=board.tools(), **options) as agent:
         return await agent.run(task), model

@@ -1,4 +1,4 @@
-"""A model whose answers are written down beforehand, so that a test owns every moment of a stream."""
+"""A model with scripted answers. Gates and pauses in an answer let a test control when each part of the stream arrives."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Answer", "Gate", "Pause", "Script", "Step", "call", "ends", "says", 
 
 
 class Gate:
-    """A place in a stream: the test learns that it was reached, and opens it."""
+    """A point at which a stream waits: it sets `reached`, and continues when the test sets `open`."""
 
     def __init__(self) -> None:
         self.reached = asyncio.Event()
@@ -26,7 +26,7 @@ class Gate:
 
 
 class Pause:
-    """A moment in which the event loop goes round, and every timer that is due fires."""
+    """A point in a stream at which the event loop runs and every due timer fires."""
 
     async def wait(self) -> None:
         for _ in range(3):
@@ -38,7 +38,7 @@ Answer = Sequence[Step]
 
 
 class Script:
-    """Answers one pass after the other, and keeps what it was asked."""
+    """A model that gives one scripted answer per pass and records the requests."""
 
     provider = "scripted"
     name = "script-1"
@@ -48,10 +48,10 @@ class Script:
         self._answers = list(answers)
         self.requests: list[ModelRequest] = []
         self.seen: list[list[Message]] = []
-        """The conversation of each request, as it was then."""
+        """A copy of the conversation of each request."""
         self.contexts: list[StreamingContext] = []
         self.closed = 0
-        """How many passes were left before their end."""
+        """The number of passes that were closed before their end."""
 
     async def stream(self, request: ModelRequest, context: StreamingContext) -> AsyncIterator[ModelEvent]:
         self.seen.append(list(request.messages))
@@ -84,7 +84,7 @@ def call(name: str, arguments: object = None, *, id: str = "", position: int = 0
 
 
 def says(*parts: str | ToolCall, reason: FinishReason | None = None, usage: Usage | None = None) -> list[Step]:
-    """A whole answer: text and calls in this order."""
+    """Return the steps of a complete answer with these texts and calls, in this order."""
     steps: list[Step] = []
     made: list[Text | ToolCall] = []
     position = 0
@@ -107,5 +107,5 @@ def ends(*parts: Text | ToolCall, reason: FinishReason | None = None, usage: Usa
 
 
 def tool_texts(messages: Sequence[Message]) -> list[str]:
-    """The results in a conversation, in order."""
+    """Return the texts of the results in a conversation, in order."""
     return [message.text for message in messages if isinstance(message, ToolMessage)]

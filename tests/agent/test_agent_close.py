@@ -1,4 +1,4 @@
-"""Closing an agent ends its runs: nothing of them starts after `close` has returned."""
+"""Closing an agent ends its runs: none of their calls starts after `close` has returned."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.agent.scripted_model import Script, call, says
 
 
 class Bank:
-    """A tool that takes a moment, and one that pays."""
+    """Two tools: `look` takes long, `pay` has an effect."""
 
     def __init__(self) -> None:
         self.looking, self.done = asyncio.Event(), list[str]()
@@ -42,7 +42,7 @@ def script() -> Script:
 
 @pytest.mark.parametrize("own", [True, False], ids=["its own engine", "a shared engine"])
 async def test_close_ends_the_runs_of_an_agent(own: bool) -> None:
-    """What awaits them is told why; a tool that effects something does not start afterwards."""
+    """The run's result says that the agent was closed, and the next call, which has an effect, does not start."""
     bank, engine = Bank(), Engine(tools=[])
     agent = Agent(script(), tools=bank.tools()) if own else Agent(script(), _with(engine, bank))  # type: ignore[arg-type]
     running = asyncio.ensure_future(agent.run("Do it."))

@@ -1,4 +1,4 @@
-"""The ways into a run, from plain code and from an event loop, and what is told of it on the way."""
+"""Starting a run from plain code and from an event loop, and the events that it emits."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def test_events_carry_the_answered_outcome_of_a_call(board: Board) -> None
 
 
 def test_threads_that_call_run_sync_concurrently_share_one_event_loop() -> None:
-    """One engine, one event loop: whoever comes first makes it, whoever else comes waits for it."""
+    """The first thread makes the engine and its event loop; the other threads wait for them."""
     loops: set[int] = set()
 
     async def stream(context: StreamingContext) -> AsyncIterator[ModelEvent]:
@@ -98,7 +98,7 @@ def test_threads_that_call_run_sync_concurrently_share_one_event_loop() -> None:
 
 
 async def test_an_observer_that_raises_cancelled_error_does_not_cancel_the_run(desk: Desk) -> None:
-    """As one does that asks a cancelled task for its result: nobody has cancelled the run, and it goes on."""
+    """An observer raises `CancelledError` if it reads the result of a cancelled task. The run itself was not cancelled."""
 
     def observe(event: AgentEvent) -> None:
         if isinstance(event, CallStarted):
@@ -111,7 +111,7 @@ async def test_an_observer_that_raises_cancelled_error_does_not_cancel_the_run(d
 
 @pytest.mark.parametrize("error", [ValueError("deaf"), asyncio.CancelledError()], ids=["error", "cancel"])
 async def test_a_listener_that_fails_on_the_last_event_does_not_lose_the_result(error: BaseException) -> None:
-    """The run is over and on record; whoever asked for it gets what it came to."""
+    """The run has ended and is in the journal; its caller still gets the result."""
 
     def hear(event: AgentEvent) -> None:
         if isinstance(event, RunEnded):
@@ -123,7 +123,7 @@ async def test_a_listener_that_fails_on_the_last_event_does_not_lose_the_result(
 
 
 async def test_the_event_queue_merges_text_deltas_for_a_slow_consumer() -> None:
-    """Every buffer has a bound: what waits is put together in pieces, and no piece is copied for each further one."""
+    """The queue is bounded: waiting deltas are merged into pieces of limited size, and no piece is copied for each later delta."""
     events = EventQueue()
     for _ in range(20_000):
         events.put(TextDelta("abcd"))

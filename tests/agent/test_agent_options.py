@@ -1,4 +1,4 @@
-"""An agent takes the options of an engine, or an engine, and editors and type checkers know all of them."""
+"""An agent takes either the options of an engine or an engine. Editors and type checkers know every option."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def look() -> str:
 
 
 class Counting:
-    """Allows everything, and counts."""
+    """A policy that allows every call and counts the calls."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -65,7 +65,7 @@ async def test_an_agent_closes_only_the_engine_that_it_created() -> None:
     "given", [{"tools": [look]}, {"policies": []}, {"journal": None}, {"limits": Limits(), "timeout_s": 3}], ids=",".join
 )
 async def test_engine_options_given_together_with_an_engine_are_refused_by_name(given: dict[str, Any]) -> None:
-    """Which of the two would count is a guess."""
+    """It would be unclear whether the option or the given engine applies."""
     async with Engine() as engine:
         with pytest.raises(UsageError, match=rf"^Agent was given an engine, and {', '.join(given)} for a new one\. "):
             Agent(Script(), engine, **given)
@@ -88,7 +88,7 @@ async def test_agent_limits_and_settings_are_combined_and_a_contradiction_is_ref
 
 
 def test_engine_options_have_the_names_and_types_of_the_engines_parameters() -> None:
-    """Each by its name and its type, so that an option which an engine gets later is not forgotten."""
+    """Compares every name and type, so that an option added to `Engine` later is not missing here."""
     taken = inspect.signature(Engine).parameters
     assert {name: one.annotation for name, one in taken.items()} == _annotations(EngineOptions)
 
@@ -102,7 +102,7 @@ def test_run_and_stream_options_match_the_parameters_of_agent_run() -> None:
 def test_no_agent_option_except_output_is_annotated_as_any() -> None:
     for function in (Agent, Agent.run, Agent.run_sync, Agent.stream, Agent.follow_up, Agent.resume):
         loose = [name for name, one in inspect.signature(function).parameters.items() if one.annotation == "Any"]
-        assert loose in ([], ["output"]), function  # a type that a checker cannot name: any form of annotation
+        assert loose in ([], ["output"]), function  # `output` takes any form of annotation, which no static type describes
 
 
 async def test_an_agent_records_its_run_in_a_sqlite_file(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def _annotations(options: type) -> dict[str, object]:
 
 
 def test_the_parts_of_an_agent_hold_no_reference_to_it() -> None:
-    """One class, its parts as fields; no part refers to the agent, directly or through another part."""
+    """An agent is one class with its parts as fields; no part refers to the agent, directly or through another part."""
     agent = Agent(Script(), tools=[look])
     assert Agent.__mro__ == (Agent, object)
     seen: dict[int, object] = {}

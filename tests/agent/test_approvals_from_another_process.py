@@ -1,4 +1,4 @@
-"""A run with several questions of which another process answers some: the run goes on with what was said, and never ends of it."""
+"""A run with several approvals, some of which another process answers. The run applies these answers and continues."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ IN_RUN = Scope(run="the-run")
 
 
 class Shop:
-    """A tool that asks, and one that takes until the test lets it end."""
+    """Two tools: `pay` needs an approval, `look` takes until the test lets it end."""
 
     def __init__(self, path: Path, *answers: Answer) -> None:
         self.path = path / "journal.db"
@@ -46,7 +46,7 @@ class Shop:
         return [pay, look]
 
     async def is_taken(self, count: int) -> None:
-        """So many answers have come into the record."""
+        """Wait until this many answers are in the journal."""
         assert await soon(lambda: sum(event.kind == "inbox.taken" for event in self.journal.read(run="the-run")) >= count)
 
 
@@ -61,7 +61,7 @@ def questions(result: RunResult) -> list[str]:
 
 @pytest.mark.parametrize("decide", [inbox.approve, inbox.deny], ids=["yes", "no"])
 async def test_an_answer_that_arrives_while_other_calls_run_is_applied_before_the_run_waits(decide: object, tmp_path: Path) -> None:
-    """Nobody would resume the run for an answer that was there before it came to wait."""
+    """If the answer were not applied before the run waits, nothing would resume the run for it later."""
     shop = Shop(tmp_path, says(*pays("ann", "bob"), call("look", position=2)), says("Done."))  # type: ignore[arg-type]
     async with shop.engine:
         running = asyncio.ensure_future(shop.agent.run("Pay.", scope=IN_RUN))
@@ -98,7 +98,7 @@ async def test_a_run_whose_approvals_are_all_answered_while_it_runs_does_not_wai
 
 @pytest.mark.parametrize("by_name", [False, True], ids=["result", "name"])
 async def test_each_resume_applies_the_answer_that_is_in_the_inbox(by_name: bool, tmp_path: Path) -> None:
-    """Whoever goes on with the run has to know nothing of who answered what."""
+    """The caller of `resume` does not need to know which approvals are answered, or by whom."""
     shop = Shop(tmp_path, says(*pays("ann", "bob", "eve")), says("Done."))  # type: ignore[arg-type]
     async with shop.engine:
         at = waiting = await shop.agent.run("Pay.", scope=IN_RUN)

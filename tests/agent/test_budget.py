@@ -1,4 +1,4 @@
-"""What a turn may use up, what it costs, and what it is told when nothing is left."""
+"""The budget of a turn: its limits, its cost, and what happens when it is exhausted."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def test_a_message_counts_as_one_iteration_regardless_of_its_number_of_cal
 
 
 async def test_a_call_is_refused_when_no_iteration_is_left(board: Board) -> None:
-    """Recover ends `budget_exhausted` with what there is, strict ends `tool_execution_error`."""
+    """Under `recover` the turn ends `budget_exhausted` with its partial result, under `strict` it ends `tool_execution_error`."""
     once = Budget(iterations=1)
     result, _ = await run(board, LOOK, says("More.", call("look", {"what": "b"}, id="2")), settings=Settings(budget=once))
     assert (result.status, result.turn_status) == ("stopped", "budget_exhausted")
@@ -39,7 +39,7 @@ async def test_a_call_is_refused_when_no_iteration_is_left(board: Board) -> None
 
 
 async def test_a_stop_takes_precedence_over_the_refusal_of_a_call_beyond_the_budget(board: Board) -> None:
-    """Requirements A8, A12: the stop is looked at first, and the refused call leaves nothing in the history."""
+    """Requirements A8, A12: the stop is checked first, and the refused call is not in the history."""
 
     def stop_at_end(event: AgentEvent) -> None:
         if isinstance(event, MessageEnded) and event.iteration == 1:
@@ -54,7 +54,7 @@ async def test_a_stop_takes_precedence_over_the_refusal_of_a_call_beyond_the_bud
 
 @pytest.mark.parametrize("limit", [Budget(cost=1.0), Budget(output_tokens=5), Budget(input_tokens=5)])
 async def test_a_budget_that_cannot_be_measured_emits_one_notice_per_run(limit: Budget, caplog: pytest.LogCaptureFixture) -> None:
-    """Some servers tell no tokens: whoever set the limit would find out on the bill."""
+    """Some servers report no tokens. Without the notice, whoever set the limit would not learn that it has no effect."""
     notices: list[Notice] = []
     async with Agent(ScriptedModel(["a", "b"]), settings=Settings(budget=limit, prices=Prices(input=1.0))) as agent:
         for _ in range(2):
@@ -82,7 +82,7 @@ async def test_when_spent_answer_makes_the_last_pass_an_answer_without_tools(boa
 
 
 async def test_calls_beyond_the_budget_get_a_budget_exhausted_result(board: Board) -> None:
-    """Reserved before anything starts: the third call of a message that may have two is told, not run."""
+    """The budget is reserved before any call starts: with two calls per message, the third one gets a result and is not run."""
     many = says(*(call("look", {"what": str(number)}, position=number) for number in range(3)))
     result, _ = await run(board, many, says("Done."), settings=Settings(budget=Budget(calls_per_message=2)))
     assert board.done == ["look 0", "look 1"]
@@ -111,7 +111,7 @@ async def test_a_long_turn_emits_one_notice(board: Board) -> None:
 
 @pytest.mark.parametrize("where", ["engine", "settings"])
 async def test_the_long_turn_notice_and_the_kill_hint_share_one_threshold(where: str) -> None:
-    """Requirement A22: one number, given to the engine, or to the agent that makes its own."""
+    """Requirement A22: one number, set on the engine or on the agent that makes its own engine."""
     hints: list[bool] = []
     noticed: list[int] = []
 
@@ -171,12 +171,12 @@ async def test_instructions_are_computed_for_every_pass_and_not_kept_in_the_hist
 
 
 def test_the_cost_is_not_negative_if_more_cached_tokens_than_tokens_are_reported() -> None:
-    """A budget in money is never refilled by a report of more cached tokens than tokens."""
+    """Otherwise such a report would increase the remaining budget."""
     assert Prices(input=3.0, cached=1.0).of(Usage(input_tokens=10, cached_tokens=1_000)) >= 0
 
 
 async def test_negative_token_counts_do_not_refund_the_budget() -> None:
-    """A limit is kept whatever a provider tells of what was used."""
+    """A provider's report cannot raise what is left of the limit."""
     counted = [says(call("look"), usage=Usage(input_tokens=tokens)) for tokens in (60, -1_000, 60)]
 
     @tool(effect="none")

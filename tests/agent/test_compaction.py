@@ -1,4 +1,4 @@
-"""Long histories through an agent: made shorter in time, never invalid, never walked for nothing."""
+"""Compaction of long histories through an agent: in time, always valid, and without repeated walks over the history."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callgate import tool
-from callgate._abort_signals import AbortController
+from callgate import AbortController, tool
 from callgate._runners.await_host_code import HostAwaits
 from callgate.agent import Agent, AgentEvent, Compaction, Notice, estimate_tokens, keep_last, summarise
 from callgate.agent.compaction import Compact, Compactor, _problem
@@ -56,7 +55,7 @@ async def test_a_history_over_the_threshold_is_compacted_before_the_next_pass() 
 
 
 async def test_a_short_history_is_not_compacted_and_each_message_is_estimated_once() -> None:
-    """The estimate grows with the history: each message is weighed once, over all turns of a conversation."""
+    """The estimate is incremental: each message is estimated once over all turns of a conversation."""
     weighed: list[Message] = []
 
     def weigh(message: Message) -> int:
@@ -70,12 +69,12 @@ async def test_a_short_history_is_not_compacted_and_each_message_is_estimated_on
     async with Agent(model, compact=Compaction(compact=never, at_tokens=1_000, estimate=weigh)) as agent:
         for number in range(5):
             result = await agent.run(f"Question {number}.", conversation="c")
-    assert len(weighed) == len(result.messages) - 1 == 9  # the last answer is weighed before the next pass
+    assert len(weighed) == len(result.messages) - 1 == 9  # the last answer is estimated before the next pass
     assert all(a is b for a, b in zip(weighed, result.messages, strict=False))
 
 
 async def test_compaction_of_a_long_turn_keeps_its_task_and_the_result_of_every_kept_call() -> None:
-    """One message of the user, many rounds of tools."""
+    """The turn has one user message and many iterations with tool calls."""
     model = Script(*[says(call("read", {"page": page}, id=f"p{page}")) for page in range(12)], DONE)
     async with Agent(model, tools=[read], compact=Compaction(compact=keep_last(3), at_tokens=2_500), stuck=None) as agent:
         result = await agent.run("Read the book.")
@@ -156,7 +155,7 @@ def makes_it_longer(messages: Sequence[Message]) -> Sequence[Message]:
 async def test_a_compaction_hook_that_fails_or_returns_an_invalid_history_changes_nothing(
     hook: Compact, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What comes back is taken only if it is a valid conversation with a task, and shorter; the run goes on either way."""
+    """The returned history is used only if it is a valid conversation with a task, and shorter. The run continues either way."""
     model = Script(says(call("read", {"page": 1})), DONE)
     async with Agent(model, tools=[read], compact=Compaction(compact=hook, at_tokens=100)) as agent:
         result = await agent.run("Read the book.")
@@ -166,7 +165,7 @@ async def test_a_compaction_hook_that_fails_or_returns_an_invalid_history_change
 
 
 async def test_a_hook_that_cannot_shorten_is_called_again_only_after_the_history_grows() -> None:
-    """Only when the history has grown by a tenth since."""
+    """The history must first grow by a tenth."""
     asked: list[int] = []
 
     def same(messages: Sequence[Message]) -> Sequence[Message]:
@@ -245,7 +244,7 @@ def conversations(draw: st.DrawFn) -> list[Message]:
 
 @given(conversations(), st.integers(1, 30))
 async def test_the_kept_messages_always_form_a_valid_conversation(messages: list[Message], count: int) -> None:
-    """Head, perhaps the question, then the end without a gap; at least as many as were asked for, and in their order."""
+    """It has the leading system messages, the last user message, and the last `count` messages without a gap, in their original order."""
     kept = list(keep_last(count)(messages))  # type: ignore[arg-type]
     assert _problem(kept) == ""
     places = [next(index for index, one in enumerate(messages) if one is message) for message in kept]

@@ -1,4 +1,4 @@
-"""Results that enrich the context, through an agent: no entry in the history, one more pass with what they brought."""
+"""Results that add to the context, through an agent: no entry in the history, and one more pass that contains the item."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.host_fakes import Asks
 
 
 class Cinema:
-    """Tools that look at films, inline or by the stash, and one that fails."""
+    """Tools that return context items, inline or through the stash, and one that fails."""
 
     def __init__(self, restarts: ContextRestarts) -> None:
         self.restarts = restarts
@@ -66,7 +66,7 @@ DONE = says("Cats.")
 
 
 def added(messages: list[Message]) -> list[str]:
-    """The texts of what stands last in a request, the label left out."""
+    """Return the parts of the last message of a request, without its label."""
     last = messages[-1]
     assert isinstance(last, UserMessage)
     assert isinstance(last.content, tuple)
@@ -76,7 +76,7 @@ def added(messages: list[Message]) -> list[str]:
 
 
 async def test_an_inline_item_is_in_the_next_request_and_its_call_is_not_in_the_history(restarts: ContextRestarts) -> None:
-    """A44, A48, A58: generate again with the context; no entry for the call."""
+    """Requirements A44, A48, A58: the model is asked again with the item in its context; the history has no entry for the call."""
     model = Script(says(call("look")), DONE)
     events: list[AgentEvent] = []
     async with Agent(model, tools=Cinema(restarts).tools(), restart=restarts) as agent:
@@ -122,7 +122,7 @@ async def test_an_unknown_stash_key_is_logged_and_the_turn_continues_without_the
 
 
 async def test_a_second_restart_of_the_same_kind_in_a_turn_is_an_ordinary_result(restarts: ContextRestarts) -> None:
-    """A second one of a suffix is an ordinary result; another suffix may restart."""
+    """Another suffix may still restart in the same turn."""
     model = Script(says(call("look")), says(call("look")), says(call("look", {"kind": "sound", "item": "A bang."})), DONE)
     async with Agent(model, tools=Cinema(restarts).tools(), restart=restarts) as agent:
         result = await agent.run("What is it about?", conversation="c")
@@ -133,7 +133,7 @@ async def test_a_second_restart_of_the_same_kind_in_a_turn_is_an_ordinary_result
 
 
 async def test_context_items_last_for_one_turn_and_the_next_turn_may_restart_again(restarts: ContextRestarts) -> None:
-    """Decided: the item is no part of the history."""
+    """The item is not part of the history."""
     model = Script(says(call("look")), DONE, says(call("look")), DONE)
     async with Agent(model, tools=Cinema(restarts).tools(), restart=restarts) as agent:
         await agent.run("What is it about?", conversation="c")
@@ -143,7 +143,7 @@ async def test_context_items_last_for_one_turn_and_the_next_turn_may_restart_aga
 
 
 async def test_a_context_item_is_in_every_further_request_of_its_turn(restarts: ContextRestarts) -> None:
-    """It stands after the history, which grows meanwhile."""
+    """It comes after the history, which grows from pass to pass."""
     model = Script(says(call("look")), says(call("fail")), DONE)
     async with Agent(model, tools=Cinema(restarts).tools(), restart=restarts) as agent:
         await agent.run("What is it about?")
@@ -164,7 +164,7 @@ async def test_restarts_with_keep_store_context_items_in_the_history() -> None:
 
 
 async def test_other_calls_in_the_message_of_a_restarting_call_keep_their_results(restarts: ContextRestarts) -> None:
-    """Only the restarting call leaves no history."""
+    """Only the restarting call is not in the history."""
     model = Script(says(call("look"), call("fail", position=1)), DONE)
     async with Agent(model, tools=Cinema(restarts).tools(), restart=restarts) as agent:
         result = await agent.run("What is it about?")
@@ -184,7 +184,7 @@ async def test_two_restarts_of_one_kind_in_one_message_restart_once(restarts: Co
 
 
 async def test_a_restart_resets_the_count_of_errors_in_a_row(restarts: ContextRestarts) -> None:
-    """A49: two failures, a restart, two failures; three in a row would end the turn."""
+    """Requirement A49: two failures, a restart, two failures. Three in a row would end the turn."""
     fail = says(call("fail"))
     model = Script(fail, says(call("fail", {"x": 1})), says(call("look")), fail, says(call("fail", {"x": 2})), DONE)
     settings = Settings(rules=LoopRules(errors_in_a_row=3))
@@ -209,7 +209,7 @@ async def test_concurrent_turns_each_get_only_their_own_context_items(restarts: 
 
 
 async def test_context_items_of_a_failed_message_are_discarded(restarts: ContextRestarts) -> None:
-    """A call that started early leaves nothing behind when its message breaks off."""
+    """If a message fails, the items of its calls that started early are not used."""
     turn = Enrichment(restarts)
     with turn:
         assert await restarts({"type": "context_restart_film", "enhanced_context_item": "lost"})
@@ -222,7 +222,7 @@ async def test_context_items_of_a_failed_message_are_discarded(restarts: Context
 
 
 async def test_a_result_of_another_type_or_without_an_item_is_an_ordinary_result(restarts: ContextRestarts) -> None:
-    """A58: the name space is the seam."""
+    """Requirement A58: only types with the prefix `context_restart_` restart."""
 
     @tool(effect="none")
     async def look(type: str, item: str | None = None) -> dict[str, object]:
@@ -259,7 +259,7 @@ async def test_context_items_of_a_nested_turn_stay_in_that_turn(restarts: Contex
 
 
 async def test_restarting_calls_outside_a_turn_have_ordinary_results(restarts: ContextRestarts) -> None:
-    """Nobody would show the item."""
+    """Without a turn there is no next request that could contain the item."""
     async with Engine(Cinema(restarts).tools(), restart=restarts) as engine:
         assert (await said(engine, raw("look"))).success
 
@@ -283,7 +283,7 @@ async def test_context_items_are_kept_while_a_run_waits_for_approval(restarts: C
 
 
 async def test_a_stash_holds_16_items_for_300_seconds_by_default(caplog: pytest.LogCaptureFixture) -> None:
-    """300 s and 16 places where nothing is said; the oldest goes first."""
+    """When a 17th item is added, the oldest one is dropped."""
     clock = ManualClock()
     restarts = ContextRestarts(clock=clock)
     keys = [restarts.stash(f"item {number}") for number in range(17)]
@@ -310,7 +310,7 @@ def test_zero_limits_and_invalid_items_are_refused() -> None:
 
 
 async def test_any_json_value_can_be_a_context_item(restarts: ContextRestarts) -> None:
-    """A content part's JSON is that part; other JSON is told as JSON."""
+    """The JSON of a content part becomes that part; other JSON is added as text."""
     for item, shown in (
         ("text", [Text(text="text")]),
         ({"type": "text", "text": "a part"}, [Text(text="a part")]),
@@ -329,7 +329,7 @@ async def test_an_agent_with_a_given_engine_refuses_its_own_restart_handler(rest
 
 
 async def test_a_custom_restart_handler_gets_the_data_and_can_restart() -> None:
-    """A44: it gets the data, and its yes is a restart."""
+    """Requirement A44: the handler gets the data of the result, and restarts by returning true."""
     seen: list[object] = []
 
     async def mine(data: object) -> bool:

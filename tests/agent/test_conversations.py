@@ -1,4 +1,4 @@
-"""One turn at a time per conversation; stop, kill and follow-up are three different things."""
+"""One turn at a time per conversation; the effects of stop, kill and follow-up."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def turns_of_the_loop() -> None:
 
 
 async def running_and_queued_turns(agent: Agent, gate: Gate, *, waiting: int = 1) -> list[asyncio.Future[RunResult]]:
-    """Turns of one conversation: the first has come to the gate, the others are in its queue."""
+    """Start turns of one conversation: the first has reached the gate, the others are queued."""
     first = asyncio.ensure_future(agent.run("1", conversation="c"))
     await gate.reached.wait()
     others = [asyncio.ensure_future(agent.run(str(number), conversation="c")) for number in range(2, 2 + waiting)]
@@ -64,7 +64,7 @@ async def test_a_stop_ends_the_turn_and_keeps_the_queue() -> None:
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
 async def test_stop_and_kill_of_an_idle_conversation_have_no_effect_and_are_not_stored(end: str) -> None:
-    """Requirements A11, A13: a stop is for what runs; what is kept of conversations that never come back has a bound."""
+    """Requirements A11, A13: a stop applies only to what runs. No state is kept for conversations that never continue."""
     async with Agent(Script(says("one"))) as agent:
         told = [getattr(agent, end)(f"gone-{number}") for number in range(100)]
         assert (any(told), agent.engine.control.stops, agent.engine.control._turns) == (False, {}, {})
@@ -74,7 +74,7 @@ async def test_stop_and_kill_of_an_idle_conversation_have_no_effect_and_are_not_
 
 
 class SlowToOpen(MemoryJournal):
-    """A journal in which another process is busy when a run is opened."""
+    """A journal that is slow to open a run, as if another process held it."""
 
     def __init__(self, gate: Gate) -> None:
         super().__init__()
@@ -88,7 +88,7 @@ class SlowToOpen(MemoryJournal):
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
 async def test_a_run_that_is_still_being_opened_can_be_stopped(end: str) -> None:
-    """Requirement A12: from the moment in which a run is asked for, no stop is lost; a kill ends those that wait behind it too."""
+    """Requirement A12: a stop counts from the moment in which a run is requested. A kill also ends the queued runs."""
     gate, model = Gate(), Script(says("one"), says("two"))
     engine = Engine(journal=SlowToOpen(gate))
     async with engine, Agent(model, engine) as agent:
@@ -104,7 +104,7 @@ async def test_a_run_that_is_still_being_opened_can_be_stopped(end: str) -> None
 
 
 async def test_a_kill_by_an_agent_aborts_host_calls_in_the_same_conversation() -> None:
-    """Requirement A12: calls that run in the conversation without a turn are under way too; the host begins anew with `end_turn`."""
+    """Requirement A12: a kill also applies to calls that run in the conversation without a turn. The host starts anew with `end_turn`."""
     begun = asyncio.Event()
 
     @tool(effect="none")
@@ -121,7 +121,7 @@ async def test_a_kill_by_an_agent_aborts_host_calls_in_the_same_conversation() -
 
 
 async def test_a_follow_up_interrupts_an_answer_and_runs_before_queued_turns() -> None:
-    """Requirement B12: what the model was saying is dropped; the follow-up goes before others that wait."""
+    """Requirement B12: the model's partial answer is discarded."""
     gate = Gate()
     model = Script([*says("I was")[:1], gate], says("to the follow-up"), says("two"))
     async with Agent(model) as agent:
@@ -134,7 +134,7 @@ async def test_a_follow_up_interrupts_an_answer_and_runs_before_queued_turns() -
 
 
 async def test_a_follow_up_waits_for_the_running_tool_call_before_it_interrupts() -> None:
-    """It is left in the queue; the turn yields before its next pass, and what was done keeps its place."""
+    """The follow-up waits in the queue; the turn ends before its next pass and keeps the result of the call."""
     begun, go_on = asyncio.Event(), asyncio.Event()
 
     @tool(effect="once")
@@ -176,7 +176,7 @@ async def test_follow_ups_interrupt_at_most_three_times_in_a_row() -> None:
 async def test_a_queued_turn_replies_to_its_trigger_unless_several_turns_share_it(
     triggers: list[str | None], targets: list[str | None]
 ) -> None:
-    """Requirement B20: several turns that share one trigger have no reply target."""
+    """Requirement B20: several turns with the same trigger have no reply target."""
     gate = Gate()
     model = Script([gate, *says("one")], says("two"))
     async with Agent(model) as agent:
@@ -192,7 +192,7 @@ async def test_a_queued_turn_replies_to_its_trigger_unless_several_turns_share_i
 
 @pytest.mark.parametrize("trigger", ["a", None])
 async def test_a_turn_that_was_not_queued_has_no_reply_target(trigger: str | None) -> None:
-    """Requirement B20: only a queued turn replies; who comes first answers what was just said."""
+    """Requirement B20: only a queued turn has a reply target."""
     model = Script(says("one"))
     async with Agent(model) as agent:
         await agent.run("0", conversation="c", trigger=trigger)
@@ -200,7 +200,7 @@ async def test_a_turn_that_was_not_queued_has_no_reply_target(trigger: str | Non
 
 
 async def test_a_turn_of_a_scene_has_no_reply_target_even_if_it_is_queued_alone() -> None:
-    """Requirement B20: a scene says so; its turns need not stand in the queue at once."""
+    """Requirement B20: the turn is marked as part of a scene; its other turns need not be queued at the same time."""
     gate = Gate()
     model = Script([gate, *says("one")], says("two"), says("three"))
     async with Agent(model) as agent:
@@ -252,7 +252,7 @@ async def test_a_queued_turn_fails_without_a_model_request_when_the_engine_close
 
 
 async def test_a_turn_cancelled_in_the_queue_does_not_start_the_next_turn_early() -> None:
-    """A11: one turn at a time. Whoever gives up waiting has no turn to hand on."""
+    """Requirement A11: one turn at a time. A turn that is cancelled in the queue does not pass the conversation on."""
     gate = Gate()
     model = Script([gate, *says("one")], says("three"))
     async with Agent(model) as agent:
@@ -269,7 +269,7 @@ async def test_a_turn_cancelled_in_the_queue_does_not_start_the_next_turn_early(
 
 
 async def test_a_turn_refused_by_a_full_queue_does_not_start_another_turn() -> None:
-    """A11: one turn at a time, also where too many wait."""
+    """Requirement A11: one turn at a time, also when the queue is full."""
     gate = Gate()
     model = Script([gate, *says("one")])
     async with Agent(model) as agent:
@@ -287,7 +287,7 @@ async def test_a_turn_refused_by_a_full_queue_does_not_start_another_turn() -> N
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
 async def test_a_stop_or_kill_between_two_turns_applies_to_the_second(end: str) -> None:
-    """A12: no moment in which a stop is lost, not even the one in which the conversation is handed on."""
+    """Requirement A12: a stop is not lost while one turn hands the conversation to the next."""
     gate = Gate()
     model = Script([gate, *says("one")], says("two"), says("three"))
     async with Agent(model) as agent:

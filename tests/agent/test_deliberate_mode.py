@@ -1,4 +1,4 @@
-"""Deliberate mode through an agent: a turn offers what its message asks for, and says so to the thought log alone."""
+"""Deliberate mode through an agent: a turn offers the tools whose triggers match its message, and only the thought log gets the matches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.host_fakes import Asks
 
 
 class Studio:
-    """Three tools with triggers of their own, and what they did."""
+    """Three tools with triggers of their own, and a list of what they executed."""
 
     def __init__(self) -> None:
         self.done: list[str] = []
@@ -61,7 +61,7 @@ DONE = says("Done.")
 
 
 async def test_a_turn_offers_the_tools_whose_triggers_its_message_matches() -> None:
-    """A54: the tools declare, the planner gates; A25: what is not on the list is blocked, and the model can adapt (A26 to A28)."""
+    """Requirements A25 to A28, A54: tools declare triggers, the planner selects tools; other calls are blocked, and the model can adapt."""
     studio = Studio()
     model = Script(PICTURE, says(call("secret")), DONE)
     async with Agent(model, tools=studio.tools(), deliberate=Deliberate()) as agent:
@@ -78,7 +78,7 @@ async def test_a_turn_offers_the_tools_whose_triggers_its_message_matches() -> N
 
 
 async def test_a_message_that_matches_no_trigger_offers_no_tools_and_blocks_every_call() -> None:
-    """An empty allowlist is not the same as none."""
+    """An empty allowlist blocks every tool; a missing one blocks none."""
     studio = Studio()
     model = Script(PICTURE, DONE)
     async with Agent(model, tools=studio.tools(), deliberate=Deliberate()) as agent:
@@ -89,7 +89,7 @@ async def test_a_message_that_matches_no_trigger_offers_no_tools_and_blocks_ever
 
 
 async def test_without_deliberate_mode_all_tools_are_offered_and_none_is_retained_or_logged() -> None:
-    """A25, A40, A41: all three need the mode."""
+    """Requirements A25, A40, A41: blocking, retention and the thought log all need the mode."""
     studio = Studio()
     told: list[tuple[str, Notice]] = []
     mode = Deliberate(active=False, thought_log=lambda *one: told.append(one))
@@ -105,7 +105,7 @@ async def test_without_deliberate_mode_all_tools_are_offered_and_none_is_retaine
 
 @pytest.mark.parametrize("turns", [0, 1, 4])
 async def test_a_successful_call_keeps_its_tool_offered_for_the_configured_turns(turns: int) -> None:
-    """Requirements A39, A57: N additional turns, then it is gone; N is the operator's."""
+    """Requirements A39, A57: the tool is offered for N more turns, and N is configurable."""
     model = Script(PICTURE, DONE, *[DONE] * (turns + 1))
     async with Agent(model, tools=Studio().tools(), deliberate=Deliberate(turns=turns)) as agent:
         await agent.run("Draw a cat.", conversation="c")
@@ -117,11 +117,11 @@ async def test_a_successful_call_keeps_its_tool_offered_for_the_configured_turns
 
 
 async def test_each_success_restarts_the_retention_count_of_its_conversation() -> None:
-    """A39: per channel."""
+    """Requirement A39: the count is kept per conversation."""
     model = Script(PICTURE, DONE, PICTURE, DONE, DONE, DONE)
     async with Agent(model, tools=Studio().tools(), deliberate=Deliberate(turns=1)) as agent:
         await agent.run("Draw a cat.", conversation="c")
-        await agent.run("Hm.", conversation="c")  # uses it: kept for one more
+        await agent.run("Hm.", conversation="c")  # uses the tool, so it is kept for one more turn
         await agent.run("Hm.", conversation="other")
         assert names(model) == []
         await agent.run("Hm.", conversation="c")
@@ -129,7 +129,7 @@ async def test_each_success_restarts_the_retention_count_of_its_conversation() -
 
 
 async def test_a_failed_call_does_not_keep_its_tool_offered() -> None:
-    """A39: on success."""
+    """Requirement A39: only a success keeps a tool offered."""
     studio = Studio()
     studio.broken = True
     model = Script(PICTURE, DONE, DONE)
@@ -140,7 +140,7 @@ async def test_a_failed_call_does_not_keep_its_tool_offered() -> None:
 
 
 async def test_a_turn_without_deliberate_mode_does_not_change_retention() -> None:
-    """A40: it neither counts down nor extends."""
+    """Requirement A40: such a turn neither decrements the count nor restarts it."""
     model = Script(PICTURE, DONE, says(call("search")), DONE, DONE)
     async with Agent(model, tools=Studio().tools(), deliberate=Deliberate(turns=1)) as agent:
         await agent.run("Draw a cat.", conversation="c")
@@ -161,7 +161,7 @@ async def test_a_reflection_does_not_change_which_tools_stay_offered() -> None:
 
 
 async def test_a_matched_trigger_phrase_is_only_in_the_thought_log_and_a_hidden_notice() -> None:
-    """A41, A42, A43: hidden, and not in the text, the history or the results."""
+    """Requirements A41, A42, A43: the notice is hidden, and the phrase is not in the text, the history or the results."""
     told: list[tuple[str, Notice]] = []
     events: list[AgentEvent] = []
     model = Script(says(call("picture"), call("search", position=1)), DONE)
@@ -187,7 +187,7 @@ async def test_backticks_in_a_trigger_phrase_are_replaced_in_the_thought_log() -
 
 @pytest.mark.parametrize("surface", [True, False])
 async def test_the_thought_log_is_written_regardless_of_surface_errors(surface: bool) -> None:
-    """Requirements A41, A42: the notice depends on the match and on the mode alone; users never see it."""
+    """Requirements A41, A42: the notice depends only on the match and on the mode; users never see it."""
     told: list[tuple[str, Notice]] = []
     mode = Deliberate(thought_log=lambda *one: told.append(one))
     studio = Studio()
@@ -198,7 +198,7 @@ async def test_the_thought_log_is_written_regardless_of_surface_errors(surface: 
 
 
 class Steps:
-    """What happened around a call that enriches the context, in its order; the restart handler may never answer."""
+    """Records the order of events around a call that adds to the context. If `holds` is set, the restart handler never returns."""
 
     def __init__(self) -> None:
         self.done: list[str] = []
@@ -238,7 +238,7 @@ async def test_the_thought_log_is_written_before_the_restart_handler_is_called(e
 
 
 async def test_a_used_tool_is_retained_before_the_restart_handler_is_called() -> None:
-    """Requirements A8, A39: the handler never came to its end, and the next turn offers the tool all the same."""
+    """Requirements A8, A39: the handler is cancelled before it returns, and the next turn still offers the tool."""
     steps, model = Steps(), Script(PICTURE, DONE)
     steps.holds = True
     async with Engine(steps.tools(), restart=steps.restart) as engine, Agent(model, engine, deliberate=Deliberate()) as agent:
@@ -261,7 +261,7 @@ async def test_a_failing_thought_log_is_logged_and_does_not_fail_the_run(caplog:
 
 
 async def test_a_request_to_repeat_offers_the_recently_used_tools() -> None:
-    """A39's purpose also where nothing is retained; only those tools, and it is told by the words."""
+    """Requirement A39, without retention: the words of the request select only the tools that were used recently."""
     told: list[Notice] = []
     model = Script(PICTURE, DONE, PICTURE, DONE)
     studio = Studio()
@@ -300,7 +300,7 @@ async def test_an_unknown_tool_name_in_the_options_raises_usage_error() -> None:
 
 
 async def test_exit_tools_are_always_offered() -> None:
-    """Exit tools skip every gate."""
+    """The planner does not filter exit tools."""
     model = Script(says("Bye.", call("finish", {"how": "well"})))
     async with Agent(model, tools=Studio().tools(), exit_tools=[ToolSpec(name="finish")], deliberate=Deliberate()) as agent:
         result = await agent.run("Good night.")
@@ -309,7 +309,7 @@ async def test_exit_tools_are_always_offered() -> None:
 
 
 async def test_the_allowed_tools_of_a_scope_override_the_planner() -> None:
-    """Its allowlist gates calls and filters the request, with or without the agent's planner."""
+    """The allowlist of the scope restricts calls and the request, with or without the agent's planner."""
     for mode in (None, Deliberate()):
         model = Script(PICTURE, DONE)
         scope = Scope(deliberate=True, allowed_tools=frozenset({"find"}))
@@ -320,7 +320,7 @@ async def test_the_allowed_tools_of_a_scope_override_the_planner() -> None:
 
 
 async def test_trigger_phrases_in_tool_results_expose_no_tools() -> None:
-    """Only the user's own words expose a tool."""
+    """Only the user's own words can expose a tool."""
 
     @tool(effect="none", triggers=("^",))
     async def page() -> str:

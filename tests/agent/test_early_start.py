@@ -1,4 +1,4 @@
-"""Reads start while their message still streams; nothing of it is left where the message does not come to its end."""
+"""Calls of read tools start while their message still streams, and are cancelled if the message does not complete."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.effect_tools import Unending
 
 
 async def test_a_read_starts_while_the_message_still_streams(board: Board) -> None:
-    """Early start: the read has run before the model has ended its message; effects never start early."""
+    """The read call ends before the message does; calls with effects never start early."""
     gate = Gate()
     asked = call("look", {"what": "a"}, id="1"), call("change", {"what": "b"}, id="2", position=1)
     answer = says(*asked)
@@ -44,7 +44,7 @@ async def test_an_early_started_call_is_discarded_if_its_message_fails(board: Bo
 
 
 async def test_immediate_answers_do_not_accumulate_callbacks_in_the_event_loop(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A call that starts early asks the event loop to begin it; a loop that never comes round must not gather what was taken back."""
+    """A call that starts early schedules a callback. Callbacks of cancelled starts must not pile up while the event loop has no turn."""
     event_loop = asyncio.get_running_loop()
     asked: list[object] = []
     call_soon = event_loop.call_soon
@@ -81,7 +81,7 @@ async def test_early_start_can_be_switched_off(board: Board) -> None:
 
 
 async def test_no_call_starts_early_when_no_iteration_is_left(desk: Desk) -> None:
-    """A call with no iteration left is refused, also one that could start while the message streams."""
+    """The call is refused, although its tool could start while the message streams."""
     model = Script(says(call("look", {"what": "first"})), says(call("look", {"what": "second"})))
     async with Agent(model, tools=desk.tools(), settings=Settings(budget=Budget(iterations=1))) as agent:
         result = await agent.run("x")
@@ -89,7 +89,7 @@ async def test_no_call_starts_early_when_no_iteration_is_left(desk: Desk) -> Non
 
 
 async def test_a_failing_observer_ends_the_run_and_its_early_started_calls() -> None:
-    """One end per call: what started early ends with the run, whoever ended the run."""
+    """Each call ends exactly once: a call that started early ends with its run, whatever ended the run."""
     unending = Unending()
 
     def observe(event: AgentEvent) -> None:

@@ -1,4 +1,4 @@
-"""Exit tools: shown to the model, recorded as signals, never run."""
+"""Exit tools: offered to the model, recorded as signals, never run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.agent.scripted_model import Answer, Gate, Script, Step, call, ends, s
 
 
 async def test_exit_calls_are_recorded_as_signals_and_never_run(board: Board) -> None:
-    """Requirements E14, E15, E16, E17, E18, E19: recorded in emission order, never run, never in the continuation."""
+    """Requirements E14 to E19: signals keep the order of the message, and later requests do not contain the calls."""
     done = ToolSpec(name="done", description="Say that you are done.", schema={"type": "object", "properties": {"how": {"type": "string"}}})
     mixed = says(
         call("done", {"how": "nearly"}, id="x"), call("look", {"what": "a"}, id="1", position=1), call("done", "oops", id="y", position=2)
@@ -61,7 +61,7 @@ def test_exit_tools_with_duplicate_or_empty_names_or_invalid_schemas_are_refused
 
 @pytest.mark.parametrize("written", ["Report_Back", "functions.report-back", "`report-back`", " report-back "])
 async def test_an_almost_correct_exit_tool_name_is_repaired_like_any_tool_name(board: Board, written: str) -> None:
-    """Requirements E16, E17: an almost right name is repaired where exactly one tool can be meant, and the repair is on record."""
+    """Requirements E16, E17: the name is repaired if exactly one tool can be meant, and the repair is recorded."""
     exits = [ToolSpec(name="report-back")]
     mixed = says(call(written, {"how": "well"}, id="x"), call("look", {"what": "a"}, id="1", position=1))
     result, model = await run(board, mixed, says("Bye."), exit_tools=exits)
@@ -84,7 +84,7 @@ DONE = ToolSpec(name="done", schema={"type": "object"})
 
 
 async def test_a_message_with_only_exit_calls_completes_the_run_and_counts_no_iteration(board: Board) -> None:
-    """Requirements E18, E20: with text or without, where the model has nothing to add, or cannot."""
+    """Requirements E18, E20: with or without text, and whether or not the model adds an answer in one more pass."""
     for parts in (["Bye."], []):
         for rest in ([], [says()], [says(call("done"))], [[OSError("gone")]], [ends(reason="error")]):
             result, _ = await run(board, says(*parts, call("done")), *rest, exit_tools=[DONE], settings=Settings(empty_retries=2))
@@ -97,7 +97,7 @@ async def test_a_message_with_only_exit_calls_completes_the_run_and_counts_no_it
 @pytest.mark.parametrize("said", [[], ["I will report first."]], ids=["silent", "announced"])
 @pytest.mark.parametrize("text_mode", [False, True], ids=["calls", "text"])
 async def test_an_exit_call_before_the_answer_does_not_end_the_run(board: Board, said: list[str], text_mode: bool) -> None:
-    """Requirements E18, E20: an exit call terminates nothing, wherever in the run it comes."""
+    """Requirements E18, E20: an exit call does not end the run, wherever in the run it comes."""
     look, done = call("look", {"what": "a"}), call("done", {"how": "well"})
     written = ['{"tool": "look", "parameters": {"what": "a"}}', '{"tool": "done", "parameters": {"how": "well"}}']
     normal, exit_call = written if text_mode else [look, done]
@@ -114,7 +114,7 @@ async def test_an_exit_call_before_the_answer_does_not_end_the_run(board: Board,
 
 
 async def test_after_exit_calls_end_makes_a_message_with_only_exit_calls_the_last(board: Board) -> None:
-    """`after_exit_calls="end"`: the run ends, and the system text says so."""
+    """With `after_exit_calls="end"` such a message ends the run, and the system text says so."""
     result, model = await run(
         board, says("Bye.", call("done")), exit_tools=[DONE], settings=replace(PRESETS["worker"], after_exit_calls="end")
     )
@@ -151,7 +151,7 @@ BREAKS: dict[str, tuple[Answer, str]] = {
 @pytest.mark.parametrize("how", [*BREAKS, "stop", "kill", "follow up", "silence", "cancelled"])
 @pytest.mark.parametrize("early", [True, False], ids=["early", "late"])
 async def test_a_sealed_exit_call_is_kept_however_its_pass_ends(how: str, early: bool) -> None:
-    """Requirement E19: recorded whenever it occurs, in the result and on record."""
+    """Requirement E19: the signal is in the result and in the journal."""
     agent: Agent
     deeds: dict[str, tuple[Callable[[StreamingContext], None], str]] = {
         "stop": (lambda context: agent.engine.control.stop("c", "enough"), "stopped_by_user"),
@@ -181,7 +181,7 @@ async def test_a_sealed_exit_call_is_kept_however_its_pass_ends(how: str, early:
 
 
 async def test_an_unsealed_exit_call_of_a_failed_pass_is_not_recorded(board: Board) -> None:
-    """Half a call says nothing, and one that went on after its end is not the one that was sealed."""
+    """An incomplete call is not a signal, and neither is a call that was reopened after it had been sealed."""
     half = [CallOpened(0, "x", "done"), ArgumentsDelta(0, '{"how": "w')]
     reopened = [*SEALED, CallReopened(0)]
     for answer in (half, reopened):
@@ -190,7 +190,7 @@ async def test_an_unsealed_exit_call_of_a_failed_pass_is_not_recorded(board: Boa
 
 
 async def test_exit_tools_are_offered_in_the_last_pass(board: Board) -> None:
-    """Requirement E15: where no iteration is left, the system text speaks of them, the request has them, and their calls count."""
+    """Requirement E15: with no iteration left, the system text names them, the request offers them, and their calls are recorded."""
     settings = replace(PRESETS["worker"], budget=Budget(iterations=1), when_spent="answer")
     model = Script(says(call("look", {"what": "a"})), says("Bye.", call("done", {"how": "well"})), says())
     async with Agent(model, tools=board.tools(), exit_tools=[DONE], settings=settings) as agent:
@@ -213,7 +213,7 @@ WORKERS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("way", WORKERS)
 async def test_every_way_to_select_the_worker_preset_adds_the_system_text(board: Board, way: str) -> None:
-    """Requirement E20: it is the worker's own text that encourages exit tools."""
+    """Requirement E20: the worker's system text encourages the use of exit tools."""
     _, model = await run(board, says("Bye."), exit_tools=[DONE], **WORKERS[way])
     head = model.seen[0][0]
     assert isinstance(head, SystemMessage)
@@ -231,7 +231,7 @@ async def test_every_way_to_select_the_worker_preset_adds_the_system_text(board:
     ids=["chat completions", "responses"],
 )
 async def test_an_exit_tool_can_be_given_as_an_openai_function_dictionary(board: Board, given: dict[str, object]) -> None:
-    """Requirement E14: given as tool definitions."""
+    """Requirement E14: exit tools are given as tool definitions."""
     result, model = await run(board, says("Bye.", call("done")), says(), exit_tools=[given])
     spec = model.requests[0].tools[-1]
     assert (spec.name, spec.description, spec.schema) == ("done", "Say so.", {"type": "object"})
@@ -260,11 +260,11 @@ async def test_a_name_shared_by_a_tool_and_an_exit_tool_is_refused(board: Board)
 
 @pytest.mark.parametrize("name", ["report", "tell"], ids=["its name", "its alias"])
 async def test_a_run_is_refused_if_a_tool_was_later_registered_under_an_exit_tools_name(name: str) -> None:
-    """The model would be shown the name twice, and the tool would never run."""
+    """Otherwise the model would be offered the name twice, and the tool would never run."""
 
     @tool(effect="none", aliases=("tell",))
     def report() -> str:
-        """Say how it went."""
+        """Report the result."""
         return "said"
 
     async with Engine([]) as engine:
@@ -276,7 +276,7 @@ async def test_a_run_is_refused_if_a_tool_was_later_registered_under_an_exit_too
 
 
 async def test_exit_calls_are_recorded_when_the_iteration_budget_is_exhausted(desk: Desk) -> None:
-    """E19: exit signals are recorded whenever they occur."""
+    """Requirement E19: exit signals are recorded whenever they occur."""
     report = ToolSpec(name="report", description="", schema={"type": "object"})
     model = Script(says(call("look")), says(call("look"), call("report", {"n": 1}, position=1)))
     agent = Agent(model, tools=desk.tools(), exit_tools=[report], settings=Settings(budget=Budget(iterations=1)))

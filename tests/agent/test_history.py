@@ -1,4 +1,4 @@
-"""Histories: always valid, in every form, and mended where they come from elsewhere."""
+"""Histories: always valid in every form, and repaired if they come from elsewhere."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.agent.scripted_model import Script, call, says
 
 
 async def conversation() -> list[Message]:
-    """What an agent leaves behind after a call, a failure and an answer."""
+    """Return the history of a run with a call, a failure and an answer."""
     model = Script(
         says("I will look.", call("look", {"what": "a"}, id="1")),
         says(call("fail", {"why": "x"}, id="2"), call("look", {"what": "b"}, id="3", position=1)),
@@ -72,7 +72,7 @@ RESULTS: list[tuple[object, object]] = [
 @pytest.mark.parametrize(("value", "shown"), RESULTS)
 @pytest.mark.parametrize("warned", [False, True])
 async def test_a_result_has_the_same_text_in_an_agents_and_in_a_hosts_own_history(value: object, shown: object, warned: bool) -> None:
-    """Requirements C72, C74: JSON. Text that a tool gives stays text for models with tool calls, and is a JSON string for others."""
+    """Requirements C72, C74: results are JSON. A tool's text stays text for models with tool calls, and is a JSON string for others."""
 
     @tool(name="look", effect="none", validate=lambda _: ValidationResult(valid=True, warnings=["odd"] if warned else []))
     def look() -> object:
@@ -114,7 +114,7 @@ async def test_the_fallback_form_writes_calls_and_results_as_text() -> None:
 
 @pytest.mark.parametrize("api", known_apis())
 def test_the_fallback_form_names_images_and_audio_that_it_leaves_out(api: str) -> None:
-    """Nothing is lost silently, whichever provider the fallback form is sent to."""
+    """No content is lost silently, whichever provider the fallback form is sent to."""
     content = (Text(text="Here."), Image(data="QUJD", mime_type="image/png"), Audio(data="REVG", mime_type="audio/wav"))
     history: list[Message] = [
         UserMessage("Go."),
@@ -140,7 +140,7 @@ async def test_a_stored_native_history_round_trips() -> None:
 
 
 def test_a_stored_custom_tool_call_round_trips() -> None:
-    """Its arguments are free text; it was left out, and its result told as nobody's."""
+    """The arguments of a custom tool are free text; the call and its result are both kept."""
     call = ToolCall(id="a", name="py", arguments="print(1)", custom=True)
     said: list[Message] = [AssistantMessage(parts=(call,)), ToolMessage(call_id="a", name="py", content=(Text(text="1"),), custom=True)]
     read = from_native(native(said))
@@ -163,7 +163,7 @@ MESSAGES = st.lists(
 
 
 def check_valid(messages: list[Message]) -> None:
-    """Each call has exactly one result, right behind its message, in order."""
+    """Assert that each call has exactly one result, directly after its message and in the order of the calls."""
     waiting: list[str] = []
     seen: set[str] = set()
     for message in messages:
@@ -202,7 +202,7 @@ def test_history_repair_reports_its_changes() -> None:
 
 @given(MESSAGES)
 def test_a_repaired_conversation_can_be_encoded_for_every_provider(messages: list[Message]) -> None:
-    """Also after a switch of provider in the middle: nothing that one API left behind breaks another's request."""
+    """Also after a change of provider in mid-conversation: items of one API do not break the requests of another."""
     mended, _ = repair_history([UserMessage("begin"), *messages, UserMessage("go on")])
     for api in known_apis():
         body: Any = json.loads(codec(api).encode(ModelRequest(model="m", messages=mended), WireNames(), {}).body)
@@ -215,7 +215,7 @@ def test_a_repaired_conversation_can_be_encoded_for_every_provider(messages: lis
     )
 )
 def test_a_history_is_valid_after_any_commits(turns: list[tuple[list[str], list[bool]]]) -> None:
-    """Whatever calls had results and whatever ids models choose: each committed call has exactly one result, in its place."""
+    """Each committed call has exactly one result, whatever results are missing and whatever ids models choose."""
     history = History([UserMessage("begin")])
     for ids, had in turns:
         calls = tuple(ToolCall(id=one, name="f") for one in ids)
@@ -225,7 +225,7 @@ def test_a_history_is_valid_after_any_commits(turns: list[tuple[list[str], list[
 
 
 MANY = 60_000
-"""Calls that all have one id: were each looked for among all that came before, no test would see the end of it."""
+"""The number of calls with the same id. A search through all earlier calls for each one would not finish in the time of a test."""
 
 
 def same_ids() -> list[Message]:
@@ -234,7 +234,7 @@ def same_ids() -> list[Message]:
 
 
 def test_duplicate_call_ids_are_made_unique_in_linear_time() -> None:
-    """Some servers give every call one id; a long conversation with them is written and mended all the same."""
+    """Some servers give every call the same id; a long conversation with such calls is still written and repaired in linear time."""
     for mended in (repair_history(same_ids())[0], order_results(same_ids())):
         asked, *answers = mended
         assert isinstance(asked, AssistantMessage)
@@ -260,7 +260,7 @@ def test_a_duplicate_tool_result_becomes_a_user_message() -> None:
 
 
 def test_call_ids_of_a_rewritten_conversation_are_not_reused() -> None:
-    """From the record the conversation is the same: whoever had it from its beginning knew these ids too."""
+    """A conversation that is restored from the journal must number calls as the original one did."""
     brought = History()
     brought.commit(AssistantMessage(parts=(ToolCall(id="a", name="f"),)), [ToolResult(id="a", uid="u", name="f", status="ok")])
     history = History()
@@ -270,7 +270,7 @@ def test_call_ids_of_a_rewritten_conversation_are_not_reused() -> None:
 
 
 def test_every_call_with_a_repeated_id_gets_a_unique_id() -> None:
-    """C37: each call has an id of its own, also where a server numbers anew in every answer."""
+    """Requirement C37: each call has its own id, also if a server restarts its numbering in every answer."""
     history = History([AssistantMessage(parts=(ToolCall(id="call_0-3", name="look", arguments="{}"),))])
     result = ToolResult(id="", uid="", name="look", status="ok", content=(Text(text="seen"),))
     for _ in range(20_000):
@@ -292,7 +292,7 @@ WAITS = Suspended(approval_id="q", expires_at=0)
 
 
 def _paired(messages: list[Message]) -> list[tuple[str, str]]:
-    """Each call's id with the text that answers it."""
+    """Return each call's id with the text of its result."""
     asked = [call.id for message in messages if isinstance(message, AssistantMessage) for call in message.calls]
     texts = {
         message.call_id: "".join(part.text for part in message.content if isinstance(part, Text))

@@ -1,4 +1,4 @@
-"""What one more iteration of the loop costs, counted in functions of callgate that are entered: the same on every machine."""
+"""The cost of one more iteration of the loop, as the number of callgate functions that are entered: the same on every machine."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from callgate.models.model_events import CallOpened, CallSealed, Finished, Model
 from callgate.models.model_protocol import StreamingContext
 from callgate.models.wire.request import ModelRequest
 
-MOST_OF_AN_ITERATION = 145
-"""All of it: the model's message, its call along the route, and the commit."""
+MOST_OF_AN_ITERATION = 143
+"""The limit for a whole iteration: the model's message, its call along the route, and the commit."""
 MOST_OF_THE_LOOP = 88
-"""Of these, what the loop adds to the call."""
+"""The limit for the part of it that the loop adds to the call."""
 PACKAGE = str(Path(callgate.__file__).parent)
 ITERATIONS = 6
 
 
 class Entered:
-    """Counts the functions of callgate that are entered. Comprehensions do not count: whether they are functions is the interpreter's."""
+    """Counts calls of callgate's functions. Comprehensions are left out: whether they are functions depends on the interpreter."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -38,7 +38,7 @@ class Entered:
 
 
 class ReadsThenAnswers:
-    """A model in memory: one read call after the other, each with other arguments, then an answer."""
+    """A model in memory: one read call per pass, each with other arguments, then an answer."""
 
     provider = "memory"
     name = "reader"
@@ -46,7 +46,7 @@ class ReadsThenAnswers:
 
     def __init__(self, entered: Entered) -> None:
         self.passes: list[int] = []
-        """What was counted when each pass began."""
+        """The count at the start of each pass."""
         self._entered = entered
 
     async def stream(self, request: ModelRequest, context: StreamingContext) -> AsyncIterator[ModelEvent]:
@@ -92,7 +92,7 @@ async def test_each_further_iteration_enters_the_same_bounded_number_of_function
 async def functions_entered_by_one_call() -> int:
     entered, scope = Entered(), Scope(run="run-1", conversation="run-1")
     async with Engine([read]) as engine:
-        for number in range(3):  # the first ones compute what later ones find
+        for number in range(3):  # the first calls compute values that later calls reuse
             await engine.call(RawCall(id=f"call_{number}", name="read", arguments=f'{{"at": {number}}}'), scope)
         await counted(entered, lambda: engine.call(RawCall(id="call_9", name="read", arguments='{"at": 9}'), scope))
     return entered.count

@@ -1,4 +1,4 @@
-"""A message whose calls waited for a human is in the conversation once, as the model wrote it, with one result a call, in its place."""
+"""A message whose calls waited for an approval is in the conversation once, as the model wrote it, with one result per call, in order."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.agent.scripted_model import Answer, Script, call, says
 from tests.host_fakes import Asks
 
 LIST = {"gemini.generate": "contents", "openai.responses": "input", "gemini.interactions": "input"}
-"""Where the conversation stands in a request, by API; elsewhere `messages`."""
+"""The key of the conversation in a request, by API; other APIs use `messages`."""
 
 READ_ASK_READ = says(
     "I look, change and look again.",
@@ -37,7 +37,7 @@ here_and_elsewhere = pytest.mark.parametrize("elsewhere", [False, True], ids=["h
 
 
 class ReopenableConversation:
-    """A conversation over one journal, whose engine can be made anew, as another process would have it."""
+    """A conversation over one journal. Its engine can be replaced by a new one, as in another process."""
 
     def __init__(self, path: Path, *answers: Answer, clock: ManualClock | None = None, **options: Any) -> None:
         self.model = Script(*answers)
@@ -56,7 +56,7 @@ class ReopenableConversation:
         self._open()
 
     async def resumed(self, waiting: RunResult, elsewhere: bool, *answers: bool) -> RunResult:
-        """Answer as many questions as there are answers, from the first, and go on."""
+        """Answer as many approvals as there are answers, from the first, and resume the run."""
         assert waiting.pending is not None
         if elsewhere:
             await self.elsewhere()
@@ -66,24 +66,24 @@ class ReopenableConversation:
         return await self.agent.resume(waiting.run if elsewhere else waiting, on_event=self.told.append)
 
     def is_on_record(self, result: RunResult) -> None:
-        """What a reader of the journal makes of the run is what the run was."""
+        """Assert that the journal restores the run exactly as it was."""
         assert load_run(self.engine.journal, self.engine.blobs, result.run).history.messages == list(result.messages)
         assert Replay.of(self.engine.journal, result.run, self.engine.blobs).differences == ()
 
 
 def sent(api: str, messages: Sequence[Message]) -> list[str]:
-    """The entries of a request's conversation, each as the bytes that a provider reads."""
+    """Return the entries of the request's conversation as the JSON that the provider reads."""
     body = json.loads(codec(api).encode(ModelRequest(model="m", messages=messages), WireNames(), {}).body)
     return [json.dumps(entry) for entry in body[LIST.get(api, "messages")]]
 
 
 def paired(messages: Sequence[Message]) -> list[tuple[str, str]]:
-    """Each call with the text of its result, where results stand right behind their message, in order; fails where they do not."""
+    """Return each call's id with the text of its result; fail if a result is not directly after its message, in order."""
     found: list[tuple[str, str]] = []
     rest = list(messages)
     while rest:
         message = rest.pop(0)
-        assert not isinstance(message, ToolMessage), "a result without a call before it"
+        assert not isinstance(message, ToolMessage), "this result has no call before it"
         for one in message.calls if isinstance(message, AssistantMessage) else ():
             result = rest.pop(0)
             assert isinstance(result, ToolMessage)
@@ -97,7 +97,7 @@ def paired(messages: Sequence[Message]) -> list[tuple[str, str]]:
 async def test_the_request_after_an_approval_extends_the_previous_one_by_the_message_once(
     api: str, elsewhere: bool, tmp_path: Path
 ) -> None:
-    """So a prompt cache hits, and a template that wants each turn once accepts it."""
+    """An extended request hits the provider's prompt cache, and templates that allow each turn once accept it."""
     written = AssistantMessage(parts=READ_ASK_READ[-1].message.parts, api=api) if isinstance(READ_ASK_READ[-1], Finished) else None
     assert written is not None
     asks = [*READ_ASK_READ[:-1], Finished(reason="tool_calls", message=written, usage=None)]
@@ -116,7 +116,7 @@ async def test_the_request_after_an_approval_extends_the_previous_one_by_the_mes
 
 @here_and_elsewhere
 async def test_results_of_several_approvals_in_one_message_keep_the_order_of_the_calls(elsewhere: bool, tmp_path: Path) -> None:
-    """Allowed, denied and expired beside reads: whatever each comes to, and in however many steps."""
+    """Some calls are allowed, denied or expired, beside reads; the approvals are answered in several steps."""
     clock = ManualClock()
     asked = [call("look", {"what": "a"}, id="0"), *(call("change", {"what": str(n)}, id=str(n), position=n) for n in (1, 2, 3))]
     talk = ReopenableConversation(
@@ -143,7 +143,7 @@ async def test_results_of_several_approvals_in_one_message_keep_the_order_of_the
 
 
 async def test_a_waiting_call_has_a_placeholder_result_until_it_is_answered(tmp_path: Path) -> None:
-    """Whoever goes on with the conversation meanwhile knows what was asked for, and a provider finds a result for each call."""
+    """If the conversation continues meanwhile, the model knows the call, and the provider finds a result for each call."""
     talk = ReopenableConversation(tmp_path, READ_ASK_READ, says("In between."), says("Done."))
     waiting = await talk.agent.run("Go.", conversation="c")
     assert [one for one, _ in paired(waiting.messages)] == ["1", "2", "3"]
@@ -155,7 +155,7 @@ async def test_a_waiting_call_has_a_placeholder_result_until_it_is_answered(tmp_
 
 @here_and_elsewhere
 async def test_a_conversation_that_continued_meanwhile_gets_the_result_at_its_call(elsewhere: bool, tmp_path: Path) -> None:
-    """The message is not repeated at the end, and the model is not asked to answer its own answer."""
+    """The message is not repeated at the end, and the request does not end with the model's own message."""
     talk = ReopenableConversation(tmp_path, READ_ASK_READ, says("In between."), says("Done."), says("Fine."))
     waiting = await talk.agent.run("Go.", conversation="c")
     await talk.agent.run("Still there?", conversation="c")
@@ -164,7 +164,7 @@ async def test_a_conversation_that_continued_meanwhile_gets_the_result_at_its_ca
     assert [text for _, text in paired(result.messages)] == ["saw before", "changed it", "saw after"]
     shown = talk.model.seen[2]
     assert not isinstance(shown[-1], AssistantMessage)
-    assert ("In between." in str(shown)) is not elsewhere  # another process knows the run alone
+    assert ("In between." in str(shown)) is not elsewhere  # another process knows only the run
     assert sum(len(message.calls) for message in shown if isinstance(message, AssistantMessage)) == 3
     talk.is_on_record(result)
     after = await talk.agent.run("And?", conversation="c")
@@ -188,7 +188,7 @@ async def test_a_waiting_message_that_was_compacted_away_is_restored_whole(tmp_p
 
 
 async def test_calls_with_the_same_id_in_one_message_each_get_their_own_result(tmp_path: Path) -> None:
-    """Some servers number the calls of a message alike; an approval still finds its own call."""
+    """Some servers give all calls of a message the same id; an approval still applies to its own call."""
     same = says(
         call("change", {"what": "a"}, id="x"), call("look", {"what": "b"}, id="x", position=1), call("change", {"what": "c"}, id="x")
     )

@@ -1,4 +1,4 @@
-"""Models that lie about their end, their calls and their errors: what the loop promises holds all the same."""
+"""Models that break the protocol with their ends, calls or errors; the loop keeps its guarantees."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.agent.scripted_model import Script, call, ends, says
 
 
 async def test_a_stream_that_hangs_after_its_finished_event_is_closed() -> None:
-    """B2, B18: the message is whole; what the model does afterwards keeps nobody waiting."""
+    """Requirements B2, B18: the message is complete, so nothing waits for what the model does afterwards."""
     closed: list[str] = []
 
     async def stream(context: StreamingContext) -> AsyncIterator[ModelEvent]:
@@ -36,7 +36,7 @@ async def test_a_stream_that_hangs_after_its_finished_event_is_closed() -> None:
 
 
 async def test_a_stream_that_hangs_while_closing_can_be_killed() -> None:
-    """B17, B18: kill unblocks a pass at every moment, also while the model closes its connection."""
+    """Requirements B17, B18: a kill unblocks a pass at every moment, also while the model closes its connection."""
     closing = asyncio.Event()
 
     async def stream(context: StreamingContext) -> AsyncIterator[ModelEvent]:
@@ -55,7 +55,7 @@ async def test_a_stream_that_hangs_while_closing_can_be_killed() -> None:
 
 
 class Unclosable:
-    """Events that end well, and fail when they are closed."""
+    """A stream whose events end normally and whose `aclose` raises."""
 
     def __init__(self, events: Sequence[ModelEvent]) -> None:
         self._events = iter(events)
@@ -74,7 +74,7 @@ class Unclosable:
 
 @pytest.mark.parametrize(("events", "reason"), [((ends(Text(text="a")),), ""), ((), "RuntimeError: the connection is gone")])
 async def test_a_finished_message_is_kept_if_closing_the_stream_fails(events: Sequence[ModelEvent], reason: str) -> None:
-    """What the connection does after the last event changes nothing that was said."""
+    """An error after the last event does not change the message."""
     async with Agent(Lying(lambda _: Unclosable(events))) as agent:
         result = await agent.run("x")
     assert (result.status, result.reason) == ("failed" if reason else "completed", reason)
@@ -94,14 +94,14 @@ class Speechless(Exception):
     ],
 )
 async def test_any_exception_of_a_model_ends_the_run_with_a_readable_reason(error: Exception, reason: str) -> None:
-    """`run` never raises for what a model does, and the reason is for people."""
+    """`run` never raises for an error of the model, and the reason is readable."""
     async with Agent(Script([error])) as agent:
         result = await agent.run("x")
     assert (result.turn_status, result.reason) == ("error", reason)
 
 
 async def test_events_after_the_finished_event_are_ignored() -> None:
-    """`Finished` comes last and exactly once: the first one is the end."""
+    """The first `Finished` ends the message, whatever follows."""
     answer = lies(TextDelta("a"), ends(Text(text="a")), TextDelta("b"), ends(Text(text="b")))
     async with Agent(Lying(answer)) as agent:
         result = await agent.run("x")
@@ -109,7 +109,7 @@ async def test_events_after_the_finished_event_are_ignored() -> None:
 
 
 async def test_an_unsealed_call_runs_only_if_its_message_ends_normally(desk: Desk) -> None:
-    """A model may tell of its calls with the whole message only; its good end is their proof, and a bad one is none."""
+    """A model may report its calls only with the whole message. They run if the message ends normally, and do not if it was cut."""
     answers = [lies(ends(call("change", {"what": "x"}))), done]
     async with Agent(Lying(*answers), tools=desk.tools()) as agent:
         assert (await agent.run("x")).completed
@@ -137,7 +137,7 @@ A, OLD, NEW = call("look", {"what": "a"}, id="a"), call("change", {"what": "old"
     ids=["went on while held", "went on", "sealed twice", "other than sealed", "more than the message has", "other places"],
 )
 async def test_only_the_calls_of_the_finished_message_take_effect(desk: Desk, events: list[ModelEvent]) -> None:
-    """Requirement D1: the calls of a message are those of the whole message; what was sealed before and is not in it has no effect."""
+    """Requirement D1: only calls of the finished message count; a call that was sealed earlier and is not in it has no effect."""
     async with Agent(Lying(lies(*events), done), tools=desk.tools()) as agent:
         result = await agent.run("x")
     assert desk.changed == ["new"]
@@ -146,7 +146,7 @@ async def test_only_the_calls_of_the_finished_message_take_effect(desk: Desk, ev
 
 
 async def test_a_reopened_call_counts_once_against_the_call_budget(desk: Desk) -> None:
-    """E3: the budget of calls counts calls, not readings of them."""
+    """Requirement E3: the call budget counts calls, not the versions of a call."""
     old, new = call("look", {"what": "old"}, id="b"), call("look", {"what": "new"}, id="b")
     answer = lies(CallSealed(0, old), CallReopened(0), CallSealed(0, new, "finished"), ends(new))
     settings = Settings(budget=Budget(calls=1))
@@ -198,7 +198,7 @@ WHOLE = AssistantMessage(parts=(Text(text="done"),))
     ],
 )
 async def test_an_invalid_model_event_fails_the_run_and_names_the_expected_type(desk: Desk, events: list[ModelEvent], reason: str) -> None:
-    """The one who wrote the model reads it, and should not have to read this package to understand."""
+    """The author of the model reads the message, and understands it without reading this package."""
     async with Agent(Lying(lies(*events)), tools=desk.tools()) as agent:
         result = await agent.run("x")
     assert (result.turn_status, result.reason) == ("error", reason)

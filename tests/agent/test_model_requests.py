@@ -1,4 +1,4 @@
-"""What a model is given for each of its passes: the loop's parameters, its own words as it wrote them, the calls with their results."""
+"""The contents of model requests: settings, the unchanged messages of the model, and calls with their results."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def test_every_request_has_the_model_settings_and_the_unchanged_conversati
         assert (request.model, request.max_tokens, request.temperature, request.extra) == ("script-1", 77, 0.25, {"seed": 7})
         assert [spec.name for spec in request.tools] == ["search"]
     assert [context.conversation for context in script.contexts] == ["talk"] * 3
-    assert len({id(context) for context in script.contexts}) == 1, "one context of the turn for all its passes"
+    assert len({id(context) for context in script.contexts}) == 1, "all passes of a turn must have the same context"
     for passed, seen in enumerate(script.seen):
         assert seen[:2] == [SystemMessage("Be brief."), UserMessage("Find tea.")]
         assert len(seen) == 2 + 2 * passed
@@ -62,7 +62,7 @@ async def test_every_request_has_the_model_settings_and_the_unchanged_conversati
 
 
 async def test_http_requests_repeat_the_models_message_and_add_the_tool_result() -> None:
-    """The parameters, the tools, the call under its id, and its result."""
+    """Checks the settings, the tools, the call with its id, and its result."""
     async with ScriptedServer([["I look. ", Call("search", {"query": "tea"})], "There is none."]) as server:
         over_http = model("openai-compatible:any", base_url=server.url)
         async with Agent(over_http, tools=[search], model_settings=ModelSettings(max_tokens=77, temperature=0.25)) as agent:
@@ -94,7 +94,7 @@ def finding(value: object) -> Tool:
     "value", [[], {"results": []}, {"found": False}, None, "", 0, False, {"success": True, "data": []}, {"success": True, "found": False}]
 )
 async def test_empty_results_are_not_errors_in_a_row_and_do_not_end_the_run(value: object) -> None:
-    """Finding nothing is no error: neither for the rule that ends a turn after errors in a row, nor for the strictest there is."""
+    """An empty result is not an error, neither for the limit of errors in a row nor in strict mode."""
     rounds = [says(call("search", {"query": str(n)}, id=str(n))) for n in range(4)]
     rules = Settings(rules=LoopRules(failures="strict", errors_in_a_row=1))
     script = Script(*rounds, says("There is none."))

@@ -1,4 +1,4 @@
-"""`Agent(output=T)` for every kind of type: described to the model, read strictly, or refused in one sentence."""
+"""`Agent(output=T)` for every kind of type: described to the model, parsed strictly, or refused with one sentence."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ OF_MSGSPEC: list[tuple[Any, Any, Any]] = [
 
 @pytest.mark.parametrize(("kind", "written", "value"), OF_PYDANTIC + OF_MSGSPEC, ids=range(12))
 async def test_an_answer_of_any_supported_type_is_described_by_a_schema_and_parsed(kind: Any, written: Any, value: Any) -> None:
-    """`Agent(output=T)`: pydantic reads what uses pydantic, wherever in the type."""
+    """Pydantic parses every type that contains a pydantic type at any depth."""
     model = Script(says('{"no": "way"}'), says(json.dumps(written)))
     async with Agent(model, output=kind) as agent:
         result = await agent.run("Where?")

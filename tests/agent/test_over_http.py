@@ -1,4 +1,4 @@
-"""The loop with a model behind HTTP: real connections, opened and broken inside a pass."""
+"""The loop with a model behind HTTP: real connections that open and break during a pass."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def test_a_tool_result_is_sent_in_the_next_http_request() -> None:
 
 
 async def test_a_read_starts_before_the_rest_of_its_message_has_arrived() -> None:
-    """The server sends the end of the message only once the call has begun."""
+    """The server sends the end of the message only after the call has started."""
     events: list[AgentEvent] = []
     begun = Pause(asyncio.Event())
 
@@ -61,7 +61,7 @@ async def test_a_read_starts_before_the_rest_of_its_message_has_arrived() -> Non
 @pytest.mark.parametrize("where", ["headers", "body"])
 @pytest.mark.parametrize("given", ["environment", "limits"])
 async def test_the_http_transport_uses_the_idle_limit_of_the_stream(given: str, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Requirements B9, B22, B24: one number; the transport ends nothing before it, and after it the status is `timeout`."""
+    """Requirements B9, B22, B24: the transport does not time out before the limit of the stream, and then the status is `timeout`."""
     held = asyncio.Event()
     script: Any = ["I ", Pause(held), "wait."] if where == "body" else Reply(turn="I wait.", before=Pause(held))
     limits = StreamLimits(idle_s=1_000) if given == "limits" else None
@@ -77,7 +77,7 @@ async def test_the_http_transport_uses_the_idle_limit_of_the_stream(given: str, 
                 assert await soon(lambda before=before: len(server.requests) > before)  # type: ignore[misc]
                 assert where == "headers" or await soon(lambda events=events: any(isinstance(one, TextDelta) for one in events))  # type: ignore[misc]
                 let_pass(passed_s)
-                await server.requests[-1].gone.wait() if silent else await asyncio.sleep(0.2)  # timers that are due fire now
+                await server.requests[-1].gone.wait() if silent else await asyncio.sleep(0.2)  # timers that are due fire here
                 held.set()
                 result = await asyncio.wait_for(running, PATIENCE_S)
                 assert result.turn_status == ("timeout" if silent else "completed")

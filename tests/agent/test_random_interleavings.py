@@ -1,7 +1,7 @@
-"""Whatever a model writes and whoever interferes when: runs end, conversations stay valid, effects are counted, and nothing is left behind.
+"""Random answers of the model and random interference: runs end, conversations stay valid, effects are counted, no state remains.
 
-Two agents share an engine and two conversations; their model is a provider on the loopback interface that plays any script, cut and broken
-ones too, while stops, kills, follow-ups, answers and resumptions come at any moment.
+Two agents share an engine and two conversations. Their model is a provider on the loopback interface that plays any script, also
+truncated and broken ones, while stops, kills, follow-ups, answers and resumes arrive at any moment.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ CONVERSATIONS = ("c", "d")
 
 
 class Judge:
-    """Lets calls run, denies them or asks, as their arguments say."""
+    """A policy that allows, denies or asks, as the argument `judge` of a call says."""
 
     async def decide(self, call: ValidatedCall) -> Verdict:
         match call.arguments.get("judge"):
@@ -48,7 +48,7 @@ class Judge:
 
 
 class Alone:
-    """A model that notices when two passes of one conversation run at once."""
+    """A model that detects two concurrent passes of one conversation."""
 
     native_tools = True
 
@@ -70,7 +70,7 @@ class Alone:
 
 
 class World:
-    """Two agents on one engine, their tools, and everything that was started."""
+    """Two agents on one engine, their tools, and all runs that were started."""
 
     def __init__(self, url: str) -> None:
         self.broken: list[str] = []
@@ -116,7 +116,7 @@ class World:
 
         @tool(effect="idempotent", retryable=False)
         async def hang() -> str:
-            """Wait for somebody who does not come."""
+            """Wait forever."""
             await asyncio.Event().wait()
             return "never"
 
@@ -168,7 +168,7 @@ class World:
             self.start(agent.resume(result.run if by_name else result))
 
     async def ended(self) -> list[RunResult]:
-        """Every run's result, once all have ended; those that would not by themselves are killed."""
+        """Return the results of all runs once they have ended; kill those that do not end by themselves."""
         async with asyncio.timeout(PATIENCE_S):
             while not all(run.done() for run in self.runs):
                 await asyncio.sleep(0.002)
@@ -215,7 +215,7 @@ ACTS = st.lists(
 
 
 def check_requests(server: ScriptedServer) -> None:
-    """What the provider was sent: each call has its one result right behind its message, under an id of its own."""
+    """Assert that in every request each call has a unique id and exactly one result, directly after its message."""
     for received in server.requests:
         messages: Any = received.body_json.get("messages", [])
         seen: set[str] = set()
@@ -232,12 +232,12 @@ def check_requests(server: ScriptedServer) -> None:
 
 
 def check_record(world: World, result: RunResult) -> None:
-    """The record tells the conversation as the run left it."""
+    """Assert that the journal restores the conversation as the run ended it."""
     events = list(world.engine.journal.read(run=result.run))
     if not events:
-        return  # it never began
+        return  # the run did not start
     recalled = load_run(world.engine.journal, world.engine.blobs, result.run)
-    if recalled.last == result.recorded:  # nobody has gone on with it since, and it did begin
+    if recalled.last == result.recorded:  # the run started, and was not resumed since
         assert (recalled.ended, recalled.history.messages) == (result.turn_status, list(result.messages))
 
 
@@ -251,7 +251,7 @@ def check_nothing_is_left(world: World) -> None:
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(TURNS, ACTS)
 def test_runs_end_with_valid_conversations_under_any_interleaving(turns: list[list[Piece]], acts: list[tuple[str, int, int]]) -> None:
-    """Requirements A11, A12, A46, B21: through any interleaving of what hosts can do."""
+    """Requirements A11, A12, A46, B21."""
 
     async def play() -> None:
         script = iter(turns)

@@ -1,4 +1,4 @@
-"""What cannot be is refused where it is written, with what can."""
+"""Invalid options are refused where they are written, and the error names the valid ones."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_an_invalid_option_value_is_refused_with_the_allowed_values(options: dic
     ],
 )
 def test_invalid_limits_and_settings_are_refused_when_they_are_created(made: Callable[[], object], said: str) -> None:
-    """A budget that is silently none is found out on the bill; a guard that refuses the first call, nobody meant."""
+    """A limit that silently has no effect is noticed only on the bill, and a limit of zero repetitions would refuse every call."""
     with pytest.raises(UsageError) as caught:
         made()
     assert str(caught.value).startswith(said)
@@ -134,7 +134,7 @@ def test_a_type_error_raised_by_an_argument_is_not_reported_as_a_wrong_option() 
 
 
 async def test_a_history_of_provider_dictionaries_is_refused_and_from_native_is_named() -> None:
-    """It would be sent as nothing, and the model would answer without it."""
+    """The provider would not receive such a message, and the model would answer without it."""
     async with Agent(Script(says("done"))) as agent:
         with pytest.raises(UsageError, match=r"^Message 1 of the history is a dict\. .*from_native makes them of OpenAI's\.$"):
             await agent.run("x", history=[UserMessage("a"), {"role": "user", "content": "b"}])  # type: ignore[list-item]
@@ -173,7 +173,7 @@ async def test_a_task_of_the_wrong_type_is_refused_before_the_run_starts(task: A
     ids=str,
 )
 def test_agent_options_of_the_wrong_type_are_refused_by_name(given: dict[str, Any]) -> None:
-    """One sentence names the wrong option and the next step; no wrong value is taken for the default."""
+    """One sentence names the wrong option and the next step. An invalid value never selects the default."""
     with pytest.raises(UsageError, match=rf"^Agent\({next(iter(given))}=.*: it must be "):
         Agent(Script(), **given)
 

@@ -1,4 +1,4 @@
-"""A model that asks for the same again and again is told, refused, and stopped."""
+"""A model that repeats a call gets a hint, then a refusal, and then its run ends."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.agent.scripted_model import Answer, Script, call, says, tool_texts
 
 
 class Never:
-    """A policy that denies everything."""
+    """A policy that denies every call."""
 
     name = "never"
 
@@ -25,7 +25,7 @@ class Never:
 
 
 async def test_calls_with_equal_arguments_are_identical_however_the_json_is_written() -> None:
-    """What counts is what the tool gets: keys in another order, white space, a number as text, a default that is spelt out."""
+    """Calls are compared by what the tool gets: order of keys, white space, a number as text and explicit defaults do not matter."""
     made: list[tuple[str, int]] = []
 
     @tool(effect="none")
@@ -51,7 +51,7 @@ async def test_calls_with_equal_arguments_are_identical_however_the_json_is_writ
 
 
 async def test_repeated_invalid_calls_are_detected_as_repetition(board: Board) -> None:
-    """Of a call that is not valid, the same JSON is the same call."""
+    """Invalid calls are compared by their JSON."""
     wrong = ['{"wat": 1, "b": 2}', '{"b":2,"wat":1}', '{"b": 2, "wat": 1}']
     answers = [says(call("look", text, id=text)) for text in wrong]
     result, _ = await run(board, *answers, stuck=StuckLimits(hint=9, refuse=3, stop=3))
@@ -59,7 +59,7 @@ async def test_repeated_invalid_calls_are_detected_as_repetition(board: Board) -
 
 
 async def test_a_repeated_call_gets_a_hint_then_is_refused_then_ends_the_run(board: Board) -> None:
-    """Identical calls with identical failures: hint, then refuse, then stop. In turns with another call it is the same."""
+    """Also if the repeated call alternates with another one; `stuck=None` disables all of it."""
     limits = StuckLimits(hint=2, refuse=3, stop=4)
     again = [says(call("fail", {"why": "a"}, id=str(number))) for number in range(9)]
     result, model = await run(board, *again, stuck=limits)
@@ -79,7 +79,7 @@ async def test_a_repeated_call_gets_a_hint_then_is_refused_then_ends_the_run(boa
 
 
 async def test_excess_identical_calls_in_one_message_are_refused_without_ending_the_turn() -> None:
-    """A model sees no result while it writes: what would end the turn is refused and explained; only if it insists, the turn ends."""
+    """A model sees no results while it writes a message, so repetitions within one message are refused and explained."""
     drawn: list[str] = []
 
     @tool(effect="none")
@@ -122,7 +122,7 @@ async def test_excess_identical_calls_in_one_message_are_refused_without_ending_
     ids=["results", "found", "list", "declared"],
 )
 async def test_repeated_data_results_are_refused_but_never_end_the_run(given: object, preset: PresetName) -> None:
-    """Requirements E7, E13: found nothing is an answer. The guard hints and refuses; the run goes on to its own end."""
+    """Requirements E7, E13: an empty result is an answer. Repetitions get a hint and then a refusal; the run ends as usual."""
     searched: list[str] = []
 
     @tool(effect="none")
@@ -143,7 +143,7 @@ async def test_repeated_data_results_are_refused_but_never_end_the_run(given: ob
 
 
 async def test_refused_repetitions_of_a_successful_call_are_not_errors_in_a_row(board: Board) -> None:
-    """The refusals of a repeated read do not add up to the end that failures have; failures do."""
+    """Refusals of a repeated read do not count as errors in a row; refusals of a repeated failing call do."""
     again = [says(call("look", {"what": "a"}, id=str(number))) for number in range(9)]
     settings = Settings(rules=LoopRules(errors_in_a_row=2))
     result, _ = await run(board, *again, says("Done."), stuck=StuckLimits(refuse=2), settings=settings)
@@ -154,7 +154,7 @@ async def test_refused_repetitions_of_a_successful_call_are_not_errors_in_a_row(
 
 
 async def test_repeated_denials_do_not_end_a_strict_run(board: Board) -> None:
-    """Only the five kinds of failure end it; a call that is denied again and again does not."""
+    """Only the five kinds of failure end a strict run; a repeated denial is none of them."""
     again = [says(call("look", {"what": "a"}, id=str(number))) for number in range(6)]
     async with Agent(
         Script(*again, says("I may not.")), tools=board.tools(), preset="worker", policies=[Never()], stuck=StuckLimits(refuse=2, stop=3)

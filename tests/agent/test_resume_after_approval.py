@@ -1,4 +1,4 @@
-"""What a run that waited for a human knows when it goes on: everything that happened before, once."""
+"""A run that waited for an approval resumes with everything that happened before, exactly once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.host_fakes import Asks
 
 
 class Shop:
-    """Tools, and what they did."""
+    """Tools, and a list of what they executed."""
 
     def __init__(self) -> None:
         self.done: list[str] = []
@@ -62,7 +62,7 @@ class Shop:
 
 
 class Run:
-    """A run that waits, answered and resumed here or by another engine on the same file."""
+    """A run that waits for an approval; it is answered and resumed here or by another engine on the same file."""
 
     def __init__(
         self, path: Path, *answers: Answer, asks: tuple[str, ...] = ("pay",), limits: Limits | None = None, **options: Any
@@ -97,16 +97,16 @@ here_and_elsewhere = pytest.mark.parametrize("elsewhere", [False, True], ids=["h
 
 
 def pairs(result: RunResult) -> tuple[int, int]:
-    """How many calls and how many results a conversation has."""
+    """Return how many calls and how many results a conversation has."""
     calls = sum(len(message.calls) for message in result.messages if isinstance(message, AssistantMessage))
     return calls, sum(isinstance(message, ToolMessage) for message in result.messages)
 
 
 async def test_two_waiting_runs_of_one_conversation_each_resume_with_their_own_task(tmp_path: Path) -> None:
-    """The model never works on another run's task, where nothing knows that its calls were made before."""
+    """The resuming process does not continue the task of another run, whose earlier calls it would not know."""
     asked = [Run(tmp_path, says(call("pay", {"to": who}, id=who))) for who in ("ann", "bob")]
     runs: list[str] = []
-    for task, one in zip(("Pay Ann.", "Pay Bob."), asked, strict=True):  # each in a process of its own, which knows only its own run
+    for task, one in zip(("Pay Ann.", "Pay Bob."), asked, strict=True):  # each run has its own process, which knows only that run
         async with one.engine() as engine:
             runs.append((await Agent(one.model, engine).run(task, conversation="talk")).run)
     last = Run(tmp_path, says("Done."), says("Done."))
@@ -119,11 +119,11 @@ async def test_two_waiting_runs_of_one_conversation_each_resume_with_their_own_t
     assert ["Pay Bob." in str(seen) for seen in last.model.seen] == [False, True]
 
 
-# The same waiting result, twice
+# Resuming one waiting result twice
 
 
 async def test_a_waiting_result_resumed_twice_runs_its_call_once_and_is_then_refused(tmp_path: Path) -> None:
-    """Each call has exactly one result in the conversation; a run that is over does not go on."""
+    """Each call has exactly one result in the conversation; a run that has ended cannot be resumed."""
     model, shop = Script(says(call("pay", {"to": "ann"})), says("Done."), says("More.")), Shop()
     async with Engine(shop.tools(), policies=[Asks("pay")]) as engine:
         agent = Agent(model, engine)
@@ -158,7 +158,7 @@ async def test_a_partly_resumed_waiting_result_continues_from_the_current_state_
 
 @pytest.mark.parametrize("by_name", [False, True], ids=["result", "name"])
 async def test_a_kill_ends_a_queued_resume_and_keeps_its_approval(by_name: bool) -> None:
-    """Nothing that waits in a conversation begins after a kill; what a human allowed may still be done later."""
+    """Nothing that is queued in a conversation starts after a kill; the allowed call can still run later."""
     gate = Gate()
     model, shop = Script(says(call("pay", {"to": "ann"})), [gate], says("Done.")), Shop()
     async with Engine(shop.tools(), policies=[Asks("pay")]) as engine:
@@ -179,7 +179,7 @@ async def test_a_kill_ends_a_queued_resume_and_keeps_its_approval(by_name: bool)
 
 
 async def test_a_run_after_a_cancelled_run_records_the_history_that_one_left(tmp_path: Path) -> None:
-    """A host may cancel a run at any moment; the next one of its conversation is told by its events all the same."""
+    """A host may cancel a run at any moment; the record of the conversation's next run includes its messages."""
     gate = Gate()
     model = Script(says("Hi."), says(call("look", {"what": "a"}, id="1")), [gate], says("Done."))
     async with Engine(Shop().tools()) as engine:
@@ -215,7 +215,7 @@ STRICT = Settings(rules=LoopRules(failures="strict"))
 
 @here_and_elsewhere
 async def test_a_strict_failure_beside_a_waiting_call_ends_the_run_after_resume(elsewhere: bool, tmp_path: Path) -> None:
-    """The failure is decided upon when its message is complete; what waited has run."""
+    """The rule is applied when the message is complete, after the waiting call has run."""
     both = says(call("fail", id="1"), call("pay", {"to": "ann"}, id="2", position=1))
     run = Run(tmp_path, both, settings=STRICT)
     result = await run.waits_and_goes_on(elsewhere)
@@ -225,7 +225,7 @@ async def test_a_strict_failure_beside_a_waiting_call_ends_the_run_after_resume(
 
 @here_and_elsewhere
 async def test_a_terminal_success_beside_a_waiting_call_ends_the_run_after_resume(elsewhere: bool, tmp_path: Path) -> None:
-    """Requirement C40: a terminal call ends the loop, also where its message ends later."""
+    """Requirement C40: a successful terminal call ends the loop, also if another call of its message waited."""
     both = says("I say:", call("tell", {"text": "hello"}, id="1"), call("pay", {"to": "ann"}, id="2", position=1))
     run = Run(tmp_path, both)
     result = await run.waits_and_goes_on(elsewhere, allow=False)
@@ -236,7 +236,7 @@ async def test_a_terminal_success_beside_a_waiting_call_ends_the_run_after_resum
 
 @here_and_elsewhere
 async def test_the_end_after_text_rule_applies_after_one_of_the_calls_waited(elsewhere: bool, tmp_path: Path) -> None:
-    """Requirement A7: the rule of text before tools looks at the whole message."""
+    """Requirement A7: the rule for text before calls considers the whole message."""
     both = says("The answer.", call("look", {"what": "a"}, id="1"), call("pay", {"to": "ann"}, id="2", position=1))
     run = Run(tmp_path, both, settings=Settings(rules=LoopRules(end_after_text=frozenset({"look", "pay"}))))
     result = await run.waits_and_goes_on(elsewhere)
@@ -251,7 +251,7 @@ async def test_an_exit_call_with_a_repaired_name_is_the_same_signal_after_resume
     assert [(one.name, one.said, one.arguments) for one in result.signals] == [("report-back", "Report_Back", {"how": "well"})]
 
 
-# What a run has counted
+# Counts that continue after resume
 
 
 LOOK = [says(call("look", text, id=f"{number}")) for number, text in enumerate(['{"what":"a","depth":1}', '{"depth": 1, "what": "a"}'])]
@@ -260,7 +260,7 @@ PAY = says(call("pay", {"to": "ann"}, id="p"))
 
 @here_and_elsewhere
 async def test_the_repetition_count_of_failing_calls_continues_after_resume(elsewhere: bool, tmp_path: Path) -> None:
-    """What the guard has counted is on record: the third call is refused and the fourth ends the turn, before and after alike."""
+    """The count is in the journal: the third identical call is refused and the fourth ends the turn, across the resume."""
     fails = [says(call("fail", id=f"f{number}")) for number in range(4)]
     run = Run(tmp_path, *fails[:2], PAY, *fails[2:], stuck=StuckLimits(hint=2, refuse=3, stop=4))
     result = await run.waits_and_goes_on(elsewhere)
@@ -270,7 +270,7 @@ async def test_the_repetition_count_of_failing_calls_continues_after_resume(else
 
 @here_and_elsewhere
 async def test_repeated_data_results_are_refused_but_never_end_the_run_after_resume(elsewhere: bool, tmp_path: Path) -> None:
-    """Requirement E13: refused from the third call on, before and after the wait alike, and never stopped."""
+    """Requirement E13: repetitions are refused from the third call on, before and after the wait, and never end the run."""
     run = Run(tmp_path, *LOOK, PAY, *LOOK, says("Nothing."), stuck=StuckLimits(hint=2, refuse=3, stop=4))
     result = await run.waits_and_goes_on(elsewhere)
     assert run.shop.done == ["look a", "look a", "pay ann"]
@@ -287,7 +287,7 @@ async def test_refused_repetitions_are_not_errors_in_a_row_after_resume(elsewher
 
 @here_and_elsewhere
 async def test_the_count_of_errors_in_a_row_continues_after_resume(elsewhere: bool, tmp_path: Path) -> None:
-    """Requirement A6: two failures before the wait, a denial and one more after it."""
+    """Requirement A6: two failures before the wait, a denial and one more failure after it."""
     fails = says(call("fail"))
     run = Run(tmp_path, fails, fails, PAY, fails, fails, settings=Settings(rules=LoopRules(errors_in_a_row=4)))
     result = await run.waits_and_goes_on(elsewhere, allow=False)
@@ -296,7 +296,7 @@ async def test_the_count_of_errors_in_a_row_continues_after_resume(elsewhere: bo
 
 @here_and_elsewhere
 async def test_the_count_of_dangerous_calls_per_tick_continues_after_resume(elsewhere: bool, tmp_path: Path) -> None:
-    """Requirement C41: one dangerous call in a tick, whoever goes on with it."""
+    """Requirement C41: one dangerous call per tick, also in another process."""
     blast = [says(call("blast", {"what": what})) for what in "ab"]
     run = Run(tmp_path, blast[0], PAY, blast[1], says("Done."), limits=Limits(dangerous_per_tick=1))
     result = await run.waits_and_goes_on(elsewhere)
@@ -307,7 +307,7 @@ async def test_the_count_of_dangerous_calls_per_tick_continues_after_resume(else
 @pytest.mark.parametrize("keep", [False, True], ids=["for the turn", "kept in the history"])
 @here_and_elsewhere
 async def test_context_items_are_in_the_requests_after_resume(elsewhere: bool, keep: bool, tmp_path: Path) -> None:
-    """Requirements A44, A48: shown to the model again, and each kind once in a turn, also in another process."""
+    """Requirements A44, A48: the items stay in the requests, and each kind restarts once per turn, also in another process."""
 
     @tool(effect="none")
     async def picture(of: str) -> dict[str, object]:
@@ -337,7 +337,7 @@ async def test_context_items_are_in_the_requests_after_resume(elsewhere: bool, k
 
 
 async def test_a_run_resumed_by_another_agent_records_the_call_ids_that_were_sent() -> None:
-    """The other agent's conversation has not seen the call that waits: its id is free there."""
+    """In the other agent's conversation the id of the waiting call is not in use yet."""
     model = Script(says(call("pay", {"to": "ann"}, id="1")), says("Hi."))
     async with Engine(Shop().tools(), policies=[Asks("pay")]) as engine:
         waiting = await Agent(model, engine).run("Pay.", conversation="c")

@@ -1,4 +1,4 @@
-"""A run that ended before its task was done goes on: the model is asked again where the run stands."""
+"""A run that ended before its task was done can be resumed: the model is asked again after the last message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a resumed run does with calls that were under way, when what it needs to know of them is not as it was."""
+"""Resume with open calls whose record or tool has changed: redacted arguments, another effect, other policies."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ import apsw
 import pytest
 
 from callgate import Allow, Deny, Engine, Modify, Scope, SqliteJournal, Tool, Verified, before_call, tool
-from callgate._journal import open_reader
 from callgate.agent import Agent, RunResult
 from callgate.call_stages import ValidatedCall
 from callgate.calls import Effect
-from callgate.event_queries import EventQuery
 from callgate.events import TERMINAL, Event
 from callgate.protocols import Verdict
 from tests.agent.scripted_model import Answer, Gate, Script, call, says
@@ -29,7 +27,7 @@ PAY = says(call("pay", {"to": "ann"}, id="1"))
 
 
 def paying(ledger: Ledger, effect: Effect, **settings: Any) -> Tool:
-    """`pay(to)`, which never answers its first caller, and every other at once."""
+    """Return `pay(to)`, which hangs on its first call and returns at once on every other."""
 
     @tool(effect=effect, **settings)
     async def pay(to: str) -> str:
@@ -43,12 +41,12 @@ def paying(ledger: Ledger, effect: Effect, **settings: Any) -> Tool:
 
 
 class InterruptedRun:
-    """A run whose process ended at a moment of the test's choice: its journal as the disk had it then."""
+    """A run whose process ended at a moment that the test chooses, with the journal as it was on disk."""
 
     def __init__(self, folder: Path) -> None:
         self._path, self._copy = folder / "journal.db", folder / "copy.db"
         self.events: list[Event] = []
-        """Of the run, once it has been resumed."""
+        """The events of the run, set after the resume."""
 
     async def ends(self, answer: Answer, when: Callable[[], object], **settings: Any) -> None:
         async with Engine(journal=SqliteJournal(self._path), **settings) as engine:
@@ -62,10 +60,10 @@ class InterruptedRun:
             await asyncio.gather(running, return_exceptions=True)
 
     def _on_disk(self) -> int:
-        """How many events another process would find."""
-        reader = open_reader(self._path)
+        """Return the number of events that another process would read."""
+        reader = apsw.Connection(str(self._path), flags=apsw.SQLITE_OPEN_READONLY)
         try:
-            return len(list(reader.find(EventQuery())))
+            return int(reader.execute("SELECT count(*) FROM events").get)
         finally:
             reader.close()
 
@@ -91,7 +89,7 @@ def broken(tmp_path: Path) -> InterruptedRun:
 async def test_an_open_call_runs_again_only_if_its_tool_was_and_is_idempotent(
     before: Effect, after: Effect, effects: int, broken: InterruptedRun, ledger: Ledger
 ) -> None:
-    """Whether the tool's author changed their mind in one way or in the other."""
+    """The tool's author may have changed the effect in either direction."""
     await broken.ends(PAY, ledger.lines, tools=[paying(ledger, before)])
     result = await broken.goes_on(tools=[paying(ledger, after)])
     assert ledger.lines() == ["ann"] * effects
@@ -99,7 +97,7 @@ async def test_an_open_call_runs_again_only_if_its_tool_was_and_is_idempotent(
 
 
 class Redirects:
-    """Lets another be paid than the one who was meant."""
+    """A policy or hook that changes the payee of a payment."""
 
     async def decide(self, call: ValidatedCall) -> Verdict:
         return Modify(arguments={"to": "bob"}, reason="ann has moved") if call.arguments["to"] == "ann" else Allow()
@@ -134,7 +132,7 @@ async def test_an_open_call_that_a_policy_now_denies_has_an_unknown_outcome(brok
 
 
 class RecordingVerify:
-    """A tool's `verify` that keeps what it was asked about."""
+    """A `verify` function that records the arguments it gets."""
 
     def __init__(self) -> None:
         self.about: list[object] = []
@@ -148,7 +146,7 @@ class RecordingVerify:
 async def test_an_open_call_whose_arguments_were_redacted_is_not_run_from_the_record(
     effect: Effect, status: str, broken: InterruptedRun, ledger: Ledger
 ) -> None:
-    """Nor is its tool asked about arguments that it was never called with."""
+    """`verify` is not called either: the tool never had the redacted arguments."""
     verify = RecordingVerify()
     tools = [paying(ledger, effect, verify=verify)]
     await broken.ends(says(call("pay", {"to": "hunter2"}, id="1")), ledger.lines, tools=tools, redactor=Hider())
@@ -160,7 +158,7 @@ async def test_an_open_call_whose_arguments_were_redacted_is_not_run_from_the_re
 
 
 async def test_verify_is_not_called_when_the_final_arguments_were_redacted(broken: InterruptedRun, ledger: Ledger) -> None:
-    """The model's own hold no secret; those that a hook made of them do."""
+    """The arguments of the model contain no secret; those that a hook made of them do."""
 
     @before_call("pay", kind="transform")
     def looks_up(call: ValidatedCall) -> dict[str, object]:
@@ -174,7 +172,7 @@ async def test_verify_is_not_called_when_the_final_arguments_were_redacted(broke
 
 
 async def test_open_calls_of_an_unfinished_message_are_closed_and_the_model_is_asked_again(broken: InterruptedRun, ledger: Ledger) -> None:
-    """A read that began while its message streamed: the message is nobody's, and the model is asked again."""
+    """A read call started while its message streamed. The message was never completed, so the model is asked again."""
     gate, looked = Gate(), asyncio.Event()
 
     @tool(effect="none")

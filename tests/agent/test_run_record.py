@@ -1,4 +1,4 @@
-"""A run of an agent is on record: its phases with their messages and calls, and from the record alone the run can be told and resumed."""
+"""The record of an agent's run: its phases with messages and calls. The run can be described and resumed from it alone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ import pytest
 from msgspec import structs
 
 from callgate import Engine, Hook, Limits, Scope, SqliteJournal, Tool, ToolContext, Verified, after_call, tool
-from callgate._journal import open_reader
 from callgate.agent import Agent, Compaction, RunResult, Settings, keep_last
 from callgate.agent.recorded_run import load_run
 from callgate.call_stages import Checked, ValidatedCall
@@ -58,15 +57,15 @@ def body(event: Event) -> dict[str, Any]:
 
 
 def same(a: Sequence[Message], b: Sequence[Message]) -> bool:
-    """Whether two conversations say the same; a text in one part is that text."""
+    """Return whether two conversations are equal. A text and a single text part are equal."""
     return list(a) == list(b)
 
 
-# What is on record
+# The record of a run
 
 
 async def test_a_run_is_recorded_with_its_phases_messages_and_calls(ledger: Ledger) -> None:
-    """D34: a call is in its phase's list, and the phase is what caused it; its end causes the next phase."""
+    """Requirement D34: the phase lists the call and is its parent event; the end of the call is the parent of the next phase."""
     both = says("Both.", call("look", {"what": "a"}, id="1"), call("pay", {"to": "ann"}, id="2", position=1), usage=Usage(input_tokens=7))
     async with Agent(Script(both, says("Done.")), tools=shop(ledger)) as agent:
         result = await agent.run("Pay ann.", scope=IN_RUN)
@@ -100,7 +99,7 @@ async def test_a_run_is_recorded_with_its_phases_messages_and_calls(ledger: Ledg
 
 
 async def test_an_executed_phase_has_the_ends_of_its_calls_as_parents_in_journal_order() -> None:
-    """Whichever ended first; a call above the limit is not on record by itself, and caused nothing."""
+    """Calls may end in any order. A call beyond the limit per message has no events of its own and is no parent."""
     second = asyncio.Event()
 
     @tool(effect="none")
@@ -157,7 +156,7 @@ async def test_a_large_message_is_stored_as_a_blob_and_loaded_again(ledger: Ledg
 
 
 async def test_redacted_values_are_nowhere_in_the_record_of_a_run(ledger: Ledger) -> None:
-    """And which calls lost a value by that is on record, so that they are never run from it."""
+    """The record lists calls that lost a value, so that resume never runs them from the record."""
     secret = says("It is hunter2.", call("look", {"what": "hunter2"}, id="1"), call("look", {"what": "b"}, id="2", position=1))
     async with Engine(shop(ledger), redactor=Hider()) as engine, Agent(Script(secret, says("Done.")), engine) as agent:
         await agent.run("Say hunter2.", scope=IN_RUN)
@@ -177,11 +176,11 @@ async def test_a_run_that_cannot_be_recorded_fails_and_runs_no_call(ledger: Ledg
     assert "no space left" in result.reason
 
 
-# What the record tells again
+# What the record restores
 
 
 async def test_episodes_of_a_run_have_one_line_per_call(ledger: Ledger) -> None:
-    """D35: a condensed form of call and result, for later steps; nothing of it is longer than a line."""
+    """Requirement D35: a condensed form of call and result for later steps, one line per call."""
     long = says(
         call("look", {"what": "x" * 5_000}, id="1"), call("pay", {"to": "ann\nbob"}, id="2", position=1), call("none", id="3", position=2)
     )
@@ -247,7 +246,7 @@ async def test_a_conversation_loaded_from_the_record_equals_the_original(name: s
 
 
 async def test_lone_surrogates_are_recorded_escaped(ledger: Ledger) -> None:
-    """In any message: of the user, of the model, and in what was said before."""
+    """In any message: of the user, of the model, and of the given history."""
     model = Script(says("I see \ud800.", call("look", {"what": "a"})), says("Done \udfff."))
     async with Agent(model, tools=shop(ledger)) as agent:
         result = await agent.run("Look at \ud800.", scope=IN_RUN, history=[UserMessage("Before \ud8ff.")])
@@ -261,7 +260,7 @@ async def test_lone_surrogates_are_recorded_escaped(ledger: Ledger) -> None:
 
 
 async def test_a_conversation_of_several_runs_is_loaded_from_its_beginning(ledger: Ledger) -> None:
-    """Each run's record begins where the last one's ended; a history that the host brings is kept whole."""
+    """Each run's record continues the record of the previous run; a history given by the host is stored in full."""
     brought: list[Message] = [UserMessage("Before."), AssistantMessage(parts=())]
     async with Agent(Script(*(says(str(n)) for n in range(5))), tools=shop(ledger)) as agent:
         await agent.run("0", conversation="c", scope=Scope(run="r0"), history=brought)
@@ -272,21 +271,21 @@ async def test_a_conversation_of_several_runs_is_loaded_from_its_beginning(ledge
 
 
 async def test_the_end_of_a_run_is_on_disk_before_run_returns(tmp_path: Path, ledger: Ledger) -> None:
-    """Told means kept: a run that somebody was told is over is not taken up again after a crash."""
+    """A run whose end was reported to the caller is not resumed after a crash."""
     path = tmp_path / "journal.db"
     engine = Engine(shop(ledger), journal=SqliteJournal(path))
     async with engine, Agent(Script(says("Done.")), engine) as agent:
         assert (await agent.run("Say so.", scope=IN_RUN)).completed
-        reader = open_reader(path)
-        assert [event.kind for event in reader.find(EventQuery(run=RUN))][-1] == "run.ended"
-        reader.close()
+        other = SqliteJournal(path)
+        assert [event.kind for event in other.find(EventQuery(run=RUN))][-1] == "run.ended"
+        await other.close()
 
 
 # Resume
 
 
 async def cut_off(path: Path, ledger: Ledger, model: Script, until: Callable[[], bool], **settings: Any) -> None:
-    """Run until something is so, then break off the task, as Ctrl-C does."""
+    """Run until `until` is true, then cancel the task, as Ctrl-C does."""
     engine = Engine(journal=SqliteJournal(path), **settings)
     async with engine, Agent(model, engine) as agent:
         running = asyncio.ensure_future(agent.run("Pay ann.", scope=IN_RUN))
@@ -333,7 +332,7 @@ async def test_an_interrupted_call_is_reported_as_unknown_and_an_unstarted_one_a
 
 
 async def test_an_approval_can_be_answered_and_its_run_resumed_by_other_engines(tmp_path: Path, ledger: Ledger) -> None:
-    """The approval is for the very call that asked, and used up by it."""
+    """The answer applies only to the call that needed the approval, and only once."""
     path = tmp_path / "journal.db"
     settings: dict[str, Any] = {"tools": shop(ledger), "policies": [Asks("pay")]}
     async with Engine(journal=SqliteJournal(path), **settings) as engine, Agent(Script(PAY), engine) as agent:
@@ -343,7 +342,7 @@ async def test_an_approval_can_be_answered_and_its_run_resumed_by_other_engines(
     async with Engine(journal=SqliteJournal(path), **settings) as engine:
         await engine.answer(question, allow=True, by="bob")
     result = await resumed(path, Script(PAY), **settings)
-    assert (result.status, ledger.lines()) == ("waiting", ["ann"])  # the same payment again is another question
+    assert (result.status, ledger.lines()) == ("waiting", ["ann"])  # the same payment again needs another approval
     assert "allowed by bob" in result.results[0].metadata.rule
     assert "paid ann" in result.results[0].text
     with pytest.raises(UsageError, match="open"):
@@ -433,7 +432,7 @@ def withholds(call: ValidatedCall, result: Checked) -> str:
 async def test_verify_decides_the_outcome_of_an_open_call_when_a_run_is_resumed(
     hooks: list[Hook], shown: str, tmp_path: Path, ledger: Ledger
 ) -> None:
-    """Shown with the record of an engine that died; the kill itself is in tests/recovery. What it says passes the hooks."""
+    """The journal copy stands for a process that was killed; tests/recovery kills one. Hooks apply to the verified result."""
     path, forever = tmp_path / "journal.db", asyncio.Event()
 
     def verify(arguments: dict[str, object], key: str) -> Verified:
@@ -453,7 +452,7 @@ async def test_verify_decides_the_outcome_of_an_open_call_when_a_run_is_resumed(
         await asyncio.sleep(0)
     copy = tmp_path / "copy.db"
     source = apsw.Connection(str(path))
-    source.execute("VACUUM INTO ?", (str(copy),))  # as the disk would be after a power loss
+    source.execute("VACUUM INTO ?", (str(copy),))  # the file as a power loss would leave it
     source.close()
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
@@ -491,6 +490,6 @@ async def test_a_rerun_call_does_not_repeat_the_effects_of_its_nested_calls(tmp_
 
 
 def test_settings_of_older_records_are_read_by_their_former_option_names() -> None:
-    """The option for the loop's own system text had another name, which records keep."""
+    """The option `system_text` had another name, which older journals contain."""
     assert msgspec.json.decode(b'{"bios":true,"pauses":3}', type=Settings) == Settings(system_text=True, pauses=3)
     assert b'"bios":true' in msgspec.json.encode(Settings(system_text=True))

@@ -1,4 +1,4 @@
-"""A conversation is the engine's: whichever agent runs its turns, they share one queue, and stop and kill act on whoever runs."""
+"""A conversation belongs to the engine: its turns share one queue whichever agent runs them, and stop and kill apply to any of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.agent.test_conversations import turns_of_the_loop
 
 
 async def test_agents_of_one_engine_run_one_turn_at_a_time_in_a_conversation() -> None:
-    """Requirement A13: what is keyed by conversation is keyed by nothing else, so one turn of it runs, whoever runs it."""
+    """Requirement A13: the queue depends only on the conversation, not on the agent."""
     gate = Gate()
     async with Engine() as engine:
         one, other = Agent(Script([gate, *says("one")]), engine), Agent(Script(says("two")), engine)
@@ -31,7 +31,7 @@ async def test_agents_of_one_engine_run_one_turn_at_a_time_in_a_conversation() -
 
 
 async def test_a_stop_by_any_agent_ends_only_the_running_turn() -> None:
-    """Requirements A11, A12: a stop is for the turn that runs; the next turn of the conversation begins clean."""
+    """Requirements A11, A12: a stop applies to the running turn; the next turn of the conversation starts normally."""
     gate = Gate()
     async with Engine() as engine:
         one, other = Agent(Script([gate, *says("one")]), engine), Agent(Script(says("two")), engine)
@@ -45,7 +45,7 @@ async def test_a_stop_by_any_agent_ends_only_the_running_turn() -> None:
 
 @pytest.mark.parametrize("kill", [lambda agent: agent.kill("c"), lambda agent: agent.engine.control.kill("c")], ids=["agent", "engine"])
 async def test_a_kill_by_any_agent_or_the_engine_ends_the_turn_and_all_queued_turns(kill: Callable[[Agent], None]) -> None:
-    """Requirement B18: the kill reaches whatever runs in the conversation, and nothing that waits begins."""
+    """Requirement B18: the kill ends the running turn, and no queued turn starts."""
     gate = Gate()
     async with Engine() as engine:
         one, other, third = (Agent(script, engine) for script in (Script([gate, *says("one")]), Script(says("two")), Script()))
@@ -84,7 +84,7 @@ async def in_a_task(work: Coroutine[Any, Any, RunResult]) -> RunResult:
 @pytest.mark.parametrize("named", [True, False], ids=["named", "unnamed"])
 @pytest.mark.parametrize("apart", [False, True], ids=["awaited", "in a task of its own"])
 async def test_a_tool_that_runs_a_turn_of_its_own_conversation_is_refused(named: bool, apart: bool) -> None:
-    """Such a turn would wait for the end of the one that waits for it."""
+    """Such a turn and the turn that waits for it would wait for each other."""
 
     async def ask(ctx: ToolContext) -> RunResult:
         turn = agents[0].run("And?", conversation=ctx.scope.conversation)
@@ -114,7 +114,7 @@ async def test_the_refusal_of_a_nested_turn_has_the_code_waits_for_itself() -> N
 
 
 async def test_a_turn_that_waits_for_itself_through_another_agent_is_refused() -> None:
-    """From the first agent's tool to the second in a conversation of its own, and from there back."""
+    """The first agent's tool runs the second agent in another conversation, whose tool runs the first agent again."""
 
     async def on(ctx: ToolContext) -> RunResult:
         return await other.run("On.", conversation="d")
@@ -132,7 +132,7 @@ async def test_a_turn_that_waits_for_itself_through_another_agent_is_refused() -
 
 
 async def test_the_last_of_two_turns_that_wait_for_each_other_is_refused() -> None:
-    """The turn of `c` waits for `d`, whose turn asks for `c`: whoever asks last is refused, and both end."""
+    """The turn of `c` waits for `d`, whose turn requests one of `c`: the last request is refused, and both turns end."""
     both = asyncio.Barrier(2)
 
     def over_to(agent: Callable[[], Agent], conversation: str) -> Callable[[ToolContext], Coroutine[Any, Any, RunResult]]:

@@ -1,4 +1,4 @@
-"""A model that falls silent, or whose answer stops in the middle: how long an agent waits, and what it makes of it."""
+"""A model that stops sending, or whose answer breaks off: how long an agent waits, and how its run ends."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tests.agent.scripted_model import Answer, Gate, Pause, Script, Step, call, 
 from tests.waiting import PATIENCE_S, let_pass
 
 FAR_S = 10 * PATIENCE_S
-"""More than a test waits; so much more, that the time which really passes makes no difference."""
+"""Far longer than a test waits, so that the time which really passes makes no difference."""
 
 
 async def after(seconds: float, agent: Agent, gate: Gate) -> asyncio.Task[RunResult]:
-    """A run whose model has been silent for so long."""
+    """Start a run whose model sends nothing for this time."""
     running = asyncio.ensure_future(agent.run("Go."))
     await gate.reached.wait()
     let_pass(seconds)
@@ -59,7 +59,7 @@ async def test_a_silent_model_times_out_after_the_idle_limit_and_not_before(
 
 
 async def test_each_beat_of_a_model_restarts_the_idle_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The limit is on one silence, not on a pass: many times as long, and the model is still waited for."""
+    """The limit applies to each silence, not to the whole pass, which here lasts many times as long."""
     monkeypatch.setenv("STREAM_SDK_CALL_TIMEOUT_MS", str(int(FAR_S * 1000)))
 
     def alive(context: StreamingContext) -> None:
@@ -90,7 +90,7 @@ STOPS: dict[str, Answer] = {
 
 @pytest.mark.parametrize("answer", STOPS.values(), ids=STOPS.keys())
 async def test_an_answer_that_stops_before_its_end_fails_the_run_and_is_not_kept(answer: Answer) -> None:
-    """However whole its text looks: the run fails, and the conversation does not have it."""
+    """Even if its text looks complete, the run fails and the answer is not in the conversation."""
     async with Agent(Script(answer)) as agent:
         result = await agent.run("Is all well?")
     assert (result.status, result.turn_status, result.completed) == ("failed", "error", False)

@@ -1,4 +1,4 @@
-"""Stopped is stopped: also while nothing runs but a pause or a compaction."""
+"""Stop and kill also take effect while a run only waits in a pause or a compaction."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.agent.scripted_model import Script, ends
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
 async def test_stop_and_kill_end_the_pause_before_an_empty_answer_is_retried(end: str) -> None:
-    """Asking again is host policy; stopped is stopped, in this pause too."""
+    """The pause before a retry must not delay a stop."""
     settings = Settings(empty_retries=1, empty_retry_s=3_600)
     waits = asyncio.Event()
     async with Agent(Script([ends()]), settings=settings) as agent:
@@ -29,7 +29,7 @@ async def test_stop_and_kill_end_the_pause_before_an_empty_answer_is_retried(end
 
 @pytest.mark.parametrize("end", ["stop", "kill", "engine.control.follow_up"])
 async def test_stop_kill_and_follow_up_end_a_compaction(end: str) -> None:
-    """Stop, kill and follow-up are seen between two passes; the history stays as it is."""
+    """All three are checked between two passes; the history is not changed."""
     waits = asyncio.Event()
 
     async def compact(messages: Sequence[Message]) -> Sequence[Message]:

@@ -1,4 +1,4 @@
-"""One pass of a model: streamed once, under a limit on silence, ended from outside at once."""
+"""One pass of a model: streamed once, with a limit on silence, ended at once by stop, kill and follow-up."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PATIENT = StreamLimits(idle_s=60.0, grace_s=0.02)
 
 
 class Pass:
-    """One pass, and everything around it that must be clean afterwards."""
+    """One pass, and the objects that must be clean after it."""
 
     def __init__(self, *answer_parts: object, answer: Answer | None = None, limits: StreamLimits = PATIENT) -> None:
         self.model = Script(answer if answer is not None else says(*answer_parts))  # type: ignore[arg-type]
@@ -53,7 +53,7 @@ class Pass:
             self.check_clean()
 
     def check_clean(self) -> None:
-        """After every pass, however it ended: no callback is left."""
+        """Assert that no callback remains after the pass, however it ended."""
         assert self.context.on_progress is None
         assert self.context.abort_signal is None
         assert self.context.silence_s is None
@@ -89,7 +89,7 @@ async def test_an_empty_answer_gives_the_providers_finish_reason_or_else_callgat
 
 
 async def test_a_fault_reported_by_the_provider_has_status_error() -> None:
-    """Requirement B8: an adapter may return an error."""
+    """Requirement B8: an adapter may report an error as an event."""
     fault = Fault(code="overloaded", message="try later", retryable=True)
     ended = ends(reason="error")
     result = await Pass(answer=[TextDelta("I "), fault, type(ended)(reason="error", message=ended.message, fault=fault)]).run()
@@ -97,7 +97,7 @@ async def test_a_fault_reported_by_the_provider_has_status_error() -> None:
 
 
 async def test_exceptions_of_the_model_propagate_from_stream_once() -> None:
-    """Requirement B22: only silence is a timeout, and a provider's own timeout is none of ours."""
+    """Requirement B22: only silence is a timeout; a timeout error of the provider is an ordinary error."""
     for error in (RuntimeError("broken"), TimeoutError("the provider's own"), TimeoutError("SDK_CALL_TIMEOUT: forged")):
         with pytest.raises(type(error), match=str(error)):
             await Pass(answer=[TextDelta("I "), error]).run()
@@ -112,7 +112,7 @@ async def test_a_value_that_is_not_a_model_is_refused_before_the_pass_starts(mod
 
 
 async def test_a_silent_stream_times_out_and_fires_its_abort_signal() -> None:
-    """Requirement B9: its abort signal fires, so that the connection is closed."""
+    """Requirement B9: the abort signal makes the adapter close the connection."""
     one = Pass(answer=[TextDelta("I am"), Gate()], limits=SILENT)
     fired: list[str] = []
     one.model._answers[0] = [lambda context: record_abort(context, fired), *one.model._answers[0]]
@@ -131,7 +131,7 @@ def record_abort(context: StreamingContext, fired: list[str]) -> None:
 
 @pytest.mark.parametrize("sign", ["event", "beat", None])
 async def test_each_event_or_beat_restarts_the_idle_timer(sign: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Requirements B2, B15: on a clock that the test moves, by a little less than the limit at each step."""
+    """Requirements B2, B15: the test's clock advances by a little less than the limit at each step."""
     loop = asyncio.get_running_loop()
     now = loop.time()
     monkeypatch.setattr(loop, "time", lambda: now)
@@ -150,7 +150,7 @@ async def test_each_event_or_beat_restarts_the_idle_timer(sign: str | None, monk
 
 @pytest.mark.parametrize(("spoken", "allowed_s"), [(True, 1.0), (False, 3.0)], ids=["after an event", "before the first"])
 async def test_the_idle_timer_starts_when_the_model_first_waits(spoken: bool, allowed_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Requirement B2: nobody is silent who works; before its first event a model has the time that is for that."""
+    """Requirement B2: time in which the consumer works is not silence. Before the first event, the limit `first_s` applies."""
     loop = asyncio.get_running_loop()
     now = loop.time()
     monkeypatch.setattr(loop, "time", lambda: now)
@@ -226,7 +226,7 @@ async def test_a_pending_stop_or_follow_up_prevents_the_model_request() -> None:
 
 
 async def test_each_pass_has_its_own_abort_signal() -> None:
-    """Requirements B14, B15, B16, B19, B21: `check_clean` runs after each."""
+    """Requirements B14, B15, B16, B19, B21: `check_clean` runs after each pass."""
     signals = []
     one = Pass()
     one.model = Script(*[[lambda context: signals.append(context.abort_signal), *says("Hi.")] for _ in range(3)])
@@ -251,7 +251,7 @@ async def test_callbacks_are_removed_however_the_pass_ends() -> None:
 
 
 async def test_a_model_that_ignores_cancellation_is_abandoned_after_a_kill() -> None:
-    """Stopped is stopped, whatever an adapter does with its cancellation."""
+    """The pass ends whatever an adapter does with its cancellation."""
     gate = Gate()
 
     class Deaf(Script):
@@ -274,7 +274,7 @@ async def test_a_model_that_ignores_cancellation_is_abandoned_after_a_kill() -> 
 
 
 async def test_a_pass_sends_the_conversation_and_does_not_change_it() -> None:
-    """Requirements B3, B4, B5: what was said and what the calls came to go to the provider; nothing is added here."""
+    """Requirements B3, B4, B5: the provider gets the messages and the results of calls; the pass adds nothing."""
     one = Pass("Done.", call("f", id="b"))
     one.history += [ends(call("f", id="a")).message, ToolMessage(call_id="a", name="f")]
     before = list(one.history)
@@ -284,7 +284,7 @@ async def test_a_pass_sends_the_conversation_and_does_not_change_it() -> None:
 
 
 async def test_on_call_receives_only_sealed_and_reopened_calls_in_order() -> None:
-    """Each at once and in order; the arguments' pieces, texts and the end are for whoever wants everything."""
+    """Each call is reported at once and in order; pieces of arguments, texts and the end go only to `on_event`."""
     sealed = call("f", {"a": 1})
     answer: list[ModelEvent] = [
         TextDelta("Look."),
@@ -317,7 +317,7 @@ async def test_an_exception_of_a_listener_ends_the_pass() -> None:
 @given(ended_at=st.integers(0, 7), how=st.sampled_from(["kill", "stop", "follow_up"]))
 @settings(max_examples=60, deadline=None)
 def test_kill_stop_and_follow_up_at_any_event_give_the_right_status(ended_at: int, how: str) -> None:
-    """Kill, stop and follow-up at every event: the status is theirs, the text is what had come, nothing is left."""
+    """The text is what arrived before, and no callback remains."""
     answer = says("one ", "two ", call("f"), "three", call("g", position=1))
     seen = 0
 
@@ -333,7 +333,7 @@ def test_kill_stop_and_follow_up_at_any_event_give_the_right_status(ended_at: in
         return await one.run(count)
 
     result = asyncio.run(go())
-    last = ended_at >= len(answer) - 1  # the message was over
+    last = ended_at >= len(answer) - 1  # the message had ended
     expected = "function_call" if last else "follow_up_interrupt" if how == "follow_up" else "stopped_by_user"
     assert result.status == expected
 

@@ -1,4 +1,4 @@
-"""What ends a worker before its answer: the five kinds of failure, each by itself, and nothing else."""
+"""The five kinds of failure that end a worker before its answer, each by itself; nothing else ends it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ONCE = RetryPolicy(attempts=1)
 
 
 class Odd:
-    """No JSON at all."""
+    """An object that has no JSON form."""
 
 
 def circular() -> list[object]:
@@ -33,7 +33,7 @@ NO_JSON = [Odd(), {"a": Odd()}, {Odd()}, float("nan"), {"a": [float("inf")]}, ci
 
 
 def tools(effect: Effect, value: object = None, *, released: threading.Event | None = None) -> list[Tool]:
-    """A tool for each way to fail, all of one effect."""
+    """Return a tool for each way to fail, all with the same effect."""
 
     @tool(effect=effect, timeout_s=0.02, retry=ONCE)
     async def wait() -> str:
@@ -72,7 +72,7 @@ def tools(effect: Effect, value: object = None, *, released: threading.Event | N
 
 
 async def worked(made: list[Tool], asked: ToolCall, **options: Any) -> RunResult:
-    """One run of a worker that has an answer ready behind its call, and says something before it."""
+    """Run a worker whose model writes a text and a call, and then an answer."""
     model = Script(says("I try.", asked), says("Done."))
     async with Agent(model, tools=made, preset="worker", **options) as agent:
         return await agent.run("Go.")
@@ -95,7 +95,7 @@ KILLS: dict[str, tuple[ToolCall, str, set[str | None]]] = {
 @pytest.mark.parametrize("effect", get_args(Effect))
 @pytest.mark.parametrize("way", KILLS)
 async def test_each_execution_or_parse_failure_ends_a_strict_run(way: str, effect: Effect) -> None:
-    """Requirements E7 to E10, E12: the run ends with it, and keeps its text, its result and its history."""
+    """Requirements E7 to E10, E12: the run keeps its text, its result and its history."""
     asked, status, classes = KILLS[way]
     released = threading.Event()
     try:
@@ -111,13 +111,13 @@ async def test_each_execution_or_parse_failure_ends_a_strict_run(way: str, effec
 @pytest.mark.parametrize("effect", get_args(Effect))
 @pytest.mark.parametrize("value", NO_JSON, ids=["object", "inside", "set", "nan", "inf", "circular", "function"])
 async def test_a_result_that_cannot_be_written_as_json_ends_a_strict_run(value: object, effect: Effect) -> None:
-    """Requirement E11: an error of the implementation, whatever the tool has done."""
+    """Requirement E11: it counts as an error of the tool's implementation, whatever effect the tool had."""
     result = await worked(tools(effect, value), call("give"))
     assert (result.turn_status, [one.failure_class for one in result.results]) == ("tool_execution_error", ["non_serializable"])
 
 
 class Never:
-    """A policy that denies everything."""
+    """A policy that denies every call."""
 
     async def decide(self, call: object) -> Deny:
         return Deny(reason="not here")
@@ -138,7 +138,7 @@ DATA: list[object] = [
 @pytest.mark.parametrize("effect", get_args(Effect))
 @pytest.mark.parametrize("value", DATA)
 async def test_data_results_reported_failures_and_denials_do_not_end_a_strict_run(value: object, effect: Effect) -> None:
-    """Requirements E7, E13: what a tool has to say is data, also that it failed; and so is a denial."""
+    """Requirements E7, E13: a result is data, also if it reports a failure; a denial is data as well."""
     result = await worked(tools(effect, value), call("give"))
     assert (result.status, result.text, len(result.results)) == ("completed", "Done.", 1)
     denied = await worked(tools(effect), call("give"), policies=[Never()])

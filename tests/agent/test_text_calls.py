@@ -1,4 +1,4 @@
-"""Calls in plain text: a model without calls of its own works like any other."""
+"""Calls in plain text: a model without native calls works like any other."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from callgate import Engine, Limits
-from callgate._run_in_thread import in_thread
 from callgate.agent import Agent, Budget, RunResult, Settings, text_call_model
 from callgate.calls import Text
 from callgate.messages import AssistantMessage, Native, Reasoning, SystemMessage, UserMessage
@@ -29,13 +28,13 @@ ASKED = json.dumps({"tool": "look", "parameters": {"what": "a"}, "reasoning": "I
 
 
 class Recorder(Script):
-    """A model that only writes text."""
+    """A model without native calls."""
 
     native_tools = False
 
 
 def letters(text: str) -> Answer:
-    """A text, one letter an event."""
+    """Return a text with one event per letter."""
     end = Finished(reason="stop", message=AssistantMessage(parts=(Text(text=text),), api="scripted"))
     return [*(TextDelta(letter) for letter in text), end]
 
@@ -49,7 +48,7 @@ async def run(*answers: Any, model: type[Script] = Recorder, **options: Any) -> 
 @pytest.mark.parametrize("text", ["It is a.", "Is a < b? {", "a\n```", "See <", 'It is {"tool": ', "[", "a `b"])
 @pytest.mark.parametrize("whole", [True, False], ids=["at once", "by letters"])
 async def test_text_events_contain_the_whole_answer_to_its_last_character(text: str, whole: bool) -> None:
-    """Also where the end looks as if a call began there."""
+    """Also if the end of the text looks like the start of a call."""
     told: list[str] = []
     end = Finished(reason="stop", message=AssistantMessage(parts=(Text(text=text),), api="scripted"))
     answer: Answer = [TextDelta(text), end] if whole else letters(text)
@@ -71,7 +70,7 @@ LIFTED = [
 
 @pytest.mark.parametrize("text", LIFTED, ids=["bare", "in tags"])
 async def test_top_level_parameters_and_reasoning_of_a_text_call_are_kept_and_logged(text: str, caplog: pytest.LogCaptureFixture) -> None:
-    """As of a call that a host hands in as a dict: why it is made, and that its parameters stood at the top level."""
+    """As for a call that a host passes as a dict: its reasoning is kept, and a note says that its parameters were at the top level."""
     board, model = Board(), Recorder(letters(text), letters("It is a."))
     async with Agent(model, tools=board.tools()) as agent:
         with caplog.at_level(logging.INFO, logger="callgate"):
@@ -89,7 +88,7 @@ async def test_top_level_parameters_and_reasoning_of_a_text_call_are_kept_and_lo
 
 
 async def test_a_text_call_runs_and_its_result_is_sent_as_text() -> None:
-    """Requirements E5, E6, C9, C38, C73, C74: strict JSON, in the form that the system prompt asks for."""
+    """Requirements E5, E6, C9, C38, C73, C74: the call is strict JSON in the form that the system prompt asks for."""
     result, model, board = await run(letters(f"Let me see.\n{ASKED}"), letters("It is a."))
     assert (result.status, result.text, board.done) == ("completed", "It is a.", ["look a"])
     first, second = model.seen
@@ -135,7 +134,7 @@ UNKNOWN = [
 @pytest.mark.parametrize("model", [Recorder, Script], ids=["taught", "fallback"])
 @pytest.mark.parametrize("text", UNKNOWN)
 async def test_a_call_of_an_unknown_tool_in_the_prompted_form_is_a_failure(text: str, model: type[Script]) -> None:
-    """Requirement E12: the model hears of it, with the names there are; it ends a strict run."""
+    """Requirement E12: the model gets a result with the known tool names; in strict mode the run ends."""
     result, script, _ = await run(letters(text), letters("Sorry."), model=model, text_calls="fallback")
     assert (result.text, [one.failure_class for one in result.results]) == ("Sorry.", ["unknown_tool"])
     assert "look" in str(script.seen[1][-1])
@@ -157,7 +156,7 @@ async def test_a_call_of_an_unknown_tool_in_the_prompted_form_is_a_failure(text:
     ],
 )
 async def test_json_of_an_unknown_tool_that_deviates_from_the_prompted_form_stays_text(text: str) -> None:
-    """It may be the answer."""
+    """Such JSON may be the answer itself."""
     result, _, _ = await run(letters(text))
     assert (result.status, result.text, result.results) == ("completed", text, ())
 
@@ -173,7 +172,7 @@ NOT_STRICT = [
 @pytest.mark.parametrize("model", [Recorder, Script], ids=["taught", "fallback"])
 @pytest.mark.parametrize("text", NOT_STRICT)
 async def test_a_text_call_that_is_not_strict_json_fails_and_never_runs(text: str, model: type[Script]) -> None:
-    """Requirements E6, E10: the system text promises strict JSON."""
+    """Requirements E6, E10: the system text asks for strict JSON."""
     result, script, board = await run(letters(text), letters("Sorry."), model=model, text_calls="fallback")
     assert (result.text, board.done, [one.failure_class for one in result.results]) == ("Sorry.", [], ["malformed_arguments"])
     head = script.seen[0][0]
@@ -188,7 +187,7 @@ NO_OBJECT = ['"a"', '["a"]', "5", "true"]
 @pytest.mark.parametrize("model", [Recorder, Script], ids=["taught", "fallback"])
 @pytest.mark.parametrize("parameters", NO_OBJECT)
 async def test_a_text_call_whose_parameters_are_not_an_object_fails_and_never_runs(parameters: str, model: type[Script]) -> None:
-    """Requirement E10: a call of a tool that exists, in the taught form, is never taken for the answer."""
+    """Requirement E10: a call of a known tool in the prompted form is never treated as the answer."""
     text = f'{{"tool": "look", "parameters": {parameters}, "reasoning": "r"}}'
     result, _, board = await run(letters(text), letters("Sorry."), model=model, text_calls="fallback")
     assert (result.text, board.done, [one.failure_class for one in result.results]) == ("Sorry.", [], ["malformed_arguments"])
@@ -201,7 +200,7 @@ OTHER_FORMS = ['look(what="a")', '[look(what="a")]', 'Action: look\nAction Input
 
 @pytest.mark.parametrize("text", OTHER_FORMS)
 async def test_the_fallback_reads_no_unmarked_form_other_than_the_prompted_one(text: str) -> None:
-    """Requirement E6: what the system text did not ask for is an answer. A host that knows a family's form names it."""
+    """Requirement E6: other forms are part of the answer, unless the host names a dialect that has them."""
     result, _, board = await run(letters(text))
     assert (result.text, board.done) == (text, [])
     result, _, board = await run(letters(OTHER_FORMS[1]), letters("Done."), dialect="pythonic")
@@ -222,7 +221,7 @@ async def test_an_exit_call_in_text_is_recorded_as_a_signal() -> None:
 
 
 async def test_a_model_with_native_calls_can_fall_back_to_text_calls() -> None:
-    """Requirement E5: where structured calls are absent or unreliable; a message that has some is not read for more."""
+    """Requirement E5: for models without reliable native calls. If a message has native calls, its text is not read for calls."""
     result, model, board = await run(letters(ASKED), letters("Done."), model=Script, text_calls="fallback")
     assert (result.status, board.done) == ("completed", ["look a"])
     assert model.requests[0].tools
@@ -234,14 +233,14 @@ async def test_a_model_with_native_calls_can_fall_back_to_text_calls() -> None:
 
 
 class Plain(Script):
-    """A model whose answers come one by one, from something that cannot be closed."""
+    """A model whose stream is a plain async iterator that cannot be closed."""
 
     def stream(self, request: ModelRequest, context: StreamingContext) -> AsyncIterator[ModelEvent]:
         return Events(super().stream(request, context))
 
 
 class Events:
-    """What `async for` needs, and nothing else."""
+    """An async iterator without further methods."""
 
     def __init__(self, events: AsyncIterator[ModelEvent]) -> None:
         self._events = events
@@ -254,7 +253,7 @@ class Events:
 
 
 async def test_text_calls_are_read_from_a_finished_message_without_text_events() -> None:
-    """The model's protocol: events end with the whole message, and whatever yields them need not be a generator."""
+    """A model's events end with the whole message, and the stream may be any async iterator."""
     result, _, board = await run(letters(ASKED)[-1:], letters("Done.")[-1:], model=Plain, text_calls="fallback")
     assert (result.status, result.text, board.done) == ("completed", "Done.", ["look a"])
 
@@ -264,7 +263,7 @@ SIGNED = (Reasoning(text="Hm.", opaque={"signature": "s"}), Native(kind="search"
 
 @pytest.mark.parametrize(("text", "rest"), [("It is a.", ()), (f"I look.\n{ASKED}", letters("Done."))], ids=["an answer", "a call"])
 async def test_reasoning_and_native_parts_are_kept_when_text_is_read_for_calls(text: str, rest: Answer) -> None:
-    """Signatures and what the provider did itself: without them it refuses, or forgets, what it has begun."""
+    """Providers need their signatures and the parts of their own tools in the next request."""
     answer = Finished(reason="stop", message=AssistantMessage(parts=(*SIGNED, Text(text=text)), api="scripted"))
     result, _, _ = await run(
         [ReasoningDelta("Hm."), TextDelta(text), answer], *([rest] if rest else ()), model=Script, text_calls="fallback"
@@ -275,7 +274,7 @@ async def test_reasoning_and_native_parts_are_kept_when_text_is_read_for_calls(t
 
 
 async def test_the_system_text_states_the_iterations_left_and_is_rebuilt_for_every_pass() -> None:
-    """Version, time, rounds left, rules of tools, exit tools; regenerated for every pass."""
+    """The text has the version, the time, the remaining iterations, the rules of tools and the exit tools."""
     board, model = Board(), Script(says(call("look", {"what": "a"})), says("Done."))
     async with Engine(board.tools(), clock=ManualClock()) as engine:
         agent = Agent(model, engine, preset="worker", instructions="You are a clerk.", exit_tools=[ToolSpec(name="done")])
@@ -300,7 +299,7 @@ async def test_the_system_text_states_the_iterations_left_and_is_rebuilt_for_eve
 )
 @pytest.mark.parametrize("whole", [False, True])
 async def test_a_tool_result_repeated_by_the_model_is_not_read_for_calls(text: str, whole: bool) -> None:
-    """What a tool brought in is not what the model asks for, even where the model writes it out."""
+    """Text of a tool's result is not a request of the model, even if the model repeats it."""
     answer = says(text) if whole else letters(text)
     result, _, board = await run(answer)
     assert (result.turn_status, board.done) == ("completed", [])
@@ -314,7 +313,7 @@ async def test_a_call_after_a_tool_result_repeated_by_the_model_is_a_call() -> N
 
 
 async def test_a_text_with_more_calls_than_calls_per_message_fails_the_run() -> None:
-    """The same bound as on calls of a model's own."""
+    """The limit is the same as for native calls."""
     engine = Engine(limits=Limits(calls_per_message=3))
     board, script = Board(), Recorder(letters(f"{ASKED}\n" * 5))
     for tool in board.tools():
@@ -327,12 +326,12 @@ async def test_a_text_with_more_calls_than_calls_per_message_fails_the_run() -> 
 
 ROWS = "[" + ", ".join(["{'n': 1}"] * 30_000) + "]"
 LARGE = f"[look(what={ROWS})]"
-"""A call in Python's words, of which reading takes time."""
+"""A call in Python syntax that takes long to parse."""
 
 
 @pytest.fixture
 def threads_that_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The thread of every large call that is read."""
+    """Record the thread that parses each large call."""
     read: list[int] = []
 
     def noted(text: str) -> tuple[list[str], dict[str, str]]:
@@ -354,8 +353,9 @@ def pieces(text: str, size: int) -> Answer:
 async def test_a_large_text_call_is_parsed_off_the_event_loop(
     size: int, model: type[Script], threads_that_read: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And not with a thread for every letter."""
+    """The number of threads used must not grow with the number of events."""
     hops = 0
+    in_thread = vars(text_call_model)["in_thread"]
 
     async def counted(work: Callable[[], Any]) -> Any:
         nonlocal hops

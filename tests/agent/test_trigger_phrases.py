@@ -1,4 +1,4 @@
-"""The triggers of deliberate mode: which phrases match, which are refused, and what a plan makes of them."""
+"""The triggers of deliberate mode: which phrases match, which are refused, and which tools a plan offers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.agent.scripted_model import Script
 
 @pytest.mark.parametrize(("turns", "kept"), [(-3, 0), (0, 0), (4, 4), (10, 10), (99, 10)])
 def test_the_number_of_retained_turns_is_clamped_to_0_to_10(turns: int, kept: int) -> None:
-    """0 to 10; the default is 4."""
+    """The default is 4."""
     assert Retention(turns).turns == kept
     assert Retention().turns == Deliberate().turns == 4
 
@@ -112,7 +112,7 @@ def test_the_reference_documents_the_trigger_limits() -> None:
 
 
 def test_only_the_start_and_the_end_of_a_long_message_are_matched() -> None:
-    """A bound on the work, at a place where a request rarely stands."""
+    """This limits the work; a request is rarely in the middle of a long message."""
     filler = "x " * MOST_TEXT
     assert matched("draw", f"draw {filler}")
     assert matched("draw", f"{filler} draw")
@@ -195,7 +195,7 @@ steps = st.lists(st.one_of(st.just("turn"), st.sampled_from(["a", "b"])), max_si
 
 @given(st.integers(-2, 12), steps)
 def test_a_tool_is_offered_for_exactly_the_configured_turns_after_its_last_success(turns: int, steps: list[str]) -> None:
-    """Compared with the plainest model there is: the number of turns since the last success."""
+    """Compares with a simple model: the number of turns since the last success."""
     kept = Retention(turns)
     since: dict[str, int] = {}
     for step in steps:
@@ -208,7 +208,7 @@ def test_a_tool_is_offered_for_exactly_the_configured_turns_after_its_last_succe
 
 
 def test_retention_is_bounded_in_conversations_and_tools() -> None:
-    """The conversation that was used longest ago goes first, and so does the tool."""
+    """The conversation that was used longest ago is dropped first, and likewise the tool."""
     kept = Retention(conversations=2)
     for conversation in ("a", "b", "c"):
         kept.extend(conversation, "x")

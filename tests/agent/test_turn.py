@@ -1,4 +1,4 @@
-"""The loop through its door: an agent, a real engine, a model whose answers are written down. When a turn goes on, and how it ends."""
+"""The loop through its public interface: an agent, a real engine and a scripted model. When a turn continues, and how it ends."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.agent.scripted_model import Script, call, ends, says, tool_texts
 
 
 async def test_the_model_gets_the_result_in_its_next_request_and_the_turn_completes(board: Board) -> None:
-    """Requirements A1, A2, A7, A8, D1, D2, D3, D40: intent, execution, result, and the next answer."""
+    """Requirements A1, A2, A7, A8, D1, D2, D3, D40: call, execution, result, and the next answer."""
     result, model = await run(board, LOOK, says("It is a."))
     assert (result.status, result.turn_status, result.text) == ("completed", "completed", "It is a.")
     assert board.done == ["look a"]
@@ -44,7 +44,7 @@ async def test_the_model_gets_the_result_in_its_next_request_and_the_turn_comple
 async def test_every_tool_call_of_a_turn_gets_the_models_streaming_context(
     runner: Literal["inline", "thread"], journal: str, tmp_path: Path
 ) -> None:
-    """Requirement A17: one object for every pass, every call of the turn and the calls that its tools make; none is recorded."""
+    """Requirement A17: all passes, all calls of the turn and their nested calls get the same object; it is not recorded."""
     seen: list[object] = []
 
     @tool(effect="none", runner=runner)
@@ -68,7 +68,7 @@ async def test_every_tool_call_of_a_turn_gets_the_models_streaming_context(
 
 
 async def test_denied_unknown_and_truncated_calls_run_no_tool_and_each_has_a_result(board: Board) -> None:
-    """Requirements D1, D3: an unknown name, a cut call and a denied one have touched nothing; each has its result."""
+    """Requirements D1, D3: none of the three has an effect."""
 
     class No:
         async def decide(self, call: ValidatedCall) -> Verdict:
@@ -95,7 +95,7 @@ async def test_a_failed_terminal_call_does_not_end_the_loop(board: Board) -> Non
 
 
 async def test_a_result_with_end_turn_ends_the_turn(board: Board) -> None:
-    """Requirement A7: the entry is pushed first, then the end is looked at."""
+    """Requirement A7: the result is added to the history before `end_turn` is checked."""
     result, model = await run(board, says("So.", call("finish")))
     assert (result.status, len(model.requests)) == ("completed", 1)
     assert isinstance(result.messages[-1], ToolMessage)
@@ -103,7 +103,7 @@ async def test_a_result_with_end_turn_ends_the_turn(board: Board) -> None:
 
 @pytest.mark.parametrize("failures", ["recover", "strict"])
 async def test_a_failed_result_with_end_turn_ends_the_turn(board: Board, failures: Failures) -> None:
-    """Requirement A7: `end_turn` is looked at whether or not the call succeeded; its entry is in the history."""
+    """Requirement A7: `end_turn` is checked whether or not the call succeeded; the result is in the history."""
 
     @tool(effect="none")
     async def hang_up() -> dict[str, object]:
@@ -120,7 +120,7 @@ async def test_a_failed_result_with_end_turn_ends_the_turn(board: Board, failure
 
 
 async def test_text_before_successful_calls_of_the_configured_tools_ends_the_turn(board: Board) -> None:
-    """Requirement A7: the rule of text before tools, for the tools that the host names, and only after success."""
+    """Requirement A7: the rule applies to the tools that the host names, and only if their calls succeed."""
     settings = Settings(rules=LoopRules(end_after_text=frozenset({"look"})))
     result, model = await run(board, LOOK, settings=settings)
     assert (result.status, result.text, len(model.requests)) == ("completed", "I will look.", 1)
@@ -159,7 +159,7 @@ async def test_errors_in_a_row_end_the_turn_and_a_success_resets_the_count(board
     ids=["exception", "unknown tool", "invalid", "cut", "no name"],
 )
 async def test_a_worker_fails_on_parse_and_execution_failures(board: Board, asked: Any, status: str) -> None:
-    """In `strict`, exactly the failures of E8 to E12 end the request; text and history are kept."""
+    """In strict mode exactly the failures of E8 to E12 end the run; its text and history are kept."""
     result, _ = await run(board, says("Trying.", asked), preset="worker")
     assert (result.status, result.turn_status) == ("failed", status)
     assert result.text == "Trying."
@@ -176,7 +176,7 @@ async def test_a_call_without_a_name_ends_the_turn_before_any_call_runs(board: B
 
 
 async def test_a_restart_asks_the_model_again_and_removes_its_call_from_the_history(board: Board) -> None:
-    """Requirements A4, A44, A48, A49: other calls of the message keep their results; it counts as an iteration."""
+    """Requirements A4, A44, A48, A49: other calls of the message keep their results, and the message counts as an iteration."""
 
     @tool(effect="none")
     async def enrich() -> dict[str, object]:
@@ -196,7 +196,7 @@ async def test_a_restart_asks_the_model_again_and_removes_its_call_from_the_hist
 
 
 async def test_a_kill_during_a_call_ends_the_turn_and_leaves_no_history_entry_for_it() -> None:
-    """Requirements A5, A50, A36: no history entry for the killed call; what had ended before keeps its place."""
+    """Requirements A5, A36, A50: calls that had ended before keep their results."""
     started = asyncio.Event()
 
     @tool(effect="once")
@@ -208,7 +208,7 @@ async def test_a_kill_during_a_call_ends_the_turn_and_leaves_no_history_entry_fo
 
     @tool(effect="once")
     async def quick() -> str:
-        """Be quick."""
+        """Return at once."""
         return "done"
 
     model = Script(says("Both:", call("quick", id="q"), call("hang", id="h", position=1)))
@@ -224,7 +224,7 @@ async def test_a_kill_during_a_call_ends_the_turn_and_leaves_no_history_entry_fo
 
 
 async def test_a_stop_between_two_passes_ends_the_turn_before_the_next(board: Board) -> None:
-    """Requirements A6, A12: a stop between two passes ends the turn before the next."""
+    """Requirements A6, A12."""
     model = Script(LOOK, says("Never."))
     async with Agent(model, tools=board.tools()) as agent:
 
@@ -238,7 +238,7 @@ async def test_a_stop_between_two_passes_ends_the_turn_before_the_next(board: Bo
 
 
 async def test_a_reflection_is_not_kept_in_the_conversation(board: Board) -> None:
-    """Requirement C7: the reflection sees its own results, the conversation sees nothing of it."""
+    """Requirement C7: the reflection sees its own results, the conversation contains nothing of it."""
     model = Script(says("Hello."), LOOK, says("I was too long."), says("Yes."))
     async with Agent(model, tools=board.tools()) as agent:
         await agent.run("Hi.", conversation="c")
@@ -259,13 +259,13 @@ async def test_an_empty_answer_ends_the_turn_or_is_retried_if_configured(board: 
 
 
 async def test_the_text_before_an_exception_of_the_model_is_in_the_result(board: Board) -> None:
-    """All visible text so far, as after a failure that the provider reports."""
+    """The result has all visible text so far, as after a failure that the provider reports."""
     result, _ = await run(board, says("I look.", call("look", {"what": "a"})), [TextDelta("It "), TextDelta("is"), OSError("gone")])
     assert (result.turn_status, result.text) == ("error", "I look.\n\nIt is")
 
 
 async def test_an_exception_of_the_model_ends_the_run_with_status_error(board: Board) -> None:
-    """Requirement B22: it leaves the pass and the loop; the run's outer edge makes a status of it."""
+    """Requirement B22: the exception propagates through the pass and the loop; the run turns it into a status."""
     result, _ = await run(board, [RuntimeError("broken")])
     assert (result.status, result.turn_status, result.reason) == ("failed", "error", "RuntimeError: broken")
 
@@ -280,7 +280,7 @@ async def test_a_conversation_continues_with_its_own_history(board: Board) -> No
 
 
 async def test_repeated_call_ids_are_made_unique_in_a_conversation(board: Board) -> None:
-    """Each call has exactly one result; ids of models are echoed, never trusted."""
+    """Each call has exactly one result, so ids that the model repeats are replaced."""
     twice = says(call("look", {"what": "a"}, id="x"), call("look", {"what": "b"}, id="x", position=1))
     result, _ = await run(board, twice, twice, says("Done."))
     calls = [item.id for message in result.messages if isinstance(message, AssistantMessage) for item in message.calls]

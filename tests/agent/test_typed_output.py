@@ -1,4 +1,4 @@
-"""`Agent(output=T)`: strict JSON of that type, in a code block or not, and never half of it."""
+"""`Agent(output=T)`: strict JSON of that type, with or without a code block, and never from a truncated answer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.agent.scripted_model import Script, says
 
 
 async def test_an_answer_of_the_wrong_type_is_sent_back_with_the_reason(board: Board) -> None:
-    """`Agent(output=T)`: strict JSON of that type; what is not is sent back with the reason."""
+    """The model may correct its answer; after the retries the run fails."""
     result, model = await run(board, says('{"x": "one"}'), says('```json\n{"x": 1}\n```'), output=dict[str, int])
     assert (result.status, result.output) == ("completed", {"x": 1})
     assert "not what was asked for" in str(model.seen[1][-1])
@@ -29,14 +29,14 @@ def test_an_answer_in_a_code_block_is_parsed(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["```json\n" + "\n" * 200_000 + "x", "```" * 100_000, "```", "`````", "```json 5```"])
 def test_an_incomplete_code_block_is_refused_in_linear_time(text: str) -> None:
-    """The model's text is untrusted: however it is made, reading it costs no more than its length."""
+    """The model's text is untrusted; the time to read it must not grow faster than its length."""
     with pytest.raises(OutputInvalid):
         OutputType(int).read(text)
 
 
 @pytest.mark.parametrize("text", ['{"count": "5"}', '{"count": true}', '{"count": 5.0}'])
 def test_a_pydantic_answer_is_validated_without_coercion(text: str) -> None:
-    """The same strictness as for every other type."""
+    """Pydantic types are as strict as every other type."""
     pydantic = pytest.importorskip("pydantic")
     model = pydantic.create_model("Report", count=(int, ...))
     with pytest.raises(OutputInvalid):
@@ -46,7 +46,7 @@ def test_a_pydantic_answer_is_validated_without_coercion(text: str) -> None:
 
 @pytest.mark.parametrize("reason", ["length", "content_filter"])
 async def test_a_truncated_typed_answer_is_not_accepted(reason: FinishReason) -> None:
-    """`12` may be what there is of `1200`."""
+    """The text `12` may be the beginning of `1200`."""
     model = Script(says("12", reason=reason), says("1200"))
     async with Agent(model, output=int) as agent:
         result = await agent.run("How many?")

@@ -1,4 +1,4 @@
-"""What a run has used and what failed: the same numbers whether it ran in one go, waited for people, or was cut off and resumed."""
+"""The usage and failures of a run: the same numbers if it runs without a break, waits for approvals, or is interrupted and resumed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ANSWERS: list[Answer] = [
         call("fail", id="3", position=2),
         call("pay", {"to": "bob"}, id="4", position=3),
         call("look", id="5", position=4),
-        call("look", id="6", position=5),  # one more than may run
+        call("look", id="6", position=5),  # one more than the budget allows
         usage=USED,
     ),
     says("At last.", call("look", id="7"), usage=USED),
@@ -36,7 +36,7 @@ SETTINGS = Settings(budget=Budget(calls_per_message=5), prices=Prices(input=1.0,
 
 
 class ReopenableEngine:
-    """Tools, and an engine over one file that can be made anew."""
+    """Tools, and an engine over one file that can be closed and opened again."""
 
     def __init__(self, path: Path, *asks: str) -> None:
         path.mkdir(exist_ok=True)
@@ -83,7 +83,7 @@ class ReopenableEngine:
 
 
 def counts(spent: Spent) -> dict[str, Any]:
-    """Everything but the time."""
+    """Return all counts except the time."""
     fields = {name: getattr(spent, name) for name in spent.__struct_fields__ if name != "wall_s"}
     return fields | {"cost": round(spent.cost, 9)}
 
@@ -137,7 +137,7 @@ async def test_a_call_denied_by_a_human_is_counted_once_and_as_failed(elsewhere:
 
 @pytest.mark.parametrize("asks", [(), ("pay",)], ids=["before anybody was asked", "while it went on after an answer"])
 async def test_an_interrupted_run_counts_each_call_once_after_resume(asks: tuple[str, ...], tmp_path: Path) -> None:
-    """Cut off in the middle of a message of several calls; what had begun is unknown, and still one call."""
+    """The run is interrupted in a message of several calls. The call that had started is unknown, and still counts once."""
     wanted = await uninterrupted_run(tmp_path / "whole")
     till = ReopenableEngine(tmp_path, *asks)
     till.hangs = True

@@ -1,4 +1,4 @@
-"""A run that waits for a human: what has happened by then, for whom it goes on, and that nothing is paid twice."""
+"""A run that waits for an approval: its state while it waits, who may resume it, and that no call runs twice."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.host_fakes import Asks
 
 
 async def test_a_run_that_waits_for_approval_frees_its_conversation_and_resumes(board: Board) -> None:
-    """Status `waiting`: the answered calls have their results, the others say that they wait until the run goes on."""
+    """While the status is `waiting`, calls that ended have their results, and the others have a placeholder until the run resumes."""
 
     asked = says("Both.", call("look", {"what": "a"}, id="1"), call("change", {"what": "b"}, id="2", position=1))
     model = Script(asked, says("In between."), says("Changed it."))
@@ -37,7 +37,7 @@ async def test_a_run_that_waits_for_approval_frees_its_conversation_and_resumes(
 
 @pytest.mark.parametrize("before", [0, 2])
 async def test_a_pending_approval_has_the_iteration_of_its_message(before: int, board: Board) -> None:
-    """From 0; its calls have it in their uids, and the messages after it go on counting."""
+    """Counted from 0. The uids of its calls contain the iteration, and later messages continue the count."""
     model = Script(*[LOOK] * before, says(call("change", {"what": "b"})), LOOK, says("Done."))
     async with Agent(model, tools=board.tools(), policies=[Asks("change")]) as agent:
         waiting = await agent.run("Change b.")
@@ -58,7 +58,7 @@ async def test_resuming_without_an_answer_returns_waiting_again(board: Board) ->
 
 
 async def test_a_resumed_run_keeps_its_workspace_actor_and_principal(board: Board) -> None:
-    """An approval is bound to all three: were one of them lost, the same question would be asked for ever."""
+    """An approval is bound to all three: if one were lost, the run would ask for the same approval again and again."""
 
     scope = Scope(workspace="/srv", actor="ada", principal="bob")
     model = Script(says(call("change", {"what": "b"}, id="1")), LOOK, says("Done."))
@@ -73,7 +73,7 @@ async def test_a_resumed_run_keeps_its_workspace_actor_and_principal(board: Boar
 
 
 async def test_an_approved_call_runs_with_the_principal_actor_and_locale_of_its_run(desk: Desk) -> None:
-    """An approval is bound to the principal, and so is the run that resumes."""
+    """An approval is bound to the principal, and so is the resumed run."""
     people: list[tuple[str, str, str]] = []
 
     @tool(effect="once")
@@ -93,7 +93,7 @@ async def test_an_approved_call_runs_with_the_principal_actor_and_locale_of_its_
 
 
 async def test_a_call_that_waited_for_approval_counts_once_against_the_budget(desk: Desk) -> None:
-    """E3: the budget has one place for it, whether or not a human was asked in between."""
+    """Requirement E3: the call counts once, with or without an approval."""
     asked = [call("change", {"what": str(place)}, id=str(place), position=place) for place in range(2)]
     model = Script(says(*asked), says("done"))
     agent = Agent(model, tools=desk.tools(), policies=[Asks("change")], settings=Settings(budget=Budget(calls=2)))

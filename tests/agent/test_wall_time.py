@@ -1,4 +1,4 @@
-"""A run's wall time is a deadline: what runs when it is over ends then, and the run says so."""
+"""A run's wall time is a deadline: calls and passes that still run then are ended, and the result says so."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TIMED = Settings(budget=Budget(wall_s=60))
 
 
 class Bench:
-    """An agent whose clock the test moves."""
+    """An agent with a clock that the test advances."""
 
     def __init__(
         self, *answers: Answer, tools: tuple[Tool, ...] = (), settings: Settings = TIMED, compact: Compaction | None = None
@@ -33,7 +33,7 @@ class Bench:
         self.agent = Agent(self.model, self.engine, settings=settings, compact=compact)
 
     async def run(self, reached: asyncio.Event, seconds: float = 61) -> RunResult:
-        """Run, and let time pass once the run has come so far."""
+        """Run the agent, and advance the clock after `reached` is set."""
         running = asyncio.ensure_future(self.agent.run("Go.", conversation="c"))
         await reached.wait()
         self.clock.advance(seconds)
@@ -67,7 +67,7 @@ async def test_a_pass_ends_at_the_wall_time_limit_and_its_text_is_kept() -> None
 @pytest.mark.parametrize(("effect", "status"), [("none", "error"), ("once", "unknown")])
 @pytest.mark.parametrize("failures", ["recover", "strict"])
 async def test_a_running_call_ends_at_the_wall_time_limit_and_the_history_says_so(effect: str, status: str, failures: str) -> None:
-    """What may have taken effect is unknown; what comes after it in its message does not start; the end is the budget's."""
+    """The outcome of a call that may have taken effect is unknown; later calls of its message do not start. The budget ends the run."""
     reached = asyncio.Event()
     settings = replace(TIMED, rules=LoopRules(failures=failures))  # type: ignore[arg-type]
     calls = says(call("wait", id="1"), call("wait", {"number": 2}, id="2")) if effect == "once" else says(call("wait", id="1"))
@@ -143,7 +143,7 @@ async def test_waiting_for_approval_uses_no_wall_time_and_the_rest_applies_after
 
 
 async def test_a_resumed_run_continues_the_wall_time_of_its_record(tmp_path: Path) -> None:
-    """To the nanosecond; what nobody worked on it is not counted."""
+    """Exact to the nanosecond. The time between the end of one process and the resume in another is not counted."""
     clock, journal = ManualClock(), tmp_path / "journal.db"
 
     @tool(effect="none")

@@ -1,11 +1,11 @@
-"""What the tests of built-in tools share: a context made by hand, and a call through `Tool.invoke`."""
+"""Helpers for the tests of built-in tools: a hand-made context, and calls through `Tool.invoke`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from callgate._abort_signals import AbortController
+from callgate import AbortController
 from callgate.calls import Scope
 from callgate.tools import Tool, ToolContext
 
@@ -29,7 +29,7 @@ def context(workspace: Path | str = "", *, shown: Shown | None = None, controlle
 
 
 class Box:
-    """Tools by name, called in one workspace."""
+    """Calls tools by name in one workspace."""
 
     def __init__(self, tools: list[Tool], workspace: Path | str = "") -> None:
         self.tools = {tool.name: tool for tool in tools}

@@ -1,4 +1,4 @@
-"""Sources in ten languages, and what each of them defines: name, kind, line and signature."""
+"""Sources in ten languages, and the name, kind, line and signature of each definition in them."""
 
 from __future__ import annotations
 
@@ -388,4 +388,4 @@ declare function outside(a: string): void;
     ),
 }
 HIDDEN = ("hidden", "local", "inner_one", "no", "prototype", "x")
-"""Names that are local to a function, or no definition: never found."""
+"""Names that are local to a function or not defined in the sources; they must not be found."""

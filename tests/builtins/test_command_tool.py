@@ -1,4 +1,4 @@
-"""`run_command`: what a command wrote and how it ended, without ever waiting for what it left behind."""
+"""Tests of `run_command`: it returns a command's output and exit code, and never waits for background processes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def run(root: Path | str, command: str | list[str], *, shown: Shown | None = Non
 
 
 def test_a_failing_command_is_a_result(tmp_path: Path) -> None:
-    """E13: a domain outcome is not a failure."""
+    """E13: a command that exits with an error is a domain outcome, not a failure of the call."""
     done = run(tmp_path, "echo out; echo err >&2; exit 3")
     assert (done["exit_code"], done["stdout"], done["stderr"], done["truncated"]) == (3, "out\n", "err\n", False)
 
@@ -57,10 +57,10 @@ def test_without_stdin_a_command_reads_end_of_file(tmp_path: Path) -> None:
 
 
 def test_a_background_process_that_holds_the_pipes_is_not_waited_for(tmp_path: Path) -> None:
-    """RELIABILITY, KILL shapes: a grandchild holds the pipe."""
+    """A grandchild holds the pipe open, so waiting for the end of the output would hang."""
     done = run(tmp_path, ["sh", "-c", "setsid sleep 600 & echo $!; echo started"], timeout_s=PATIENCE_S)
     pid = int(done["stdout"].split()[0])
-    os.kill(pid, signal.SIGKILL)  # still there: leaving the group is the runner's to end
+    os.kill(pid, signal.SIGKILL)  # still running: the runner ends processes that left the group
     assert done["exit_code"] == 0
     assert done["stdout"].endswith("started\n")
     assert not done.get("timed_out")
@@ -69,14 +69,14 @@ def test_a_background_process_that_holds_the_pipes_is_not_waited_for(tmp_path: P
 def test_a_command_that_times_out_is_killed_with_its_group_and_keeps_its_output(tmp_path: Path) -> None:
     for timeout_s in (0.3, 3.0, PATIENCE_S):
         done = run(tmp_path, "trap '' TERM; sleep 600 & echo $!; wait; wait; while :; do sleep 1; done", timeout_s=timeout_s)
-        if done["stdout"]:  # or its time was up before it could begin
+        if done["stdout"]:  # empty if the timeout passed before the command began
             break
     assert (done["exit_code"], done["timed_out"]) == (None, True)
     assert _ended(int(done["stdout"]))
 
 
 def _ended(pid: int) -> bool:
-    """Whether a process is gone or a zombie; what was killed needs a moment to be either."""
+    """Return whether the process is gone or a zombie; a killed process takes a moment to end."""
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         try:

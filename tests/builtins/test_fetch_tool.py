@@ -1,4 +1,4 @@
-"""`fetch_url`: what the corpus of URLs demands, and a real server on loopback."""
+"""Tests of `fetch_url` against the cases of the URL corpus and against a real server on the loopback interface."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ import pytest
 
 from callgate import Engine, RawCall, Rules
 from callgate.builtins import fetch_tool
-from callgate.builtins._urls import FetchTarget
 from callgate.builtins.fetch import Fetcher
 from callgate.errors import Retryable
 from tests.builtins.fakes import context
@@ -35,7 +34,7 @@ async def _never() -> None:
 
 @asynccontextmanager
 async def serving(serve: Serve) -> AsyncIterator[int]:
-    """A real server on loopback; its connections end with the block."""
+    """Run a server on the loopback interface; its connections close with the block."""
     tasks: set[asyncio.Task[None]] = set()
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -77,7 +76,7 @@ async def fetch(port: int, path: str = "/", **more: Any) -> Any:
 
 
 class FakeNetwork:
-    """The names, the addresses and the server of one row of the corpus."""
+    """The names, addresses and server of one case of the corpus."""
 
     def __init__(self, row: Row, port: int) -> None:
         self._dns: dict[str, list[str]] = row.get("dns", {})
@@ -96,7 +95,7 @@ class FakeNetwork:
             raise OSError("no such name")
         return self._dns[name]
 
-    async def connect(self, address: str, target: FetchTarget) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def connect(self, address: str, target: object) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         self.connected.append(address)
         return await asyncio.open_connection("127.0.0.1", self._port)
 
@@ -131,7 +130,7 @@ def _served(row: Row) -> Serve:
 
 @pytest.mark.parametrize("row", _rows(), ids=lambda row: str(row["id"]))
 async def test_a_url_gets_its_expected_verdict_and_only_checked_addresses_are_connected(row: Row) -> None:
-    """urls.jsonl, profile public."""
+    """The cases are those of urls.jsonl with the profile public."""
     if "url" not in row:
         pytest.skip("the hostile inputs are not beside this checkout")
     async with serving(_served(row)) as port:
@@ -167,7 +166,7 @@ async def test_an_error_status_is_a_result() -> None:
 
 
 async def test_the_size_limit_applies_to_the_decompressed_page() -> None:
-    """Size bound while reading, also after gzip."""
+    """The limit is enforced while reading, also for a gzip body."""
     async with serving(answer(gzip.compress(b"0" * 50_000_000), "Content-Encoding: gzip")) as port:
         result = await fetch(port, max_bytes=1000)
         assert (result["text"], result["truncated"]) == ("0" * 1000, True)
@@ -218,7 +217,7 @@ async def test_a_refused_connection_is_retryable_and_marked_not_started() -> Non
 
 
 async def test_at_most_ten_redirects_are_followed() -> None:
-    """urls.jsonl: at most 10 redirects."""
+    """The limit comes from urls.jsonl."""
     hops = 0
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -234,7 +233,7 @@ async def test_at_most_ten_redirects_are_followed() -> None:
 
 
 async def test_a_host_name_is_resolved_once_for_check_and_connection() -> None:
-    """The checked address is the one connected to: a second answer of the resolver is never asked for."""
+    """The connection uses the checked address; a second resolver answer could name another one."""
     async with serving(answer(b"page")) as port:
         world = FakeNetwork({"dns_sequence": [["203.0.113.7"], ["127.0.0.1"]]}, port)
         fetcher = Fetcher(allow=["203.0.113.0/24"], resolve=world.resolve, connect=world.connect)
@@ -262,7 +261,7 @@ when = { "url.host" = "bad.test" }
 @pytest.mark.parametrize(("verdict", "told"), [("deny", "elsewhere (rules:2)"), ("ask", "a human has to decide about it first")])
 @pytest.mark.parametrize("hops", [1, 3])
 async def test_a_redirect_is_judged_by_the_rules_like_a_call_with_its_url(verdict: str, told: str, hops: int) -> None:
-    """The first URL is not the one that is fetched: a page that is allowed leads anywhere."""
+    """A page at an allowed URL may redirect to any other URL."""
     targets = ["http://good.test/next"] * (hops - 1) + ["http://bad.test/page"]
 
     async def redirect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -280,7 +279,7 @@ async def test_a_redirect_is_judged_by_the_rules_like_a_call_with_its_url(verdic
 
 @pytest.mark.parametrize("padding", [b"", b"\0" * 20])
 async def test_a_page_of_several_gzip_members_is_read_to_its_end(padding: bytes) -> None:
-    """RFC 1952, 2.2: a gzip body is a series of members; only the first was shown, as the whole page."""
+    """RFC 1952, 2.2: a gzip body is a series of members, so the first member alone is not the whole page."""
     body = gzip.compress(b"one, ") + gzip.compress(b"two, ") + gzip.compress(b"three") + padding
     async with serving(answer(body, "Content-Encoding: gzip")) as port:
         result = await fetch(port)

@@ -1,4 +1,4 @@
-"""File tools: what a model gets back, and what it is told where it cannot have it."""
+"""Tests of the file tools: their results, and their errors for files that a model may not or cannot access."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from typing import Any
 
 import pytest
 
-from callgate import Scope
-from callgate._abort_signals import AbortController
-from callgate._blob_store import MemoryBlobs
+from callgate import AbortController, Engine, Scope
 from callgate.builtins import command_tools, fetch_tool, result_tools, workspace_tools
 from callgate.tools import TouchedKeys, conflict
 from callgate.tools.registry import ToolRegistry
@@ -41,8 +39,8 @@ def refused(result: Any) -> str:
 
 
 def test_every_built_in_tool_registers_with_its_effect_category_and_runner() -> None:
-    """tools.Tool: name, description, parameters, category; an effect per tool."""
-    tools = [*workspace_tools(), *command_tools(), *result_tools(MemoryBlobs()), fetch_tool()]
+    """Each tool has a name, a description, parameters, a category and an effect."""
+    tools = [*workspace_tools(), *command_tools(), *result_tools(Engine([]).blobs), fetch_tool()]
     registry = ToolRegistry(tools)
     bound = {tool.name: registry.register(tool, layer="capability") for tool in tools}
     assert {name: (item.effect, item.category, item.runner) for name, item in bound.items()} == {
@@ -87,7 +85,7 @@ def test_binary_files_are_refused_and_undecodable_bytes_are_counted(files: Box, 
 
 
 def test_an_offset_beyond_the_end_returns_an_empty_page(files: Box) -> None:
-    """E13: found nothing is a success."""
+    """E13: an empty result is a success."""
     page = files("read_file", path="notes.txt", offset=99)
     assert (page["content"], page["next_offset"], page["total_lines"]) == ("", None, 3)
 
@@ -106,7 +104,6 @@ def test_a_read_without_a_workspace_is_refused(files: Box) -> None:
 @pytest.mark.parametrize("path", ["../outside.txt", "/etc/passwd", "src/../../outside.txt", "out", "x\0", ""])
 @pytest.mark.parametrize("name", ["read_file", "write_file", "edit_file", "list_files", "grep_files"])
 def test_no_file_tool_reaches_outside_the_workspace(files: Box, root: Path, name: str, path: str) -> None:
-    """Files stay inside the workspace."""
     (root / "out").symlink_to("../outside.txt")
     more = {"write_file": {"content": "x"}, "edit_file": {"old": "C", "new": "D"}, "grep_files": {"pattern": "CANARY"}}
     error = refused(files(name, path=path, **more.get(name, {})))
@@ -160,7 +157,7 @@ def test_an_edit_with_the_wrong_line_endings_is_refused_and_names_the_right_ones
 
 
 def test_concurrent_edits_through_two_names_of_one_file_lose_no_edit(files: Box, root: Path) -> None:
-    """Workspace.editing: no edit is lost between threads."""
+    """`Workspace.editing` serialises the edits of several threads."""
     (root / "n.txt").write_text("".join(f"<{number}>\n" for number in range(20)))
     (root / "alias.txt").symlink_to("n.txt")
 
@@ -204,7 +201,7 @@ def test_globs_respect_gitignore_and_exclude_version_control(files: Box, root: P
 
 
 def test_grep_returns_matching_lines_and_no_match_is_a_success(files: Box) -> None:
-    """E13."""
+    """E13: an empty result is a success."""
     assert files("grep_files", pattern="os.")["matches"] == [{"path": "src/app.py", "line": 3, "text": "print(os.name)"}]
     assert files("grep_files", pattern="TWO", ignore_case=True)["matches"] == [{"path": "notes.txt", "line": 2, "text": "two"}]
     nothing = files("grep_files", pattern="absent")
@@ -220,7 +217,7 @@ def test_grep_accepts_a_regular_expression_and_refuses_an_invalid_one(files: Box
 
 
 def test_a_regular_expression_with_catastrophic_backtracking_is_stopped(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python's `re` backtracks; nothing a model writes may hang the engine."""
+    """Python's `re` backtracks, so a model's pattern could otherwise block the engine."""
     from callgate.builtins._regex import Matcher, RegexStopped
 
     with pytest.raises(RegexStopped) as caught, Matcher(r"(a+)+$", budget_s=1.0) as matcher:
@@ -243,7 +240,7 @@ def test_grep_ends_early_when_the_turn_is_killed(root: Path) -> None:
 
 
 def test_the_workspace_root_stays_the_folder_that_was_opened_first(files: Box, root: Path) -> None:
-    """paths.jsonl: the held directory handle, never the new target."""
+    """The tool keeps an open directory handle, so it does not follow the new target of the path (paths.jsonl)."""
     assert files("read_file", path="notes.txt")["lines"] == 3
     root.rename(root.parent / "moved")
     (root.parent / "elsewhere").mkdir()
@@ -279,13 +276,13 @@ def test_a_root_that_was_deleted_and_recreated_is_opened_again(files: Box, root:
 def test_calls_on_one_path_conflict_however_the_path_is_written(
     one: tuple[str, str], other: tuple[str, str], meets: bool, tmp_path: Path
 ) -> None:
-    """A read never overtakes a conflicting write."""
+    """A read must not overtake a conflicting write."""
     scope = Scope(workspace=str(tmp_path))
     tools = {tool.name: tool for tool in workspace_tools()}
 
     def touched(name: str, path: str) -> TouchedKeys:
         found = TouchedKeys.of({"path": path}, scope, tools[name].reads, tools[name].writes)
-        return found if found is not None else TouchedKeys(writes=frozenset({"file:"}))  # undeclared: a barrier
+        return found if found is not None else TouchedKeys(writes=frozenset({"file:"}))  # undeclared paths are a barrier
 
     assert conflict(touched(*one), touched(*other)) is meets
 
@@ -306,7 +303,7 @@ def test_a_glob_reads_the_folder_that_holds_its_matches() -> None:
 
 
 def test_importing_callgate_does_not_import_the_libraries_of_built_in_tools() -> None:
-    """Import stays small; http and ssl come with first use."""
+    """Modules such as http and ssl are imported on first use, so that the import of callgate stays fast."""
     code = "import sys, callgate, callgate.builtins; print({'ssl', 'http.client', 'subprocess', 'ctypes'} & set(sys.modules))"
     environment = {"PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)

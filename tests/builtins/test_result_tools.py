@@ -1,4 +1,4 @@
-"""Reading and searching what was too large to show."""
+"""Tests of the tools that read and search results too large to show."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from callgate._blob_store import DirectoryBlobs, MemoryBlobs
+from callgate import DirectoryBlobs, Engine
 from callgate.builtins import result_tools
 from tests.builtins.fakes import Box
 
@@ -19,8 +19,8 @@ DATA = {"items": [{"name": f"n{number}", "é/~": None} for number in range(500)]
 @settings(max_examples=40, deadline=None)
 @given(text=st.text(max_size=3_000), limit=st.integers(1, 700))
 def test_joined_pages_equal_the_whole_result(text: str, limit: int) -> None:
-    """A 1 MB result loses nothing, and the model can read the rest."""
-    blobs = MemoryBlobs()
+    """A model can read a 1 MB result in pages without loss."""
+    blobs = Engine([]).blobs
     read = Box(result_tools(blobs))
     digest = blobs.put(text.encode())
     whole = ""
@@ -69,7 +69,7 @@ def test_a_match_has_its_line_and_an_offset_for_read_result(blobs: DirectoryBlob
 
 
 def test_a_search_is_bounded_and_no_match_is_a_success(blobs: DirectoryBlobs) -> None:
-    """E13."""
+    """E13: an empty result is a success."""
     tools, digest = Box(result_tools(blobs)), blobs.put(b"x" * 100_000)
     found = tools("search_result", digest=digest, query="x", max_matches=3)
     assert (len(found["matches"]), found["truncated"]) == (3, True)

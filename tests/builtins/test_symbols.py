@@ -1,4 +1,4 @@
-"""`find_symbol`: where something is defined, in sources of any state, with and without an index."""
+"""Tests of `find_symbol`: it finds definitions in valid and invalid sources, with and without an index."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def found(root: Path, name: str, **arguments: Any) -> list[tuple[str, str, str, 
 
 
 def test_a_definition_is_found_with_its_kind_position_and_signature(root: Path) -> None:
-    """Classes, functions, methods, constants and other names; not what only uses them, and no value."""
+    """The kinds are class, function, method, constant and other names. Uses of a name and values are not included."""
     assert found(root, "Desk") == [("Desk", "class", "desk.py:15", "class Desk(object, metaclass=type)")]
     assert found(root, "closing") == [("closing", "function", "desk.py:11", "def closing(hour: int=5, /, *, late: bool=False) -> str")]
     assert found(root, "DESK_HOURS") == [("DESK_HOURS", "constant", "desk.py:6", "DESK_HOURS: Final[int]")]
@@ -81,7 +81,7 @@ def test_a_definition_is_found_with_its_kind_position_and_signature(root: Path) 
 
 
 def test_a_name_matches_exactly_or_in_part_with_or_without_its_class(root: Path) -> None:
-    """Exact unless something else is said, in order of path and line."""
+    """The match is exact by default, and results are ordered by path and line."""
     assert [name for name, *_ in found(root, "close")] == ["Desk.close", "Desk.Drawer.close"]
     assert [name for name, *_ in found(root, "Desk.close")] == ["Desk.close"]
     assert [name for name, *_ in found(root, "Drawer.close")] == ["Desk.Drawer.close"]
@@ -94,7 +94,7 @@ def test_a_name_matches_exactly_or_in_part_with_or_without_its_class(root: Path)
 
 
 def test_definitions_around_a_syntax_error_are_found_and_the_file_is_named(root: Path) -> None:
-    """A mistake hides what is near it and no more; the answer names the file."""
+    """An error hides only the definitions near it, and the answer names the file."""
     (root / "broken.py").write_text(
         "def one():\n    pass\n\ndef two(:\n    pass\n\n@cache\ndef three(a):\n    return (\n\nclass Four:\n    x = 1\n"
     )
@@ -112,14 +112,14 @@ def test_definitions_around_a_syntax_error_are_found_and_the_file_is_named(root:
     ids=["brackets", "signs", "attributes", "nested", "unfinished"],
 )
 def test_a_source_that_overloads_the_parser_does_not_affect_other_files(root: Path, bomb: str) -> None:
-    """It is parsed in another process; files beside it are answered as ever."""
+    """The source is parsed in another process, so other files are still searched."""
     (root / "a_bomb.py").write_text(f"def before(): ...\n{bomb}\ndef desk_after(): ...\n")
     (root / "z_last.py").write_text("def desk_after(): ...\n")
     assert ("desk_after", "function", "z_last.py:1", "def desk_after()") in found(root, "desk_after")
 
 
 def test_a_source_that_ends_the_parser_process_does_not_affect_other_files(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is named, and the rest is read by another process."""
+    """The file is named, and a new process reads the others."""
     code = _symbol_search._CODE.replace("    if asked:", "    b'fatal' in source and sys.exit()\n    if asked:")
     monkeypatch.setattr(_symbol_search, "_CODE", code)
     (root / "a_bomb.py").write_text("def desk_after(): ... # fatal\n")
@@ -130,14 +130,14 @@ def test_a_source_that_ends_the_parser_process_does_not_affect_other_files(root:
 
 
 def test_a_file_with_one_very_long_word_is_searched_in_linear_time(root: Path) -> None:
-    """Looking for definitions takes time by the length of a file, not by its square: a square of this would take hours."""
+    """The search time must be linear in the file's length; a quadratic search of this file would take hours."""
     (root / "blob.py").write_text("DATA = '" + "a" * 2_000_000 + "'\n" + " " * 500_000 + "\n")
     assert found(root, "a", match="substring", ignore_case=True)[0][0] == "DATA"
     assert found(root, "aaaa", match="substring") == []
 
 
 def test_files_that_are_not_text_are_skipped_and_counted_and_latin_1_is_read(root: Path) -> None:
-    """Binary, UTF-16, Latin-1, a mark at the beginning, other languages, ignored files."""
+    """Covers binary files, UTF-16, Latin-1, a byte order mark, other languages and ignored files."""
     (root / "binary.py").write_bytes(b"def odd(): ...\n\0\0")
     (root / "wide.py").write_bytes("def odd(): ...\n".encode("utf-16"))
     (root / "latin.py").write_bytes("# coding: latin-1\nCAFÉ = 'é'\ndef odd(): ...\n".encode("latin-1"))
@@ -157,13 +157,12 @@ def test_an_invalid_symbol_name_is_refused(root: Path, name: str) -> None:
 
 
 def test_without_a_python_executable_the_error_names_grep_files(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python within another program."""
+    """callgate may run in a program that embeds Python and has no executable."""
     monkeypatch.setattr("sys.executable", "")
     assert "grep_files" in Box(symbol_tools(), root)("find_symbol", name="Desk")["error"]
 
 
 def test_an_answer_is_bounded_by_count_size_and_time_and_marked_truncated(root: Path) -> None:
-    """By number, by size, and by time."""
     (root / "many.py").write_text("\n".join(f"def many_{number}(): ..." for number in range(500)))
     few = Box(symbol_tools(), root)("find_symbol", name="many_", match="prefix", max_symbols=3)
     assert (len(few["symbols"]), few["truncated"]) == (3, True)
@@ -179,7 +178,7 @@ def test_an_answer_is_bounded_by_count_size_and_time_and_marked_truncated(root: 
 
 
 async def test_symbols_of_a_written_file_are_found_before_and_after_indexing(tmp_path: Path, root: Path) -> None:
-    """D38: marked, read again in the background, and right in between."""
+    """D38: the write marks the file, the background thread reads it again, and searches in between are correct."""
     for number in range(30):
         (root / f"other{number}.py").write_text("value = 1\n")
     memory = Memory(tmp_path / "m.db")
@@ -194,7 +193,7 @@ async def test_symbols_of_a_written_file_are_found_before_and_after_indexing(tmp
         assert await memory.settled()
         assert memory.index.count() == 31
         await make(engine, root, "write_file", path="new.py", content="class Till: ...\n")
-        assert await places("Till") == ["new.py:1"]  # indexed or not
+        assert await places("Till") == ["new.py:1"]  # whether or not the file is indexed yet
         assert await memory.settled()
         assert await places("Till") == ["new.py:1"]
         await make(engine, root, "write_file", path="new.py", content="\n\nclass Till: ...\n")
@@ -204,7 +203,7 @@ async def test_symbols_of_a_written_file_are_found_before_and_after_indexing(tmp
 
 
 def test_symbols_of_the_memory_package_are_found_where_they_are_defined(tmp_path: Path) -> None:
-    """Our own sources, with and without the index, against a plain walk through the syntax trees."""
+    """Compares the answers for callgate's own sources, with and without the index, with a walk through the syntax trees."""
     source = Path(callgate.__file__).parent / "memory"
     with Memory(tmp_path / "m.db") as memory:
         plain, indexed = Box(symbol_tools(), source), Box(symbol_tools(index=memory.index), source)
@@ -228,6 +227,5 @@ def _targets(node: ast.AST) -> list[str]:
 
 @given(st.text(alphabet='abc:()\n @="#[],{}\\x 1', max_size=80))
 def test_outline_accepts_any_text_and_returns_lines_within_it(text: str) -> None:
-    """Property: no text breaks it, and every line is one of the text's."""
     symbols, _ = outline(text)
     assert all(1 <= line <= text.count("\n") + 1 for *_, line, _ in symbols)

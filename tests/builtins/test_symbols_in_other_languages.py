@@ -1,10 +1,13 @@
-"""`find_symbol` in other languages than Python: what each defines, through the engine, with the grammars of the extra `symbols`."""
+"""Tests of `find_symbol` in languages other than Python, through an engine with the grammars of the extra `symbols`."""
 
 from __future__ import annotations
 
 import os
+import re
+import string
 import subprocess
 import sys
+from importlib.metadata import requires
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -14,8 +17,7 @@ import pytest
 import callgate
 import tests
 from callgate import Engine
-from callgate.builtins import _languages, symbol_tools
-from callgate.builtins._symbol_search import SymbolSearch
+from callgate.builtins import symbol_tools
 from callgate.memory import Memory
 from tests.builtins.fakes import Box
 from tests.builtins.symbol_sources import HIDDEN, SOURCES, Expected
@@ -23,34 +25,48 @@ from tests.memory.fakes import make
 from tests.waiting import PATIENCE_S
 
 needs_grammars = pytest.mark.skipif(
-    any(_languages.parser_request(language) is None for language in _languages._LANGUAGES), reason="needs the extra: callgate[symbols]"
+    any(
+        find_spec(re.split(r"[^\w-]", needed)[0].replace("-", "_")) is None
+        for needed in requires("callgate") or ()
+        if needed.endswith("extra == 'symbols'")
+    ),
+    reason="needs the extra: callgate[symbols]",
 )
 
 
 @needs_grammars
 @pytest.mark.parametrize("file", SOURCES)
 async def test_definitions_in_each_language_have_kind_position_and_signature(tmp_path: Path, file: str) -> None:
-    """All that is defined outside functions, where the name stands, in the words of the source, without bodies and values."""
+    """Every definition outside a function is found at its name's position, with the source's wording and without body or value."""
     source, expected = SOURCES[file]
     (tmp_path / file).write_text(source)
     async with Engine(symbol_tools()) as engine:
 
-        async def found(name: str) -> Expected:
-            structured: Any = (await make(engine, tmp_path, "find_symbol", name=name, max_symbols=200)).structured
+        async def found(**asked: Any) -> Expected:
+            structured: Any = (await make(engine, tmp_path, "find_symbol", max_symbols=200, **asked)).structured
             assert structured["files_with_mistakes"] == []
             assert "hunter2" not in str(structured)
             return [(one["name"], one["kind"], int(one["at"].removeprefix(f"{file}:")), one["signature"]) for one in structured["symbols"]]
 
-        names = dict.fromkeys(name.rpartition(".")[2] for name, *_ in expected if "~" not in name)
-        for name in names:
-            assert await found(name) == [one for one in expected if one[0].rpartition(".")[2] == name]
-        for name in set(HIDDEN) - set(names):
-            assert await found(name) == []
+        names = [name.rpartition(".")[2] for name, *_ in expected]
+        assert await found(name=names[-1]) == [one for one, name in zip(expected, names, strict=True) if name == names[-1]]
+        for letter in letters_of([*names, *HIDDEN]):
+            told = await found(name=letter, match="substring", ignore_case=True)
+            assert told == [one for one, name in zip(expected, names, strict=True) if letter in name.lower()]
+
+
+def letters_of(names: list[str]) -> list[str]:
+    """A few letters of which each name has one: asked for by them, every name is found that there is."""
+    letters = []
+    while names:
+        letters.append(max(string.ascii_lowercase, key=lambda letter: sum(letter in name.lower() for name in names)))
+        names = [name for name in names if letters[-1] not in name.lower()]
+    return letters
 
 
 @needs_grammars
 def test_names_are_searched_as_their_language_writes_them(tmp_path: Path) -> None:
-    """With `::`, `$`, `#` or `?`; whole, by the beginning, in any capitals, as Python's."""
+    """Names may contain `::`, `$`, `#` or `?`, and match exactly, by prefix or with case ignored, as in Python."""
     for file, (source, _) in SOURCES.items():
         (tmp_path / file).write_text(source)
     box = Box(symbol_tools(), tmp_path)
@@ -69,7 +85,7 @@ def test_names_are_searched_as_their_language_writes_them(tmp_path: Path) -> Non
 
 @needs_grammars
 async def test_the_index_does_not_change_answers_for_other_languages(tmp_path: Path) -> None:
-    """With it as without, before it is made and after, and after a write."""
+    """The answers are equal without the index, before and after it is built, and after a write."""
     root = tmp_path / "work"
     root.mkdir()
     for file, (source, _) in SOURCES.items():
@@ -88,7 +104,7 @@ async def test_the_index_does_not_change_answers_for_other_languages(tmp_path: P
 
 @needs_grammars
 def test_definitions_around_syntax_errors_are_found_in_other_languages(tmp_path: Path) -> None:
-    """The rest of the file is told, and the file is named."""
+    """Other definitions of the file are found, and the file is named."""
     (tmp_path / "broken.go").write_text("package a\n\nfunc one() {}\n\nfunc two( {\n\nfunc Four() {}\n")
     (tmp_path / "nul.rs").write_bytes(b"// " + b"x" * 9000 + b"\n\0\0\nfn four() {}\n")
     (tmp_path / "latin.rb").write_bytes("# caf\xe9\ndef four; end\n".encode("latin-1"))
@@ -123,7 +139,7 @@ def test_definitions_around_syntax_errors_are_found_in_other_languages(tmp_path:
     ids=["brackets", "classes", "heredocs", "templates", "one line", "one word"],
 )
 def test_a_source_that_breaks_a_grammar_is_named_and_does_not_affect_other_files(tmp_path: Path, file: str, bomb: str) -> None:
-    """Whatever becomes of the parser's process; files beside it are answered as ever."""
+    """The parser's process may end or hang; other files are still searched."""
     (tmp_path / file).write_text(f"{bomb}\n// desk_after\n")
     (tmp_path / "z_last.go").write_text("package a\nfunc desk_after() {}\n")
     (tmp_path / "z_last.py").write_text("def desk_after(): ...\n")
@@ -134,9 +150,9 @@ def test_a_source_that_breaks_a_grammar_is_named_and_does_not_affect_other_files
 
 @needs_grammars
 def test_the_beginning_of_a_source_too_large_to_parse_is_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its tree would take more memory than the parser's process has; the file is named."""
+    """The full syntax tree would exceed the memory limit of the parser's process; the answer names the file."""
     monkeypatch.setattr("callgate.builtins._symbol_search._FILE_S", PATIENCE_S)
-    monkeypatch.setattr(SymbolSearch.__init__, "__kwdefaults__", {"budget_s": PATIENCE_S})
+    monkeypatch.setattr("callgate.builtins._symbol_search.SymbolSearch.__init__.__kwdefaults__", {"budget_s": PATIENCE_S})
     (tmp_path / "a.js").write_text("var a1;\n" * 500_000)
     result = Box(symbol_tools(), tmp_path)("find_symbol", name="a1", max_symbols=3)
     assert [one["at"] for one in result["symbols"]] == ["a.js:1", "a.js:2", "a.js:3"]
@@ -144,7 +160,7 @@ def test_the_beginning_of_a_source_too_large_to_parse_is_searched(tmp_path: Path
 
 
 def test_files_that_need_the_symbols_extra_are_counted_and_noted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python is answered all the same, and a folder of nothing else is answered as ever."""
+    """Python files are still searched, and an answer for a folder of only Python files has no note."""
     monkeypatch.setattr("callgate.builtins._languages.find_spec", lambda name: None)
     for file in ("desk.js", "till.js", "desk.go", "desk.lua"):
         (tmp_path / file).write_text("function desk() {}\n")
@@ -160,7 +176,7 @@ def test_files_that_need_the_symbols_extra_are_counted_and_noted_once(tmp_path: 
 
 @needs_grammars
 def test_a_missing_grammar_does_not_disable_other_languages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each language is read if its own package is there."""
+    """A language is searched if its own grammar package is installed."""
     monkeypatch.setattr("callgate.builtins._languages.find_spec", lambda name: None if name == "tree_sitter_go" else find_spec(name))
     (tmp_path / "desk.js").write_text("function desk() {}\n")
     (tmp_path / "desk.go").write_text("package a\nfunc desk() {}\n")
@@ -170,7 +186,7 @@ def test_a_missing_grammar_does_not_disable_other_languages(tmp_path: Path, monk
 
 
 def test_grammars_are_not_imported_in_the_engine_process(tmp_path: Path) -> None:
-    """Only the child imports them; here it is known that they are there."""
+    """Only the child process imports grammars; the engine's process checks only that they are installed."""
     code = (
         "import sys\nfrom pathlib import Path\nfrom callgate.builtins import symbol_tools\nfrom tests.builtins.fakes import Box\n"
         "Path('a.go').write_text('package a\\nfunc desk() {}\\n')\n"

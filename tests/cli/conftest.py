@@ -9,6 +9,6 @@ from tests.cli.shell import write_tools
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder of somebody's own tools and rules."""
+    """Return a folder with a user's own tools and rules."""
     write_tools(tmp_path)
     return tmp_path

@@ -1,9 +1,9 @@
-"""Commands of a command line that is already loaded: each is a process of its own, forked from one that has done the imports.
+"""Run commands in processes that are forked from one with the command line already imported.
 
-A start of Python and its imports take most of a short command's time, and the tests start hundreds. A command gets its own folder,
-environment, standard streams and end, as from a shell; what a real start does is shown by the tests that use `command`.
+Starting Python and its imports take most of a short command's time, and the tests start hundreds. Each command has its own folder,
+environment, standard streams and exit, as from a shell; tests that use `command` start Python itself.
 
-Run as a program, this is the process that forks: it knows nothing of the tests.
+Run as a program, this module is the process that forks, independent of the tests.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Final, NoReturn
@@ -30,7 +32,7 @@ _STREAMS: Final = 3
 
 
 class Forks:
-    """The loaded command line, started with the first command and ended with this process."""
+    """A process with the command line imported. It starts with the first command and ends with this process."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._asks, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -44,7 +46,7 @@ class Forks:
         atexit.register(self._end)
 
     def run(self, words: Sequence[str], folder: Path, environment: Mapping[str, str], stdin: str, within_s: float) -> tuple[int, str, str]:
-        """The exit code of one command, and what it wrote to its two streams."""
+        """Return the exit code of one command, its standard output and its standard error."""
         order = json.dumps({"words": list(words), "folder": str(folder), "environment": dict(environment)}).encode()
         ours, theirs = socket.socketpair()
         reads, writes = os.pipe()
@@ -66,7 +68,7 @@ class Forks:
 
 
 def _serve(asked: socket.socket) -> None:
-    """Fork for each order, until nobody is there any more to give one; returns in a command's own process only to run it."""
+    """Fork for each order until the other end of the socket is closed; return only in the process that becomes the command."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while True:
         order, given, _, _ = socket.recv_fds(asked, _MOST_BYTES, _STREAMS + 1)
@@ -96,7 +98,7 @@ def _tell_end(command: int, given: Sequence[int]) -> NoReturn:
 
 
 def _become(order: dict[str, object]) -> None:
-    """As if Python had been started with these words, there."""
+    """Set up this process as if Python had been started with these words in that folder."""
     folder, environment, words = order["folder"], order["environment"], order["words"]
     assert isinstance(folder, str)
     assert isinstance(environment, dict)
@@ -108,12 +110,46 @@ def _become(order: dict[str, object]) -> None:
     sys.argv = ["callgate", *words]
 
 
+def _end(code: object) -> NoReturn:
+    """End as Python does, as a forked process of `multiprocessing` too, but free nothing: that takes longer than most commands."""
+    if not isinstance(code, int | None):
+        sys.exit(str(code))
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        sys.exit(code)
+    os._exit(code or 0)
+
+
+def _import_all() -> None:
+    """Import what any command needs, the libraries that commands import on demand included."""
+    for found in pkgutil.walk_packages(callgate.__path__, "callgate."):
+        if not found.name.endswith("__main__"):
+            with suppress(ImportError):
+                import_module(found.name)
+    for name in ("apsw", "httpx2", "jsonschema_rs"):
+        import_module(name)
+
+
+def _load_certificates() -> None:
+    """Send a request to nobody: the system's certificates, which every model needs, are read with the first one."""
+    with EmbeddingsEndpoint("http://127.0.0.1:1/v1", "none", 3) as endpoint, suppress(EmbedderFailed):
+        endpoint(["?"])
+
+
 if __name__ == "__main__":
     import callgate.cli
+    from callgate.memory import EmbedderFailed, EmbeddingsEndpoint
 
-    for found in pkgutil.iter_modules(callgate.cli.__path__, "callgate.cli."):
-        if not found.name.endswith("__main__"):
-            import_module(found.name)
+    _import_all()
+    _load_certificates()
     gc.freeze()
     _serve(socket.socket(fileno=int(sys.argv[1])))
-    sys.exit(callgate.cli.main())
+    try:
+        code = callgate.cli.main()
+    except SystemExit as ended:
+        code = ended.code  # type: ignore[assignment]
+    _end(code)

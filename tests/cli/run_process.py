@@ -1,4 +1,4 @@
-"""`callgate run` as a process of its own, with a provider on the loopback interface to talk to."""
+"""`callgate run` as a process of its own, with a provider on the loopback interface."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from callgate.models.model_events import Usage
 from callgate.testing import Call, Item, ScriptedServer
 from callgate.testing.scripted_server import Script
-from tests.cli.shell import Ended, command, environment
+from tests.cli.shell import Ended, command, environment, shell
 from tests.waiting import COMMAND_S
 
 __all__ = ["CRM", "DONE", "PAYS", "TASK", "Running", "paid", "ran", "running"]
@@ -23,14 +23,14 @@ PAYS: list[Item] = ["I pay.", Call("refund", {"order": "A7", "cents": 12})]
 
 
 class Running:
-    """The command while it runs, with a provider to talk to."""
+    """The command while it runs, and its provider."""
 
     def __init__(self, process: asyncio.subprocess.Process, server: ScriptedServer) -> None:
         self.process = process
         self.server = server
 
     async def line(self, words: str) -> str:
-        """The next line on standard error that has these words."""
+        """Return the next line on standard error that contains these words."""
         assert self.process.stderr is not None
         while line := (await self.process.stderr.readline()).decode():
             if words in line:
@@ -64,9 +64,9 @@ async def running(folder: Path, turns: Sequence[Script], *words: str, stdin: Any
 
 
 async def ran(folder: Path, turns: Sequence[Script], *words: str, **more: str) -> Ended:
-    """The command to its end, without a terminal."""
-    async with running(folder, turns, *words, **more) as run:
-        return Ended(*await run.end())
+    """Run the command to its end, without a terminal."""
+    async with ScriptedServer(turns) as server:
+        return await asyncio.to_thread(shell, folder, *TASK, "--base-url", server.url, *words, **more)
 
 
 def paid(folder: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""Runs at a terminal: begun, waiting for a human, ended, and what they paid."""
+"""Runs at a terminal: started, waiting for approval, ended, and their payments."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def told(done: Ended, event: str) -> dict[str, Any]:
 
 
 async def waiting_run(folder: Path, server: ScriptedServer) -> dict[str, Any]:
-    """A run that asks about a payment, with nobody there to answer."""
+    """Run until a payment needs approval, without a terminal to ask at; return the `run_ended` event."""
     done = await ended(folder, "run", "Pay.", "--model", "any", "--base-url", server.url, *CRM, "--json")
     assert done.code == 4
     return told(done, "run_ended")
 
 
 async def begun_run(folder: Path, server: ScriptedServer, task: str) -> tuple[Process, str]:
-    """A run in a process of its own, of which a tool has said that it began, and the run's name."""
+    """Start a run in a process of its own; return once a tool reports progress, with the process and the run's id."""
     words = command(("run", task, "--model", "any", "--base-url", server.url, *CRM, "--yes", "--json"))
     process = await asyncio.create_subprocess_exec(
         *words, cwd=folder, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, env=environment()

@@ -1,4 +1,4 @@
-"""The real command line, as a person's shell starts it."""
+"""Run the real command line as a user's shell does."""
 
 from __future__ import annotations
 
@@ -68,11 +68,11 @@ tool = "odd_text"
 
 
 _CHOOSES = re.compile(r"CALLGATE_(?!UNDO$)\w+|COLUMNS|\w+_API_KEY|\w+_BASE_URL|\w+_MODEL|HF_TOKEN")
-"""Variables that would make a command do something else on somebody's machine, as asking a real model; but for the place of undo."""
+"""Variables on a developer's machine that would change a command, for example to ask a real model. The place of undo stays."""
 
 
 class Ended:
-    """How a command ended."""
+    """The exit code and the output of a command."""
 
     def __init__(self, code: int, out: str, err: str) -> None:
         self.code = code
@@ -114,13 +114,13 @@ def shell(folder: Path, *words: str, stdin: str = "", **more: str) -> Ended:
 
 
 def as_any_user(folder: Path, *words: str) -> Ended:
-    """The same as somebody whom the rights of files bind: root gives up what frees it from them."""
+    """Run the command as a user who is bound by file permissions: root gives up the capabilities that bypass them."""
     before = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
     return _started([*before, *command(words)], folder, environment())
 
 
 def _started(line: list[str], folder: Path, environment: Mapping[str, str], stdin: str = "") -> Ended:
-    """What a command comes to that is started anew."""
+    """Run the command in a newly started Python."""
     done = subprocess.run(line, cwd=folder, input=stdin, capture_output=True, text=True, timeout=COMMAND_S, env=environment, check=False)
     assert "Traceback" not in done.stderr, done.stderr
     return Ended(done.returncode, done.stdout, done.stderr)

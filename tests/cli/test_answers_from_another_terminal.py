@@ -1,4 +1,4 @@
-"""A run with several questions at one terminal, and somebody who answers or ends it at another."""
+"""A run with several prompts at one terminal; another terminal answers them or ends the run."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ ALL, REST = ["A1 1", "A2 2", "A3 3"], ["A2 2", "A3 3"]
 async def test_a_run_continues_after_an_answer_to_its_open_prompt_at_another_terminal(
     folder: Path, first: str, elsewhere: str, effects: list[list[str]]
 ) -> None:
-    """A no takes back a yes that no call has used; a yes beside a no counts where it was first. The run goes on either way."""
+    """A denial withdraws an approval that no call has used yet; otherwise the first answer counts. The run continues either way."""
     async with at_terminal(folder, [THREE, DONE]) as terminal:
         await terminal.until(b"Run it? [y/N]")
         (asked, *_) = sorted(one["approval"] for one in (await ended(folder, "approvals", "--json")).lines)
-        terminal.process.send_signal(signal.SIGSTOP)  # so that both answers are there when it looks
+        terminal.process.send_signal(signal.SIGSTOP)  # both answers are there when the process continues
         await ended(folder, elsewhere, asked, "--by", "carol", "--wait", "0")
         terminal.type(first.encode() + b"\n")
         terminal.process.send_signal(signal.SIGCONT)
@@ -61,7 +61,7 @@ async def test_questions_answered_at_another_terminal_need_no_second_answer(fold
             await ended(folder, answer, question, "--by", "carol\x1b[31m", "--wait", "0")
         terminal.type(b"y\n")
         shown = await terminal.until(b"Run it?", b"callgate log show")
-        while shown.endswith(b"Run it?"):  # the record is looked at now and then, and this question was faster
+        while shown.endswith(b"Run it?"):  # the journal is polled, and the next prompt may appear before the answer is read
             terminal.type(b"y\n" if b'"A3"' in shown else b"n\n")
             shown = await terminal.until(b"Run it?", b"callgate log show")
         assert await terminal.end() == 0
@@ -70,7 +70,7 @@ async def test_questions_answered_at_another_terminal_need_no_second_answer(fold
 
 
 async def test_resume_accepts_answers_that_were_already_given_elsewhere(folder: Path) -> None:
-    """Two people look at the same list: whoever is second still gets the run on."""
+    """Two users answer the same approvals: the second one can still resume the run."""
     async with ScriptedServer([THREE, DONE]) as server:
         run = (await waiting_run(folder, server))["run"]
         first, second, third = (f"{run}/0/{place}" for place in range(3))
@@ -92,10 +92,10 @@ async def test_resume_accepts_answers_that_were_already_given_elsewhere(folder: 
 
 @pytest.mark.parametrize("words", [(), ("--chat",)], ids=["run", "chat"])
 async def test_an_answer_from_another_terminal_ends_the_open_prompt(folder: Path, words: tuple[str, ...]) -> None:
-    """Nobody types here: each question goes away as somebody answers it elsewhere, and the run ends as it would have here."""
+    """Nothing is typed here: each prompt ends when it is answered elsewhere, and the run ends as if it had been answered here."""
     turns: list[Script] = ["Hello.", THREE, DONE] if words else [THREE, DONE]
     async with at_terminal(folder, turns, *words) as terminal:
-        if words:  # a later turn is a run that is not the engine's own
+        if words:  # a later turn of a chat is a run other than the engine's own
             await terminal.until(b"you> ")
             terminal.type(b"Pay.\n")
         for answer in ("approve", "deny", "approve"):
@@ -114,7 +114,7 @@ async def test_an_answer_from_another_terminal_ends_the_open_prompt(folder: Path
 @pytest.mark.parametrize("word", ["stop", "kill"])
 @pytest.mark.parametrize("words", [(), ("--chat",)], ids=["run", "chat"])
 async def test_a_stop_or_kill_from_another_terminal_ends_the_prompt_and_the_run(folder: Path, words: tuple[str, ...], word: str) -> None:
-    """Nobody types here: no question is put any more, nothing that was asked about runs, and a chat can go on."""
+    """Nothing is typed here: no further prompt appears, none of the calls runs, and a chat continues."""
     turns: list[Script] = ["Hello.", THREE, DONE] if words else [THREE]
     async with at_terminal(folder, turns, *words) as terminal:
         if words:
@@ -138,7 +138,7 @@ async def test_a_stop_or_kill_from_another_terminal_ends_the_prompt_and_the_run(
 
 @asynccontextmanager
 async def single_call(folder: Path) -> AsyncIterator[tuple[Screen, asyncio.subprocess.Process]]:
-    """A `callgate call` at a terminal, whose call has to be allowed."""
+    """Start `callgate call` at a terminal, with a call that needs approval."""
     ours, theirs = pty.openpty()
     words = ("call", "refund", "order=A7", "cents=12", "--tools", "crm.py", "--policy", "rules.toml")
     process = await asyncio.create_subprocess_exec(
@@ -167,7 +167,7 @@ async def test_an_answer_from_another_terminal_ends_the_prompt_of_a_single_call(
 
 @pytest.mark.parametrize("word", ["stop", "kill"])
 async def test_a_stop_or_kill_from_another_terminal_ends_the_prompt_of_a_single_call(folder: Path, word: str) -> None:
-    """Nobody types here: the question goes away, and nothing that was asked about runs."""
+    """Nothing is typed here: the prompt ends, and the call does not run."""
     async with single_call(folder) as (screen, process):
         await screen.until(b"Run it? [y/N]")
         (asked,) = (await ended(folder, "approvals", "--json")).lines

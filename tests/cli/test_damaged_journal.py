@@ -1,4 +1,4 @@
-"""A journal's file in which a page was overwritten: no command that reads it ends as if all were well."""
+"""A journal file with an overwritten page: every command that reads it reports the damage."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 def _offsets(size: int) -> list[int]:
-    """The beginning, the middle and the end, on the border of a page and in one."""
+    """Return offsets at the beginning, the middle and the end, at a page boundary and within a page."""
     return [2 * PAGE, 5 * PAGE, size // 2 // PAGE * PAGE, size // 2 // PAGE * PAGE + PAGE // 2, size - PAGE]
 
 

@@ -1,4 +1,4 @@
-"""`callgate demo`: what is shown is true, and if it were not, the exit code would say so."""
+"""`callgate demo`: what it shows is verified, and a false claim makes the exit code 1."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 
 from callgate.demo import DEMOS, verify_crash, verify_repair
 from callgate.testing import Call, Item, ReceivedRequest, ScriptedServer
-from tests.cli.shell import as_any_user, command, environment, shell
+from tests.cli.shell import Ended, as_any_user, environment, shell
 from tests.waiting import COMMAND_S
 
 pytestmark = pytest.mark.process
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.process
 
 @pytest.fixture(scope="module")
 def repaired(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The main demonstration, run once."""
+    """Return the result of the main demonstration, which runs once."""
     place = tmp_path_factory.mktemp("demo")
     done = shell(place, "demo", "--json", TMPDIR=str(place))
     assert done.code == 0, done.out
@@ -49,14 +49,6 @@ def test_the_repair_demo_repairs_the_repository_and_verifies_its_claims(repaired
         ("run_command", "ok"),
         ("run_command", "aborted"),
     ]
-
-
-def test_the_demo_runs_unittest_if_pytest_is_missing(tmp_path: Path) -> None:
-    code = "import sys; sys.modules['pytest'] = None; from callgate.cli import main; sys.exit(main(['demo', '--json']))"
-    words = [sys.executable, "-c", code]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=COMMAND_S, env=environment(TMPDIR=str(tmp_path)))
-    assert done.returncode == 0, done.stdout
-    assert "the tests were red, then green: unittest gave exit codes [1, 0]" in json.loads(done.stdout)["proven"]
 
 
 def test_the_journal_of_the_demo_can_be_read_with_the_log_commands(repaired: dict[str, Any], tmp_path: Path) -> None:
@@ -161,12 +153,13 @@ def test_verification_of_the_repair_demo_finds_contradicting_evidence(
 
 @pytest.fixture(scope="module")
 def crashed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the demonstration of kills left its evidence."""
+    """Where the demonstration of kills left its evidence; run once, as a person sees it."""
     place = tmp_path_factory.mktemp("crash")
-    done = shell(place, "demo", "crash", "--json", TMPDIR=str(place))
-    assert (done.code, done.json["problems"]) == (0, [])
-    assert len(done.json["proven"]) == 15
-    return Path(done.json["folder"])
+    done = shell(place, "demo", "crash", TMPDIR=str(place))
+    assert_shown(done)
+    assert done.out.count("✓ ") == 15
+    (folder,) = place.glob("callgate-demo-crash-*")
+    return folder
 
 
 def no_effect(root: Path) -> None:
@@ -218,26 +211,8 @@ def test_verification_of_the_crash_demo_finds_contradicting_evidence(
     assert any(finding.claim.startswith(claim) for finding in verify_crash(root) if not finding.holds)
 
 
-def test_the_demo_fails_if_the_effect_log_contains_a_forged_effect(tmp_path: Path) -> None:
-    """While it runs, somebody writes an effect into the ledger that the engine knows nothing of."""
-    words = command(("demo",))
-    with subprocess.Popen(
-        words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(TMPDIR=str(tmp_path))
-    ) as running:
-        assert running.stdout is not None
-        next(line for line in running.stdout if "✓ run_command" in line)
-        (ledger,) = tmp_path.glob("callgate-demo-repair-*/ledger.jsonl")
-        entry = {"kind": "effect", "call": "forged/0/0", "tool": "edit_file", "pid": 1, "created": 0.0, "what": ""}
-        with ledger.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(entry) + "\n")
-        out, err = running.communicate(timeout=COMMAND_S)
-    assert running.returncode == 1
-    assert "✗ every effect happened exactly once" in out
-    assert "failed" in err
-
-
 async def test_the_demo_gives_its_task_to_the_model_of_a_configured_server(tmp_path: Path) -> None:
-    """Whatever the model does: what is claimed is the end, and that nothing went around the engine."""
+    """The demo verifies only the final state, and that every effect went through the engine."""
     async with ScriptedServer(repairs) as server:
         done = await asyncio.to_thread(shell, tmp_path, "demo", "--json", TMPDIR=str(tmp_path), OPENAI_BASE_URL=server.url)
     assert (done.code, done.json["problems"]) == (0, [])
@@ -245,10 +220,14 @@ async def test_the_demo_gives_its_task_to_the_model_of_a_configured_server(tmp_p
     assert [call["tool"] for call in done.json["calls"]] == ["read_file", "edit_file", "run_command"]
 
 
+def task_of(received: ReceivedRequest) -> str:
+    return str(next(message["content"] for message in json.loads(received.body)["messages"] if message["role"] == "user"))
+
+
 def repairs(received: ReceivedRequest) -> list[Item]:
-    """A model that repairs it at once; the command of the tests stands in its task."""
+    """Play a model that repairs the bug at once; it reads the test command from its task."""
     old, new = "int(price_cents * quantity * (1 - discount_percent / 100))", "price_cents * quantity * (100 - discount_percent) // 100"
-    task = next(message["content"] for message in json.loads(received.body)["messages"] if message["role"] == "user")
+    task = task_of(received)
     turns: list[list[Item]] = [
         ["I look. ", Call("read_file", {"path": "shop/prices.py"})],
         ["I see.", Call("edit_file", {"path": "shop/prices.py", "old": old, "new": new})],
@@ -258,15 +237,47 @@ def repairs(received: ReceivedRequest) -> list[Item]:
     return turns[received.number]
 
 
+async def test_the_demo_runs_unittest_if_pytest_is_missing(tmp_path: Path) -> None:
+    code = "import sys; sys.modules['pytest'] = None; from callgate.cli import main; sys.exit(main(['demo', '--json']))"
+    async with ScriptedServer(repairs) as server:
+        places = environment(TMPDIR=str(tmp_path), OPENAI_BASE_URL=server.url)
+        words = [sys.executable, "-c", code]
+        done = await asyncio.to_thread(subprocess.run, words, capture_output=True, text=True, timeout=COMMAND_S, env=places)
+    assert done.returncode == 0, done.stdout
+    assert "unittest" in task_of(server.requests[0])
+    assert "the tests are green: exit code 0" in json.loads(done.stdout)["proven"]
+
+
+async def test_the_demo_fails_if_the_effect_log_contains_a_forged_effect(tmp_path: Path) -> None:
+    """While it runs, somebody writes an effect into the ledger that the engine knows nothing of."""
+
+    def forges(received: ReceivedRequest) -> list[Item]:
+        if received.number == 2:  # it has edited the file
+            (ledger,) = tmp_path.glob("callgate-demo-repair-*/ledger.jsonl")
+            entry = {"kind": "effect", "call": "forged/0/0", "tool": "edit_file", "pid": 1, "created": 0.0, "what": ""}
+            with ledger.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(entry) + "\n")
+        return repairs(received)
+
+    async with ScriptedServer(forges) as server:
+        done = await asyncio.to_thread(shell, tmp_path, "demo", TMPDIR=str(tmp_path), OPENAI_BASE_URL=server.url)
+    assert done.code == 1
+    assert "✗ every effect happened exactly once" in done.out
+    assert "failed" in done.err
+
+
 async def test_the_demo_fails_if_the_model_does_not_repair_the_code(tmp_path: Path) -> None:
     async with ScriptedServer(["It looks fine to me."]) as server:
         done = await asyncio.to_thread(shell, tmp_path, "demo", "--json", TMPDIR=str(tmp_path), OPENAI_BASE_URL=server.url)
     assert (done.code, done.json["problems"]) == (1, ["the tests are green: exit code 1"])
 
 
-@pytest.mark.parametrize("name", [name for name in DEMOS if name not in ("repair", "folder")])
+@pytest.mark.parametrize("name", [name for name in DEMOS if name not in ("repair", "crash", "folder")])
 def test_each_demo_verifies_its_claims(tmp_path: Path, name: str) -> None:
-    done = shell(tmp_path, "demo", name, TMPDIR=str(tmp_path))
+    assert_shown(shell(tmp_path, "demo", name, TMPDIR=str(tmp_path)))
+
+
+def assert_shown(done: Ended) -> None:
     assert done.code == 0, done.out
     for words in ("✓", "journal", "callgate log list --journal"):
         assert words in done.out

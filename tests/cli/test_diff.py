@@ -1,4 +1,4 @@
-"""`callgate diff` prints a patch: `patch` and `git apply` make the later state of the earlier one, and take it back."""
+"""`callgate diff` prints a patch: `patch` and `git apply` turn the earlier state into the later one, and back."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def work(tmp_path: Path) -> Path:
 
 
 def state(folder: Path) -> dict[str, tuple[int, bytes]]:
-    """Every file below a folder, with its kind and mode and its content."""
+    """Return the mode and the content of every file below a folder."""
     found: dict[str, tuple[int, bytes]] = {}
     for path in sorted(folder.rglob("*")):
         name, mode = str(path.relative_to(folder)), path.lstat().st_mode
@@ -93,7 +93,7 @@ def _applied(folder: Path, text: str, *options: str) -> None:
     ids=["patch", "git apply"],
 )
 def test_a_diff_is_a_reversible_patch_from_the_old_to_the_new_state(work: Path, apply: Callable[..., None]) -> None:
-    """New, deleted, empty and linked files, files without a line end, modes, names with spaces and quotes; both ways."""
+    """Both directions: new, deleted, empty and linked files, missing final line ends, modes, names with spaces and quotes."""
     before = state(work)
     earlier = work.parent / "earlier"
     shutil.copytree(work, earlier, symlinks=True)
@@ -148,7 +148,7 @@ def test_a_large_change_is_complete_in_the_patch(work: Path) -> None:
     ids=["a file became a folder", "a folder became a file", "a folder became a link", "a link became a folder", "binary files"],
 )
 def test_changes_that_patch_cannot_apply_are_comments_in_the_patch(work: Path, change: str) -> None:
-    """`patch` refuses to put a folder where a file was, and makes an empty file of a binary one."""
+    """`patch` cannot replace a file by a folder, and would create an empty file for a binary one."""
     untouched = state(work)
     earlier = work.parent / "earlier"
     shutil.copytree(work, earlier, symlinks=True)

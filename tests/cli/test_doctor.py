@@ -1,4 +1,4 @@
-"""`callgate doctor`: what this machine can promise, tried out."""
+"""`callgate doctor`: which guarantees hold on this machine, determined by trying them."""
 
 from __future__ import annotations
 

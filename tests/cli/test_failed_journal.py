@@ -1,4 +1,4 @@
-"""A journal that fails while a command writes to it: what a person is told, and that it is told once."""
+"""A journal that fails while a command writes to it: the user gets the reason, exactly once."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def stop() -> str:
 """
 TOOLS = ["cut", "delete", "look"]
 CAUSES = re.compile(r"journal\.db (?:was cut off|was deleted or replaced|cannot be written or read any more)")
-"""The last where a commit was under way when it happened."""
+"""The last alternative appears if a commit was in progress when the file changed."""
 FOR_PYTHON = re.compile(r"JournalFailed|RecordFailed|engine|operator|SqliteJournal")
 
 
@@ -73,7 +73,7 @@ def assert_told_once(shown: str) -> None:
 
 @pytest.mark.parametrize("tool", TOOLS)
 async def test_a_run_reports_the_reason_of_a_journal_failure_once(folder: Path, tool: str) -> None:
-    """The call's line, that of a call after it, and the end of the run all know the reason."""
+    """The line of the call, the line of the next call and the end of the run could each report it."""
     done: Ended = await ran(folder, [[Call(tool, {}), Call("stop", {})], DONE], "--tools", "spoil.py", "--yes")
     assert done.code == 1
     assert_told_once(done.err)
@@ -82,7 +82,7 @@ async def test_a_run_reports_the_reason_of_a_journal_failure_once(folder: Path, 
 
 @pytest.mark.parametrize(("tool", "code"), [("cut", 3), ("delete", 3), ("look", 1)])
 def test_a_call_whose_journal_failed_still_shows_its_result(folder: Path, tool: str, code: int) -> None:
-    """That the tool ran is worth more than that the record of it cannot be read any more."""
+    """The user must learn that the tool ran, although the journal can no longer be read."""
     done = shell(folder, "call", tool, "--tools", "spoil.py")
     assert done.code == code, done.err
     assert f"{tool} ran" in done.out
@@ -90,7 +90,7 @@ def test_a_call_whose_journal_failed_still_shows_its_result(folder: Path, tool: 
 
 
 async def test_a_run_stopped_by_the_file_size_limit_names_the_limit(folder: Path) -> None:
-    """SQLite itself calls it an I/O error."""
+    """SQLite itself reports only an I/O error."""
     done: Ended = await ran(folder, [[Call("fill", {}), Call("stop", {})], DONE], "--tools", "spoil.py", "--yes")
     assert done.code == 1
     assert done.err.count("this process may not write files of that size") == 1, done.err
@@ -119,7 +119,7 @@ def test_a_device_as_journal_or_memory_is_refused_and_no_files_are_made(folder: 
 
 @pytest.mark.parametrize("kibibytes", [8, 40])
 def test_a_journal_that_exceeds_the_file_size_limit_names_the_limit(folder: Path, kibibytes: int) -> None:
-    """The index of its log may not fit, or the log itself."""
+    """Either the index of its write-ahead log exceeds the limit, or the log itself."""
     line = [sys.executable, "-m", "callgate.cli", "call", "list_files"]
     limit = kibibytes * 1024
     done = subprocess.run(
@@ -132,7 +132,7 @@ def test_a_journal_that_exceeds_the_file_size_limit_names_the_limit(folder: Path
 
 @pytest.mark.parametrize("error", [apsw.FullError, apsw.IOError])
 def test_a_full_disk_is_named_in_the_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[apsw.Error]) -> None:
-    """The disk itself is a stand-in: a small file system needs the rights to mount one."""
+    """The full disk is simulated: mounting a small file system needs privileges."""
     full = os.statvfs_result((4096, 4096, 100, 0, 0, 10, 10, 10, 0, 255))
     monkeypatch.setattr(os, "statvfs", lambda path: full)
     with pytest.raises(JournalFailed) as caught, failures(tmp_path / "journal.db"):

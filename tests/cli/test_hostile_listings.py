@@ -1,7 +1,7 @@
-"""Hostile text in every column of every listing: none of it reaches the terminal, and none of it makes a line of its own.
+"""Hostile text in every column of every listing: it never controls the terminal, and never adds a line of its own.
 
-What a person decides by must be what there is. The text comes in where strangers can put it: names, ids, arguments, questions, results,
-paths, holders of leases, kinds and bodies of events.
+Users decide by what a listing shows. The text enters where others can write it: names, ids, arguments, approvals, results, paths,
+holders of leases, kinds and bodies of events.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FORBIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
 class Odd:
-    """Rules with hostile words."""
+    """A policy whose reasons contain hostile text."""
 
     async def decide(self, call: ValidatedCall) -> Verdict:
         if call.tool.name == "pay":
@@ -123,7 +123,7 @@ LISTINGS: dict[str, tuple[str, ...]] = {
     "one tool": ("tools", "show", "bad", "--tools", "odd.py"),
 }
 WHOLE_TEXTS = {"diff", "one tool"}
-"""What shows a text in all its lines, as it is."""
+"""Listings that show a text on all its lines, unchanged."""
 ODD_TOOLS = f"""
 from callgate import tool
 
@@ -136,7 +136,7 @@ bad = tool(effect="none")(bad)
 
 
 def hidden(text: str) -> list[str]:
-    """What a terminal would obey, hide or reorder."""
+    """Return the characters that control a terminal, are invisible, or reorder text."""
     return [repr(char) for char in text if char not in "\n\t" and unicodedata.category(char) in FORBIDDEN]
 
 
@@ -151,7 +151,7 @@ def test_no_listing_writes_hostile_text_to_the_terminal(hostile: Path, listing: 
     words = [word.replace("RUN", run if not hidden(run) else "plain") for word in LISTINGS[listing]]
     more: tuple[str, ...] = ("--json",) if as_json and listing != "log export" else ()
     done = shell(hostile, *words, *more, CALLGATE_UNDO=str(hostile / "kept"), COLUMNS="400")
-    assert done.out + done.err, "nothing was listed"
+    assert done.out + done.err, "the listing is empty"
     assert done.code in (0, 1), done.err
     assert hidden(done.out) + hidden(done.err) == []
     assert listing in WHOLE_TEXTS or not [line for line in (done.out + done.err).splitlines() if line.lstrip(" \"'").startswith("FORGED")]
@@ -161,7 +161,7 @@ def test_no_listing_writes_hostile_text_to_the_terminal(hostile: Path, listing: 
 
 
 def test_the_fixture_has_hostile_text_in_every_listing(hostile: Path) -> None:
-    """A listing without anything to defuse would prove nothing: each one that has rows shows an escape."""
+    """Without hostile text in a listing, the test above would pass for no reason. Each listing with rows must show an escape."""
     shown: dict[str, Any] = {}
     for listing in ("approvals", "log list", "log stats", "memory search", "undo"):
         done = shell(hostile, *LISTINGS[listing], CALLGATE_UNDO=str(hostile / "kept"), COLUMNS="400")
@@ -171,7 +171,7 @@ def test_the_fixture_has_hostile_text_in_every_listing(hostile: Path) -> None:
 
 
 async def test_the_lease_holder_in_the_list_of_approvals_is_escaped(hostile: Path) -> None:
-    """Its name is what another engine wrote into the journal."""
+    """The name of the holder was written to the journal by another engine."""
     path = hostile / "journal.db"
     with apsw.Connection(str(path)) as database:
         run = str(database.execute("SELECT run FROM events WHERE kind = 'call.suspended'").get)

@@ -1,4 +1,4 @@
-"""`callgate approvals`, `approve`, `deny`, `stop`, `kill`: the real commands, beside a run in another process or before it goes on."""
+"""`callgate approvals`, `approve`, `deny`, `stop` and `kill`: the real commands, for a run in another process or before it resumes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def test_a_question_is_answered_from_another_process_and_the_run_is_resume
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
 async def test_stop_and_kill_end_a_run_in_another_process(folder: Path, end: str) -> None:
-    """A stop lets the call that runs be the last; this one would take ten minutes, so a kill follows."""
+    """A stop lets the running call finish, which would take ten minutes here, so a kill follows."""
     async with ScriptedServer([STANDS, DONE]) as server:
         process, run = await begun_run(folder, server, "Wait.")
         assert process.stdout is not None
@@ -85,7 +85,7 @@ async def test_an_invalid_inbox_command_is_refused_with_the_next_step(folder: Pa
 
 
 def asked(folder: Path, order: str, *words: str) -> str:
-    """A call of no agent that waits for a human; its question."""
+    """Make a call without an agent that needs approval; return the approval's id."""
     told = shell(folder, "call", "refund", f"order={order}", "cents=12", *CRM, "--policy", "rules.toml", *words, "--json")
     assert told.code == 4
     return str(told.json["approval_id"])
@@ -93,7 +93,7 @@ def asked(folder: Path, order: str, *words: str) -> str:
 
 @pytest.mark.parametrize(("answer", "effects"), [("approve", ["A7 12"]), ("deny", [])])
 def test_approving_a_call_outside_an_agent_prints_the_command_to_run_it(folder: Path, answer: str, effects: list[str]) -> None:
-    """Nothing resumes a bare call: it has to be handed in again as it was, and the command for that is there to be copied."""
+    """A call without an agent is not resumed: it must be made again with the same options, and the printed command does so."""
     question = asked(folder, "A7", "--actor", "joe", "--key", "k 1", "--journal", "other journal.db")
     said = shell(folder, answer, question, "--journal", "other journal.db")
     assert (said.code, "resume" in said.err, "not an agent's run" in said.err) == (0, False, True)

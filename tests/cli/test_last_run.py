@@ -1,4 +1,4 @@
-"""`last` names the newest run, wherever a run is named."""
+"""`last` names the newest run in every command that takes a run."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ NAMES_A_RUN = {
     "stop RUN",
     "undo WHAT",
 }
-"""Every place at which a run can be named."""
+"""Every argument and option that names a run."""
 
 
 def run_parameters(root: App, path: str = "") -> Iterator[str]:
-    """Arguments that can name a run, and `--run` options, of every command."""
+    """Yield the arguments and `--run` options of every command that can name a run."""
     for name in root:
         if name.startswith("-"):
             continue
@@ -61,7 +61,7 @@ def test_every_command_that_takes_a_run_is_tested_here() -> None:
 
 @pytest.fixture
 async def two_runs(folder: Path) -> str:
-    """A folder with two runs of an agent; the id of the newer one, whose call wrote a file and whose model failed."""
+    """Make two runs of an agent in a folder; return the id of the newer one, whose call wrote a file and whose model failed."""
     await ran(folder, [PAYS, DONE], *CRM, "--yes")
     failing = [Call("write_file", {"path": "new.txt", "content": "new"})], [Fail("invalid_request", "no")]
     done = await ran(folder, failing, "--yes", "--json")
@@ -78,7 +78,7 @@ async def test_last_names_the_newest_run_in_every_command_that_takes_a_run(folde
     for words in (("log", "show", "last"), ("log", "tree", "last"), ("log", "export", "--run", "last"), ("log", "list", "--run", "last")):
         lines = (await told(*words, *(() if "export" in words else ("--json",)))).lines
         assert lines, words
-        assert {line["run"].removeprefix("conversation:") for line in lines} == {two_runs}, words
+        assert {line["run"] for line in lines} == {two_runs}, words
     assert (await told("log", "stats", "--run", "last", "--json")).json["calls"] == 1
     assert (await told("log", "show", "last", "--run", "last")).code == 0
     assert "new.txt" in (await told("log", "result", "last")).out

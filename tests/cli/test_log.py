@@ -1,4 +1,4 @@
-"""`callgate log`: the record, read by somebody who was not there."""
+"""`callgate log`: commands that read the journal."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def logged(first: Path, tmp_path: Path) -> Path:
-    """A folder in which three calls were made: one that ran, one that was asked about, one that was denied."""
+    """Return a folder with three calls: one that ran, one that needs approval, one that was denied."""
     return Path(shutil.copytree(first, tmp_path / "logged"))
 
 
@@ -73,11 +73,11 @@ def test_log_list_filters_calls(logged: Path, options: tuple[str, ...], tools: l
 @pytest.mark.parametrize("identity", ["order=A7/0/0", "order=A7"])
 def test_log_show_prints_events_with_their_parents_and_bodies(logged: Path, identity: str) -> None:
     events = shell(logged, "log", "show", identity, "--json").lines
-    assert [event["kind"] for event in events] == ["call.received", "call.verdict", "call.started", "files.kept", "call.completed"]
+    assert [event["kind"] for event in events] == ["call.received", "call.started", "files.kept", "call.completed"]
     for cause, event in pairwise(events):
         assert event["parents"] == [cause["position"]]
     assert events[1]["body"]["arguments"] == {"order": "A7", "cents": 1}
-    assert "  2 call.verdict" in shell(logged, "log", "show", identity).out
+    assert "  2 call.started" in shell(logged, "log", "show", identity).out
 
 
 def test_an_unknown_id_is_refused_with_the_latest_ids(logged: Path) -> None:
@@ -128,17 +128,16 @@ def test_log_tree_shows_events_below_their_causes(logged: Path, identity: str) -
     events = shell(logged, "log", "tree", identity, "--json").lines
     assert [(event["kind"], event["depth"]) for event in events] == [
         ("call.received", 0),
-        ("call.verdict", 1),
-        ("call.started", 2),
-        ("files.kept", 3),
-        ("call.completed", 4),
+        ("call.started", 1),
+        ("files.kept", 2),
+        ("call.completed", 3),
     ]
     lines = shell(logged, "log", "tree", identity).out.splitlines()
     places = [line.index(event["kind"]) for line, event in zip(lines, events, strict=True)]
     assert places == sorted(set(places))
     shortened = shell(logged, "log", "tree", identity, "--limit", "2")
     assert len(shortened.out.splitlines()) == 2
-    assert "3 more events followed" in shortened.err
+    assert "2 more events followed" in shortened.err
 
 
 def test_log_stats_counts_calls_statuses_and_failures(logged: Path) -> None:
@@ -263,7 +262,7 @@ def test_log_commands_show_events_whatever_their_bodies_contain(logged: Path, bo
     assert shell(logged, "log", "show", "order=A7", *options).code == 0
     assert shell(logged, "log", "tree", "order=A7", *options).code == 0
     assert shell(logged, "log", "stats", *options).code == 0
-    assert len(shell(logged, "log", "export").lines) == 11
+    assert len(shell(logged, "log", "export").lines) == 10
     assert shell(logged, "log", "verify", *options).code == 1
 
 
@@ -343,7 +342,7 @@ def test_a_folder_without_access_rights_is_reported_in_one_line(folder: Path, wo
 
 
 class _Interrupts:
-    """Interrupts the process while Python finalises it, where an exception is dropped."""
+    """Interrupts the process in a finalizer, where Python drops exceptions."""
 
     def __del__(self) -> None:
         signal.raise_signal(signal.SIGINT)
@@ -354,7 +353,7 @@ def _interrupted() -> None:
 
 
 def test_a_keyboard_interrupt_in_a_finalizer_ends_log_follow(logged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python drops what is raised there, so the exception alone would be lost, and with it the interrupt."""
+    """Python drops exceptions of finalizers, so the interrupt must not depend on the exception alone."""
     dropped: list[object] = []
     monkeypatch.setattr(sys, "unraisablehook", lambda told: dropped.append(told.exc_type))
     assert follow(LogOptions(journal=str(logged / ".callgate/journal.db"), after=0), wait=lambda _: _interrupted()) == 0

@@ -1,4 +1,4 @@
-"""`--memory` and `callgate memory`, as a person at a terminal uses them."""
+"""`--memory` and `callgate memory`, used from a terminal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WITH = ("--memory", ".callgate/memory.db")
 
 
 def test_notes_and_files_written_by_one_command_are_found_by_another(tmp_path: Path) -> None:
-    """Notes, files and calls, in commands that each live for one call; the index answers as no index does."""
+    """Notes, files and calls, each written by a separate command; `grep_files` finds the same with and without the index."""
     assert shell(tmp_path, "call", "remember", "text=The refund desk closes at five.", *WITH).code == 0
     assert shell(tmp_path, "call", "write_file", "path=plan.md", "content=Move the refund desk.", *WITH).code == 0
     assert shell(tmp_path, "call", "run_command", "command=echo refund > by-command.txt", *WITH).code == 0
@@ -32,7 +32,7 @@ def test_notes_and_files_written_by_one_command_are_found_by_another(tmp_path: P
 
 
 def test_a_deleted_memory_is_rebuilt_from_the_journal(tmp_path: Path) -> None:
-    """Deleting the file loses nothing that the journal and the folder have."""
+    """The notes and calls come from the journal, the files from the folder."""
     shell(tmp_path, "call", "remember", "text=The refund desk closes at five.", *WITH)
     shell(tmp_path, "call", "write_file", "path=plan.md", "content=Move the refund desk.", *WITH)
     before = shell(tmp_path, "memory", "search", "refund", "--json").json
@@ -46,7 +46,7 @@ def test_a_deleted_memory_is_rebuilt_from_the_journal(tmp_path: Path) -> None:
 
 
 def test_memory_search_selects_the_principal_by_name(tmp_path: Path) -> None:
-    """An operator says whose memory; the default is nobody's in particular."""
+    """`--principal` selects whose memory is searched; the default has no principal."""
     shell(tmp_path, "call", "remember", "text=zebra", "--principal", "ann", *WITH)
     assert shell(tmp_path, "memory", "search", "zebra", "--principal", "ann").code == 0
     nothing = shell(tmp_path, "memory", "search", "zebra")
@@ -72,7 +72,7 @@ def test_memory_search_selects_the_principal_by_name(tmp_path: Path) -> None:
     ],
 )
 def test_invalid_memory_input_is_refused_with_the_next_step(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
-    """Exit code 2, nothing is done."""
+    """The exit code is 2, and nothing is changed."""
     (tmp_path / "text.txt").write_text("my notes")
     (tmp_path / "byte").write_text("1")
     shell(tmp_path, "call", "list_files", "--journal", "journal.db")
@@ -85,7 +85,7 @@ def test_invalid_memory_input_is_refused_with_the_next_step(tmp_path: Path, word
 
 
 def test_a_damaged_memory_is_reported_and_can_be_rebuilt(tmp_path: Path) -> None:
-    """One sentence with the next step, wherever the damage is; then it is as it was."""
+    """One sentence with the next step, whichever page is damaged; after the rebuild, search works again."""
     path = tmp_path / ".callgate" / "memory.db"
     shell(tmp_path, "call", "remember", "text=zebra", *WITH)
     whole = path.read_bytes()
@@ -102,7 +102,7 @@ def test_a_damaged_memory_is_reported_and_can_be_rebuilt(tmp_path: Path) -> None
 
 
 async def test_a_run_recalls_what_an_earlier_run_remembered(tmp_path: Path) -> None:
-    """The model has the tools, and finds what another run remembered."""
+    """The model has the memory tools, and finds what another run stored."""
     first = await ran(tmp_path, [[Call("remember", {"text": "The user likes tea."})], "Noted."], "--yes", *WITH)
     assert first.code == 0
     second = await ran(tmp_path, [[Call("recall", {"query": "tea"})], "Tea."], "--json", CALLGATE_MEMORY=".callgate/memory.db")
@@ -112,7 +112,7 @@ async def test_a_run_recalls_what_an_earlier_run_remembered(tmp_path: Path) -> N
 
 
 async def test_the_resume_command_of_a_waiting_run_names_the_memory(tmp_path: Path) -> None:
-    """The command that it shows is whole."""
+    """The suggested command includes all options that it needs."""
     waits = await ran(tmp_path, [[Call("remember", {"text": "The user likes tea."})]], *WITH)
     assert waits.code == 4
     assert "--memory .callgate/memory.db" in waits.err

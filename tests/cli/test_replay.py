@@ -1,4 +1,4 @@
-"""`callgate replay`: the real command over a record that the real command made; it starts nothing, and its exit code says what it found."""
+"""`callgate replay`: the real command on a journal of the real command. It starts no tool, and its exit code reports the result."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ ELSE: list[list[Item]] = [["I pay more.", Call("refund", {"order": "A7", "cents"
 
 
 async def played(folder: Path, turns: Iterable[list[Item]], *words: str) -> Ended:
-    """A command that asks a model which plays these turns."""
+    """Run a command with a provider that plays these turns."""
     async with ScriptedServer([*turns]) as server:
         return await asyncio.to_thread(shell, folder, *words, "--model", "any", "--base-url", server.url, *CRM)
 
 
 @pytest.fixture
 def recorded(folder: Path) -> Path:
-    """A folder in which one run was recorded; its one payment is in a ledger."""
+    """Return a folder with one recorded run; its one payment is in the ledger."""
     done = asyncio.run(played(folder, PAYS, "run", "Pay.", "--yes"))
     assert (done.code, paid(folder)) == (0, ["A7 12"])
     return folder
@@ -129,13 +129,13 @@ def test_calls_made_with_callgate_call_can_be_replayed_as_a_run(folder: Path) ->
 
 
 def pytest_of(folder: Path) -> subprocess.CompletedProcess[str]:
-    """What pytest says of a folder, in a process of its own."""
+    """Run pytest on a folder, in a process of its own."""
     words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "tests"]
     return subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=COMMAND_S, env=environment(COLUMNS="300"))
 
 
 def test_an_exported_test_fails_if_the_behaviour_differs_from_the_run(recorded: Path) -> None:
-    """Any run can be exported as a test case: with rules, tools and loop of today, and no tool's code."""
+    """Any run can be exported as a test: it uses the current rules, tools and loop, and runs no tool."""
     (recorded / "tests").mkdir()
     (recorded / "open.toml").write_text("# nothing is forbidden\n", encoding="utf-8")
     words = ("replay", "last", "--export", "tests/test_paid.py", "--policy", "open.toml", *CRM)
@@ -169,14 +169,14 @@ def test_an_exported_test_passes_the_linter_and_formatter(recorded: Path) -> Non
 
 
 def test_exporting_a_test_that_does_not_pass_is_reported(recorded: Path) -> None:
-    """Nobody keeps a test that has never passed without knowing."""
+    """Otherwise a user could keep a test that never passed."""
     done = shell(recorded, "replay", "last", "--export", "test_paid.py", "--policy", "rules.toml", *CRM)
     assert done.code == 6
     assert "Are they the ones that the run had?" in done.err
 
 
 async def test_the_exported_test_of_a_run_without_rules_uses_the_default_policy(folder: Path) -> None:
-    """What was asked at the terminal then, and the answer, are part of the test."""
+    """The test includes the approvals that were asked at the terminal, with their answers."""
     await played(folder, [PAYS[0]], "run", "Pay.")
     made = await asyncio.to_thread(shell, folder, "replay", "last", "--json")
     question = next(call["call"] for call in made.json["calls"] if call["decided"]["word"] == "ask")
@@ -189,7 +189,7 @@ async def test_the_exported_test_of_a_run_without_rules_uses_the_default_policy(
 
 @pytest.mark.parametrize("cents", ["12", "many"], ids=["asked", "refused"])
 def test_rejudging_a_run_whose_calls_never_started_requires_its_tools(folder: Path, cents: str) -> None:
-    """Without them every call would differ, for no reason but that the tool was not given."""
+    """Without the tools every call would differ, only because its tool is unknown."""
     shell(folder, "call", "refund", "order=A7", f"cents={cents}", *CRM, "--policy", "rules.toml", "--run", "case-7")
     done = shell(folder, "replay", "case-7", "--policy", "rules.toml")
     assert (done.code, done.out) == (2, "")

@@ -1,4 +1,4 @@
-"""`callgate resume`: the real command goes on with a run that another process was killed in, or that waits for a human."""
+"""`callgate resume`: the real command continues a run whose process was killed, or which waits for approval."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def names(folder: Path) -> list[str]:
 
 
 async def test_a_run_whose_process_was_killed_is_resumed(folder: Path) -> None:
-    """The payment stays made, the call that had begun is not run again, and the model hears of both."""
+    """The payment is not repeated, the call that had started is not run again, and the model is told about both."""
     async with ScriptedServer([STALLS, DONE]) as server:
         process, run = await begun_run(folder, server, "Pay.")
         process.send_signal(signal.SIGKILL)
@@ -58,7 +58,7 @@ async def test_an_unanswered_question_stays_open_after_a_resume(folder: Path) ->
 
 
 async def test_the_summary_includes_counts_from_before_a_resume_and_counts_calls_once(folder: Path) -> None:
-    """A failure of the first process, the call that asked, and what the second process did: each once."""
+    """A failure in the first process, the call that needed approval, and the calls of the second process."""
     fails: list[Item] = ["I try.", Call("broken"), Call("refund", {"order": "A7", "cents": 12})]
     used: list[Item] = [*DONE, Usage(input_tokens=40, output_tokens=2)]
     async with ScriptedServer([[*fails, Usage(input_tokens=30, output_tokens=5)], [Call("broken"), Usage(input_tokens=1)], used]) as server:

@@ -1,4 +1,4 @@
-"""`callgate run` at a terminal: what a person is shown, is asked, and answers."""
+"""`callgate run` at a terminal: its output, its prompts, and the answers of the user."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from tests.waiting import COMMAND_S
 
 
 class Screen:
-    """What comes out of a pseudo terminal, in order; nothing of it is lost between two questions."""
+    """Reads the output of a pseudo terminal, in order and without loss between two reads."""
 
     def __init__(self, device: int) -> None:
         self._device = device
         self._unread = b""
 
     async def until(self, *words: bytes) -> bytes:
-        """All that is shown up to and with the first of these words."""
+        """Return all output up to the end of the first of these words."""
         return await asyncio.to_thread(self._until, words)
 
     def _until(self, words: Sequence[bytes]) -> bytes:
@@ -44,7 +44,7 @@ class Screen:
 
 
 class Terminal:
-    """What a person sees and types, and what runs behind it."""
+    """A terminal with a running command, and its provider."""
 
     def __init__(self, device: int, process: asyncio.subprocess.Process, server: ScriptedServer) -> None:
         self._device = device
@@ -56,7 +56,7 @@ class Terminal:
         os.write(self._device, text)
 
     async def end(self) -> int:
-        """The exit code, once all has been shown."""
+        """Return the exit code once the process has ended."""
         return await asyncio.wait_for(self.process.wait(), COMMAND_S)
 
 
@@ -88,7 +88,7 @@ async def at_terminal(folder: Path, turns: Sequence[Script], *words: str, **more
     ids=["yes", "no", "neither, then yes"],
 )
 async def test_a_run_asks_for_approval_at_the_terminal_and_continues(folder: Path, answer: str, told: str, effects: list[str]) -> None:
-    """A no is a denial that the model reads; either way the run ends completed."""
+    """A no is a denial that the model reads; the run ends `completed` in both cases."""
     async with at_terminal(folder, [PAYS, DONE], TERM="xterm", COLUMNS="60") as terminal:
         assert b'"order": "A7"' in await terminal.until(b"Run it? [y/N]")
         for line in answer.split("\n"):
@@ -101,7 +101,7 @@ async def test_a_run_asks_for_approval_at_the_terminal_and_continues(folder: Pat
 
 
 async def test_input_typed_before_a_prompt_does_not_answer_it(folder: Path) -> None:
-    """An approval is for what somebody has read. A key that was pressed twice must not say yes to the next call."""
+    """An approval needs a prompt that the user has read: a key pressed twice must not approve the next call."""
     typed = asyncio.Event()
     async with at_terminal(folder, [["I think. ", Pause(typed), *PAYS], DONE]) as terminal:
         await terminal.until(b"I think.")
@@ -161,7 +161,7 @@ def flood(context: ToolContext, lines: int) -> str:
 
 @pytest.mark.parametrize("lively", [False, True], ids=["plain", "drawn"])
 async def test_long_output_is_folded_and_shows_the_command_for_the_full_result(folder: Path, lively: bool) -> None:
-    """A command writes faster than a terminal draws. The first and last lines are shown, how many are not, and how to read them."""
+    """A command writes faster than a terminal draws: only the first and last lines appear, with the number of the others and a command."""
     turns: list[Script] = [[Call("run_command", {"command": "seq 1 200000"})], "Seen."]
     async with at_terminal(folder, turns, "--yes", "--tools", "builtin", TERM="xterm" if lively else "dumb", COLUMNS="200") as terminal:
         shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", (await terminal.until(b"callgate log show")).decode())

@@ -1,4 +1,4 @@
-"""`callgate run --judge`: a model judges calls at the terminal, and the record shows what it said."""
+"""`callgate run --judge`: a model judges calls at the terminal, and the journal contains its verdicts."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def test_rules_that_need_a_judge_are_refused_without_one(folder: Path) -> 
 
 
 async def test_an_empty_judge_or_rules_option_is_refused(folder: Path) -> None:
-    """As from a variable that is not set: nothing runs unjudged for that."""
+    """An unset variable gives an empty option, which must not mean that calls run without a judge."""
     for option in ("--judge", "--rules"):
         for value in ("", " "):
             done = await ended(folder, "run", "Pay.", "--model", "any", "--base-url", "http://127.0.0.1:9", *CRM, "--yes", option, value)

@@ -1,4 +1,4 @@
-"""A signal that ends `callgate run` or `callgate call`: what runs is ended first, and the terminal is left as it was."""
+"""A signal that ends `callgate run` or `callgate call`: running calls end first, and the terminal is restored."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def test_a_termination_signal_ends_the_running_tool_and_shows_the_summary(
         assert await terminal.end() == code
     assert f"ended by {number.name}".encode() in shown
     assert b"callgate resume run-" in shown
-    assert shown.rindex(b"\x1b[?25h") > shown.rindex(b"\x1b[?25l")  # the cursor is shown again
+    assert shown.rindex(b"\x1b[?25h") > shown.rindex(b"\x1b[?25l")  # the cursor is visible again
     assert not any(psutil.pid_exists(int(pid)) for pid in pids.groups())
 
 
@@ -95,7 +95,7 @@ async def test_a_termination_signal_ends_a_single_call_and_its_tool(folder: Path
 
 @pytest.mark.process
 async def test_an_ignored_signal_stays_ignored(folder: Path) -> None:
-    """As SIGHUP is under `nohup`."""
+    """For example SIGHUP under `nohup`."""
     more = asyncio.Event()
     async with ScriptedServer([["I think. ", Pause(more), "Done."]]) as server:
         words = command((*TASK, "--base-url", server.url))
@@ -145,7 +145,7 @@ BOOM = Reply(turn=Fail("server_error", "boom"), status=500)
 
 
 async def test_a_run_failed_by_its_provider_is_resumed_with_the_suggested_command(folder: Path) -> None:
-    """What was done stays done: only the model is asked again."""
+    """Completed calls are not repeated: only the model is asked again."""
     async with running(folder, [PAYS, *[BOOM] * 8], "--tools", "crm.py", "--yes") as run:
         code, _, err = await run.end()
     assert code == 1
@@ -191,7 +191,6 @@ async def test_the_line_of_an_aborted_call_shows_its_duration(folder: Path, numb
 
 @pytest.mark.process
 async def test_the_json_event_of_an_aborted_call_contains_its_duration(folder: Path) -> None:
-    """For programs, too."""
     async with running(folder, [[Call("wait", {})]], "--tools", "crm.py", "--yes", "--json") as run:
         assert run.process.stdout is not None
         while b"call_progress" not in await run.process.stdout.readline():

@@ -1,4 +1,4 @@
-"""What comes from outside cannot speak to the terminal."""
+"""Text from outside cannot control the terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`callgate tools`: what a model could call."""
+"""`callgate tools`: the tools that a model could call."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_help_shows_an_example_and_the_exit_codes(tmp_path: Path, words: tuple[s
 
 
 def test_missing_cli_packages_are_reported_with_the_install_command() -> None:
-    """Site packages are switched off, so that nothing but Python itself is there."""
+    """Site packages are disabled, so only Python's standard library is available."""
     code = "import os, sys; sys.path.insert(0, os.environ['PYTHONPATH']); from callgate.cli import main; sys.exit(main([]))"
     done = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, timeout=COMMAND_S, env=environment())
     assert done.returncode == 2

@@ -1,4 +1,4 @@
-"""`callgate undo` and what belongs to it, as a person at a terminal uses them."""
+"""`callgate undo`, `redo`, `diff` and related options, used from a terminal."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def files(folder: Path) -> dict[str, tuple[object, ...]]:
 
 
 def test_a_call_is_listed_shown_as_diff_undone_and_redone(work: Path) -> None:
-    """Undo at the terminal needs nothing but the folder; what it did is an event."""
+    """Undo needs only the folder, and its effect is an event in the journal."""
     before = files(work)
     assert shell(work, "call", "run_command", "command=echo more >> in.txt; mkdir d; echo x > d/new.txt", "--run", "case").code == 0
     after = files(work)
@@ -45,7 +45,7 @@ def test_a_call_is_listed_shown_as_diff_undone_and_redone(work: Path) -> None:
 
 
 def test_undo_and_redo_report_the_action_on_each_file(work: Path) -> None:
-    """In words that are true of a redo as well."""
+    """The words also fit a redo."""
     (work / "old.txt").write_text("old")
     shell(work, "call", "run_command", "command=echo more >> in.txt; rm old.txt; echo x > new.txt", "--run", "case")
     undone = ["changed back  in.txt", "removed  new.txt", "put back  old.txt"]
@@ -64,7 +64,7 @@ def test_undo_and_redo_report_the_action_on_each_file(work: Path) -> None:
 
 
 def test_a_refused_undo_names_the_path_and_changes_nothing(work: Path) -> None:
-    """Exit code 1, one line per path."""
+    """The exit code is 1, and each path has one line."""
     shell(work, "call", "write_file", "path=in.txt", "content=theirs")
     (work / "in.txt").write_text("mine again")
     refused = shell(work, "undo", "last")
@@ -76,7 +76,7 @@ def test_a_refused_undo_names_the_path_and_changes_nothing(work: Path) -> None:
 
 
 def test_paths_can_be_excluded_and_a_partial_undo_says_so(work: Path) -> None:
-    """What is left, and why, in words and in JSON; the rest can be undone later."""
+    """Remaining paths and reasons are reported as text and as JSON; they can be undone later."""
     shell(work, "call", "run_command", "command=echo more >> in.txt; echo a > a.txt; mkdir d; echo b > d/b.txt", "--run", "case")
     (work / "in.txt").write_text("somebody else's\n")
     refused = shell(work, "undo", "last")
@@ -125,7 +125,7 @@ def test_a_call_with_no_undo_keeps_no_undo_data(work: Path) -> None:
 
 
 def test_undo_refuses_a_run_whose_undo_data_could_not_be_kept(work: Path) -> None:
-    """A failing sink is told, and undo refuses what was not kept."""
+    """The call itself succeeds; undo then refuses the changes that were not kept."""
     (work / "store").write_text("no folder")
     shell(work, "call", "write_file", "path=in.txt", "content=theirs", "--run", "case", CALLGATE_UNDO=str(work / "store"))
     refused = shell(work, "undo", "case")
@@ -137,7 +137,7 @@ WRITES = [Call("write_file", {"path": "in.txt", "content": "the agent's"}), Call
 
 
 async def test_undo_is_enabled_by_default_for_callgate_run(work: Path) -> None:
-    """Undo is on where a person works: `callgate run` keeps what its calls change, and says how it is taken back."""
+    """`callgate run` keeps what its calls change, and prints the command that undoes it."""
     before = files(work)
     done = await ran(work, [["I write.", *WRITES], ["Done."]], "--yes")
     assert done.code == 0

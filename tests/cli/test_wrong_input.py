@@ -1,4 +1,4 @@
-"""Wrong input to every command: no traceback and no Python, a documented exit code, and a message that names the thing and what to do."""
+"""Wrong input to every command: a documented exit code and a message that names the input and the next step, without Python terms."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ PYTHON = re.compile(
     r"Traceback|\[Errno|Error\(|\bNone\b|\w+=\.\.\.|api_key|(?<!-)\bbase_url\b|\b(?:Engine|Agent|Scope|Limits|Memory)[.(]|\bmodel\("
     r"|object at 0x|<class"
 )
-"""What only a Python program says, or can do something about."""
+"""Terms that only have a meaning in a Python program."""
 
 
 @pytest.fixture(scope="module")
@@ -133,12 +133,12 @@ def test_every_command_is_tested_with_wrong_input() -> None:
         return found
 
     tried = {words[: len(path)] for words, _ in WRONG for path in paths(app) if words[: len(path)] == path}
-    assert paths(app) - tried == {("checkpoint", "list")}  # which takes none
+    assert paths(app) - tried == {("checkpoint", "list")}  # `checkpoint list` takes no input
 
 
 def test_every_reworded_advice_exists_in_the_library() -> None:
-    """An entry whose text the library has changed would do nothing any more."""
+    """An entry whose text no longer exists in the library would have no effect."""
     source = Path(callgate.__file__).parent
     files = [path for path in source.rglob("*.py") if path.parent != source / "cli"]
-    library = "".join(re.sub(r'"\s*f?"', "", path.read_text(encoding="utf-8")) for path in files)  # a text over several lines is one
+    library = "".join(re.sub(r'"\s*f?"', "", path.read_text(encoding="utf-8")) for path in files)  # joins literals split over lines
     assert [said for said in ADVICE if said.strip(":").strip() not in library] == []

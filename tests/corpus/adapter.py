@@ -1,11 +1,11 @@
-"""callgate's answers in the shapes that the corpora ask in. A few lines over the stages; decides nothing itself."""
+"""callgate's answers in the formats of the corpora. Calls the stages and decides nothing itself."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from callgate._engine_limits import Limits
+from callgate import Limits
 from callgate._json import strict_object
 from callgate._json.json_repair import repair_text
 from callgate._pipeline.parse import parse
@@ -34,7 +34,7 @@ DIALECTS = {
 
 
 class SchemaTool(Tool):
-    """A tool that is nothing but its schema."""
+    """A tool that consists only of a schema."""
 
     name = "subject"
     description = "Checks arguments."
@@ -116,7 +116,7 @@ def parse_text(text: str, tools: list[dict[str, Any]], hint: str | None, partial
 
 
 def _arguments(text: str) -> object:
-    """What the parse stage makes of a call's arguments, with repair."""
+    """Return the arguments as the parse stage reads them, with repair."""
     try:
         return strict_object(text, Limits())
     except (ArgumentsMalformed, ArgumentsTruncated):

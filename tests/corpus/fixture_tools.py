@@ -1,4 +1,4 @@
-"""The fixture tools of the hostile inputs, over a ledger and a root folder."""
+"""The tools of the hostile inputs, with a ledger and a root folder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["fixture_tools"]
 
 
 class FixtureTool(Tool):
-    """A tool of the inputs' own list: its schema, its effect, and what it does. Every run is a line in the ledger."""
+    """A tool defined by the inputs: its schema, its effect, and its behaviour. Every execution adds a line to the ledger."""
 
     category = "safe_chain"
     requires_actor = False

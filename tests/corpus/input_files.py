@@ -1,4 +1,4 @@
-"""The recorded and hostile inputs, where they are; they are not part of the repository."""
+"""Read the recorded and hostile inputs, which are not part of the repository."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FOLDER = Path(__file__).parents[2].parent / "shared" / "data"
 
 
 def rows(name: str, **wanted: str) -> list[Any]:
-    """The rows of a file with these fields, as pytest parameters; one skipped parameter where the folder is absent."""
+    """Return the rows of a file with these fields as pytest parameters; one skipped parameter if the folder is missing."""
     path = FOLDER / name
     if not path.exists():
         return [pytest.param({}, marks=pytest.mark.skip(reason=f"the input folder is absent ({name})"))]
@@ -25,7 +25,7 @@ def rows(name: str, **wanted: str) -> list[Any]:
 
 
 def found_rows(name: str) -> list[dict[str, Any]]:
-    """All rows of a file; the test is skipped where the folder is absent."""
+    """Return all rows of a file; skip the test if the folder is missing."""
     path = FOLDER / name
     if not path.exists():
         pytest.skip(f"the input folder is absent ({name})")
@@ -40,12 +40,12 @@ def _read(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def most_ms(row: dict[str, Any]) -> float:
-    """How long a row may take at the very most: what hangs or grows without bound takes longer, a slow and busy machine does not."""
+    """Return the maximum time of a row: exceeded by a hang or unbounded growth, but not on a slow and busy machine."""
     return 20 * float(row["expect"].get("max_ms", 5_000))
 
 
 def build(node: Any) -> str | bytes:
-    """A make node as the text or bytes it stands for."""
+    """Return the text or bytes that a node of the inputs describes."""
     if isinstance(node, str):
         return node
     ((kind, value),) = node.items()
@@ -73,7 +73,7 @@ def _joined(parts: list[str | bytes]) -> str | bytes:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Equal as JSON values: 1 is 1.0, but true is not 1."""
+    """Return whether two JSON values are equal: 1 equals 1.0, but true does not equal 1."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, dict) and isinstance(other, dict):

@@ -1,4 +1,4 @@
-"""Hostile approvals through the engine's own entry: what a yes lets run, and what has to be asked again."""
+"""Hostile approvals through the engine's public interface: what an approval allows, and what needs another one."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tests.effect_ledger import Ledger
 from tests.host_fakes import Asks
 
 CANNOT = {"server_command": "a tool that another process serves is the host's own to register: the engine knows no command line of it"}
-"""Changes of a tool that cannot be made here, and why."""
+"""Changes of a tool that the test cannot make, with the reason."""
 
 FILES = "an approval holds for the arguments as they are written, not for what they name; the file tools look at that when they run"
 
 
 class Approved:
-    """One row: a call that was approved, and what happens between the yes and the run."""
+    """One row: an approved call, and what happens between the approval and the run."""
 
     def __init__(self, row: dict[str, Any], folder: Path, ledger: Ledger) -> None:
         self.row, self._folder, self._ledger = row, folder, ledger
@@ -48,7 +48,7 @@ class Approved:
         return str(self.row.get("tool", "pay"))
 
     async def approve(self, engine: Engine) -> str:
-        """Have the call approved, or try to with a guessed word; what came of it."""
+        """Approve the call, or try to with a guessed id; return `refuse` if that is refused."""
         asked = await engine.call(RawCall(name=self._name, arguments=build(self.row["approved"])), self._scope)
         assert isinstance(asked, Suspended)
         run, iteration, number = asked.approval_id.rsplit("/", 2)
@@ -77,7 +77,7 @@ class Approved:
         if ran:
             return "run"
         if isinstance(outcome, Answered) and outcome.result.failure_class == "invalid_parameters":
-            return "ask_again"  # no yes is of any use for what the tool does not even accept
+            return "ask_again"  # an approval is of no use for arguments that the tool does not accept
         return "ask_again" if isinstance(outcome, Suspended) else "refuse"
 
 
@@ -100,7 +100,7 @@ def approvals() -> list[Any]:
 
 @pytest.mark.parametrize("row", approvals())
 async def test_an_approval_allows_only_the_call_that_was_approved(row: dict[str, Any], tmp_path: Path, ledger: Ledger) -> None:
-    """By another process, which knows of the approval from the record alone."""
+    """The call runs in another process, which knows the approval only from the journal."""
     if row.get("tool_changed") in CANNOT:
         pytest.skip(CANNOT[row["tool_changed"]])
     one = Approved(row, tmp_path, ledger)
@@ -114,12 +114,12 @@ async def test_an_approval_allows_only_the_call_that_was_approved(row: dict[str,
         await assert_alive_and_clean(engine)
     assert outcome in row["expect"]["outcome"]
     if outcome != "run":
-        assert len(ledger.lines()) == row.get("replay", 1)  # the ping, and what ran before
+        assert len(ledger.lines()) == row.get("replay", 1)  # the ping, and earlier executions
     assert all(json.loads(line) for line in ledger.lines())
 
 
 async def test_a_path_replaced_by_a_symlink_after_approval_writes_nothing_outside(tmp_path: Path) -> None:
-    """What is expected of the rows that are marked: whoever is asked, nothing outside the workspace is written."""
+    """For the rows marked as expected failures: whatever is approved, nothing outside the workspace is written."""
     root, outside = tmp_path / "root", tmp_path / "outside.txt"
     root.mkdir()
     outside.write_text("outside")

@@ -1,4 +1,4 @@
-"""Hostile and odd calls through the engine's own door: what runs, how often, what is said, and what is on record."""
+"""Hostile and unusual calls through the engine's public interface: executions, results, and the journal."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def raw_of(row: dict[str, Any], *, name: str = "name") -> RawCall:
 
 
 def word_for(outcome: Outcome, ran: int) -> tuple[str, str]:
-    """The outcome in the inputs' words, and its code."""
+    """Return the outcome in the words of the inputs, and its code."""
     if isinstance(outcome, Aborted):
         return "reject", "unknown_tool"
     assert isinstance(outcome, Answered)
@@ -66,7 +66,7 @@ def word_for(outcome: Outcome, ran: int) -> tuple[str, str]:
 
 
 async def assert_alive_and_clean(engine: Engine) -> None:
-    """What holds after every entry: the engine answers, each call has one end, and the record is strict JSON in UTF-8."""
+    """Assert that the engine still works, each call has exactly one end, and the journal is strict JSON in UTF-8."""
     outcome = await engine.call(RawCall(name="ping", arguments="{}"))
     assert isinstance(outcome, Answered)
     assert outcome.result.success
@@ -156,7 +156,7 @@ async def test_a_repeated_call_has_no_second_effect(row: dict[str, Any], tmp_pat
 
 
 async def crash_after_intent(engine: Engine, raw: RawCall, scope: Scope) -> None:
-    """Leave the journal as a process does that dies between the intent and the tool's first line."""
+    """Leave the journal of a process that dies after the intent is recorded and before the tool runs."""
 
     async def dies(request: RunRequest) -> Execution:
         raise asyncio.CancelledError

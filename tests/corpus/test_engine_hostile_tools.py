@@ -1,4 +1,4 @@
-"""What hostile tools return or do, on every runner, through the engine's own door."""
+"""Hostile results and behaviour of tools, on every runner, through the engine's public interface."""
 
 from __future__ import annotations
 
@@ -6,28 +6,34 @@ import asyncio
 import importlib
 import inspect
 import json
+import os
 import resource
 import secrets
 import textwrap
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from callgate import Answered, Engine, RawCall, ToolResult, tool
-from callgate._runners.process import ProcessLimits
+from callgate import Answered, Engine, ProcessLimits, RawCall, ToolResult, tool
+from callgate.calls import Outcome
 from callgate.tools import FunctionTool
 from tests.corpus.input_files import most_ms, rows
 from tests.corpus.test_engine_hostile_calls import assert_alive_and_clean, assert_bounded
 from tests.runners.runner_requests import marked
-from tests.waiting import PATIENCE_S, soon
+from tests.waiting import DEADLINE_S, HANGS_S, LoopClock, past_deadline, soon
 
 RUNNERS = {"inproc": None, "thread": "thread", "plugin": "process"}
+_INSTEAD = {"{PORT}": "9", "time.sleep(5)": "time.sleep(0.5)", "asyncio.sleep(60)": f"asyncio.sleep({HANGS_S})"}
+"""Waits of the rows: as short as shows the same, and longer than a deadline that passes at once."""
+_WORKER_PROCESSES = 2
+"""A worker and the process that watches over it."""
 
 
 def cases() -> list[Any]:
-    """A case for each row and each of its runners that is the engine's own."""
+    """Return a case for each row and each of its runners that the engine has."""
     found = []
     for parameter in rows("hostile/calls.jsonl", kind="result"):
         if not parameter.values[0]:
@@ -40,10 +46,20 @@ def cases() -> list[Any]:
     return found
 
 
-def module_with(body: str, folder: Path) -> Any:
-    """A fresh module whose function `hostile` has this body, importable by a worker process."""
+def of_the_loop(parameter: Any) -> bool:
+    """Whether the row says something of the loop, or stands for the absent folder."""
+    row = parameter.values[0]
+    return not row or "loop_lag_250ms" in (row["expect"].get("inv") or ())
+
+
+def module_with(row: dict[str, Any], folder: Path) -> Any:
+    """A fresh module whose function `hostile` has the row's body, importable by a worker process; it leaves a file when it begins."""
     name = f"hostile_{secrets.token_hex(6)}"
-    source = f"from __future__ import annotations\n\ndef hostile():\n    'Do what the row says.'\n{textwrap.indent(body, '    ')}\n"
+    body = row["py"]
+    for written, instead in _INSTEAD.items():
+        body = body.replace(written, instead)
+    lines = f"'Do what the row says.'\nopen({str(folder / 'begun')!r}, 'w').close()\n{body}"
+    source = f"from __future__ import annotations\n\ndef hostile():\n{textwrap.indent(lines, '    ')}\n"
     (folder / f"{name}.py").write_text(source, encoding="utf-8")
     importlib.invalidate_caches()
     return importlib.import_module(name)
@@ -54,9 +70,9 @@ def as_tool(function: Any, runner: str) -> FunctionTool:
 
 
 def word_for(result: ToolResult) -> set[str]:
-    """The result in the rows' words: all that are true of it."""
+    """Return all words of the rows that describe the result."""
     words: set[str] = {"tool_error" if result.status == "error" else result.status}
-    if result.code == "tool_raised":  # told as the tool's error, in doubt or not
+    if result.code == "tool_raised":  # counts as the tool's error, also if the outcome is unknown
         words.add("tool_error")
     if result.success and any(note.kind == "normalised" for note in result.metadata.notes):
         words.add("ok_normalised")
@@ -65,20 +81,23 @@ def word_for(result: ToolResult) -> set[str]:
     return words
 
 
-def seconds_for(row: dict[str, Any], runner: str) -> float:
-    """A call's time; a worker process, which has to import the tool within it, gets some more."""
-    return max(float(row.get("timeout_s", 120)), 4.0 if runner == "plugin" else 2.0)
-
-
-@tool(effect="none", runner="process", timeout_s=PATIENCE_S)
-def warm() -> None:
-    """Start a worker process, so that a slow start takes nothing of the next call's time."""
+@tool(effect="none", runner="process")
+def folder_of_worker() -> str:
+    """Start a worker process, so that its start takes no time of the next call."""
+    return os.getcwd()
 
 
 @tool(effect="none")
 async def ping() -> str:
     """Answer."""
     return "pong"
+
+
+async def outcome_of(engine: Engine, row: dict[str, Any], begun: Callable[[], object]) -> Outcome:
+    """What comes of the row's tool; where it hangs, its deadline passes as soon as it has begun."""
+    calling = engine.call(RawCall(name="hostile", arguments="{}"))
+    hangs = "timeout_s" in row and {"killed", "abandoned"} & set(row["expect"]["outcome"])
+    return await (past_deadline(calling, begun) if hangs else calling)
 
 
 @pytest.mark.parametrize(("row", "runner"), cases())
@@ -89,14 +108,16 @@ async def test_a_hostile_tool_does_not_harm_the_engine(
     monkeypatch.setenv("TEST_MARKER", marker)
     monkeypatch.syspath_prepend(str(tmp_path))
     limits = ProcessLimits(memory_bytes=1024**3, file_bytes=64 * 1024**2, environment=("TEST_MARKER",))
-    hostile = as_tool(module_with(row["py"].replace("{PORT}", "9"), tmp_path).hostile, runner)
-    expect = row["expect"]
+    hostile = as_tool(module_with(row, tmp_path).hostile, runner)
+    expect, inv = row["expect"], row["expect"].get("inv") or ()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    async with Engine([hostile, ping, warm], timeout_s=seconds_for(row, runner), process_limits=limits) as engine:
+    tools = [hostile, ping, folder_of_worker]
+    processes = _WORKER_PROCESSES * (runner == "plugin") + ("subprocess" in row["py"])
+    async with Engine(tools, timeout_s=DEADLINE_S, process_limits=limits, clock=LoopClock()) as engine:
         if runner == "plugin":
-            await engine.call(RawCall(name="warm"))
+            await engine.call(RawCall(name="folder_of_worker"))
         began = time.perf_counter()
-        outcome = await engine.call(RawCall(name="hostile", arguments="{}"))
+        outcome = await outcome_of(engine, row, lambda: (tmp_path / "begun").exists() and len(marked(marker)) >= processes)
         took_ms = (time.perf_counter() - began) * 1000
         assert isinstance(outcome, Answered)
         result = outcome.result
@@ -109,35 +130,37 @@ async def test_a_hostile_tool_does_not_harm_the_engine(
         assert_bounded(result)
         json.dumps(result.structured, allow_nan=False).encode("utf-8")
         await assert_alive_and_clean(engine)
-        if "no_survivors" in expect.get("inv", ()):
-            alive = await soon(lambda: len(marked(marker)) <= 2 * (runner == "plugin"))
+        if "no_survivors" in inv:
+            alive = await soon(lambda: len(marked(marker)) <= _WORKER_PROCESSES * (runner == "plugin"))
             assert alive, marked(marker)
-        if expect.get("inv") and "next_call_ok" in expect["inv"]:
+        if "next_call_ok" in inv:
             again = await engine.call(RawCall(name="hostile", arguments="{}"))
             assert isinstance(again, Answered)
+        if runner == "plugin":
+            again = await engine.call(RawCall(name="folder_of_worker", idempotency_key="again"))
+            assert isinstance(again, Answered)
+            assert again.result.structured == os.getcwd()
     assert await soon(lambda: not marked(marker))
     assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024 <= max(expect.get("max_rss_mb", 64), 64) * 4
 
 
-@pytest.mark.parametrize("row", rows("hostile/calls.jsonl", kind="result"))
+@pytest.mark.parametrize("row", [row for row in rows("hostile/calls.jsonl", kind="result") if of_the_loop(row)])
 async def test_the_event_loop_stays_responsive_while_a_hostile_tool_runs(
     row: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if "loop_lag_250ms" not in row.get("expect", {}).get("inv", ()):
-        pytest.skip("this row says nothing of the loop")
     monkeypatch.syspath_prepend(str(tmp_path))
     order: list[str] = []
-    function = told_of(module_with(row["py"], tmp_path).hostile, order)
-    async with Engine([FunctionTool(function, runner="thread")], timeout_s=min(row.get("timeout_s", 1), 1)) as engine:
+    function = told_of(module_with(row, tmp_path).hostile, order)
+    async with Engine([FunctionTool(function, runner="thread")], timeout_s=DEADLINE_S, clock=LoopClock()) as engine:
         beating = asyncio.create_task(_beat(order))
-        await engine.call(RawCall(name="hostile", arguments="{}"))
+        await outcome_of(engine, row, lambda: "began" in order and "beat" in order[order.index("began") :])
         beating.cancel()
     began = order.index("began")
     assert "beat" in order[began : order.index("ended") if "ended" in order else None]
 
 
 def told_of(function: Any, order: list[str]) -> Any:
-    """The same function, which says when it begins and when all of it has ended."""
+    """Wrap the function so that it records its start and its complete end."""
 
     def hostile() -> Any:
         """Do what the row says."""

@@ -1,4 +1,4 @@
-"""Hostile calls, schemas and tool definitions: what the checking stages make of them, before any policy and any run."""
+"""Hostile calls, schemas and tool definitions in the stages before policies and execution."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from callgate._engine_limits import Limits
-from callgate._json import canonical
+from callgate import Limits
 from callgate._pipeline.parse import parse
 from callgate._pipeline.resolve import resolve
 from callgate._pipeline.validate import validate
@@ -17,12 +16,13 @@ from callgate.call_stages import ValidatedCall
 from callgate.calls import RawCall, Scope
 from callgate.errors import CallAborted, CallFailed, UsageError
 from callgate.tools import ToolRegistry
+from tests.canonical_json import canonical
 from tests.corpus.adapter import SchemaTool
 from tests.corpus.input_files import build, rows, same
 
 FINISHED = ("stop", "tool_calls")
 MEANS = {"call_aborted": {"unknown_tool"}}
-"""A cut text is no JSON either, and a call without a name names no tool."""
+"""A truncated text is not JSON either, and a call without a name names no tool."""
 
 
 def registry() -> ToolRegistry:
@@ -51,7 +51,7 @@ def refusal_of(row: dict[str, Any]) -> tuple[ValidatedCall | None, CallFailed | 
 
 @pytest.mark.parametrize("row", rows("hostile/calls.jsonl", kind="call"))
 def test_a_hostile_call_is_accepted_or_refused_as_expected(row: dict[str, Any]) -> None:
-    """Every listed outcome is right, an unlisted one is not; a refusal names its reason by code and is small, clean text."""
+    """Only the listed outcomes are correct; a refusal has a code and a short, valid text."""
     expect = row["expect"]
     call, refusal = refusal_of(row)
     if refusal is not None:
@@ -76,7 +76,7 @@ def compiled(row: dict[str, Any]) -> tuple[CompiledSchema | None, UsageError | N
 
 @pytest.mark.parametrize("row", rows("hostile/calls.jsonl", kind="schema"))
 def test_a_hostile_schema_is_refused_or_validates_correctly(row: dict[str, Any]) -> None:
-    """What is registered gives the right answer; what cannot be checked safely is refused with a reason."""
+    """A registered schema validates correctly; one that cannot be checked safely is refused with a reason."""
     expect = row["expect"]
     schema, refusal = compiled(row)
     if refusal is not None:
@@ -106,7 +106,7 @@ def registered(row: dict[str, Any], tools: ToolRegistry) -> UsageError | None:
 
 @pytest.mark.parametrize("row", rows("hostile/calls.jsonl", kind="register"))
 def test_a_hostile_tool_definition_never_replaces_a_tool(row: dict[str, Any]) -> None:
-    """The half that belongs to schemas and names: it is registered beside the others, or refused."""
+    """Checks the part about schemas and names: the tool is registered next to the others, or refused."""
     tools = registry()
     before = {tool.name: tool.identity for tool in tools}
     refusal = registered(row, tools)

@@ -1,6 +1,6 @@
-"""Hostile command lines under rules, through the engine's own entry: what is not one simple command of literal words is never allowed.
+"""Hostile command lines under rules, through the engine's public interface: only a simple command of literal words is allowed.
 
-The rows of the kind `argv` are not read: they are about tools that build an argument list of their own, and none comes along.
+Rows of the kind `argv` are not read: they are about tools that build their own argument lists, which callgate does not include.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.corpus.input_files import build, most_ms, rows
 ALLOWED = ("git status", "git log *", "git diff *", "ls *", "echo *", "cat *", "npm test")
 DENIED = ("rm", "git clean *", "git push *", "curl", "wget", "sudo", "dd")
 NOT_SEEN = "the rules see a command's words, not what its program makes of an option, its folder or its environment"
-"""Why rows of the tier `hard` that fail are expected to: a rule for that program would have to say it."""
+"""The reason why some rows of the tier `hard` are expected to fail: they need a rule for that particular program."""
 HARD = {"commands-v-028", "commands-v-059", "commands-v-061"}
 
 

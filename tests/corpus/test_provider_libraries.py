@@ -1,4 +1,4 @@
-"""Recorded answers of real providers, read by our decoders and by the providers' own libraries."""
+"""Recorded answers of real providers, read by callgate's decoders and by the providers' own libraries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 def exchanges(api: str) -> list[Any]:
-    """Every readable answer of this API, each with the name of its recording."""
+    """Return every readable answer of this API, with the name of its recording."""
     found = []
     for row in rows(f"traffic/{api}.jsonl"):
         episode = row.values[0]
@@ -29,7 +29,7 @@ def exchanges(api: str) -> list[Any]:
 
 @pytest.mark.parametrize(("api", "exchange"), [row for api in PEERS for row in exchanges(api)])
 def test_our_decoder_agrees_with_the_library_of_the_provider(api: str, exchange: dict[str, Any]) -> None:
-    """Where the library itself fails on what its provider sent, there is nothing to compare."""
+    """Skipped if the library itself fails on the answer of its provider."""
     body = base64.b64decode(exchange["body_b64"]) if "body_b64" in exchange else exchange["body"].encode("utf-8", "surrogatepass")
     streamed = bool(exchange["streamed"])
     try:
@@ -37,6 +37,6 @@ def test_our_decoder_agrees_with_the_library_of_the_provider(api: str, exchange:
     except Exception as error:
         pytest.skip(f"the library raises {type(error).__name__}: {str(error)[:100]}")
     told = ours(api, body, streamed=streamed)
-    if body.count(b"event: message_start") > 1:  # the library mixes the texts of messages that follow each other
+    if body.count(b"event: message_start") > 1:  # the library merges the texts of consecutive messages
         told, theirs = (told[0], ""), (theirs[0], "")
     assert same_told(told, theirs), json.dumps([told, theirs], default=str)[:2000]

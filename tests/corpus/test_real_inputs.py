@@ -1,4 +1,4 @@
-"""Real schemas, arguments, malformed texts and names of tools, through the stages that check them."""
+"""Real schemas, arguments, malformed texts and tool names in the stages that check them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_schemas_validate_as_the_json_schema_test_suite_expects(row: dict[str, A
 
 @pytest.mark.parametrize("row", rows("json/malformed.jsonl"))
 def test_malformed_json_is_repaired_correctly_or_refused(row: dict[str, Any]) -> None:
-    """Never cut-off text, never a guess: where two repair libraries differ, only the right reading or none."""
+    """Truncated text is not repaired, and nothing is guessed: where two repair libraries differ, the result is correct or a refusal."""
     got = repair(row["text"], row.get("schema"))
     if ends_inside(row["text"]) and got["ok"]:
         assert row["text"].rstrip().endswith(("}", "]"))
@@ -40,7 +40,7 @@ def bfcl_calls() -> list[Any]:
 
 @pytest.mark.parametrize("row", bfcl_calls())
 def test_recorded_arguments_are_valid_or_invalid_as_recorded(row: dict[str, Any]) -> None:
-    """Valid arguments pass untouched, invalid ones are refused; the first required argument is missed."""
+    """Valid arguments pass unchanged, invalid ones are refused; without the first required argument, valid ones are refused too."""
     schemas = {tool["name"]: tool["schema"] for tool in row["tools"]}
     for call, valid in zip(row["calls"], row["valid"], strict=True):
         if call["name"] not in schemas or valid is None:
@@ -55,7 +55,7 @@ def test_recorded_arguments_are_valid_or_invalid_as_recorded(row: dict[str, Any]
 
 
 def written_as_text(schema: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
-    """Every top-level number, boolean, list and object as models write it by mistake."""
+    """Return the arguments with every top-level number, boolean, list and object as a string, a common mistake of models."""
     kinds = {name: inner.get("type") for name, inner in schema.get("properties", {}).items()}
     mistaken = {
         name: json.dumps(value)
@@ -67,7 +67,7 @@ def written_as_text(schema: dict[str, Any], arguments: dict[str, Any]) -> dict[s
 
 @pytest.mark.parametrize("row", bfcl_calls())
 def test_values_written_as_text_are_coerced_only_if_coercion_is_on(row: dict[str, Any]) -> None:
-    """Coercion is lossless, and off means off."""
+    """Coercion restores the exact value; without coercion the call is refused."""
     schemas = {tool["name"]: tool["schema"] for tool in row["tools"]}
     for call, valid in zip(row["calls"], row["valid"], strict=True):
         schema = schemas.get(call["name"])
@@ -81,7 +81,7 @@ def test_values_written_as_text_are_coerced_only_if_coercion_is_on(row: dict[str
 
 @pytest.mark.parametrize("row", rows("catalogues/tools.jsonl"))
 def test_every_real_tool_schema_compiles_and_its_name_resolves(row: dict[str, Any]) -> None:
-    """Schemas of real catalogues compile, slips and all; names survive what models do to them."""
+    """Schemas of real catalogues compile despite their mistakes; names resolve despite the changes that models make to them."""
     schema = compile_schema(row["schema"], row["name"])
     assert not schema.notes or compile_schema(schema.source, row["name"]).notes == ()
     name = row["name"]

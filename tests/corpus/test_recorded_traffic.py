@@ -1,4 +1,4 @@
-"""Recorded answers of real providers, read whole, in random pieces and byte by byte; recorded results, written back."""
+"""Recorded answers of real providers, decoded as a whole, in random pieces and byte by byte; recorded results, encoded."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def answers(episode: dict[str, Any]) -> Iterator[tuple[dict[str, Any], bytes]]:
 
 
 def ways(body: bytes, *, streamed: bool) -> Iterator[list[bytes]]:
-    """The body whole; a stream also in pieces."""
+    """Yield the body as a whole, and that of a stream also in pieces."""
     yield [body]
     if streamed:
         sizes = random.Random(3)
@@ -57,7 +57,7 @@ def is_right(got: dict[str, Any], wanted: dict[str, Any]) -> bool:
 
 @pytest.mark.parametrize("episode", episodes())
 def test_calls_are_decoded_as_recorded(episode: dict[str, Any]) -> None:
-    """By id, name and arguments, in order; what the provider ran itself is no call; cut arguments are an error."""
+    """Calls match by id, name and arguments, in order; tools that the provider ran make no calls; truncated arguments are an error."""
     for exchange, body in answers(episode):
         wanted = [call for call in exchange["calls"] if call["kind"] != "native"]
         for pieces in ways(body, streamed=exchange["streamed"]):
@@ -68,7 +68,7 @@ def test_calls_are_decoded_as_recorded(episode: dict[str, Any]) -> None:
 
 
 def answered_call(api: str, item: dict[str, Any]) -> tuple[object, object]:
-    """The id (or name) and the text of a result, in whichever form the API has."""
+    """Return the id (or name) and the text of a result, in the format of the API."""
     match api:
         case "bedrock.converse":
             fields, key, content = item["toolResult"], "toolUseId", item["toolResult"]["content"]
@@ -85,7 +85,7 @@ def answered_call(api: str, item: dict[str, Any]) -> tuple[object, object]:
 def test_results_are_encoded_for_the_recorded_call(episode: dict[str, Any]) -> None:
     for exchange, _ in answers(episode):
         if exchange["api"].startswith("gemini.") or exchange["api"] not in known_apis():
-            continue  # Gemini's go by name, or as a step of their own
+            continue  # Gemini matches results by name, or has them as steps
         for call in exchange["calls"]:
             result = exchange["results"].get(call["id"] or "")
             if call["kind"] == "function" and isinstance(result, str):
@@ -94,7 +94,7 @@ def test_results_are_encoded_for_the_recorded_call(episode: dict[str, Any]) -> N
 
 
 def test_calls_are_decoded_in_the_order_in_which_the_model_wrote_them() -> None:
-    """The first, without arguments, is proved only by the message's end; the second by its own last bracket."""
+    """The first call has no arguments, so only the end of the message completes it; the second is complete at its last brace."""
     calls = [
         {"index": index, "id": call_id, "function": {"name": "f", "arguments": arguments}}
         for index, (call_id, arguments) in enumerate((("a", "{}"), ("b", '{"x": 1}')))

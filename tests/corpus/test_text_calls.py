@@ -1,4 +1,4 @@
-"""Calls in plain text, as the suites of other parsers expect them and as real models wrote them."""
+"""Calls in plain text, as the test suites of other parsers expect them and as real models wrote them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from tests.corpus.adapter import parse_text
 from tests.corpus.input_files import found_rows, same
 
 ANSWERS = frozenset({"plain", "react-final", "json-answer"})
-"""Texts that make no call, whatever they look like."""
+"""Formats of texts that contain no call, although they may look like one."""
 LEAST = {"text/text_cases.jsonl": (0.98, 0.9), "text/real_text.jsonl": (1.0, 1.0)}
-"""The least share of calls, and of contents, that are as expected. The suites contradict each other in a few, and some complete what was
-cut off."""
+"""The minimum share of calls, and of contents, that match. The suites contradict each other in a few cases, and some complete
+truncated texts.
+"""
 
 
 def loosely(one: Any, other: Any) -> bool:
-    """Equal, or equal once a text is read as JSON: where no schema is known, nobody knows the type of what stands in a tag."""
+    """Return whether two values are equal, also after reading a text as JSON: without a schema, the type of a value in a tag is unknown."""
     if same(one, other):
         return True
     if isinstance(one, dict) and isinstance(other, dict):
@@ -39,7 +40,7 @@ def reads_as(text: str, value: Any) -> bool:
 
 
 def has(got: Any, part: dict[str, Any], equal: Callable[[Any, Any], bool]) -> bool:
-    """Whether these members are in `got`; the members of a list are named by their numbers."""
+    """Return whether `got` has these members; members of a list are named by their index."""
     if isinstance(got, list):
         got = {str(index): value for index, value in enumerate(got)}
     return isinstance(got, dict) and all(
@@ -76,7 +77,7 @@ def makes_calls(row: dict[str, Any]) -> bool:
 @pytest.mark.parametrize("hinted", [False, True], ids=["auto", "hinted"])
 @pytest.mark.parametrize("name", LEAST)
 def test_calls_in_text_are_found_and_no_answer_becomes_a_call(name: str, hinted: bool) -> None:
-    """Every family: the share of calls that are right, no call from an answer, and never an error."""
+    """For every family: the share of correct calls, no call made of an answer, and no exception."""
     calls: list[bool] = []
     contents: list[bool] = []
     for row in found_rows(name):

@@ -1,6 +1,6 @@
-"""Read the hostile inputs: where they are, their values, and the tree a path row starts from.
+"""Read the hostile path inputs: their location, their values, and the file tree that a row starts with.
 
-The data lies beside the repository; a checkout without it skips the tests that need it, and says so.
+The data is not part of the repository; a checkout without it skips the tests that need it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Row = dict[str, Any]
 
 
 def rows(name: str) -> list[Row]:
-    """Every row of one file of the corpus; a single skipped row where the data is not there."""
+    """Return every row of one input file, or a single skipped row if the data is missing."""
     file = DATA / name
     if not file.exists():
         return [{"id": "absent", "absent": True}]
@@ -33,7 +33,7 @@ def need(row: Row) -> None:
 
 
 def value(node: Any) -> Any:
-    """A make node as the text or bytes it stands for."""
+    """Return the text or bytes that a node of the inputs describes."""
     if isinstance(node, str):
         return node
     ((kind, body),) = node.items()
@@ -57,7 +57,7 @@ def value(node: Any) -> Any:
 
 
 def tree(top: Path) -> Path:
-    """The tree of the corpus below `top`; returns the root that the tools may use."""
+    """Create the file tree of the corpus below `top`; return the root that tools may use."""
     for name in ("root/sub/deep", "root-evil", "secret", "secret-root"):
         (top / name).mkdir(parents=True)
     (top / "root/in.txt").write_text("inside")
@@ -68,7 +68,7 @@ def tree(top: Path) -> Path:
 
 
 def prepare(top: Path, steps: list[list[Any]]) -> None:
-    """Do a row's `setup`. Skips the test where this machine cannot."""
+    """Do the steps of a row's `setup`; skip the test if this machine cannot."""
     for word, *rest in steps:
         _step(top, word, *rest)
 
@@ -129,7 +129,7 @@ Facts = dict[str, tuple[int, int, object]]
 
 
 def outside(top: Path) -> Facts:
-    """Mode, mtime and content of everything below `top` that is not below its root."""
+    """Return mode, mtime and content of everything below `top` that is not below its root."""
     found: Facts = {}
     for folder, folders, files in os.walk(top):
         if Path(folder) == top:

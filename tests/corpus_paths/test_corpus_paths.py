@@ -1,4 +1,4 @@
-"""Every path of the corpus gets the answer it should, by the kernel and by the walk, and nothing outside the root is seen or changed."""
+"""Every path of the corpus gets the expected answer, from the kernel and from the walk; nothing outside the root is read or changed."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _accepted(row: Row) -> set[str]:
 @pytest.mark.parametrize("opener", OPENERS, ids=_name)
 @pytest.mark.parametrize("row", [row for row in ROWS if "race" not in row], ids=_name)
 def test_a_path_gets_the_expected_answer_and_exposes_or_changes_nothing_outside(row: Row, opener: Opener, tmp_path: Path) -> None:
-    """paths.jsonl: `expect.result`, and what is always true."""
+    """Checks `expect.result` of paths.jsonl and the general invariants."""
     need(row)
     root = tree(tmp_path)
     swaps = [step for step in row.get("setup", []) if step[0].startswith("swap_")]
@@ -76,7 +76,7 @@ def test_a_path_gets_the_expected_answer_and_exposes_or_changes_nothing_outside(
         prepare(tmp_path, swaps)
         before = outside(tmp_path)
         word, seen = _answer(workspace, row, _place(value(row["path"]), tmp_path), _place(value(row.get("path2", "")), tmp_path))
-        held = bool(swaps) and seen == b"inside"  # the held handle: the old content, never the new target's
+        held = bool(swaps) and seen == b"inside"  # the open handle still reads the old content, never that of the new target
         assert word in _accepted(row) or held, (word, seen)
         assert outside(tmp_path) == before
         _check_invariants(row, tmp_path, word, seen)
@@ -97,7 +97,7 @@ def _check_invariants(row: Row, top: Path, word: str, seen: object) -> None:
         assert seen == (root / row["expect"]["same_file"]).read_bytes()
     assert not [name for name in _all_names(root) if name.endswith(".tmp")]
     if word != "allow":
-        str(seen).encode()  # a message is valid UTF-8, whatever the path was
+        str(seen).encode()  # a message is valid UTF-8, whatever the path is
         assert len(str(seen)) < 4096
 
 
@@ -107,7 +107,7 @@ def _all_names(root: Path) -> list[str]:
 
 @pytest.fixture
 def restless() -> Iterator[None]:
-    """Let threads take turns a thousand times more often than usual."""
+    """Make threads switch a thousand times more often than usual."""
     usual = sys.getswitchinterval()
     sys.setswitchinterval(5e-6)
     yield
@@ -118,7 +118,7 @@ def restless() -> Iterator[None]:
 @pytest.mark.parametrize("opener", OPENERS, ids=_name)
 @pytest.mark.parametrize("row", [row for row in ROWS if "race" in row or row.get("absent")], ids=_name)
 def test_a_race_never_exposes_or_changes_anything_outside(row: Row, opener: Opener, tmp_path: Path) -> None:
-    """paths.jsonl, class race: a second thread swaps links and folders while the tool works."""
+    """Rows of paths.jsonl in the class `race`: a second thread swaps links and folders while the tool works."""
     need(row)
     root = tree(tmp_path)
     prepare(tmp_path, row.get("setup", []))
@@ -143,7 +143,7 @@ def test_a_race_never_exposes_or_changes_anything_outside(row: Row, opener: Open
 
 @contextmanager
 def _swapping(root: Path, race: dict[str, Any]) -> Iterator[None]:
-    """Swap what the row names, as fast as it goes, until the block ends."""
+    """Swap what the row names, as fast as possible, until the block ends."""
     done = threading.Event()
     started = threading.Event()
 
@@ -201,7 +201,7 @@ def _two_writers(root: Path, path: str, opener: Opener) -> None:
 
 
 def test_only_rows_that_need_undo_are_skipped() -> None:
-    """The corpus is run whole: what cannot be run here is named."""
+    """The whole corpus is run; rows that cannot run are named here."""
     every = rows("paths.jsonl")
     need(every[0])
     assert {row["op"] for row in every} - {row["op"] for row in ROWS} == SKIPPED_OPS

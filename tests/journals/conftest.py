@@ -1,4 +1,4 @@
-"""Each kind of journal, as something that can be closed and opened again."""
+"""Fixtures that provide each kind of journal, so that a test can close and reopen it."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 def database(server: Server) -> Iterator[str]:
-    """The address of an empty database."""
+    """Provide the address of an empty database."""
     with server.empty_database() as url:
         yield url
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
-    """Opens the same journal whenever it is called; what was open before has to be closed."""
+    """Return a function that opens the same journal on each call; the caller must close the previous journal first."""
     if request.param == "memory":
         kept = MemoryJournal()
         return lambda: kept

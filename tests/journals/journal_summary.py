@@ -1,4 +1,4 @@
-"""What the readers say of a whole journal, as plain data: the same for a fixture journal today as when it was written."""
+"""A summary of a whole journal as plain data, made by the readers. A fixture's summary must stay the same in later versions."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import json
 from collections.abc import Iterable
 from typing import Any, Protocol
 
-from callgate._json import canonical
 from callgate.agent.run_recorder import BlobReader
 from callgate.event_queries import EventQuery
 from callgate.events import Event
 from callgate.recorded_calls import ToolCallEntry, find_tool_calls
 from callgate.replay import Replay
 from callgate.replay.run_calls import ReplayedCall
+from tests.canonical_json import canonical
 
 __all__ = ["read_again"]
 
@@ -23,7 +23,7 @@ class Finds(Protocol):
 
 
 def read_again(journal: Finds, blobs: BlobReader | None = None) -> dict[str, Any]:
-    """The entry of each call, and each run as its replay makes it again."""
+    """Return the entry of each call, and each run as its replay reconstructs it."""
     runs = dict.fromkeys(event.run for event in journal.find(EventQuery(kinds=("call.received", "run.began"))))
     found = {
         "calls": {entry.uid: _entry(entry) for entry in find_tool_calls(journal)},

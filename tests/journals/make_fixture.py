@@ -1,8 +1,8 @@
-"""Write the fixture journal of today's format: `python -m tests.journals.make_fixture NAME`. Done once for each format.
+"""Write the fixture journal of the current format with `python -m tests.journals.make_fixture NAME`. Each format is written once.
 
-A fixture is never changed once it is there: it proves that what an older callgate wrote can still be opened, checked, replayed and resumed.
-Beside the journal stand the same rows for a PostgreSQL server, and what the readers said of it. Each part of the work runs in a process of
-its own, since some of them are killed. The name of the machine is replaced.
+A fixture never changes after it is committed: it proves that this version can open, verify, replay and resume what an older callgate wrote.
+The fixture also includes the same rows for a PostgreSQL server, and a summary of what the readers returned. Each part of the work runs in a
+separate process, because some parts are killed. The machine's name is replaced.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ PARTS: Final = {
     "agent_cut_off": -signal.SIGKILL,
     "agent_approved": -signal.SIGKILL,
 }
-"""Each part of the work, and how its process ends."""
+"""Each part of the work, and the exit code of its process."""
 _TABLES: Final = ("events", "calls", "causes", "writer", "leases", "inbox")
 
 
 def write_part(journal: str, ledger: str, part: str) -> None:
-    """Do one part of the work, in this process."""
+    """Do one part of the work in this process."""
     work: Any = getattr(scenario, part)
     asyncio.run(_write(work, SqliteJournal(journal), Ledger(Path(ledger))))
 
@@ -51,7 +51,7 @@ async def _write(work: Any, journal: Journal, ledger: Ledger) -> None:
 
 
 def make(journal: Path) -> None:
-    """Write the journal, file by file as callgate leaves it, and the same rows for a PostgreSQL server."""
+    """Write the journal files in the state in which callgate leaves them, and the same rows for a PostgreSQL server."""
     ledger = journal.with_suffix(".ledger")
     for part, code in PARTS.items():
         done = run([sys.executable, "-m", "tests.journals.make_fixture", str(journal), str(ledger), part], check=False)
@@ -67,7 +67,7 @@ def make(journal: Path) -> None:
 
 
 def write_readings(journal: Path) -> None:
-    """Write down what the readers say of the journal."""
+    """Write the readers' summary of the journal."""
     reader = open_reader(journal)
     said = json.dumps(read_again(reader, DirectoryBlobs(Path(f"{journal}.blobs"))), indent=1, sort_keys=True)
     reader.close()

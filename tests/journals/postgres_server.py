@@ -1,4 +1,4 @@
-"""A PostgreSQL server of the tests' own: on a socket in a folder that goes with it, never on a port, run by somebody who is not root."""
+"""A PostgreSQL server for the tests: it listens on a socket in a temporary folder, never on a port, and does not run as root."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ END $$
 
 
 class Unavailable(Exception):
-    """No server can be had here; the text says why."""
+    """Raised when no server can be started here; the message gives the reason."""
 
 
 class Server:
-    """One server; each test has a database to itself."""
+    """A running server that gives each test its own database."""
 
     def __init__(self, socket: Path, user: str) -> None:
         self._socket = socket
@@ -42,7 +42,7 @@ class Server:
         return f"postgresql://{self._user}@/{database}?host={self._socket}"
 
     def new_database(self) -> str:
-        """Its address."""
+        """Create a database and return its address."""
         self._made += 1
         name = f"test_{self._made}"
         self.ask(f"CREATE DATABASE {name}")
@@ -50,7 +50,7 @@ class Server:
 
     @contextmanager
     def empty_database(self) -> Iterator[str]:
-        """The address of an empty database, which is emptied for the next one who asks: that costs less than another one."""
+        """Provide the address of an empty database. Afterwards it is emptied and reused, which is cheaper than creating another one."""
         url = self._free.pop() if self._free else self.new_database()
         yield url
         if self.cut_connections(url):
@@ -65,7 +65,7 @@ class Server:
             return cursor.fetchall() if cursor.description else []
 
     def cut_connections(self, url: str) -> bool:
-        """End every connection to this database, as a restart or a broken network does; whether there is such a database."""
+        """End every connection to this database, as a restart or a network failure does, and return whether the database exists."""
         name = url.rpartition("@/")[2].partition("?")[0]
         self.ask(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
         return bool(self.ask(f"SELECT 1 FROM pg_database WHERE datname = '{name}'"))
@@ -73,10 +73,10 @@ class Server:
 
 @contextmanager
 def running_server() -> Iterator[Server]:
-    """Start a server, stop it at the end.
+    """Start a server and stop it on exit.
 
     Raises:
-        Unavailable: There are no programs, no user to run them as, or they do not start.
+        Unavailable: The server programs or a user to run them are missing, or the server does not start.
     """
     try:
         import psycopg
@@ -102,7 +102,7 @@ def running_server() -> Iterator[Server]:
 
 
 def _programs() -> Path:
-    """The folder with the newest `initdb` and `pg_ctl`."""
+    """Return the folder of the newest `initdb` and `pg_ctl`."""
     debian = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda found: int(found.parent.name), reverse=True)
     in_path = [Path(found).resolve().parent] if (found := shutil.which("initdb")) else []
     for folder in (*debian, *in_path):
@@ -112,7 +112,7 @@ def _programs() -> Path:
 
 
 def _user() -> str | None:
-    """Whom to run as; None: ourselves."""
+    """Return the user to run the server as, or None for the current user."""
     if os.geteuid() != 0:
         return None
     for name in ("postgres", "nobody"):

@@ -1,7 +1,7 @@
-"""Work that leaves one of every kind of call and run in a journal: what the fixture journals were written by, and what goes on in them.
+"""The calls and runs of the fixture journals, one of every kind, and the later calls that continue them.
 
-The tools, rules and hooks are the same when a journal is written and when a test opens it years later, so nothing here may change: an
-approval is bound to the tool that it was given for. Each effect is a line in a ledger outside the engine.
+The tools, rules and hooks must be the same when a journal is written and when a later version opens it, so this module must not change: an
+approval is bound to the definition of its tool. Each effect is a line in a ledger outside the engine.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ AGENT_DONE, AGENT_WAITING, AGENT_CUT, AGENT_APPROVED = "agent-done", "agent-wait
 NOT_YET = "not yet"
 """The argument of a `stall` that ends its process between its approval and its start."""
 SCOPE = Scope(run=CALLS, conversation="talk", turn=1, principal="team", actor="ann")
-LIMITS = Limits(result_inline_bytes=2_000, content_bytes=1_024, approval_s=3e9)  # a question that nobody answers for a century
+LIMITS = Limits(result_inline_bytes=2_000, content_bytes=1_024, approval_s=3e9)  # approvals must stay open for decades
 RULES = """
 [[rule]]
 id = "no-bob"
@@ -67,7 +67,7 @@ verdict = "allow"
 
 
 def _nothing() -> None:
-    """What `stall` does where its process lives on."""
+    """The default `on_stall`: `stall` does nothing to its process."""
 
 
 def _kill_process() -> None:
@@ -139,7 +139,7 @@ def in_folder(call: Any) -> dict[str, Any] | None:
 def engine_on(journal: Journal, ledger: Ledger, on_stall: Callable[[], None] = _nothing) -> Engine:
     @before_call("stall")
     async def about_to_stall(call: Any) -> None:
-        """Have all that was recorded on disk, and end the process, where the call is to end before its start."""
+        """Make all recorded events durable and end the process, if the call is meant to end before its start."""
         if call.arguments["why"] == NOT_YET and on_stall is not _nothing:
             await journal.durable(max(event.position for event in journal.read()))
             on_stall()
@@ -158,7 +158,7 @@ def raw(name: str, arguments: str, id: str, key: str | None = None) -> RawCall:
 
 
 async def calls(journal: Journal, ledger: Ledger) -> None:
-    """Calls of an engine that ended in every way."""
+    """Make calls that end in every possible way."""
     async with engine_on(journal, ledger) as engine:
         many = [
             raw("look", '{"what": "the sea"}', "c1"),
@@ -193,7 +193,7 @@ def _asked(outcome: Outcome) -> str:
 
 
 async def agent_done(journal: Journal, ledger: Ledger) -> None:
-    """A run of an agent from its task to its end."""
+    """Run an agent from its task to its end."""
     async with engine_on(journal, ledger) as engine:
         answers = (
             says("I look first.", call("look", {"what": "the shop"}, id="a0"), call("price", {"of": "tea"}, id="a1", position=1)),
@@ -205,7 +205,7 @@ async def agent_done(journal: Journal, ledger: Ledger) -> None:
 
 
 async def agent_waiting(journal: Journal, ledger: Ledger) -> None:
-    """A run of an agent that waits for a human."""
+    """Run an agent until it waits for an approval."""
     async with engine_on(journal, ledger) as engine:
         answers = (
             says("I pay.", call("look", {"what": "the bill"}, id="b0"), call("pay", {"to": "ida", "cents": 4000}, id="b1", position=1)),
@@ -215,13 +215,13 @@ async def agent_waiting(journal: Journal, ledger: Ledger) -> None:
 
 
 async def call_cut_off(journal: Journal, ledger: Ledger) -> None:
-    """A call that its process did not live to answer. Does not come back."""
+    """Make a call whose process ends before the result. This function does not return."""
     engine = engine_on(journal, ledger, _kill_process)
     await engine.call(raw("stall", '{"why": "one call"}', "k1", key="order-2"), Scope(run=CUT))
 
 
 async def agent_cut_off(journal: Journal, ledger: Ledger) -> None:
-    """A run of an agent whose process ended in the middle of its second message. Does not come back."""
+    """Run an agent whose process ends in the middle of its second message. This function does not return."""
     engine = engine_on(journal, ledger, _kill_process)
     answers = (
         says(call("pay", {"to": "jon", "cents": 2}, id="d0")),
@@ -231,6 +231,6 @@ async def agent_cut_off(journal: Journal, ledger: Ledger) -> None:
 
 
 async def agent_approved(journal: Journal, ledger: Ledger) -> None:
-    """A run of an agent whose process ended when a call was allowed and had not started. Does not come back."""
+    """Run an agent whose process ends after a call is allowed and before it starts. This function does not return."""
     engine = engine_on(journal, ledger, _kill_process)
     await agent_on(engine, says(call("stall", {"why": NOT_YET}, id="e0"))).run("Stall.", scope=Scope(run=AGENT_APPROVED))

@@ -1,4 +1,4 @@
-"""Large results and messages of a journal in a file: they are beside it, and outlive the process as the record does."""
+"""Tests of large results and messages of a file journal: they are stored beside the file and stay there after the process ends."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from callgate import DirectoryBlobs, Engine, SqliteJournal, UsageError, tool
-from callgate._journal import open_reader
 from callgate.agent import Agent
 from callgate.builtins import result_tools
 from callgate.replay import Replay
@@ -31,7 +30,7 @@ async def log(lines: int) -> str:
 
 
 async def test_a_large_result_can_be_read_by_the_next_engine(tmp_path: Path) -> None:
-    """With nothing given but the journal; and nothing is beside it before there is something large."""
+    """The next engine needs only the journal. The blob folder does not exist before the first large result."""
     path, folder = tmp_path / "journal.db", tmp_path / "journal.db.blobs"
     async with Engine([log], journal=SqliteJournal(path)) as engine:
         await said(engine, raw_call("log", lines=3))
@@ -46,7 +45,7 @@ async def test_a_large_result_can_be_read_by_the_next_engine(tmp_path: Path) -> 
 
 
 async def test_a_run_with_a_large_message_is_resumed_by_another_engine(tmp_path: Path) -> None:
-    """And made again from its record, by whoever has nothing but the journal."""
+    """The run can also be replayed from its events by a reader that has only the journal."""
     board = Board()
 
     def engine() -> Engine:
@@ -61,25 +60,21 @@ async def test_a_run_with_a_large_message_is_resumed_by_another_engine(tmp_path:
         assert (result.status, result.text) == ("completed", "Changed it.")
         assert LARGE in str(result.messages[0])
     assert board.done == ["change b"]
-    reader = open_reader(tmp_path / "journal.db")
-    try:
-        assert Replay.of(reader, waiting.run).gaps == ()
-    finally:
-        reader.close()
+    journal = SqliteJournal(tmp_path / "journal.db")
+    assert Replay.of(journal, waiting.run).gaps == ()
+    await journal.close()
 
 
 async def test_a_journal_opened_through_a_symlink_has_its_large_results(tmp_path: Path) -> None:
-    """A link to the file is the same journal to who writes and to who reads."""
+    """The symbolic link names the same journal for writers and for readers."""
     (tmp_path / "there").mkdir()
     link = tmp_path / "link.db"
     link.symlink_to(tmp_path / "there" / "journal.db")
     async with Engine([log], journal=SqliteJournal(link)) as engine:
         run = (await said(engine, raw_call("log", lines=100_000))).uid.rsplit("/", 2)[0]
-    reader = open_reader(link)
-    try:
-        assert Replay.of(reader, run).gaps == ()
-    finally:
-        reader.close()
+    journal = SqliteJournal(link)
+    assert Replay.of(journal, run).gaps == ()
+    await journal.close()
 
 
 async def test_a_result_that_cannot_be_stored_as_a_blob_is_logged_and_the_call_succeeds(

@@ -1,8 +1,7 @@
-"""Large results of a journal on a server: whoever can read the record can read them, wherever they are."""
+"""Tests of large results of a PostgreSQL journal: every client that can read the journal can read them, on any machine."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 from pathlib import Path
@@ -10,16 +9,14 @@ from pathlib import Path
 import pytest
 
 from callgate import DirectoryBlobs, Engine, PostgresJournal, tool
-from callgate._journal import open_reader
 from callgate.builtins import result_tools
 from callgate.errors import JournalFailed
-from callgate.protocols import HoldsBlobs
 from tests.cli.shell import shell
 from tests.engine_calls import call, said
 from tests.journals.postgres_server import Server
 
 LARGE = b"\x00\xff" * 1_500_000
-"""In several pieces."""
+"""Large enough to be stored in several pieces."""
 
 
 @tool(effect="none")
@@ -28,22 +25,20 @@ async def log(lines: int) -> str:
     return "\n".join(f"line {n}" for n in range(lines))
 
 
-def read_elsewhere(url: str, digest: str) -> bytes | None:
-    """As another process sees it that only reads."""
-    reader = open_reader(url)
-    try:
-        assert isinstance(reader, HoldsBlobs)
-        return reader.blobs.get(digest)
-    finally:
-        reader.close()
+async def read_elsewhere(url: str, digest: str) -> bytes | None:
+    """As another engine sees it."""
+    journal = PostgresJournal(url)
+    found = journal.blobs.get(digest)
+    await journal.close()
+    return found
 
 
 async def test_a_large_result_is_stored_in_postgres_before_it_is_returned(database: str) -> None:
-    """Told means kept, for the whole of it; nothing of it is in a folder of one machine."""
+    """A returned result must be durable as a whole, and no part of it is stored in a folder of one machine."""
     async with Engine([log], journal=PostgresJournal(database)) as engine:
         result = await said(engine, call("log", lines=100_000))
         digest = str(result.metadata.blob)
-        whole = await asyncio.to_thread(read_elsewhere, database, digest)  # while the engine is still at work
+        whole = await read_elsewhere(database, digest)  # while the engine is still at work
     assert whole is not None
     assert whole.decode().splitlines()[54_321] == "line 54321"
     async with Engine(journal=PostgresJournal(database)) as other:
@@ -58,7 +53,7 @@ async def test_blobs_are_stored_once_and_remain_after_the_journal_is_closed(serv
         journal = PostgresJournal(database)
         digests = [journal.blobs.put(data) for data in (LARGE, b"", b"small")]
         await journal.close()
-    assert [read_elsewhere(database, digest) for digest in digests] == [LARGE, b"", b"small"]
+    assert [await read_elsewhere(database, digest) for digest in digests] == [LARGE, b"", b"small"]
     assert server.ask("SELECT count(*), sum(length(data)) FROM callgate.blobs", database) == [(5, len(LARGE) + 5)]
 
 
@@ -78,12 +73,12 @@ async def test_an_altered_blob_is_never_returned_and_the_next_put_repairs_it(
     await journal.close()
     server.ask(damage.replace("{}", "callgate.blobs"), database)
     with caplog.at_level(logging.WARNING, "callgate.blobs"):
-        assert read_elsewhere(database, digest) is None
+        assert await read_elsewhere(database, digest) is None
     assert digest in caplog.text
     journal = PostgresJournal(database)
     journal.blobs.put(LARGE)
     await journal.close()
-    assert read_elsewhere(database, digest) == LARGE
+    assert await read_elsewhere(database, digest) == LARGE
 
 
 async def test_a_large_result_that_cannot_be_stored_is_not_a_success(server: Server, database: str) -> None:
@@ -96,26 +91,26 @@ async def test_a_large_result_that_cannot_be_stored_is_not_a_success(server: Ser
 
 
 async def test_blobs_waiting_for_the_server_are_bounded_in_memory(server: Server, database: str) -> None:
-    """A bound, and an error that names it."""
+    """The limit is enforced with an error that names it."""
     journal = PostgresJournal(database)
     piece = bytes(64 * 1024 * 1024)
     for n in range(4):
         journal.blobs.put(n.to_bytes() + piece[1:])
     with pytest.raises(JournalFailed, match="wait for the server"):
         journal.blobs.put(b"one more")
-    server.cut_connections(database)  # so that nothing of it has to be written now
+    server.cut_connections(database)  # so that close() does not write 256 MB
     await journal.close()
 
 
 async def test_an_older_schema_without_blobs_can_be_read(server: Server, database: str) -> None:
     await PostgresJournal(database).close()
     server.ask("DROP TABLE callgate.blobs", database)
-    assert read_elsewhere(database, "0" * 64) is None
+    assert await read_elsewhere(database, "0" * 64) is None
 
 
 @pytest.mark.process
 def test_the_command_line_reads_a_large_result_from_another_working_folder(database: str, tmp_path: Path) -> None:
-    """And one that an older callgate left in the folder where it ran."""
+    """The command also reads a result that an older callgate stored in its own working folder."""
     here, there = tmp_path / "here", tmp_path / "there"
     for folder in (here, there):
         folder.mkdir()

@@ -1,4 +1,4 @@
-"""Who waits for an event to be on disk is told once, and then no longer kept."""
+"""Tests of the waiters for a durable event: each is notified once and then removed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One journal that several processes open at once: each gets it in its turn, and of two runs with one id, one is refused."""
+"""Tests of several processes that open one journal at once: all succeed in turn, and of two runs with one id one is refused."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ for number in range(rounds):
 
 
 def results_of_processes(work: str, folder: Path, *, count: int, rounds: int, known: bool) -> list[list[str]]:
-    """What each of so many processes said that did the same at the same time, for each round."""
+    """Start `count` processes that do the same work at the same time, and return what each of them reported in each round."""
     words = (work, str(folder), str(count), str(rounds), "known" if known else "new")
     command = [sys.executable, "-c", f"import sys; sys.path[:] = {sys.path!r}\n{TOGETHER}", *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_S, check=False)
@@ -121,13 +121,13 @@ def test_engines_readers_and_inbox_clients_can_open_one_journal_at_once(tmp_path
 
 
 def test_one_of_two_processes_that_start_a_run_with_the_same_id_is_refused(tmp_path: Path) -> None:
-    """`Agent.run` raises, so that the host does not take the run for one that failed."""
+    """`Agent.run` raises, so the host does not mistake the refusal for a failed run."""
     for said in results_of_processes("runs", tmp_path, count=2, rounds=4, known=False):
         assert sorted(said) == ["RunHeld run_held", "completed"]
 
 
 def test_opening_waits_while_another_program_creates_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """SQLite itself does not wait there: to turn on the log needs the file alone, and whoever has begun to read it is refused at once."""
+    """Turning on WAL mode needs exclusive access, and SQLite refuses a reader at once instead of waiting."""
     path, waits = tmp_path / "journal.db", list[float]()
     other = apsw.Connection(str(path))
     other.execute("BEGIN IMMEDIATE")
@@ -161,7 +161,7 @@ def test_opening_that_times_out_reports_the_wait_and_the_cause(tmp_path: Path, m
 
 
 def test_a_lock_file_deleted_during_opening_is_created_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody who found no journal there deletes the lock file he made, which we have open by then."""
+    """A process that finds no journal deletes the lock file that it created, while another process may already have opened that file."""
     path, waits = tmp_path / "journal.db", list[float]()
     first = LockFile(path)
 

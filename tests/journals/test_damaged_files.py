@@ -1,4 +1,4 @@
-"""Files that are damaged, and disks that are full: what is wrong is said, and nothing is lost or done in silence."""
+"""Tests of damaged files and full disks: the fault is reported, no event is lost silently and no effect is repeated silently."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from callgate import Engine, Scope, SqliteJournal, UsageError, tool
-from callgate._journal import open_reader
 from callgate.cli import main
 from callgate.events import Event
 from tests.effect_ledger import Ledger
@@ -41,14 +40,14 @@ async def _written(path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A journal that was closed."""
+    """Provide a closed journal."""
     path = tmp_path_factory.mktemp("whole") / "journal.db"
     asyncio.run(_written(path))
     return path
 
 
 def events_if_intact(path: Path) -> list[list[Event]] | None:
-    """What an engine reads of the record; None where opening or checking says that it is damaged."""
+    """Return the events that an engine reads, or None if opening or verification reports damage."""
     try:
         journal = SqliteJournal(path)
     except UsageError:
@@ -73,7 +72,7 @@ DAMAGE = st.one_of(
 @example([("zero", 532485, 4)])
 @given(st.lists(DAMAGE, min_size=1, max_size=3))
 def test_a_damaged_file_is_never_read_as_a_different_journal(whole: Path, damage: list[tuple[str, int, int]]) -> None:
-    """Bits that flip, ends and pieces that are lost: it is refused, or checking says where; else it reads as it was."""
+    """After flipped bits, truncation or lost pages the file is refused, or verification reports it, or it reads unchanged."""
     content = bytearray(whole.read_bytes())
     for kind, where, how in damage:
         at = where % max(1, len(content))
@@ -94,7 +93,7 @@ def test_a_damaged_file_is_never_read_as_a_different_journal(whole: Path, damage
 
 @pytest.mark.parametrize("size", [0, 1, 99, 511])
 async def test_a_journal_truncated_to_nothing_is_refused_and_its_wal_is_kept(size: int, tmp_path: Path) -> None:
-    """SQLite takes such a file for a new database and deletes its log, in which the last events may be."""
+    """SQLite treats such a file as a new database and deletes its write-ahead log, which may hold the last events."""
     path, log = tmp_path / "journal.db", tmp_path / "journal.db-wal"
     async with Engine([pay], journal=SqliteJournal(path)) as engine:
         assert (await said(engine, call("pay", to="ann"), RUN)).success
@@ -102,7 +101,7 @@ async def test_a_journal_truncated_to_nothing_is_refused_and_its_wal_is_kept(siz
     path.write_bytes(path.read_bytes()[:size])
     with pytest.raises(UsageError, match=r"was a journal in it|can be no database"):
         SqliteJournal(path)
-    log.write_bytes(kept)  # as a crash leaves it
+    log.write_bytes(kept)  # the state after a crash
     with pytest.raises(UsageError, match=r"its log .*-wal is not|can be no database"):
         SqliteJournal(path)
     assert (path.stat().st_size, log.read_bytes()) == (size, kept)
@@ -117,7 +116,7 @@ def test_a_wal_without_its_journal_is_refused_and_kept(tmp_path: Path) -> None:
 
 
 async def test_an_empty_file_or_a_deleted_journal_starts_a_new_journal(tmp_path: Path) -> None:
-    """Of an empty file with nothing beside it nobody can tell; and whoever deletes a journal wants none."""
+    """An empty file with no log beside it cannot be told from a new one, and deleting a journal is taken as intentional."""
     path = tmp_path / "journal.db"
     path.touch()
     for _ in range(2):
@@ -128,7 +127,7 @@ async def test_an_empty_file_or_a_deleted_journal_starts_a_new_journal(tmp_path:
 
 @pytest.mark.parametrize("place", [0.0, 0.5, 0.99])
 async def test_a_wal_truncated_under_a_running_engine_is_detected_before_a_call(place: float, tmp_path: Path) -> None:
-    """What comes behind the cut would be lost with the next crash, and a checkpoint would write the hole into the file."""
+    """A crash would lose the events after the cut, and a checkpoint would copy the gap into the database file."""
     path, log, ledger = tmp_path / "journal.db", tmp_path / "journal.db-wal", Ledger(tmp_path / "ledger.txt")
 
     @tool(name="pay")
@@ -147,7 +146,7 @@ async def test_a_wal_truncated_under_a_running_engine_is_detected_before_a_call(
 
 
 async def test_a_checkpoint_by_another_program_is_not_damage(tmp_path: Path) -> None:
-    """A checkpoint may cut the log to nothing: that of a backup, or of whoever looks at the file with SQLite's own tool."""
+    """A backup or the SQLite shell may checkpoint the log and truncate it to zero bytes."""
     path, log = tmp_path / "journal.db", tmp_path / "journal.db-wal"
     journal = SqliteJournal(path)
     async with Engine([pay], journal=journal) as engine:
@@ -163,7 +162,7 @@ async def test_a_checkpoint_by_another_program_is_not_damage(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("place", [0.05, 0.3, 0.6, 0.95])
 async def test_a_journal_with_a_torn_wal_opens_with_the_events_before_the_tear(place: float, tmp_path: Path) -> None:
-    """The write-ahead log as a power loss may leave it: its first part counts, and the record goes on from there."""
+    """A power loss may tear the write-ahead log: its intact first part is kept, and the journal continues from there."""
     path, torn = tmp_path / "journal.db", tmp_path / "torn.db"
     async with Engine([pay], journal=SqliteJournal(path)) as engine:
         for n in range(8):
@@ -179,7 +178,7 @@ async def test_a_journal_with_a_torn_wal_opens_with_the_events_before_the_tear(p
 
 
 def tear(path: Path, to: Path, place: float) -> None:
-    """Copy a journal with the first part of its log, and rubbish behind it."""
+    """Copy a journal with the first part of its log, followed by invalid bytes."""
     to.write_bytes(path.read_bytes())
     log = Path(f"{path}-wal").read_bytes()
     Path(f"{to}-wal").write_bytes(log[: int(len(log) * place)] + b"\xff" * 100)
@@ -198,7 +197,7 @@ def test_log_verify_names_a_damaged_row_without_a_traceback(whole: Path, tmp_pat
 def test_a_journal_without_its_writer_counter_is_refused_for_writing_only(
     whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Without it no writer can be told from another; what is on record can still be read."""
+    """Without the counter writers cannot be told apart, but recorded events can still be read."""
     path = tmp_path / "journal.db"
     path.write_bytes(whole.read_bytes())
     connection = apsw.Connection(str(path))
@@ -211,7 +210,7 @@ def test_a_journal_without_its_writer_counter_is_refused_for_writing_only(
 
 
 def test_a_database_that_is_not_a_journal_is_refused_and_not_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Whoever gives the wrong file finds not a byte of it changed, and is not told that it is empty."""
+    """A wrong path must not change a single byte of the file, and the error must not call the file empty."""
     path = tmp_path / "other.db"
     connection = apsw.Connection(str(path))
     connection.execute("CREATE TABLE notes (text)")
@@ -224,8 +223,8 @@ def test_a_database_that_is_not_a_journal_is_refused_and_not_changed(tmp_path: P
     assert "is a database, but no journal" in capsys.readouterr().err.replace("\n", " ")
 
 
-def test_verify_detects_an_index_that_misses_an_event(whole: Path, tmp_path: Path) -> None:
-    """The events hold, but what finds a run's events would not find one: a call might start twice."""
+def test_verify_detects_an_index_that_misses_an_event(whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The events are intact, but a query by run would miss one, so that a call might start twice."""
     path = tmp_path / "journal.db"
     path.write_bytes(whole.read_bytes())
     connection = apsw.Connection(str(path))
@@ -240,11 +239,8 @@ def test_verify_detects_an_index_that_misses_an_event(whole: Path, tmp_path: Pat
         "UPDATE sqlite_schema SET sql = 'CREATE INDEX events_by_run  ON events (run, position)' WHERE name = 'events_by_run'"
     )
     connection.close()
-    reader = open_reader(path)
-    broken = reader.verify()
-    reader.close()
-    assert broken is not None
-    assert "not every event may be found" in broken.why
+    assert main(["log", "verify", "--journal", str(path)]) == 1
+    assert "not every event may be found" in capsys.readouterr().err.replace("\n", " ")
 
 
 FULL = """
@@ -285,7 +281,7 @@ def work_until_full(*words: object) -> None:
 @pytest.mark.skipif(not hasattr(resource, "RLIMIT_FSIZE"), reason="no limit on files here")
 @pytest.mark.parametrize("size", [250_000, 300_000, 350_000])
 async def test_a_full_disk_starts_no_unrecorded_call_and_loses_no_returned_result(size: int, tmp_path: Path) -> None:
-    """A file that may not grow: as much is told as is kept, the rest is refused, and when there is room again the record goes on."""
+    """A limit on file size stands for the full disk: a returned result is durable, other calls are refused, and work resumes later."""
     path, paid, told = tmp_path / "journal.db", tmp_path / "paid.txt", tmp_path / "told.txt"
     work_until_full(path, paid, told, size)
     *calls, failure = Ledger(told).lines()
@@ -326,7 +322,7 @@ asyncio.run(main())
 @pytest.mark.process
 @pytest.mark.skipif(not hasattr(resource, "RLIMIT_FSIZE"), reason="no limit on files here")
 def test_a_run_whose_last_answer_cannot_be_recorded_returns_that_answer(tmp_path: Path) -> None:
-    """It is said that it is not on record, and nothing is thrown at the host."""
+    """The result says that the answer is not recorded, and no exception reaches the host."""
     command = [sys.executable, "-c", f"import sys; sys.path[:] = {sys.path!r}\n{LAST_ANSWER}", str(tmp_path / "journal.db")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_S, check=False)
     assert done.returncode == 0, done.stderr

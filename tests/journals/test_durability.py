@@ -1,4 +1,4 @@
-"""What is reported as kept is on the disk: counted where the operating system is asked for it, not read from a setting."""
+"""Tests of durability that count the operating system's sync calls instead of reading a setting."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Operation = tuple[str, Literal["write", "sync"]]
 
 
 class Recorded(apsw.VFSFile):
-    """A file of SQLite's that records what is done to it."""
+    """An SQLite file that records the operations on it."""
 
     def __init__(self, name: str | apsw.URIFilename | None, flags: list[int], done: list[Operation]) -> None:
         path = name.filename() if isinstance(name, apsw.URIFilename) else name or ""
@@ -35,7 +35,7 @@ class Recorded(apsw.VFSFile):
 
 
 class Disk(apsw.VFS):
-    """SQLite's way to the disk, which records every write and every sync."""
+    """An SQLite VFS that records every write and every sync."""
 
     def __init__(self) -> None:
         self.done: list[Operation] = []
@@ -45,7 +45,7 @@ class Disk(apsw.VFS):
         return Recorded(name, flags, self.done)
 
     def unsynced(self) -> int:
-        """How many writes to the write-ahead log are not on the disk yet."""
+        """Return the number of writes to the write-ahead log that are not synced yet."""
         count = 0
         for ending, operation in self.done:
             if ending == "db-wal":
@@ -82,13 +82,13 @@ async def test_intents_and_results_are_synced_to_disk_before_a_call_proceeds(dis
         for number in range(3):
             before = disk.syncs()
             assert (await said(engine, call("pay", to=str(number)))).success
-            assert disk.unsynced() == 0, "the result was told before its record was on the disk"
+            assert disk.unsynced() == 0, "the result was returned before its record was on the disk"
             assert disk.syncs() >= before + 2, "one commit for the intent, one for the result"
     assert seen == [0, 0, 0], "the tool began before its intent was on the disk"
 
 
 async def test_synchronous_normal_does_not_wait_for_the_disk(disk: Disk, tmp_path: Path) -> None:
-    """So that the counting above counts something."""
+    """A control for the test above: it proves that the counters detect missing syncs."""
     seen: list[int] = []
     async with Engine([paying(disk, seen)], journal=SqliteJournal(tmp_path / "journal.db", synchronous="normal")) as engine:
         before = disk.syncs()
@@ -97,7 +97,7 @@ async def test_synchronous_normal_does_not_wait_for_the_disk(disk: Disk, tmp_pat
 
 
 async def test_a_large_result_is_synced_to_disk_before_it_is_returned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The whole of it, under its hash: the file, and the folder that names it."""
+    """The blob's file and the folder entry that names it are both synced."""
     synced: list[int] = []
     fsync = os.fsync
 

@@ -1,4 +1,4 @@
-"""A memory follows every kind of journal in the same way."""
+"""Tests that a memory can follow every kind of journal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def look_up(order: str) -> str:
 
 
 async def test_a_memory_indexes_ended_calls_and_can_be_rebuilt_from_every_journal(place: Open, tmp_path: Path) -> None:
-    """The journal is the truth; a second memory of the same journal comes to the same."""
+    """The journal is the source of truth, so a second memory of the same journal has the same content."""
     memory = Memory(tmp_path / "first.db")
     async with Engine([look_up, *memory.tools()], journal=place(), memory=memory) as engine:
         await make(engine, "", "remember", text="Quito is high up")

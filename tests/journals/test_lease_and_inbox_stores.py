@@ -1,4 +1,4 @@
-"""What every store of leases and messages keeps, whatever it is made of: the contracts of `LeaseStore` and `Inbox`."""
+"""Tests of the `LeaseStore` and `Inbox` contracts, run against every implementation."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from callgate.events import Draft
 from callgate.protocols import Inbox, InboxMessage, Journal, Lease, LeaseStore
 
 ME, OTHER = 1_001, 1_002
-"""Numbers that no journal of these tests has."""
+"""Writer numbers that no journal of these tests has."""
 
 
 class Stores(Struct):
-    """A store and a journal over it."""
+    """A store, and a journal that uses it."""
 
     leases: LeaseStore
     inbox: Inbox
@@ -149,7 +149,7 @@ def test_a_message_is_recorded_once(stores: Stores) -> None:
 
 
 async def test_a_message_names_the_event_that_it_refers_to(stores: Stores) -> None:
-    """An answer the question; an end the latest event of the run."""
+    """An answer names its question; an end of the run names the run's latest event."""
     journal, call = stores.journal, "order/0/0"
     asked = journal.append(Draft(kind="call.suspended", run="order", call=call, body=b"{}"))
     latest = journal.append(Draft(kind="call.received", run="order", call="order/0/1", body=b"{}"))

@@ -1,6 +1,6 @@
-"""Each run has one runner: the store refuses every event of an engine that has lost the run's lease, and that engine starts nothing.
+"""Tests of run leases: after an engine loses a run's lease, the store refuses its events and it starts no call.
 
-Runs over memory, SQLite and PostgreSQL. Two openings of one journal stand for two processes; `tests/recovery` uses real ones.
+The tests run over memory, SQLite and PostgreSQL. Two openings of one journal stand for two processes; `tests/recovery` uses real processes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ HELD = r"Run 'order' is being worked on by process \d+.*, which holds it (for \d
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
 def place(request: pytest.FixtureRequest, tmp_path: object) -> Open:
-    """Opens one journal as often as it is called."""
+    """Return a function that opens the same journal each time it is called."""
     if request.param == "memory":
         events = MemoryJournal(shared=True)
         return lambda: MemoryJournal(shared_with=events)
@@ -59,7 +59,7 @@ async def second(place: Open) -> AsyncIterator[Stored]:
 
 
 def expire(journal: Stored, run: str = "order", at_ns: int = 1) -> None:
-    """As if its holder had stood still for long enough, by the store's clock."""
+    """Set the lease's expiry in the store, as if its holder had been paused for longer than the lease."""
     if isinstance(journal, MemoryJournal):
         lease = journal.store.leases.get(run)
         assert lease is not None
@@ -110,7 +110,7 @@ async def test_closing_a_journal_releases_its_leases(place: Open, second: Stored
 
 
 async def test_two_journals_write_different_runs_concurrently_into_one_hash_chain(first: Stored, second: Stored) -> None:
-    """Positions that were given before another wrote are put right, as causes too; nothing is lost and nothing moved once it is read."""
+    """Provisional positions and causes are corrected when another journal wrote first. No event is lost or moves after it was read."""
 
     async def work(journal: Stored, run: str) -> list[int]:
         given = [journal.append(note(0, run))]
@@ -133,7 +133,7 @@ async def test_two_journals_write_different_runs_concurrently_into_one_hash_chai
 
 
 async def test_events_written_without_the_lease_are_numbered_by_the_store(first: Stored, second: Stored) -> None:
-    """What undoes a call's files may say so in the call's run, whoever holds that."""
+    """An undo may record an event in a call's run while another engine holds the run's lease."""
     await first.durable(first.append(note(1)))
     await second.durable(second.append(note(2, kind="files.undone")))
     await first.durable(first.append(note(3)))
@@ -167,7 +167,7 @@ async def test_an_expired_lease_that_nobody_took_is_still_held(first: Stored) ->
 
 
 async def test_a_lease_with_an_impossibly_late_expiry_can_be_taken_over(first: Stored, second: Stored) -> None:
-    """A clock that was set back does not keep a run from everybody."""
+    """A clock that was set back must not make a run unavailable for ever."""
     await first.durable(first.append(note(1)))
     expire(first, at_ns=9_000_000_000_000_000_000)
     assert await second.hold("order")
@@ -180,7 +180,7 @@ async def test_an_invalid_lease_duration_is_refused(place: Open, tmp_path: objec
 
 
 async def test_a_call_in_a_run_held_by_another_engine_returns_an_error_result(first: Stored, second: Stored, ledger: Ledger) -> None:
-    """Nothing is raised: the model and the host read who has the run."""
+    """No exception is raised; the model and the host read in the result who holds the run."""
     pay = paying(ledger)
     async with Engine([pay], journal=first) as one, Engine([pay], journal=second) as other:
         assert (await said(one, raw_call("pay", to="ann"), Run)).success
@@ -212,13 +212,13 @@ async def test_a_running_call_whose_lease_is_lost_ends_with_an_unknown_outcome(f
         await unending.begun.wait()
         expire(first)
         await second.hold("order")
-        with suppress(LeaseLost):  # anything that has to be written: an idle engine finds out when it renews
+        with suppress(LeaseLost):  # an idle engine notices the loss at its next write or renewal
             first.append(note(9, kind="run.message"))
         result = await calling
         assert (result.status, result.code) == ("unknown", "lease_lost")
         assert unending.ended.is_set()
         assert "taken over" in result.text
-    assert [event.kind for event in second.read(run="order")] == ["call.received", "call.verdict", "call.started"]
+    assert [event.kind for event in second.read(run="order")] == ["call.received", "call.started"]
 
 
 async def test_an_agent_run_that_is_taken_over_fails_with_the_reason(first: Stored, second: Stored, ledger: Ledger) -> None:
@@ -229,7 +229,7 @@ async def test_an_agent_run_that_is_taken_over_fails_with_the_reason(first: Stor
         await gate.reached.wait()
         expire(first)
         await second.hold("order")
-        with suppress(LeaseLost):  # it may have found out by itself
+        with suppress(LeaseLost):  # the journal may have noticed the loss already
             first.append(note(9, kind="run.message"))
         gate.open.set()
         result = await running
@@ -239,7 +239,7 @@ async def test_an_agent_run_that_is_taken_over_fails_with_the_reason(first: Stor
 
 
 async def test_the_lease_of_an_ended_run_is_released_while_its_engine_stays_open(first: Stored, second: Stored, ledger: Ledger) -> None:
-    """The engine that ran it lives on, and has given the run back; another run that is under way there stays its own."""
+    """The engine stays open after the run ends and releases its lease; it keeps the lease of another active run."""
     gate = Gate()
     pay = says("Paying.", call("pay", {"to": "ann"}, id="1"))
     engine, other = (Engine([paying(ledger)], journal=journal) for journal in (first, second))
@@ -256,7 +256,7 @@ async def test_the_lease_of_an_ended_run_is_released_while_its_engine_stays_open
 
 
 async def test_an_engine_holds_the_lease_of_its_own_run_until_it_is_closed(first: Stored, second: Stored, ledger: Ledger) -> None:
-    """Also where an agent has worked in it and is done."""
+    """The engine also keeps the lease after an agent has finished in its run."""
     pay = says("Paying.", call("pay", {"to": "ann"}, id="1"))
     engine, other = (Engine([paying(ledger)], journal=journal) for journal in (first, second))
     async with other:
@@ -272,7 +272,7 @@ async def test_an_engine_holds_the_lease_of_its_own_run_until_it_is_closed(first
 async def test_leases_of_idle_runs_are_released_and_those_of_active_runs_are_kept(
     first: Stored, second: Stored, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of the runs that are idle those are forgotten that were used least; an agent that waits for its model is not idle."""
+    """The least recently used idle runs are released first; an agent that waits for its model is not idle."""
     monkeypatch.setattr("callgate._pipeline.run_leases._MOST_RUNS", 4)
     gate = Gate()
     engine, other = (Engine([paying(ledger)], journal=journal) for journal in (first, second))
@@ -303,7 +303,7 @@ async def test_a_lost_run_can_be_acquired_again_and_its_state_is_reloaded(first:
 
 
 def test_a_lease_is_renewed_three_times_within_its_duration(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From when the first run was taken; not at all where none is held."""
+    """The interval starts when the first lease is taken; without a lease nothing is renewed."""
     now = 100.0
     monkeypatch.setattr("callgate._journal.lease_acquisition.time.monotonic", lambda: now)
 
@@ -338,14 +338,14 @@ async def test_an_idle_holder_renews_its_lease(tmp_path: object, request: pytest
 
 
 async def test_postgres_releases_the_lease_of_a_holder_whose_connection_ended(server: Server, database: str) -> None:
-    """As soon as its connection has ended, long before the lease is over."""
+    """The run is free as soon as the connection ends, long before the lease expires."""
     journal, other = PostgresJournal(database, lease_s=3_000), PostgresJournal(f"{database}", lease_s=3_000)
     await journal.hold("order")
     journal._commits._writing._store._connection.close()  # type: ignore[attr-defined]
     held = False
     async with asyncio.timeout(PATIENCE_S):
         while not held:
-            with suppress(RunHeld):  # the server still reads the end of the connection
+            with suppress(RunHeld):  # until the server notices the closed connection
                 held = await other.hold("order")
     await other.close()
     await journal.close()

@@ -1,4 +1,4 @@
-"""A journal that another process has locked: calls end when their time is over, typed and said, and the event loop goes on meanwhile."""
+"""Tests of a journal that another process has locked: calls end at their deadline with a typed result and never block the event loop."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RUN = Scope(run="order")
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """As by a process that stands still in the middle of a commit."""
+    """Lock the journal, like a process that is paused in the middle of a commit."""
     other = apsw.Connection(str(path))
     other.execute("BEGIN IMMEDIATE")
     try:
@@ -32,7 +32,7 @@ def locked(path: Path) -> Iterator[None]:
 
 @asynccontextmanager
 async def at_work(path: Path, *tools: Tool, timeout_s: float) -> AsyncIterator[Engine]:
-    """An engine that has its run already."""
+    """Provide an engine that already holds the lease of its run."""
     async with asyncio.timeout(PATIENCE_S), Engine(tools, journal=SqliteJournal(path), timeout_s=timeout_s) as engine:
         assert (await said(engine, call("pay", id="first", to="first"), RUN)).success
         yield engine
@@ -71,9 +71,9 @@ async def test_a_call_whose_intent_cannot_be_recorded_before_its_deadline_does_n
             assert "within the call's time" in result.text
             assert "another process" in result.text
         clock.cancel()
-        assert ticks > 10, "the event loop stood still"
+        assert ticks > 10, "the event loop was blocked"
         assert ledger.lines() == ["first"]
-        assert (await said(engine, call("pay", id="later", to="bob"), RUN)).success  # the lock is gone, and the journal goes on
+        assert (await said(engine, call("pay", id="later", to="bob"), RUN)).success  # the lock is released, and the journal works again
         assert engine.journal.status().failure == ""
     assert ledger.lines() == ["first", "bob"]
 
@@ -94,7 +94,7 @@ async def test_a_call_whose_lease_cannot_be_acquired_before_its_deadline_does_no
 
 @pytest.mark.parametrize("effect", ["once", "none"])
 async def test_a_result_that_cannot_be_recorded_before_its_deadline_is_not_a_success(path: Path, ledger: Ledger, effect: str) -> None:
-    """What came of it is in the queue, and comes onto the record when the lock is gone; until then nobody may rely on it."""
+    """The result stays queued and is recorded once the lock is released; until then it is not durable."""
     locks: list[object] = []
 
     @tool(name="act", effect=effect)  # type: ignore[call-overload, untyped-decorator]

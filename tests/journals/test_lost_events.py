@@ -1,6 +1,6 @@
-"""A journal that lost its last events while nobody had it open: it is refused, so that no effect is repeated in silence."""
+"""Tests of a journal that lost its last events while it was closed: it is refused, because a lost event could repeat an effect."""
 
-# ruff: noqa: ASYNC240 (whoever damages files under an engine may wait for the disk)
+# ruff: noqa: ASYNC240 (these tests may block while they damage files under an engine)
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def pay_and_crash(path: Path, ledger: Path, *, synchronous: str = "full", calls: int = 1) -> None:
-    """A process that pays, and ends without closing anything."""
+    """Run a process that makes a payment and ends without closing anything."""
     words = (str(path), str(ledger), synchronous, str(calls))
     command = [sys.executable, "-c", f"import sys; sys.path[:] = {sys.path!r}\n{PAYS}", *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_S, check=False)
@@ -67,10 +67,10 @@ def lose_log(path: Path, how: str) -> None:
 async def test_a_new_journal_without_its_wal_is_refused_and_no_effect_is_repeated(
     path: Path, tmp_path: Path, ledger: Ledger, how: str, synchronous: str
 ) -> None:
-    """All its events are in the log alone: what is left would be a new journal."""
+    """All events of a new journal are in the log, so without it the file would look like a new journal."""
     pay_and_crash(path, tmp_path / "ledger.txt", synchronous=synchronous)
     lose_log(path, how)
-    with pytest.raises(UsageError, match=rf"{path} ends at event \d and does not have event 4, which it had") as refused:
+    with pytest.raises(UsageError, match=rf"{path} ends at event \d and does not have event 3, which it had") as refused:
         SqliteJournal(path)
     assert f"{path}-wal was deleted or cut off" in str(refused.value)
     assert f"delete {path}.lock" in str(refused.value)
@@ -79,7 +79,7 @@ async def test_a_new_journal_without_its_wal_is_refused_and_no_effect_is_repeate
 
 @pytest.mark.process
 async def test_a_journal_that_lost_its_wal_opens_after_its_lock_file_is_deleted(path: Path, tmp_path: Path, ledger: Ledger) -> None:
-    """As the message says; whoever does it knows that calls may run again."""
+    """The error names this step. A user who takes it accepts that calls may run again."""
     pay_and_crash(path, tmp_path / "ledger.txt", calls=3)
     lose_log(path, "cut")
     Path(f"{path}.lock").unlink()
@@ -89,10 +89,10 @@ async def test_a_journal_that_lost_its_wal_opens_after_its_lock_file_is_deleted(
 
 @pytest.mark.process
 async def test_a_journal_checkpointed_by_another_program_after_a_crash_is_complete(path: Path, tmp_path: Path, ledger: Ledger) -> None:
-    """To look at a file with SQLite's own shell after a crash deletes the log; nothing is lost by that."""
+    """The SQLite shell checkpoints and deletes the log when it closes the file, so no event is lost."""
     pay_and_crash(path, tmp_path / "ledger.txt")
     shell = apsw.Connection(str(path))
-    assert shell.execute("SELECT count(*) FROM events").get == 4
+    assert shell.execute("SELECT count(*) FROM events").get == 3
     shell.close()
     assert not Path(f"{path}-wal").exists()
     async with Engine([paying(ledger)], journal=SqliteJournal(path)) as engine:
@@ -101,7 +101,7 @@ async def test_a_journal_checkpointed_by_another_program_after_a_crash_is_comple
 
 
 async def test_an_older_copy_in_place_of_a_journal_is_refused(path: Path, ledger: Ledger) -> None:
-    """What it does not have would be done again."""
+    """Effects that the older copy does not contain would be repeated."""
     async with Engine([paying(ledger)], journal=SqliteJournal(path)) as engine:
         assert (await said(engine, call("pay", id="c0", to="ann"), RUN)).success
     copy = path.read_bytes()
@@ -115,7 +115,7 @@ async def test_an_older_copy_in_place_of_a_journal_is_refused(path: Path, ledger
 async def test_events_lost_by_a_reboot_with_synchronous_normal_are_accepted(
     path: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There it may take the last commits; the machine has been started again since."""
+    """With `synchronous="normal"` a restart of the machine may lose the last commits. The test changes the boot id to simulate one."""
     async with Engine([paying(ledger)], journal=SqliteJournal(path, synchronous="normal")) as engine:
         assert (await said(engine, call("pay", id="c0", to="ann"), RUN)).success
         copy = path.read_bytes()
@@ -128,7 +128,7 @@ async def test_events_lost_by_a_reboot_with_synchronous_normal_are_accepted(
 
 
 def test_a_journal_whose_tables_were_only_in_the_lost_wal_is_refused(path: Path) -> None:
-    """As an older callgate left it, which did not bring them into the file at once."""
+    """An older callgate did not write the tables to the database file at once."""
     connection = apsw.Connection(str(path))
     connection.execute("PRAGMA journal_mode=WAL")
     connection.close()
@@ -139,7 +139,7 @@ def test_a_journal_whose_tables_were_only_in_the_lost_wal_is_refused(path: Path)
 
 
 def test_an_unreadable_lock_file_does_not_prevent_opening(path: Path, tmp_path: Path) -> None:
-    """One of an older callgate, or one that a loss of power left in pieces."""
+    """An older callgate may have written the lock file, or a power loss may have damaged it."""
     pay_and_crash(path, tmp_path / "ledger.txt")
     lock = Path(f"{path}.lock")
     whole = lock.read_bytes()
@@ -152,9 +152,9 @@ def test_an_unreadable_lock_file_does_not_prevent_opening(path: Path, tmp_path: 
 def test_verify_reports_missing_last_events(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pay_and_crash(path, tmp_path / "ledger.txt")
     reader = open_reader(path)
-    assert len(list(reader.find(EventQuery()))) == 4
+    assert len(list(reader.find(EventQuery()))) == 3
     assert reader.verify() is None
     reader.close()
     lose_log(path, "deleted")
     assert main(["log", "verify", "--journal", str(path)]) == 1
-    assert "at event 4: it is missing: the journal had it" in capsys.readouterr().err.replace("\n", " ")
+    assert "at event 3: it is missing: the journal had it" in capsys.readouterr().err.replace("\n", " ")

@@ -1,4 +1,4 @@
-"""Journals that an older callgate wrote: they open, verify, are listed and replayed as they were then, and their work goes on."""
+"""Tests of journals that an older callgate wrote: they open, verify, list and replay as before, and their work can continue."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from callgate import Answered, Deny, PostgresJournal, Scope, SqliteJournal, Susp
 from callgate._journal import open_reader
 from callgate.call_stages import ValidatedCall
 from callgate.calls import Outcome
+from callgate.event_queries import EventQuery, select
 from callgate.policy import Rules
 from callgate.replay import Replay, judge_again
 from tests.agent.scripted_model import call, says
@@ -31,13 +32,13 @@ Place = Callable[[], SqliteJournal | PostgresJournal]
 
 @pytest.fixture(params=NAMES)
 def name(request: pytest.FixtureRequest) -> str:
-    """A fixture: the version of the tables that it was written with."""
+    """Provide the name of a fixture, which is the version of its tables."""
     return str(request.param)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def address(request: pytest.FixtureRequest, name: str, tmp_path: Path) -> str:
-    """Where a copy of the fixture is."""
+    """Provide the address of a copy of the fixture."""
     if request.param == "sqlite":
         for suffix in (".db", ".db.lock", ".db.blobs"):
             kept = FOLDER / f"{name}{suffix}"
@@ -56,7 +57,7 @@ def opened(address: str) -> Place:
 
 
 def recorded_summary(name: str) -> Any:
-    """What the readers said of the fixture when it was made."""
+    """Return the summary that the readers produced when the fixture was made."""
     return json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
 
 
@@ -66,15 +67,24 @@ def uid_of(outcome: Outcome) -> str:
 
 
 def test_every_call_and_run_of_an_old_journal_is_read_unchanged(address: str, name: str) -> None:
-    """Verdicts, final arguments, ends, results and conversations, without opening the journal for writing."""
+    """Compares verdicts, final arguments, ends, results and conversations, without opening the journal for writing."""
     reader = open_reader(address)
     assert reader.verify() is None
     assert read_again(reader, getattr(reader, "blobs", None)) == recorded_summary(name)
     reader.close()
 
 
+def test_a_reader_finds_the_calls_of_a_conversation_in_tables_that_do_not_have_it(address: str) -> None:
+    reader = open_reader(address)
+    query = EventQuery(conversation="talk", kinds=("call.completed",), newest_first=True)
+    found = [event.position for event in reader.find(query)]
+    assert found == [event.position for event in select(reader.find(EventQuery()), query)]
+    assert len(found) > 1
+    reader.close()
+
+
 async def test_a_migrated_journal_has_the_same_content_and_verifies(opened: Place, name: str) -> None:
-    """Opening brings the tables to today's version, and changes no event."""
+    """Opening the journal migrates its tables to the current version and changes no event."""
     journal = opened()
     assert journal.verify() is None
     assert read_again(journal, getattr(journal, "blobs", None)) == recorded_summary(name)
@@ -102,7 +112,7 @@ async def test_pending_approvals_are_listed(opened: Place, address: str, tmp_pat
 
 
 async def test_a_recorded_run_can_be_judged_again(opened: Place, ledger: Ledger) -> None:
-    """The recorded rules give the recorded verdicts; a stricter rule denies what was allowed."""
+    """The recorded rules give the recorded verdicts; stricter rules deny calls that were allowed."""
     journal = opened()
     tools = scenario.tools_of(ledger, lambda: None)
     replay = Replay.of(journal, scenario.CALLS)
@@ -121,7 +131,7 @@ async def test_a_recorded_run_can_be_judged_again(opened: Place, ledger: Ledger)
 
 
 async def test_an_interrupted_run_is_resumed_and_repeats_no_effect(opened: Place, ledger: Ledger) -> None:
-    """What was done stays done; the call whose outcome nobody knows is not started again, and the model is told."""
+    """Finished calls are not repeated. The call with an unknown outcome is not started again, and the model is told about it."""
     journal, answers = opened(), (says(call("pay", {"to": "kim"}, id="d3")), says("Done."))
     async with scenario.engine_on(journal, ledger) as engine, scenario.agent_on(engine, *answers) as agent:
         result = await agent.resume(scenario.AGENT_CUT)
@@ -176,7 +186,7 @@ async def test_a_call_with_an_unknown_outcome_is_not_started_again_until_settled
 
 
 async def test_repeated_calls_are_replayed_from_the_journal(opened: Place, ledger: Ledger) -> None:
-    """By its key, and by its id within its turn; a call with another id is a new one."""
+    """A repeat is recognised by its idempotency key, or by its id within its turn; a call with another id is new."""
     async with scenario.engine_on(opened(), ledger) as engine:
         for raw in (
             scenario.raw("pay", '{"to": "eve"}', "another", key="order-1"),
@@ -197,6 +207,7 @@ async def test_the_latest_result_of_a_conversation_is_found(opened: Place, ledge
         latest = engine.current_tool_call("talk")
         assert latest is not None
         assert (latest.uid, latest.structured) == ("calls/0/18", {"paid": 2000, "to": "fay"})
+        assert latest.parameters == {"to": "fay", "cents": 2000}
         assert engine.current_tool_call("nobody's") is None
         fresh = uid_of(await engine.call(scenario.raw("look", '{"what": "it"}', "z1"), scenario.SCOPE))
         assert getattr(engine.current_tool_call("talk"), "uid", "") == fresh
@@ -206,6 +217,6 @@ async def test_the_latest_result_of_a_conversation_is_found(opened: Place, ledge
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_fixture_contains_no_machine_paths(name: str) -> None:
-    """Nor whoever made it: paths, processes and hosts are left out."""
+    """Fixtures must not reveal the paths of the machine that made them."""
     kept = (FOLDER / f"{name}.db").read_bytes()
     assert [word for word in (b"/home", b"/root", b"/tmp", b"/work", b"/usr", b"site-packages") if word in kept] == []

@@ -1,4 +1,4 @@
-"""A process that runs out of file descriptors for a moment: its journal goes on, and nothing is lost or done twice."""
+"""Tests of a process that runs out of file descriptors temporarily: its journal continues, and no effect is lost or repeated."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def test_running_out_of_descriptors_temporarily_does_not_fail_the_journal(
             assert (await said(engine, call("pay", to="eve"), Scope(run="before"))).success
     async with Engine([paying(paid := Ledger(tmp_path / "paid.txt"))], journal=SqliteJournal(path)) as engine:
         with no_descriptor_left():
-            await said(engine, call("pay", to="ann"), Scope(run="r"))  # its ledger needs a descriptor: what it comes to is beside the point
+            await said(engine, call("pay", to="ann"), Scope(run="r"))  # the ledger needs a descriptor too, so any result is accepted
             status = engine.journal.status()
         assert status.failure == ""
         assert (await said(engine, call("pay", to="bob"), Scope(run="r"))).success

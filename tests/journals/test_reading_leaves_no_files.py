@@ -1,4 +1,4 @@
-"""Whoever only reads a journal leaves the folder as it was: no log, no index, no lock, and not a byte of it changed."""
+"""Tests that reading a journal creates no log, index or lock file and changes no byte."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_readers_and_the_inbox_leave_no_files(path: Path) -> None:
 
 
 def test_the_wal_left_by_a_crash_is_read_and_not_changed(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It belongs to the engine that opens the journal next."""
+    """The log belongs to the next engine that opens the journal."""
 
     async def crash() -> None:
         journal = SqliteJournal(path)

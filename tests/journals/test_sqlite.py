@@ -1,4 +1,4 @@
-"""What a file promises on top of the contract: old versions, files that go away, the weaker mode, where an answer is looked up."""
+"""Tests of the SQLite journal beyond the contract: old versions, deleted files, the weaker sync mode, and indexed queries."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def old(path: Path) -> Path:
 
 
 async def test_a_version_1_journal_opens_verifies_and_accepts_new_events(old: Path, ledger: Ledger) -> None:
-    """Old journals open: the record is as it was, and its call is answered, not repeated."""
+    """The old events stay unchanged, and a repeat of the recorded call returns its result instead of running again."""
     journal = SqliteJournal(old)
     assert journal.verify() is None
     assert [event.position for event in journal.find(EventQuery(tool="pay", actor="bob"))] == [1, 2, 3, 4]
@@ -109,7 +109,7 @@ def take_away(path: Path, *, replaced: bool) -> None:
 async def test_a_file_deleted_or_replaced_under_a_running_engine_is_detected_and_named(
     path: Path, ledger: Ledger, suffix: str, replaced: bool
 ) -> None:
-    """What was told as kept is in the file that has the name; and nothing with an effect starts without that."""
+    """Durable events are in the file that has the journal's name; without it no call with an effect may start."""
     async with Engine([paying(ledger)], journal=SqliteJournal(path)) as engine:
         assert (await said(engine, call("pay", to="ann"))).success
         gone = Path(f"{path}{suffix}")
@@ -124,7 +124,7 @@ async def test_a_file_deleted_or_replaced_under_a_running_engine_is_detected_and
 
 
 def damaged(path: Path, position: int) -> None:
-    """Let a disk have other bits in one event: no text that any program wrote."""
+    """Change bits in one event so that its text is no longer valid."""
     connection = apsw.Connection(str(path))
     run = str(connection.execute("SELECT run FROM events WHERE position = ?", (position,)).get)
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -135,7 +135,7 @@ def damaged(path: Path, position: int) -> None:
 
 
 async def test_a_forged_event_with_a_new_hash_is_detected_at_the_next_event(path: Path) -> None:
-    """Each hash covers the one before: whoever changes an event has to change all that follow."""
+    """Each hash covers the previous one, so a forged event requires changes to all later events."""
     journal = SqliteJournal(path)
     for n in range(4):
         position = journal.append(draft(n))
@@ -156,7 +156,7 @@ async def test_a_forged_event_with_a_new_hash_is_detected_at_the_next_event(path
 
 
 async def test_every_reader_reports_a_corrupted_file(path: Path) -> None:
-    """`verify` names the first bad event; nobody else shows a part of the record as if it were the whole."""
+    """`verify` names the first invalid event; other readers raise an error instead of returning part of the journal."""
     journal = SqliteJournal(path)
     for n in range(6):
         position = journal.append(draft(n, run="damaged-run" if n == 3 else "r"))
@@ -191,7 +191,7 @@ async def test_a_journal_in_a_read_only_folder_can_be_read(path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
 def test_a_journal_open_in_an_older_callgate_is_refused(path: Path) -> None:
-    """It knew one writer per file, and locked the file for itself."""
+    """An older callgate allowed one writer per file and locked the whole file."""
     import fcntl
 
     with Path(f"{path}.lock").open("a+b") as lock:
@@ -227,7 +227,7 @@ async def test_status_names_the_weaker_synchronous_mode(path: Path) -> None:
     ids=lambda value: str(value) if isinstance(value, str) else "",
 )
 async def test_paged_queries_use_an_index_and_need_no_sorting(path: Path, query: EventQuery, index: str) -> None:
-    """Whatever the journal holds: no scan of the events, no sorting of what was found."""
+    """The query plan scans no table and sorts no result, whatever the journal's size."""
     plan = await plan_of(path, query)
     assert index in plan
     assert "SCAN" not in plan
@@ -260,8 +260,8 @@ async def plan_of(path: Path, query: EventQuery) -> str:
 
 
 async def test_calls_of_one_message_share_two_commits(path: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Group commit: one for the intents of all, one for their results, in whatever turns of the event loop the calls start."""
-    monkeypatch.setattr("callgate._journal.commit_queue._SOON_S", HANGS_S)  # a machine may take long for so many calls
+    """Group commit uses one commit for all intents and one for all results, whichever event loop iterations the calls start in."""
+    monkeypatch.setattr("callgate._journal.commit_queue._SOON_S", HANGS_S)  # a slow machine may take long for 64 calls
     async with Engine([paying(ledger, writes="person:{to}")], journal=SqliteJournal(path)) as engine:
         assert (await said(engine, call("pay", id="first", to="first"))).status == "ok"
         before = commits_in(path)
@@ -272,19 +272,19 @@ async def test_calls_of_one_message_share_two_commits(path: Path, ledger: Ledger
 
 
 def commits_in(journal: Path) -> int:
-    """How many the write-ahead log has: the last page of each says how large the database is, and the others say 0."""
+    """Count the commits in the write-ahead log: the last frame of a commit holds the database size, other frames hold 0."""
     log = Path(f"{journal}-wal").read_bytes()
     page_bytes = int.from_bytes(log[8:12], "big")
     return sum(any(log[frame + 4 : frame + 8]) for frame in range(32, len(log), 24 + page_bytes))
 
 
 async def test_a_commit_is_not_delayed_by_events_that_keep_arriving(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("callgate._journal.commit_queue._MOST_TOGETHER", 1_000_000)  # not because there are so many of them, either
+    monkeypatch.setattr("callgate._journal.commit_queue._MOST_TOGETHER", 1_000_000)  # no commit because of the batch size
     journal = SqliteJournal(path)
     tasks: list[asyncio.Task[None]] = []
 
     async def another() -> None:
-        """Brings the next one in the same turn of the event loop in which it begins to wait."""
+        """Append the next event in the same event loop iteration in which this one starts to wait."""
         if not tasks or not tasks[0].done():
             tasks.append(asyncio.ensure_future(another()))
         await journal.durable(journal.append(draft(len(tasks))))
@@ -300,7 +300,7 @@ async def test_a_commit_is_not_delayed_by_events_that_keep_arriving(path: Path, 
 
 @pytest.mark.parametrize("count", [1, 7, 8, 9, 63, 64, 71, 72, 200])
 async def test_every_event_of_a_batch_of_any_size_is_stored_and_found(path: Path, count: int) -> None:
-    """Rows are added many by one statement; none is left over."""
+    """One statement inserts many rows; a remainder must not be dropped."""
     journal = SqliteJournal(path)
     for n in range(count):
         said_of = json.dumps({"name": "pay", "scope": {"actor": f"a{n}"}}).encode()
@@ -317,20 +317,20 @@ async def test_every_event_of_a_batch_of_any_size_is_stored_and_found(path: Path
 
 
 async def test_a_commit_waits_while_another_engine_updates_the_end_of_the_wal(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The end of the log stands twice in the shared file; between the one and the other SQLite calls it locked."""
+    """The shared-memory file holds two copies of the log's end; while they differ, SQLite reports a lock."""
     journal = SqliteJournal(path)
     await journal.durable(journal.append(draft(1)))
     other = apsw.Connection(str(path))
     waits: list[float] = []
 
     def another_commits(files: JournalFiles, before: LogEnd) -> None:
-        """Just when we look whether ours is there."""
+        """Start another commit just before the check of the written pages."""
         other.execute("BEGIN IMMEDIATE")
         _turn_bit(path)
         check_written(files, before)
 
     def written(seconds: float) -> None:
-        """The other one goes on while we wait."""
+        """Finish the other commit while this one waits."""
         waits.append(seconds)
         _turn_bit(path)
         other.execute("ROLLBACK")
@@ -347,7 +347,7 @@ async def test_a_commit_waits_while_another_engine_updates_the_end_of_the_wal(pa
 
 
 def _turn_bit(journal: Path) -> None:
-    """Of the first of the two; done twice, it is as it was."""
+    """Flip a bit in the first copy of the log's end; a second call restores it."""
     with open(f"{journal}-shm", "r+b", buffering=0) as shared:
         shared.seek(8)
         count = shared.read(1)[0]

@@ -1,6 +1,6 @@
-"""Files that are cut while a journal has them open: noticed before anything more is told, whoever has cut them and whenever."""
+"""Tests of files that are truncated while a journal has them open: the loss is detected before another result is returned."""
 
-# ruff: noqa: ASYNC240 (whoever damages files under an engine may wait for the disk)
+# ruff: noqa: ASYNC240 (these tests may block while they damage files under an engine)
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def draft(n: int, *, bytes_: int = 10, run: str = "r") -> Draft:
 
 
 def checkpoint(path: Path) -> None:
-    """Bring the log into the file, as a backup does."""
+    """Checkpoint the log into the database file, as a backup does."""
     beside = apsw.Connection(str(path))
     beside.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     beside.close()
@@ -56,11 +56,11 @@ def shorten(path: Path, lost_bytes: int) -> None:
 async def test_a_database_truncated_under_a_running_engine_is_detected_before_a_call(
     path: Path, ledger: Ledger, place: float, checkpointed: bool
 ) -> None:
-    """SQLite has the pages in memory and goes on; whoever opens the file next cannot read what was told."""
+    """SQLite continues from its page cache, but the next process to open the file could not read the durable events."""
     async with Engine([paying(ledger)], journal=SqliteJournal(path)) as engine:
         for n in range(4):
             assert (await said(engine, call("pay", id=f"c{n}", to="ann"))).success
-            if checkpointed or n == 2:  # the last call's pages are in the log alone, or all are in the file
+            if checkpointed or n == 2:  # the last call's pages are only in the log, or all pages are in the file
                 checkpoint(path)
         cut(path, place)
         result = await said(engine, call("pay", id="next", to="bob"))
@@ -72,7 +72,7 @@ async def test_a_database_truncated_under_a_running_engine_is_detected_before_a_
 
 
 async def test_truncation_is_detected_by_an_engine_after_another_engine_grew_the_database(path: Path) -> None:
-    """An idle engine has not seen how long the file was; which pages must be there is read from the database."""
+    """An idle engine does not know the current length, so the expected page count is read from the database."""
     idle, busy = SqliteJournal(path), SqliteJournal(path)
     await idle.durable(idle.append(draft(0)))
     before = path.stat().st_size
@@ -87,7 +87,7 @@ async def test_truncation_is_detected_by_an_engine_after_another_engine_grew_the
 
 
 def cut_while_writing(monkeypatch: pytest.MonkeyPatch, cut: Callable[[], None]) -> None:
-    """Cut the log when a commit has begun to write: after everything was looked at, and before it is in the file."""
+    """Truncate the log during a commit, after the checks and before the pages are written."""
 
     def insert_and_cut(connection: apsw.Connection, batch: Sequence[Event]) -> None:
         insert(connection, batch)
@@ -98,18 +98,18 @@ def cut_while_writing(monkeypatch: pytest.MonkeyPatch, cut: Callable[[], None]) 
 
 @pytest.mark.parametrize("lost_bytes", [1, 4_000, 4_120, 9_000, 10**9])
 async def test_a_wal_truncated_between_check_and_write_is_detected(path: Path, monkeypatch: pytest.MonkeyPatch, lost_bytes: int) -> None:
-    """The commit writes behind the cut, so that the log is as long as it should be, with a hole in it."""
+    """The commit writes after the cut, so the log has the expected length but contains a gap."""
     journal, log = SqliteJournal(path), Path(f"{path}-wal")
     await journal.durable(journal.append(draft(0, bytes_=3_000)))
     cut_while_writing(monkeypatch, lambda: shorten(log, lost_bytes))
     with pytest.raises(JournalFailed, match="-wal was cut off while it was open"):
         await journal.durable(journal.append(draft(1)))
     await journal.close()
-    assert log.exists(), "a log with a hole must not be put into the file"
+    assert log.exists(), "a log with a gap must not be checkpointed into the file"
 
 
 async def test_an_inbox_client_detects_a_truncated_wal(path: Path) -> None:
-    """An answer to a question is written by a process that knows nothing of what the engine wrote."""
+    """The process that answers an approval has no knowledge of what the engine wrote."""
     journal, log = SqliteJournal(path), Path(f"{path}-wal")
     await journal.durable(journal.append(draft(0, bytes_=9_000)))
     shorten(log, 5_000)
@@ -123,7 +123,7 @@ async def test_an_inbox_client_detects_a_truncated_wal(path: Path) -> None:
 @pytest.mark.parametrize("size", [0, 100, 16_384])
 @pytest.mark.process
 def test_a_truncated_wal_index_fails_the_journal_and_not_the_process(path: Path, size: int) -> None:
-    """The file is mapped into memory: to touch what was cut off would be a bus error."""
+    """The index is mapped into memory, so access to a truncated page would raise SIGBUS."""
     program = f"""
 import asyncio, os
 from callgate import SqliteJournal
@@ -165,7 +165,7 @@ async def test_moving_the_folder_of_an_open_journal_is_detected(path: Path) -> N
 
 
 async def test_a_wal_truncated_before_close_is_reported_and_not_checkpointed(path: Path) -> None:
-    """To close the last connection would write the log into the file, its hole too, and delete it."""
+    """Closing the last connection would checkpoint the log with its gap and delete it."""
     journal, log = SqliteJournal(path), Path(f"{path}-wal")
     await journal.durable(journal.append(draft(0, bytes_=9_000)))
     cut(log, 0.5)
@@ -178,7 +178,7 @@ async def test_a_wal_truncated_before_close_is_reported_and_not_checkpointed(pat
 @pytest.mark.parametrize("change", ["cut", "replaced", "deleted"])
 @pytest.mark.parametrize("who", ["engine", "reader"])
 async def test_reading_a_truncated_replaced_or_deleted_journal_raises_an_error(path: Path, who: str, change: str) -> None:
-    """A page that is missing reads as zeros, and a file that was replaced as it was before: neither is shown as the record."""
+    """A missing page reads as zeros and a replaced file reads as the old one; neither may be returned as the journal."""
     journal = SqliteJournal(path)
     for n in range(8):
         await journal.durable(journal.append(draft(n, bytes_=20_000)))
@@ -201,7 +201,7 @@ async def test_reading_a_truncated_replaced_or_deleted_journal_raises_an_error(p
 
 @pytest.mark.parametrize("cut_off", [False, True], ids=["whole", "cut"])
 async def test_a_journal_truncated_after_a_crash_is_refused_although_its_wal_exists(path: Path, cut_off: bool) -> None:
-    """The log has the last pages alone, so SQLite itself does not look how long the file is."""
+    """The log holds only the last pages, so SQLite does not check the length of the database file."""
     journal, crashed = SqliteJournal(path), path.with_name("crashed.db")
     for n in range(8):
         await journal.durable(journal.append(draft(n, bytes_=20_000)))

@@ -1,4 +1,4 @@
-"""Paths that cannot hold a journal: a typed error with the cause and what to do, in the library and at the terminal."""
+"""Tests of paths that cannot hold a journal: the library and the command line report a typed error with the cause and the next step."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ async def test_blobs_that_cannot_be_stored_report_the_cause(tmp_path: Path) -> N
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """A folder that every user reaches."""
+    """Provide a folder that every user can access."""
     folder = Path(tempfile.mkdtemp(prefix="callgate-"))
     folder.chmod(0o755)
     yield folder

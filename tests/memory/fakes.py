@@ -1,4 +1,4 @@
-"""What tests of a memory share: a redactor with one secret, stores that break or wait, and calls in a workspace."""
+"""Helpers for the tests of a memory: a redactor for one secret, stores that fail or wait, and calls in a workspace."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Broken", "Waiting", "found", "let_the_clock_move_on", "make"]
 
 
 class Broken(MemoryPassages):
-    """A store that keeps nothing of some origins for as long as `broken`."""
+    """A store that raises for some origins while `broken` is set."""
 
     def __init__(self, origins: str = "file:") -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class Broken(MemoryPassages):
 
 
 class Waiting(MemoryPassages):
-    """A store that waits before it keeps anything."""
+    """A store that waits for `go` before it stores anything."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class Waiting(MemoryPassages):
 
 
 def let_the_clock_move_on(folder: Path) -> None:
-    """Until a file that is written now has another time than everything before, as file systems tell it."""
+    """Wait until the file system gives a new file a later time than all earlier files."""
     probe = folder / "probe"
     probe.write_text("")
     before = probe.stat().st_ctime_ns
@@ -52,13 +52,13 @@ def let_the_clock_move_on(folder: Path) -> None:
 
 
 async def make(engine: Engine, workspace: Path | str, name: str, /, principal: str = "ann", **arguments: object) -> ToolResult:
-    """One call in a workspace."""
+    """Make a call in a workspace."""
     scope = Scope(run="r1", workspace=str(workspace), principal=principal, conversation="c1")
     return await said(engine, RawCall(name=name, arguments=arguments), scope)
 
 
 async def found(engine: Engine, workspace: Path | str, query: str, principal: str = "ann") -> list[dict[str, Any]]:
-    """What `recall` finds."""
+    """Return what `recall` finds."""
     result = await make(engine, workspace, "recall", principal, query=query, limit=50)
     assert result.status == "ok", result.error
     assert isinstance(result.structured, dict)

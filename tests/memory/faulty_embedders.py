@@ -1,4 +1,4 @@
-"""Embedders that do what embedders do on bad days."""
+"""Embedders that fail, hang or return invalid values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Async", "Hanging", "HangingAsync", "Odd", "Picky", "Refusing", "Stuc
 
 
 class Async:
-    """A `HashedEmbedder` that waits as a request would."""
+    """A `HashedEmbedder` that is asynchronous, like one that makes a request."""
 
     def __init__(self) -> None:
         self._counting = HashedEmbedder()
@@ -25,7 +25,7 @@ class Async:
 
 
 class Refusing(HashedEmbedder):
-    """Raises for as long as `down`."""
+    """Raises while `down` is set."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class Refusing(HashedEmbedder):
 
 
 class Picky(HashedEmbedder):
-    """Raises where one of the texts has this in it."""
+    """Raises if one of the texts contains a given word."""
 
     def __init__(self, word: str) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class Picky(HashedEmbedder):
 
 
 class Hanging(HashedEmbedder):
-    """Waits, from its first call on, until it is told to go."""
+    """Waits in every call until `go` is set."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ class Hanging(HashedEmbedder):
 
 
 class Stuck(HashedEmbedder):
-    """Waits on texts that have this in them, each time until it is let go."""
+    """Waits in every call whose texts contain a given word, until it is released."""
 
     def __init__(self, word: str) -> None:
         super().__init__()
@@ -81,14 +81,14 @@ class Stuck(HashedEmbedder):
         return super().__call__(texts)
 
     def let_go(self) -> None:
-        """End the call that waits, if one does."""
+        """Release the waiting call, if there is one."""
         if self._stuck.is_set():
             self._stuck.clear()
             self._go.release()
 
 
 class HangingAsync(Async):
-    """Waits for ever until it is cancelled."""
+    """Waits until it is cancelled."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -105,11 +105,11 @@ class HangingAsync(Async):
 
 
 class Odd(HashedEmbedder):
-    """Changes what it answers."""
+    """Applies a function to the vectors that it returns."""
 
     def __init__(self, change: Callable[[list[list[float]]], object]) -> None:
         super().__init__()
         self._change = change
 
     def __call__(self, texts: Sequence[str], /) -> list[list[float]]:
-        return self._change(super().__call__(texts))  # type: ignore[return-value]  # that it is none is the point
+        return self._change(super().__call__(texts))  # type: ignore[return-value]  # the value is invalid on purpose

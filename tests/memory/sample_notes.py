@@ -1,4 +1,4 @@
-"""What the tests of vectors remember and ask."""
+"""Notes and queries for the tests of vectors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from callgate.memory import Memory, PassageQuery
 __all__ = ["NOTE", "PARAPHRASE", "look_up", "remembered", "texts"]
 
 PARAPHRASE = "reimbursements for customers"
-"""Has no word, and no beginning of a word, of the note that it should find."""
+"""Shares no word and no prefix of a word with the note that it should find."""
 NOTE = "The customer was reimbursed on Monday."
 
 

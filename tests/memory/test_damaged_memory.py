@@ -1,4 +1,4 @@
-"""A memory whose file is damaged under it: one typed error with the cause and the next step, and no call fails for it."""
+"""Tests of a memory whose file is damaged while it is open: it raises a typed error with the cause and the next step; no call fails."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ASKED: dict[str, Callable[[Memory], object]] = {
 
 
 def damaged(path: Path) -> None:
-    """All pages but the first two overwritten."""
+    """Overwrite all pages except the first two."""
     with path.open("r+b") as file:
         file.seek(8192)
         file.write(os.urandom(max(0, path.stat().st_size - 8192)))
@@ -40,7 +40,7 @@ def memory(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("ask", ASKED.values(), ids=ASKED)
 def test_a_damaged_memory_raises_only_memory_failed_or_usage_error(memory: Path, ask: Callable[[Memory], object]) -> None:
-    """What it still can do, it does; what it cannot is one of two errors, which name the file and the next step."""
+    """Undamaged parts still work; other operations raise one of two errors, which name the file and the next step."""
     damaged(memory)
     told: list[CallgateError] = []
     try:
@@ -71,7 +71,7 @@ def test_the_cli_reports_a_damaged_memory_with_the_next_step(memory: Path, words
 
 
 def test_a_damaged_memory_can_be_deleted_and_created_again(memory: Path) -> None:
-    """What was told to do works: the file is deleted, and the memory begins anew."""
+    """The error tells the user to delete the file; after that the memory starts empty."""
     damaged(memory)
     for file in memory.parent.glob("memory.db*"):
         file.unlink()

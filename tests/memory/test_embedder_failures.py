@@ -1,4 +1,4 @@
-"""Whatever an embedder does, no text is lost and no call fails: what has no vector is found by words."""
+"""Tests of embedders that fail: no text is lost, no call fails, and texts without a vector are found by full-text search."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.memory.sample_notes import NOTE, PARAPHRASE, look_up, remembered, tex
 async def test_an_embedder_that_fails_or_hangs_fails_no_call_and_loses_no_text(
     tmp_path: Path, embedder: Callable[[], Refusing | Hanging | HangingAsync], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What is not embedded is found by words; the failure is said once for texts and once for questions; closing is bounded."""
+    """Texts without a vector are found by words. The failure is logged once for texts and once for queries, and closing is bounded."""
     made = embedder()
     limits = MemoryLimits(embed_s=0.05, embed_question_s=0.05)
     memory = Memory(tmp_path / "m.db", embedder=made, limits=limits)
@@ -51,7 +51,7 @@ async def test_an_embedder_that_fails_or_hangs_fails_no_call_and_loses_no_text(
 
 
 async def test_an_embedder_that_works_again_embeds_the_waiting_texts(tmp_path: Path) -> None:
-    """After the next call, with nobody asking for it."""
+    """The next call triggers it, without a request from the host."""
     embedder = Refusing()
     memory = Memory(tmp_path / "m.db", embedder=embedder)
     async with Engine([look_up, *memory.tools()], memory=memory) as engine:
@@ -65,14 +65,14 @@ async def test_an_embedder_that_works_again_embeds_the_waiting_texts(tmp_path: P
 
 
 def test_a_hanging_embedder_is_not_called_again_until_its_call_ends(tmp_path: Path) -> None:
-    """One thread at most, whatever is asked meanwhile; questions do not wait for it again."""
+    """At most one thread waits for the embedder, and later queries do not wait for it again."""
     embedder = Hanging()
     with Memory(tmp_path / "m.db", embedder=embedder, limits=MemoryLimits(embed_s=0.05, embed_question_s=60.0)) as memory:
         remembered(memory, NOTE)
         assert embedder.reached.wait(60)
         with pytest.raises(EmbedderFailed):
             memory.embed()
-        assert texts(memory, "reimbursed") == [NOTE]  # at once: not after a minute
+        assert texts(memory, "reimbursed") == [NOTE]  # at once, without waiting a minute
         assert "busy" in memory.status().failure
         assert embedder.asked == []
         embedder.go.set()
@@ -98,7 +98,7 @@ def test_a_hanging_embedder_is_not_called_again_until_its_call_ends(tmp_path: Pa
     ids=["short", "empty", "too few", "too many", "nothing", "text", "none"],
 )
 def test_an_invalid_vector_is_refused_with_the_reason(tmp_path: Path, change: Callable[[list[list[float]]], object], said: str) -> None:
-    """Never a vector of another dimension in the file."""
+    """The file must never contain a vector of another dimension."""
     with Memory(tmp_path / "m.db", embedder=Odd(change)) as memory:
         remembered(memory, NOTE, "another note")
         with pytest.raises(EmbedderFailed, match=said):
@@ -108,7 +108,7 @@ def test_an_invalid_vector_is_refused_with_the_reason(tmp_path: Path, change: Ca
 
 
 class Endless:
-    """Gives numbers, or vectors, without end, and counts them."""
+    """Returns endless numbers, or endless vectors, and counts them."""
 
     name, dimension = "endless", 8
 
@@ -119,7 +119,7 @@ class Endless:
     def _numbers(self) -> Iterator[float]:
         while True:
             self.given += 1
-            assert self.given < 10_000, "nobody stops reading"
+            assert self.given < 10_000, "the result is read without a limit"
             yield 1.0
 
     def __call__(self, texts: Sequence[str]) -> Iterable[Iterable[float]]:
@@ -141,7 +141,7 @@ def test_an_endless_embedder_result_is_read_only_to_the_expected_size(tmp_path: 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf, 0.0], ids=str)
 def test_a_vector_without_direction_is_not_stored_and_the_others_are(tmp_path: Path, number: float) -> None:
-    """NaN, infinite, all zeros: that text is found by words; a question without direction, too."""
+    """A text whose vector is NaN, infinite or zero is found by words, and so is a query with such a vector."""
 
     def change(vectors: list[list[float]]) -> object:
         return [[number] * len(vector) if text.startswith("odd") else vector for text, vector in zip(embedder.last, vectors, strict=True)]
@@ -167,7 +167,7 @@ def test_a_vector_without_direction_is_not_stored_and_the_others_are(tmp_path: P
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, 0.0], ids=str)
 def test_an_embedder_that_returns_only_vectors_without_direction_has_failed(tmp_path: Path, number: float) -> None:
-    """A broken model is told from an odd text: its failure is said, and no text is given up for it."""
+    """This marks a broken model, not an odd text: the failure is reported, and no text is given up."""
     broken = True
     embedder = Odd(lambda vectors: [[number] * len(vector) for vector in vectors] if broken else vectors)
     with Memory(tmp_path / "m.db", embedder=embedder) as memory:
@@ -182,7 +182,7 @@ def test_an_embedder_that_returns_only_vectors_without_direction_has_failed(tmp_
 
 @pytest.mark.parametrize("size", [1e-30, 1e-300, 1e30, 1e300], ids=str)
 def test_the_magnitude_of_a_vector_does_not_affect_the_search(tmp_path: Path, size: float) -> None:
-    """However large or small its numbers are: 32 bits would have lost them."""
+    """The numbers are normalised before they are stored as 32-bit floats, which could not hold them."""
     with Memory(tmp_path / "m.db", embedder=Odd(lambda vectors: [[size * number for number in one] for one in vectors])) as memory:
         remembered(memory, NOTE, "The weather in Quito is mild.")
         assert memory.embed() == 0
@@ -190,7 +190,7 @@ def test_the_magnitude_of_a_vector_does_not_affect_the_search(tmp_path: Path, si
 
 
 def test_a_text_that_cannot_be_embedded_does_not_block_others_and_is_given_up(tmp_path: Path) -> None:
-    """Tried a few times while others succeed, then found by words; `embed` tries it once more."""
+    """It is retried a few times while other texts succeed, and then found by words only; `embed` tries it once more."""
     embedder = Picky("poison")
     with Memory(tmp_path / "m.db", embedder=embedder, limits=MemoryLimits(attempts=2)) as memory:
         remembered(memory, "poison one", NOTE, "poison two", "the third")
@@ -206,7 +206,6 @@ def test_a_text_that_cannot_be_embedded_does_not_block_others_and_is_given_up(tm
 
 
 async def test_the_end_of_a_call_starts_its_embedding_in_the_background(tmp_path: Path) -> None:
-    """The end of a call is enough."""
     embedder = Hanging()
     async with Engine([look_up], memory=Memory(tmp_path / "m.db", embedder=embedder)) as engine:
         await make(engine, "", "look_up", order="A7")
@@ -215,7 +214,7 @@ async def test_the_end_of_a_call_starts_its_embedding_in_the_background(tmp_path
 
 
 def test_closing_a_memory_cancels_a_waiting_async_embedder(tmp_path: Path) -> None:
-    """Bounded, however long it was given."""
+    """Closing takes bounded time, however long the embedder may run."""
     embedder = HangingAsync()
     with Memory(tmp_path / "m.db", embedder=embedder, limits=MemoryLimits(embed_s=600.0, close_s=0.1)) as memory:
         remembered(memory, NOTE)
@@ -224,7 +223,7 @@ def test_closing_a_memory_cancels_a_waiting_async_embedder(tmp_path: Path) -> No
 
 
 def test_a_text_on_which_the_embedder_hangs_does_not_block_the_others(tmp_path: Path) -> None:
-    """Once a call was late texts are asked one by one, from behind the one that was late."""
+    """After a timeout the texts are embedded one by one, beginning after the one that hung."""
     embedder = Stuck("poison")
     with Memory(tmp_path / "m.db", embedder=embedder, limits=MemoryLimits(embed_s=0.2)) as memory:
         remembered(memory, "poison", NOTE, "the third")
@@ -257,6 +256,6 @@ def test_an_embedder_without_a_valid_name_or_dimension_is_refused(tmp_path: Path
 
 @pytest.mark.parametrize("what", [lambda texts: [[1.0] for _ in texts], object(), "all-minilm"], ids=["function", "object", "text"])
 def test_a_value_that_is_not_an_embedder_is_refused_with_what_is_missing(tmp_path: Path, what: Any) -> None:
-    """Most models are a bare function: the sentence says what to put around it."""
+    """Most models are plain functions, so the error explains how to wrap one."""
     with pytest.raises(UsageError, match=r"is not an embedder.*`name`.*`dimension`"):
         Memory(tmp_path / "m.db", embedder=what)

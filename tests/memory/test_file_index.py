@@ -1,4 +1,4 @@
-"""The index of a workspace: searches with it answer as searches without it, whatever happened to the files."""
+"""Tests of a workspace's index: a search with the index gives the same answer as one without it, whatever changed the files."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ async def settled(memory: Memory) -> None:
 
 
 async def test_a_write_marks_its_file_and_a_search_before_indexing_finds_it(tmp_path: Path, work: Path) -> None:
-    """D38: the mark is on disk before anything else is done with it, and goes when the file was looked at."""
+    """D38: the mark of a write is on disk before anything else, and is removed once the file is read."""
     store = Waiting()
     memory = Memory(tmp_path / "m.db", store=store)
     async with Engine(workspace_tools(index=memory.index), memory=memory, journal=SqliteJournal(tmp_path / "j.db")) as engine:
         await make(engine, work, "write_file", path="a.txt", content="zebra")
-        assert store.reached.wait(60)  # the store waits; the mark is made
+        assert store.reached.wait(60)  # the store waits after the mark is written
         with Memory(tmp_path / "m.db") as beside:
             assert beside.status().marked == 1
         result = await make(engine, work, "grep_files", pattern="zebra")
@@ -51,7 +51,7 @@ async def test_a_write_marks_its_file_and_a_search_before_indexing_finds_it(tmp_
 
 
 async def test_files_are_indexed_after_the_first_search_and_again_after_each_write(tmp_path: Path, work: Path) -> None:
-    """D38: a search makes the index; a write brings it up to date without another search."""
+    """D38: the first search builds the index, and a write updates it without another search."""
     (work / "a.txt").write_text("zebra")
     (work / "b.txt").write_text("okapi")
     memory = Memory(tmp_path / "m.db")
@@ -68,7 +68,7 @@ async def test_files_are_indexed_after_the_first_search_and_again_after_each_wri
 
 
 def _reads(memory: Memory, work: Path, pattern: str) -> list[str]:
-    """Which files a search has to read."""
+    """Return the files that a search has to read."""
     from callgate._workspace import Workspace
 
     with Workspace(str(work)) as workspace:
@@ -79,7 +79,6 @@ def _reads(memory: Memory, work: Path, pattern: str) -> list[str]:
 
 
 async def test_a_search_reads_only_files_that_can_match(tmp_path: Path, work: Path) -> None:
-    """What the index is for."""
     for number in range(50):
         (work / f"{number:02}.txt").write_text(f"number {number} and {'zebra' if number == 7 else 'okapi'}")
     (work / "binary").write_bytes(b"zebra\0")
@@ -102,7 +101,7 @@ def may_write(path: str) -> str:
 
 @pytest.mark.parametrize(("path", "read"), [("a.txt", ["a.txt"]), ("sub", ["sub/b.txt"]), ("", ["a.txt", "sub/b.txt"]), ("s", [])])
 async def test_a_marked_file_is_read_even_if_it_looks_unchanged(tmp_path: Path, work: Path, path: str, read: list[str]) -> None:
-    """D38: a mark on a file, on a folder or on everything stands until it was looked at."""
+    """D38: a mark on a file, a folder or the whole workspace stays until the files are read."""
     (work / "sub").mkdir()
     for name in ("a.txt", "sub/b.txt"):
         (work / name).write_text("zebra")
@@ -148,7 +147,7 @@ EDITS = st.tuples(st.sampled_from(["write", "replace", "delete", "touch", "ignor
 def test_searches_with_and_without_the_index_give_equal_results(
     edits: list[tuple[str, str, str]], asked: str, ignore_case: bool, seed: int
 ) -> None:
-    """Property: files written, replaced within the same tick, deleted, touched back to an old time, ignored; indexed at any moment."""
+    """Files are written, replaced within one clock tick, deleted, set back to an old time and ignored, and indexed at any moment."""
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder) / "work"
         work.mkdir()
@@ -186,7 +185,7 @@ def edit(memory: Memory, work: Path, what: str, name: str, text: str) -> None:
 
 
 def test_case_folding_a_text_equals_folding_each_character() -> None:
-    """Every character for itself: so no file that can match is passed over, whatever its capitals."""
+    """Folding that depends on neighbouring characters would let the index miss a matching file."""
     everything = [chr(code) for code in range(sys.maxunicode + 1) if not 0xD800 <= code <= 0xDFFF]
     assert folded("".join(everything)) == "".join(map(folded, everything))
     assert all(folded(char.lower()) == folded(char) for char in everything)
@@ -202,7 +201,7 @@ def test_a_text_that_contains_a_pattern_has_all_grams_of_the_pattern(before: str
 
 
 def test_a_file_is_indexed_only_when_a_later_write_would_change_its_time(tmp_path: Path, work: Path) -> None:
-    """A write in the same tick of the file system's clock leaves no trace, so the tick has to be over."""
+    """A write within one tick of the file system's clock leaves the file's time unchanged, so indexing waits for the next tick."""
     with Memory(tmp_path / "m.db") as memory:
         for number in range(3):
             (work / f"{number}.txt").write_text("zebra")
@@ -213,7 +212,7 @@ def test_a_file_is_indexed_only_when_a_later_write_would_change_its_time(tmp_pat
 
 
 def test_the_oldest_workspace_index_is_dropped_at_the_limit(tmp_path: Path) -> None:
-    """A bound on workspaces: a folder for each run must not fill the disk."""
+    """A host that uses a new folder for each run must not fill the disk."""
     with Memory(tmp_path / "m.db", limits=MemoryLimits(indexed_workspaces=2)) as memory:
         for number in range(4):
             work = tmp_path / str(number)
@@ -227,7 +226,7 @@ def test_the_oldest_workspace_index_is_dropped_at_the_limit(tmp_path: Path) -> N
 
 
 async def test_a_search_with_an_unusable_index_answers_as_without_one(tmp_path: Path, work: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A search is never worse off for the index, and what is wrong is said."""
+    """The fault of the index is reported."""
     (work / "a.txt").write_text("zebra")
     memory = Memory(tmp_path / "m.db")
     indexed = Box(workspace_tools(index=memory.index), work)
@@ -237,7 +236,7 @@ async def test_a_search_with_an_unusable_index_answers_as_without_one(tmp_path: 
 
 
 async def test_files_with_secret_names_leave_nothing_in_the_index(tmp_path: Path, work: Path) -> None:
-    """They are searched as before, and the index's file holds nothing of them."""
+    """Such files are still searched, but the index file contains none of their content."""
     (work / ".env").write_text("PASSWORD=hunter2")
     memory = Memory(tmp_path / "m.db")
     async with Engine(workspace_tools(index=memory.index), memory=memory) as engine:

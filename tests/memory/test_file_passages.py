@@ -1,4 +1,4 @@
-"""What calls write to files is remembered: the ingestion bridge, through an engine."""
+"""Tests that the files written by calls of an engine are remembered."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from callgate import Engine, SqliteJournal, UsageError, tool
-from callgate._journal import open_reader
 from callgate.builtins import command_tools, workspace_tools
 from callgate.memory import Memory, MemoryLimits, PassageQuery
 from callgate.tools import ToolRegistry
@@ -29,7 +28,7 @@ def files_of(items: list[dict[str, object]]) -> list[str]:
 
 
 async def test_a_written_file_is_remembered_with_the_call_that_wrote_it(tmp_path: Path, work: Path) -> None:
-    """D39: each write is told to the memory, which cuts it, frees it of secrets and keeps it."""
+    """D39: each write is passed to the memory, which redacts its text, splits it and stores it."""
     memory = Memory(tmp_path / "m.db")
     body = "".join(f"# Part {number}\n\n{'words ' * 200}\n\n" for number in range(4))
     async with Engine([*workspace_tools(), *memory.tools()], memory=memory, journal=SqliteJournal(tmp_path / "j.db")) as engine:
@@ -42,7 +41,7 @@ async def test_a_written_file_is_remembered_with_the_call_that_wrote_it(tmp_path
 
 
 async def test_old_passages_of_a_changed_moved_or_deleted_file_are_removed(tmp_path: Path, work: Path) -> None:
-    """Stale pieces are dropped when the file is written again, edited, moved or deleted by whatever call."""
+    """This applies to a file that any call writes again, edits, moves or deletes."""
     memory = Memory(tmp_path / "m.db")
     async with Engine([*workspace_tools(), *command_tools(), *memory.tools()], memory=memory) as engine:
         await make(engine, work, "write_file", path="a.txt", content="zebra " * 2_000)
@@ -54,7 +53,7 @@ async def test_old_passages_of_a_changed_moved_or_deleted_file_are_removed(tmp_p
         await make(engine, work, "run_command", command="mkdir in && mv a.txt in/b.txt")
         assert files_of(await found(engine, work, "giraffe")) == ["in/b.txt"]
         let_the_clock_move_on(tmp_path)
-        await make(engine, work, "run_command", command="mv in out")  # which leaves the file's own times as they were
+        await make(engine, work, "run_command", command="mv in out")  # keeps the file's times
         assert files_of(await found(engine, work, "giraffe")) == ["out/b.txt"]
         await make(engine, work, "run_command", command="rm -r out")
         assert files_of(await found(engine, work, "giraffe")) == []
@@ -63,7 +62,7 @@ async def test_old_passages_of_a_changed_moved_or_deleted_file_are_removed(tmp_p
 
 
 async def test_a_file_changed_from_outside_is_not_recalled_with_its_old_content(tmp_path: Path, work: Path) -> None:
-    """Noticed when it is asked for; then read again."""
+    """The change is detected during recall, and the file is read again."""
     memory = Memory(tmp_path / "m.db")
     async with Engine([*workspace_tools(), *memory.tools()], memory=memory) as engine:
         await make(engine, work, "write_file", path="a.txt", content="zebra")
@@ -90,7 +89,7 @@ async def test_a_file_changed_from_outside_is_not_recalled_with_its_old_content(
     ids=["binary", "ignored", "secret by name", "version control", "too large", "outside", "no file"],
 )
 async def test_only_text_files_of_the_workspace_within_limits_are_remembered(tmp_path: Path, work: Path, command: str) -> None:
-    """Neither what a search passes over, nor secrets, nor what is not in the workspace; the files beside it are."""
+    """Files that a search skips, secret files and files outside the workspace are left out; other files are remembered."""
     (tmp_path / "outside.txt").write_text("zebra")
     memory = Memory(tmp_path / "m.db")
     async with Engine([*command_tools(), *memory.tools()], memory=memory) as engine:
@@ -101,7 +100,7 @@ async def test_only_text_files_of_the_workspace_within_limits_are_remembered(tmp
 
 @pytest.mark.parametrize("path", ["build/a.txt", ".env", "secrets/id_rsa"])
 async def test_ignored_secret_and_binary_files_are_not_remembered_for_named_writes(tmp_path: Path, work: Path, path: str) -> None:
-    """The same for a call that says what it writes; and what was kept goes when a file becomes one that is not."""
+    """The same rules apply to a call with declared writes. Stored passages are removed when a file becomes ignored, secret or binary."""
     memory = Memory(tmp_path / "m.db")
     async with Engine([*workspace_tools(), *memory.tools()], memory=memory) as engine:
         await make(engine, work, "write_file", path=".gitignore", content="build/\n")
@@ -121,7 +120,7 @@ def put(path: str, into: str) -> str:
 
 @pytest.mark.parametrize("given", ["a.txt", "./a.txt", "sub/../a.txt", "{work}/a.txt", "link/a.txt"])
 async def test_a_file_has_one_path_in_memory_however_a_tool_writes_the_path(tmp_path: Path, work: Path, given: str) -> None:
-    """Declared writes are the tool's author's own words."""
+    """A tool's author may declare the path in any spelling."""
     (work / "sub").mkdir()
     (work / "link").symlink_to(work)
     memory = Memory(tmp_path / "m.db")
@@ -134,7 +133,7 @@ async def test_a_file_has_one_path_in_memory_however_a_tool_writes_the_path(tmp_
 
 @pytest.mark.parametrize("given", ["../outside.txt", "{work}/../outside.txt", "/outside.txt", "a\0b", "sub"])
 async def test_declared_writes_outside_the_workspace_are_not_read_and_are_no_failure(tmp_path: Path, work: Path, given: str) -> None:
-    """Whatever a tool declares, nothing outside the workspace is read; that is no failure of the memory."""
+    """Such a declaration is valid, so it must not count as a failure of the memory."""
     (work / "sub").mkdir()
     memory = Memory(tmp_path / "m.db")
     async with Engine([put, *memory.tools()], memory=memory) as engine:
@@ -144,7 +143,7 @@ async def test_declared_writes_outside_the_workspace_are_not_read_and_are_no_fai
 
 
 async def test_a_deleted_workspace_is_not_a_failure_of_the_memory(tmp_path: Path, work: Path) -> None:
-    """A host may delete its folders whenever it likes; nothing of them is recalled then."""
+    """A host may delete its folders at any time; their files are not recalled afterwards."""
     memory = Memory(tmp_path / "m.db")
     async with Engine([*workspace_tools(), *command_tools(), *memory.tools()], memory=memory) as engine:
         await make(engine, work, "write_file", path="a.txt", content="zebra")
@@ -156,7 +155,7 @@ async def test_a_deleted_workspace_is_not_a_failure_of_the_memory(tmp_path: Path
 
 
 async def test_only_files_that_changed_during_a_command_are_remembered_for_it(tmp_path: Path, work: Path) -> None:
-    """Only what has changed since the call came is its work."""
+    """A command does not declare its writes, so only files changed since the call was received belong to it."""
     (work / "old.txt").write_text("zebra")
     os.utime(work / "old.txt", (1, 1))
     let_the_clock_move_on(tmp_path)
@@ -167,7 +166,7 @@ async def test_only_files_that_changed_during_a_command_are_remembered_for_it(tm
 
 
 async def test_secrets_are_redacted_before_a_text_is_split_into_chunks(tmp_path: Path, work: Path) -> None:
-    """Secrets leave the text before it is cut."""
+    """A secret that is split between two chunks could not be recognised."""
     memory = Memory(tmp_path / "m.db")
     async with Engine([*workspace_tools(), *memory.tools()], memory=memory, redactor=Hider()) as engine:
         for shift in range(1_990, 2_004):
@@ -178,7 +177,7 @@ async def test_secrets_are_redacted_before_a_text_is_split_into_chunks(tmp_path:
 
 
 async def test_a_file_name_with_a_secret_is_not_stored_in_the_index(tmp_path: Path, work: Path) -> None:
-    """A memory holds no secret that a redactor knows; the search finds the file all the same."""
+    """The memory contains no secret that the redactor knows; a search still finds the file."""
     (work / "hunter2.txt").write_text("zebra")
     (work / "other.txt").write_text("zebra")
     memory = Memory(tmp_path / "m.db")
@@ -193,7 +192,7 @@ async def test_a_file_name_with_a_secret_is_not_stored_in_the_index(tmp_path: Pa
 
 
 async def test_files_remembered_with_a_redactor_are_not_read_again_without_it(tmp_path: Path, work: Path) -> None:
-    """Another engine on the same memory, a look into it, a rebuild: none of them keeps what the first would have hidden."""
+    """Another engine on the same memory, a search without an engine, and a rebuild must not store what the first engine redacts."""
     journal, place = tmp_path / "j.db", tmp_path / "m.db"
     store = Waiting()
     memory = Memory(place, store=store, limits=MemoryLimits(close_s=0.1))
@@ -214,16 +213,16 @@ async def test_files_remembered_with_a_redactor_are_not_read_again_without_it(tm
         assert without.status().marked == 1
     with Memory(place) as looked_at:
         looked_at.search(PassageQuery(text="zebra", principal="ann"))
-    reader = open_reader(journal)
+    reader = SqliteJournal(journal)
     with Memory(tmp_path / "again.db") as again:
         again.rebuild(reader.find, ToolRegistry(workspace_tools()))
         assert (again.status().pieces, again.status().marked) == (0, 0)
-    reader.close()
+    await reader.close()
     assert all(b"hunter2" not in file.read_bytes() for file in (place, tmp_path / "again.db"))
 
 
 async def test_files_are_recalled_only_in_their_workspace_by_their_principal(tmp_path: Path, work: Path) -> None:
-    """Another folder's files, or another's work, are nobody's business."""
+    """Neither another folder nor another principal may read them."""
     other = tmp_path / "other"
     other.mkdir()
     memory = Memory(tmp_path / "m.db")
@@ -236,7 +235,7 @@ async def test_files_are_recalled_only_in_their_workspace_by_their_principal(tmp
 
 
 async def test_a_failing_store_fails_no_call_and_is_logged(tmp_path: Path, work: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A failing sink never fails the tool call; the failure is logged, and made good once the store works again."""
+    """The failure is logged, and the passages are stored once the store works again."""
     store = Broken()
     memory = Memory(tmp_path / "m.db", store=store)
     async with Engine([*workspace_tools(), *memory.tools()], memory=memory) as engine:
@@ -252,7 +251,7 @@ async def test_a_failing_store_fails_no_call_and_is_logged(tmp_path: Path, work:
 
 
 async def test_calls_that_could_not_be_stored_are_read_again_later(tmp_path: Path, work: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The results of calls are still in the journal."""
+    """The results of the calls are still in the journal."""
     store = Broken("call:")
     memory = Memory(tmp_path / "m.db", store=store)
     async with Engine([*workspace_tools(), *memory.tools()], memory=memory) as engine:
@@ -269,7 +268,7 @@ async def test_calls_that_could_not_be_stored_are_read_again_later(tmp_path: Pat
 
 
 async def test_closing_an_engine_waits_for_its_memory_and_closes_it(tmp_path: Path, work: Path) -> None:
-    """What ended before the end is remembered, and the file is let go of."""
+    """Calls that ended before the close are remembered, and the file is released."""
     memory = Memory(tmp_path / "m.db", limits=MemoryLimits(close_s=60.0))
     async with Engine(workspace_tools(), memory=memory) as engine:
         for number in range(20):
@@ -281,7 +280,7 @@ async def test_closing_an_engine_waits_for_its_memory_and_closes_it(tmp_path: Pa
 
 
 async def test_a_file_that_cannot_be_stored_is_given_up_after_the_allowed_attempts(tmp_path: Path, work: Path) -> None:
-    """A bound on attempts: one bad file does not keep the rest waiting."""
+    """One bad file must not block the others."""
     memory = Memory(tmp_path / "m.db", store=Broken(), limits=MemoryLimits(attempts=2))
     async with Engine(workspace_tools(), memory=memory) as engine:
         await make(engine, work, "write_file", path="a.txt", content="zebra")
@@ -291,7 +290,7 @@ async def test_a_file_that_cannot_be_stored_is_given_up_after_the_allowed_attemp
 
 
 async def test_a_hanging_store_blocks_neither_a_call_nor_the_close(tmp_path: Path, work: Path) -> None:
-    """An engine closes in bounded time; what was not taken in is when the memory is opened again."""
+    """The engine closes in bounded time, and the memory stores the remaining files when it is next opened."""
     store = Waiting()
     memory = Memory(tmp_path / "m.db", store=store, limits=MemoryLimits(close_s=0.1))
     journal = tmp_path / "j.db"
@@ -308,7 +307,7 @@ async def test_a_hanging_store_blocks_neither_a_call_nor_the_close(tmp_path: Pat
 async def test_a_command_that_writes_many_files_is_remembered_up_to_files_per_call(
     tmp_path: Path, work: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A bound on files of one call that does not say what it writes; that there were more is said."""
+    """The limit applies to a call that does not declare its writes; the log reports that there were more."""
     memory = Memory(tmp_path / "m.db", limits=MemoryLimits(files_per_call=3))
     async with Engine([*command_tools(), *memory.tools()], memory=memory) as engine:
         await make(engine, work, "run_command", command="for i in 1 2 3 4 5; do echo zebra > $i.txt; done")
@@ -317,7 +316,7 @@ async def test_a_command_that_writes_many_files_is_remembered_up_to_files_per_ca
 
 
 async def test_the_oldest_passages_of_a_principal_are_dropped_first(tmp_path: Path, work: Path) -> None:
-    """A bound on what is kept of files, for each principal."""
+    """The limit applies to each principal separately."""
     memory = Memory(tmp_path / "m.db", limits=MemoryLimits(pieces=2))
     async with Engine([*workspace_tools(), *memory.tools()], memory=memory) as engine:
         await make(engine, work, "write_file", "bob", path="bobs.txt", content="zebra")
@@ -329,7 +328,6 @@ async def test_the_oldest_passages_of_a_principal_are_dropped_first(tmp_path: Pa
 
 
 async def test_files_written_by_a_failed_command_are_remembered(tmp_path: Path, work: Path) -> None:
-    """Whatever it came to."""
     memory = Memory(tmp_path / "m.db")
     async with Engine([*command_tools(), *memory.tools()], memory=memory) as engine:
         await make(engine, work, "run_command", command="echo zebra > a.txt; exit 3")

@@ -1,4 +1,4 @@
-"""An embedder over HTTP, against a real server on the loopback interface."""
+"""Tests of the HTTP embedder against a real server on the loopback interface."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Answer = tuple[int, bytes]
 
 
 class Server(ThreadingHTTPServer):
-    """Answers as OpenAI's API does, unless told otherwise."""
+    """Answers like OpenAI's API, unless a test sets another answer."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
@@ -44,7 +44,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *arguments: object) -> None:
-        """Says nothing."""
+        """Log nothing."""
 
 
 def embeddings(asked: dict[str, Any]) -> Answer:
@@ -64,7 +64,7 @@ def server() -> Iterator[Server]:
 
 
 def test_a_memory_embeds_over_http(server: Server, tmp_path: Path) -> None:
-    """The whole way: texts out, vectors back in the order of the texts, whatever order the server has."""
+    """The vectors are matched to the texts, whatever order the server returns them in."""
     with (
         EmbeddingsEndpoint(server.url, "small", 512, api_key="sk-secret", headers={"x-team": "a"}) as embedder,
         Memory(tmp_path / "m.db", embedder=embedder) as memory,

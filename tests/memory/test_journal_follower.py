@@ -1,4 +1,4 @@
-"""Following a journal, step by step: only what is durable counts, and no call is lost at a border."""
+"""Tests of a memory that follows a journal in steps: only durable events count, and no call is lost between two steps."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def look_up(order: str) -> str:
     return f"order {order} was shipped to Quito"
 
 
-@pytest.mark.parametrize("border", range(9))
+@pytest.mark.parametrize("border", range(6))
 async def test_every_call_is_stored_whole_wherever_reading_the_journal_stopped(tmp_path: Path, border: int) -> None:
-    """What is not durable yet does not count; who goes on from there has the whole call, whenever it began."""
+    """Events that are not durable do not count; the next reader stores the whole call, whenever it began."""
     async with Engine([look_up], journal=MemoryJournal()) as engine:
         for order in ("A7", "B8"):
             await make(engine, "", "look_up", order=order)
@@ -44,7 +44,6 @@ async def test_every_call_is_stored_whole_wherever_reading_the_journal_stopped(t
 
 @pytest.mark.parametrize("most", [1, 2, 3, 7])
 async def test_calls_are_stored_whatever_the_page_size(tmp_path: Path, most: int) -> None:
-    """However few events are read at a time."""
     async with Engine([look_up], journal=MemoryJournal()) as engine:
         for order in ("A7", "B8"):
             await make(engine, "", "look_up", order=order)
@@ -57,7 +56,7 @@ async def test_calls_are_stored_whatever_the_page_size(tmp_path: Path, most: int
 
 
 def test_the_memory_tools_declare_their_effect_category_and_runner(tmp_path: Path) -> None:
-    """Reading is free; what is remembered twice is there once; one principal's memory is one resource."""
+    """`recall` is read-only, repeated notes are stored once, and one principal's memory is one resource."""
     with Memory(tmp_path / "m.db") as memory:
         bound = list(ToolRegistry(memory.tools()))
         assert {one.name: (one.effect, one.category, one.runner) for one in bound} == {

@@ -1,4 +1,4 @@
-"""A process that is killed while it remembers: the next one comes to what it would have come to."""
+"""Tests of a process that is killed while it writes to its memory: the next process ends with the same content."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ async def remembered(folder: Path, name: str) -> set[tuple[str, str, str]]:
 @pytest.mark.process
 @pytest.mark.parametrize("last", [0, 1, 5])
 async def test_a_killed_process_loses_no_remembered_note_call_or_file(tmp_path: Path, last: int) -> None:
-    """Notes, calls and files: the memory that was cut off comes to the same as one that is made anew."""
+    """The interrupted memory ends with the same notes, calls and files as a memory that is built from the journal."""
     (tmp_path / "work").mkdir()
     words = [sys.executable, "-c", SCRIPT, str(tmp_path), str(last)]
     done = subprocess.run(words, env=environment(), timeout=COMMAND_S, capture_output=True, text=True)  # noqa: ASYNC221
     assert done.returncode == -signal.SIGKILL, done.stderr
     with Memory(tmp_path / "m.db") as cut_off:
-        assert cut_off.status().notes == last + 1  # at once, not by the record
+        assert cut_off.status().notes == last + 1  # before the journal is read
     after, anew = await remembered(tmp_path, "m.db"), await remembered(tmp_path, "anew.db")
     assert after == anew
     assert len(after) == 3 * (last + 1)

@@ -1,4 +1,4 @@
-"""`remember`, `recall` and `forget` through an engine: what ends is remembered, and found again with where it comes from."""
+"""Tests of `remember`, `recall` and `forget` through an engine: ended calls are remembered and recalled with their origin."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import apsw
 import pytest
 
 from callgate import Agent, Engine, MemoryJournal, SqliteJournal, ToolContext, UsageError, tool
-from callgate._journal import open_reader
 from callgate.events import Event
 from callgate.memory import Memory, MemoryLimits, MemoryPassages, Passage, PassageQuery
 from callgate.testing import Call, ScriptedModel
@@ -37,7 +36,7 @@ async def outer(context: ToolContext) -> str:
 
 
 async def test_the_result_of_a_call_is_recalled_by_a_later_engine(tmp_path: Path) -> None:
-    """D35: a condensed form of call and result, for later steps; here, another engine's."""
+    """D35: a condensed form of the call and its result is stored for later steps, here of another engine."""
     path = tmp_path / "memory.db"
     memory = Memory(path)
     async with Engine([look_up, *memory.tools()], journal=SqliteJournal(tmp_path / "j.db"), memory=memory) as engine:
@@ -51,7 +50,7 @@ async def test_the_result_of_a_call_is_recalled_by_a_later_engine(tmp_path: Path
 
 
 async def test_an_ended_call_is_recalled_at_once_and_recall_calls_are_not(tmp_path: Path) -> None:
-    """No waiting for the background; what was found before is not found as a finding."""
+    """A recall does not wait for the background thread, and its own result is not remembered as a finding."""
     memory = Memory(tmp_path / "m.db")
     async with Engine([look_up, *memory.tools()], memory=memory, journal=SqliteJournal(tmp_path / "j.db")) as engine:
         for _ in range(2):
@@ -61,11 +60,11 @@ async def test_an_ended_call_is_recalled_at_once_and_recall_calls_are_not(tmp_pa
 
 
 async def test_a_note_is_on_disk_when_remember_returns_and_a_repeat_keeps_its_id(tmp_path: Path) -> None:
-    """What was told as remembered is on disk when it is told."""
+    """A returned `remember` must survive a crash."""
     memory = Memory(tmp_path / "m.db")
     async with Engine(memory.tools(), memory=memory) as engine:
         told = await make(engine, "", "remember", text="The refund desk closes at five.", tags=["hours"])
-        with Memory(tmp_path / "m.db") as beside:  # another process would see it
+        with Memory(tmp_path / "m.db") as beside:  # as another process would see it
             (one,) = beside.search(PassageQuery(text="hours", principal="ann"))
         assert one.passage.origin == f"note:{told.structured['remembered']}"  # type: ignore[index]
         again = await make(engine, "", "remember", text="The refund desk closes at five.", tags=["hours"])
@@ -75,7 +74,7 @@ async def test_a_note_is_on_disk_when_remember_returns_and_a_repeat_keeps_its_id
 
 
 async def test_a_principal_recalls_and_forgets_only_its_own_memory(tmp_path: Path) -> None:
-    """The default is one's own memory and nobody else's: notes and calls."""
+    """By default the tools use only the caller's own memory, for notes and calls."""
     memory = Memory(tmp_path / "m.db")
     async with Engine([look_up, *memory.tools()], memory=memory) as engine:
         note = await make(engine, "", "remember", "ann", text="a note on Quito")
@@ -88,7 +87,7 @@ async def test_a_principal_recalls_and_forgets_only_its_own_memory(tmp_path: Pat
 
 
 async def test_a_forgotten_note_stays_forgotten_when_the_memory_is_rebuilt(tmp_path: Path) -> None:
-    """The journal says that it was forgotten."""
+    """The journal records the `forget` call."""
     memory = Memory(tmp_path / "m.db")
     async with Engine(memory.tools(), journal=SqliteJournal(tmp_path / "j.db"), memory=memory) as engine:
         kept = await make(engine, "", "remember", text="keep the zebra")
@@ -96,22 +95,22 @@ async def test_a_forgotten_note_stays_forgotten_when_the_memory_is_rebuilt(tmp_p
         forgotten = await make(engine, "", "forget", id=gone.structured["remembered"])  # type: ignore[index]
         assert forgotten.status == "ok", forgotten.error
         assert [item["id"] for item in await found(engine, "", "zebra")] == [kept.structured["remembered"]]  # type: ignore[index]
-    reader = open_reader(tmp_path / "j.db")
+    reader = SqliteJournal(tmp_path / "j.db")
     with Memory(tmp_path / "again.db") as again:
         again.rebuild(reader.find)
         assert [one.passage.text for one in again.search(PassageQuery(text="zebra", principal="ann", kinds=("note",)))] == [
             "keep the zebra"
         ]
-    reader.close()
+    await reader.close()
 
 
 def bytes_of(path: Path) -> bytes:
-    """All that is on the disk of a memory, its log included."""
+    """Return every byte of a memory on disk, including its write-ahead log."""
     return b"".join(file.read_bytes() for file in sorted(path.parent.glob(f"{path.name}*"))).lower()
 
 
 async def test_the_words_of_a_forgotten_note_are_nowhere_in_the_memory_files(tmp_path: Path) -> None:
-    """Not in rows, not in the index of words, not in pages that are free, not in the log; what else is kept is still found."""
+    """They are absent from rows, the full-text index, free pages and the log; the other notes are still found."""
     path = tmp_path / "m.db"
     memory = Memory(path)
     async with Engine(memory.tools(), journal=SqliteJournal(tmp_path / "j.db"), memory=memory) as engine:
@@ -129,7 +128,7 @@ async def test_the_words_of_a_forgotten_note_are_nowhere_in_the_memory_files(tmp
 
 
 class ReadBehind(MemoryJournal):
-    """Whoever reads on in another thread is shown what there was when `go` was last set, and not more."""
+    """A journal whose reads from another thread wait for `go` and return only the events of the moment when they began."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -146,7 +145,7 @@ class ReadBehind(MemoryJournal):
 
 
 async def test_a_forgotten_note_is_not_restored_by_reading_the_journal_later(tmp_path: Path) -> None:
-    """Whoever follows it is behind: it reads of the remembering after the note is gone, and of the forgetting later."""
+    """The follower is behind: it reads the `remember` call after the note was forgotten, and the `forget` call later."""
     memory, journal = Memory(tmp_path / "m.db"), ReadBehind()
     zebra = PassageQuery(text="zebra", principal="ann")
     async with Engine(memory.tools(), journal=journal, memory=memory) as engine:
@@ -154,7 +153,7 @@ async def test_a_forgotten_note_is_not_restored_by_reading_the_journal_later(tmp
         assert await asyncio.to_thread(journal.read_something.wait, PATIENCE_S)
         assert (await make(engine, "", "forget", id=note)).status == "ok"
         journal.read_something.clear()
-        journal.go.release()  # the remembering is taken in, and the forgetting read
+        journal.go.release()  # the follower stores the `remember` call and reads the `forget` call
         assert await asyncio.to_thread(journal.read_something.wait, PATIENCE_S)
         assert memory.search(zebra) == []
         journal.go.release()
@@ -183,7 +182,7 @@ async def test_notes_forgotten_by_an_older_version_are_wiped_when_the_memory_is_
 
 
 async def test_a_deleted_memory_is_rebuilt_from_the_journal(tmp_path: Path) -> None:
-    """The journal is the truth: an engine that opens it with a new memory reads all of it."""
+    """The journal is the source of truth: an engine that opens it with a new memory reads all of it."""
 
     async def contents(path: Path) -> list[tuple[str, ...]]:
         memory = Memory(path)
@@ -201,11 +200,11 @@ async def test_a_deleted_memory_is_rebuilt_from_the_journal(tmp_path: Path) -> N
         await make(engine, "", "look_up", nothing=True)
     first, again = await contents(tmp_path / "first.db"), await contents(tmp_path / "again.db")
     assert first == again
-    assert len(first) == 5  # the nested call is its caller's business; the refused one says nothing of Quito
+    assert len(first) == 5  # the nested call belongs to its caller, and the refused call has no result about Quito
 
 
 async def test_secrets_are_not_remembered(tmp_path: Path) -> None:
-    """What the journal does not hold, a memory does not hold: not in its file, not in what is found."""
+    """A secret that the journal does not contain is neither in the memory's file nor in recalled text."""
     memory = Memory(tmp_path / "m.db")
     async with Engine([look_up, *memory.tools()], memory=memory, redactor=Hider(), journal=SqliteJournal(tmp_path / "j.db")) as engine:
         await make(engine, "", "remember", text="the password is hunter2", tags=["hunter2"])
@@ -227,7 +226,7 @@ async def test_secrets_are_not_remembered(tmp_path: Path) -> None:
     ],
 )
 async def test_a_note_beyond_the_limits_is_refused_with_the_reason(tmp_path: Path, arguments: dict[str, object], reason: str) -> None:
-    """Bounds: size and tags."""
+    """The limits cover the size of the text and the number of tags."""
     memory = Memory(tmp_path / "m.db")
     async with Engine(memory.tools(), memory=memory) as engine:
         result = await make(engine, "", "remember", "ann", **arguments)
@@ -237,20 +236,20 @@ async def test_a_note_beyond_the_limits_is_refused_with_the_reason(tmp_path: Pat
 
 
 async def test_a_new_note_is_refused_at_the_note_limit_of_its_principal(tmp_path: Path) -> None:
-    """A bound on notes, for each principal; nothing that was told as remembered is dropped for it."""
+    """The limit applies to each principal; remembered notes are never dropped for new ones."""
     memory = Memory(tmp_path / "m.db", limits=MemoryLimits(notes=2))
     async with Engine(memory.tools(), memory=memory) as engine:
         first = [await make(engine, "", "remember", text=str(number)) for number in range(3)]
         assert [one.status for one in first] == ["ok", "ok", "error"]
         assert "Forget some" in (first[2].error or "")
-        assert (await make(engine, "", "remember", text="1")).status == "ok"  # it is there already
+        assert (await make(engine, "", "remember", text="1")).status == "ok"  # the note exists already
         assert (await make(engine, "", "remember", "bob", text="bob's")).status == "ok"
         await make(engine, "", "forget", id=first[0].structured["remembered"])  # type: ignore[index]
         assert (await make(engine, "", "remember", text="2")).status == "ok"
 
 
 async def test_the_oldest_calls_are_dropped_at_the_limit(tmp_path: Path) -> None:
-    """A bound on calls, for each principal."""
+    """The limit applies to each principal separately."""
     memory = Memory(tmp_path / "m.db", limits=MemoryLimits(calls=2))
     async with Engine([look_up, *memory.tools()], memory=memory) as engine:
         for number in range(4):
@@ -259,7 +258,7 @@ async def test_the_oldest_calls_are_dropped_at_the_limit(tmp_path: Path) -> None
 
 
 async def test_recall_results_are_marked_as_data_and_bounded_in_size(tmp_path: Path) -> None:
-    """A passage that gives orders is shown as what it is; the answer is bounded."""
+    """A passage may contain instructions for the model, so it is labelled as data; the size of the result is limited."""
     memory = Memory(tmp_path / "m.db")
     async with Engine(memory.tools(), memory=memory) as engine:
         for number in range(20):
@@ -276,7 +275,7 @@ async def test_recall_results_are_marked_as_data_and_bounded_in_size(tmp_path: P
 
 
 async def test_an_agent_remembers_in_one_conversation_and_recalls_in_another(tmp_path: Path) -> None:
-    """The tools are ordinary tools: through the loop as well."""
+    """The memory's tools also work in an agent's loop."""
     memory = Memory(tmp_path / "m.db")
     async with Engine(memory.tools(), memory=memory) as engine:
         first = ScriptedModel([Call("remember", {"text": "The user likes tea."}), "Noted."])
@@ -296,7 +295,7 @@ async def test_a_memory_follows_only_one_engine(tmp_path: Path) -> None:
 
 
 async def test_recall_notes_that_older_calls_are_still_being_read(tmp_path: Path) -> None:
-    """A bound on what one question reads; the rest is read in the background."""
+    """One query reads a limited number of events; the background thread reads the rest."""
     journal = tmp_path / "j.db"
     async with Engine([look_up], journal=SqliteJournal(journal)) as engine:
         for number in range(10):
@@ -312,7 +311,7 @@ async def test_recall_notes_that_older_calls_are_still_being_read(tmp_path: Path
 
 
 async def test_two_engines_can_share_one_memory_file(tmp_path: Path) -> None:
-    """Several at once may write to one memory, each with a journal of its own."""
+    """Each engine has its own journal."""
     one, other = Memory(tmp_path / "m.db"), Memory(tmp_path / "m.db")
     async with (
         Engine([look_up, *one.tools()], memory=one, journal=SqliteJournal(tmp_path / "1.db")) as first,
@@ -326,7 +325,7 @@ async def test_two_engines_can_share_one_memory_file(tmp_path: Path) -> None:
 
 
 async def test_a_memory_follows_an_in_memory_journal(tmp_path: Path) -> None:
-    """It begins anew with every engine; what came before is kept."""
+    """The journal is new for every engine; earlier passages are kept."""
     for expected in (1, 2):
         memory = Memory(tmp_path / "m.db")
         async with Engine([look_up, *memory.tools()], memory=memory, journal=MemoryJournal()) as engine:
@@ -335,7 +334,7 @@ async def test_a_memory_follows_an_in_memory_journal(tmp_path: Path) -> None:
 
 
 async def test_the_text_and_tags_of_a_note_are_redacted_before_they_are_stored(tmp_path: Path) -> None:
-    """Not for the moment either until the record has come to it."""
+    """The secret is not stored even for the time until the journal is read."""
     kept: list[Passage] = []
 
     class Told(MemoryPassages):

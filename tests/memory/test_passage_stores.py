@@ -1,4 +1,4 @@
-"""One contract for every store of passages."""
+"""Tests of the contract of passage stores, run against every store."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[PassageSto
 
 
 def passage(text: str, origin: str = "", **given: Any) -> Passage:
-    """A note of ann's, but for what is given."""
+    """Return a note of ann's, with the given fields replaced."""
     usual = {"origin": origin or f"note:{text}", "kind": "note", "principal": "ann", "at_ns": 1, "workspace": "/w"}
     return Passage(text=text, **{**usual, **given})
 
@@ -46,13 +46,12 @@ def keep(store: PassageStore, *passages: Passage) -> None:
 
 
 def test_any_word_matches_and_passages_with_more_words_come_first(store: PassageStore) -> None:
-    """Full text, ranked."""
     keep(store, passage("the desk opens at nine"), passage("the refund desk closes at five"), passage("nothing of the kind"))
     assert texts(store, "refund desk") == ["the refund desk closes at five", "the desk opens at nine"]
 
 
 def test_a_found_passage_has_all_its_stored_fields(store: PassageStore) -> None:
-    """A result says where it comes from."""
+    """A recalled passage needs the fields that name its origin."""
     one = passage(
         "zebra\n",
         "file:/w\na.py",
@@ -77,7 +76,7 @@ def test_a_found_passage_has_all_its_stored_fields(store: PassageStore) -> None:
 
 
 def test_a_principal_finds_only_its_own_passages(store: PassageStore) -> None:
-    """One principal must never recall another's memory; nobody in particular is somebody of their own."""
+    """One principal must never recall another's memory. The empty principal is a principal of its own."""
     keep(store, passage("ann's zebra", principal="ann"), passage("bob's zebra", principal="bob"), passage("zebra of nobody", principal=""))
     assert texts(store, "zebra", principal="ann") == ["ann's zebra"]
     assert texts(store, "zebra", principal="bob") == ["bob's zebra"]
@@ -94,14 +93,13 @@ ODD = [
 
 @pytest.mark.parametrize("asked", ODD)
 def test_query_operators_have_no_meaning_in_a_search(store: PassageStore, asked: str) -> None:
-    """What a model wrote asks for words and nothing else."""
+    """A model writes queries as plain words."""
     keep(store, passage("the refund desk"))
     assert texts(store, asked) == (["the refund desk"] if "refund" in asked else [])
 
 
 @given(asked=st.text(max_size=60), text=st.text(max_size=60))
 def test_any_text_can_be_stored_and_searched(asked: str, text: str) -> None:
-    """Property: no text breaks a store."""
     for store in (MemoryPassages(), TablePassages(":memory:")):
         keep(store, passage(f"zebra {text}", "note:1"), passage("other", "note:2"))
         texts(store, asked)
@@ -111,13 +109,13 @@ def test_any_text_can_be_stored_and_searched(asked: str, text: str) -> None:
 
 @pytest.mark.parametrize("word", ["本語", "テスト", "🙂", "café", "cafe", "CAFÉ", "ประเทศ", "read_file", "refund", "refu"])
 def test_words_in_any_script_and_symbols_are_found(store: PassageStore, word: str) -> None:
-    """Scripts without spaces are found by any piece; case and accents do not matter; the beginning of a word is enough."""
+    """Scripts without spaces match by any substring, case and accents are ignored, and a prefix of a word is enough."""
     keep(store, passage("日本語のテスト 🙂 in the Café, ประเทศไทย, calls read_file and refunded"), passage("something else"))
     assert len(texts(store, word)) == 1
 
 
 def test_storing_an_origin_again_replaces_all_its_passages(store: PassageStore) -> None:
-    """Stale pieces do not stay."""
+    """Outdated passages must not stay."""
     store.keep({"file:a": [passage("old zebra", "file:a"), passage("old okapi", "file:a")]})
     store.keep({"file:a": [passage("new zebra", "file:a")]})
     assert texts(store, "zebra okapi") == ["new zebra"]
@@ -126,7 +124,7 @@ def test_storing_an_origin_again_replaces_all_its_passages(store: PassageStore) 
 
 
 def test_each_filter_narrows_a_search(store: PassageStore) -> None:
-    """By kind, actor, conversation, run, tool, time and a file's workspace."""
+    """The filters are kind, actor, conversation, run, tool, time and the workspace of a file."""
     one = passage("zebra", "call:1", kind="call", at_ns=10, actor="bot", conversation="c1", run="r1", tool="t1")
     file = replace(one, origin="file:1", kind="file", at_ns=20, actor="b", conversation="c2", run="r2", tool="t2", workspace="/v", path="p")
     store.keep({"call:1": [one], "file:1": [file]})
@@ -154,7 +152,6 @@ def test_a_search_returns_the_newest_of_equal_matches_first_up_to_the_limit(stor
 
 
 def test_trim_removes_the_oldest_passages_of_a_principal(store: PassageStore) -> None:
-    """A bound on calls."""
     keep(store, *(passage(f"call {number}", f"call:{number}", kind="call", at_ns=number) for number in range(5)))
     keep(store, passage("call of bob", "call:b", kind="call", principal="bob"))
     assert store.trim("call", "ann", 2) == 3
@@ -168,7 +165,7 @@ def test_a_note_is_found_by_its_tag(store: PassageStore) -> None:
 
 
 def test_a_table_is_persistent_and_readable_only_by_its_owner(tmp_path: Path) -> None:
-    """It holds what files and calls held."""
+    """It contains text of files and calls, which may be private."""
     path = tmp_path / "deep" / "memory.db"
     store = TablePassages(str(path))
     keep(store, passage("zebra"))
@@ -183,7 +180,7 @@ def test_a_table_is_persistent_and_readable_only_by_its_owner(tmp_path: Path) ->
 
 @pytest.mark.parametrize("what", ["text", "byte", "other database", "newer", "folder"])
 def test_a_file_that_is_not_a_memory_is_refused_and_left_unchanged(tmp_path: Path, what: str) -> None:
-    """A wrong path must not cost a user their file."""
+    """A wrong path must not damage a user's file."""
     path = tmp_path / "given"
     if what == "folder":
         path.mkdir()
@@ -204,7 +201,7 @@ def test_a_file_that_is_not_a_memory_is_refused_and_left_unchanged(tmp_path: Pat
 
 @pytest.mark.process
 def test_an_open_memory_holds_a_lock_that_other_processes_see(tmp_path: Path) -> None:
-    """By the lock that SQLite holds: whoever could take it would believe to be alone, and clear away the log."""
+    """The lock is SQLite's own: a process that could take it would assume that it is alone and delete the log."""
     path = tmp_path / "m.db"
     TablePassages(str(path)).close()
     memory = TablePassages(str(path))

@@ -1,4 +1,4 @@
-"""Vectors and the texts they are of: never mixed, never left behind, never told what is secret."""
+"""Tests of vectors and their texts: vectors of different embedders are never mixed, and no vector outlives its text or holds a secret."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.waiting import COMMAND_S
 
 
 def test_a_different_embedder_is_refused_without_re_embed(tmp_path: Path) -> None:
-    """Never mixed vectors: the error names both and the next step; the next step works; the file is as it was before it."""
+    """The error names both embedders and the next step, which works. The refusal leaves the file unchanged."""
     first, other, longer = HashedEmbedder(), HashedEmbedder("other"), HashedEmbedder("hashed", 600)
     with Memory(tmp_path / "m.db", embedder=first) as memory:
         remembered(memory, NOTE)
@@ -39,12 +39,12 @@ def test_a_different_embedder_is_refused_without_re_embed(tmp_path: Path) -> Non
         assert texts(memory, "reimbursed") == [NOTE]
         assert memory.embed() == 0
         assert texts(memory, PARAPHRASE) == [NOTE]
-    with Memory(tmp_path / "m.db", embedder=longer, re_embed=True) as memory:  # nothing to do: the same embedder
+    with Memory(tmp_path / "m.db", embedder=longer, re_embed=True) as memory:  # the same embedder, so there is nothing to do
         assert (memory.status().embedded, memory.status().waiting) == (1, 0)
 
 
 def test_a_memory_with_the_old_embedder_stores_no_vectors_after_a_re_embed(tmp_path: Path) -> None:
-    """Another process embeds anew meanwhile: the first one finds and keeps nothing of its own any longer, and says so."""
+    """Another process re-embeds the memory: the first process then stores and finds no vectors of its own and reports why."""
     first = Memory(tmp_path / "m.db", embedder=HashedEmbedder())
     remembered(first, NOTE)
     first.embed()
@@ -62,7 +62,7 @@ def test_a_memory_with_the_old_embedder_stores_no_vectors_after_a_re_embed(tmp_p
 
 
 def test_forgetting_a_note_removes_its_vector(tmp_path: Path) -> None:
-    """Also by somebody who has no embedder, and no sqlite-vec."""
+    """This also holds for a memory that is opened without an embedder and without sqlite-vec."""
     with Memory(tmp_path / "m.db", embedder=HashedEmbedder()) as memory:
         first, second = remembered(memory, NOTE, "Reimbursing takes a week.")
         memory.embed()
@@ -75,7 +75,7 @@ def test_forgetting_a_note_removes_its_vector(tmp_path: Path) -> None:
 
 
 def test_an_unchanged_text_is_not_embedded_again(tmp_path: Path) -> None:
-    """A file that is read again, a note that is remembered again: only what is new costs a call."""
+    """A file that is read again or a note that is remembered again calls the embedder only for new text."""
     embedder = HashedEmbedder()
     with Memory(tmp_path / "m.db", embedder=embedder) as memory:
         remembered(memory, NOTE)
@@ -94,7 +94,7 @@ def test_an_unchanged_text_is_not_embedded_again(tmp_path: Path) -> None:
 
 
 def test_a_vector_is_never_stored_for_another_text(tmp_path: Path) -> None:
-    """A passage that goes while it is embedded leaves its number to the next one."""
+    """A passage that is removed while it is embedded may pass its number to the next passage."""
     embedder = Hanging()
     with Memory(tmp_path / "m.db", embedder=embedder) as memory:
         (first,) = remembered(memory, NOTE)
@@ -112,7 +112,7 @@ def test_a_vector_is_never_stored_for_another_text(tmp_path: Path) -> None:
 
 
 async def test_secrets_are_redacted_before_the_embedder_sees_a_text(tmp_path: Path) -> None:
-    """Notes, tags, calls, files and questions."""
+    """This covers notes, tags, calls, files and queries."""
     (tmp_path / "work").mkdir()
     with Memory(tmp_path / "m.db") as before:
         remembered(before, "hunter2 was told before there was a redactor")
@@ -130,7 +130,7 @@ async def test_secrets_are_redacted_before_the_embedder_sees_a_text(tmp_path: Pa
 
 
 async def test_a_text_that_the_redactor_fails_on_is_not_given_to_the_embedder(tmp_path: Path) -> None:
-    """Fail closed; words still find."""
+    """The memory fails closed; full-text search still finds the text."""
 
     class Breaking:
         def redact(self, body: bytes) -> bytes:
@@ -170,7 +170,7 @@ memory.embed()
 
 @pytest.mark.process
 def test_a_text_whose_embedding_was_killed_is_kept_and_embedded_later(tmp_path: Path) -> None:
-    """The text is on disk; the next one embeds it."""
+    """The text is on disk, and the next process embeds it."""
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, str(tmp_path / "m.db")], env=environment(), timeout=COMMAND_S, capture_output=True, text=True
     )
@@ -185,7 +185,7 @@ def test_a_text_whose_embedding_was_killed_is_kept_and_embedded_later(tmp_path: 
 
 
 def test_a_version_1_memory_is_embedded_when_it_gets_an_embedder(tmp_path: Path) -> None:
-    """Version 1 of the file, as callgate 0.1 wrote it."""
+    """callgate 0.1 wrote version 1 of the file."""
     with Memory(tmp_path / "m.db") as memory:
         remembered(memory, NOTE)
     with sqlite3.connect(tmp_path / "m.db") as connection:
@@ -222,7 +222,7 @@ print({"sqlite_vec", "numpy", "httpx2", "sqlite3"} & set(sys.modules) - {"sqlite
 
 @pytest.mark.process
 def test_without_the_memory_extra_text_search_works_and_an_embedder_is_refused(tmp_path: Path) -> None:
-    """One clear error; everything else as before, and nothing heavy is loaded."""
+    """The embedder is refused with one clear error, everything else works, and no large module is imported."""
     words = [sys.executable, "-c", WITHOUT, str(tmp_path / "m.db")]
     done = subprocess.run(words, env=environment(), timeout=COMMAND_S, capture_output=True, text=True)
     found, refused, loaded = done.stdout.splitlines()

@@ -1,4 +1,4 @@
-"""A memory with an embedder finds by meaning, too: narrowed as words are, exactly, and in a fixed order."""
+"""Tests of semantic search: it applies the same filters as full-text search, is exact, and has a fixed order."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.memory.sample_notes import NOTE, PARAPHRASE, look_up, remembered, tex
 
 @pytest.mark.parametrize("embedder", [HashedEmbedder, Async], ids=["plain", "async"])
 def test_semantic_and_full_text_search_each_find_what_the_other_misses(tmp_path: Path, embedder: type[Embedder]) -> None:
-    """Recall by meaning beside full text, fused."""
+    """A recall combines the results of semantic and full-text search."""
     with Memory(tmp_path / "m.db") as words:
         remembered(words, NOTE, "The weather in Quito is mild.", "Ticket 4711 is open.")
         assert texts(words, PARAPHRASE) == []
@@ -42,7 +42,7 @@ def test_semantic_and_full_text_search_each_find_what_the_other_misses(tmp_path:
 
 
 async def test_the_recall_tool_finds_calls_notes_and_files_by_meaning(tmp_path: Path) -> None:
-    """The tools are the same, the background embeds what ended, and files too."""
+    """The tools need no change for an embedder; ended calls and files are embedded in the background."""
     (tmp_path / "work").mkdir()
     memory = Memory(tmp_path / "m.db", embedder=HashedEmbedder())
     tools = [*workspace_tools(), *memory.tools(), look_up]
@@ -53,12 +53,12 @@ async def test_the_recall_tool_finds_calls_notes_and_files_by_meaning(tmp_path: 
         assert await memory.settled()
         assert memory.status().waiting == 0
         first = {item["from"] for item in (await found(engine, tmp_path / "work", "reimbursements"))[:3]}
-        assert first == {"note", "file", "call"}  # the call that wrote the file says the same
+        assert first == {"note", "file", "call"}  # the call that wrote the file contains the same text
         assert (await found(engine, tmp_path / "work", "shipments"))[0]["text"].startswith("look_up(")
 
 
 def test_semantic_search_applies_principal_kind_and_time_filters(tmp_path: Path) -> None:
-    """Nobody finds what another principal remembers, however near; kind and time narrow too."""
+    """A passage of another principal must not be found, however near it is."""
     with Memory(tmp_path / "m.db", embedder=HashedEmbedder()) as memory:
         remembered(memory, NOTE, principal="ann")
         remembered(memory, f"{NOTE} So says bob.", principal="bob")
@@ -71,7 +71,7 @@ def test_semantic_search_applies_principal_kind_and_time_filters(tmp_path: Path)
 
 
 def test_passages_beyond_the_farthest_distance_are_not_found(tmp_path: Path) -> None:
-    """A question about something else finds nothing, where the host says how far is too far."""
+    """A query about something else finds nothing if the host sets the largest distance."""
     with Memory(tmp_path / "m.db", embedder=HashedEmbedder(), limits=MemoryLimits(farthest=0.8)) as memory:
         remembered(memory, NOTE)
         memory.embed()
@@ -124,7 +124,7 @@ def _distance(one: list[float], other: list[float]) -> float:
 
 @given(passages=PASSAGES, query=QUERIES)
 def test_nearest_returns_the_exact_nearest_passages_in_a_fixed_order(passages: list[Passage], query: PassageQuery) -> None:
-    """Property: as if every admitted passage were compared by hand; of equals the newest, then the first kept."""
+    """The result equals a comparison with every admitted passage; ties are ordered newest first, then by order of storage."""
     embedder = HashedEmbedder()
     with_memory = _embedded(embedder, passages)
     (asked,) = embedder([query.text])
@@ -153,7 +153,7 @@ def _embedded(embedder: HashedEmbedder, passages: list[Passage]) -> Callable[[Pa
 
 
 def test_rank_fusion_adds_reciprocal_ranks_and_orders_ties_by_time() -> None:
-    """Reciprocal ranks are added; of equals the newest comes first, then the one that was kept first."""
+    """Ties are ordered newest first, then by order of storage."""
 
     def one(at_ns: int) -> FoundPassage:
         return FoundPassage(passage=Passage(origin="", kind="note", text="", at_ns=at_ns), snippet=f"{at_ns}", score=7.0)

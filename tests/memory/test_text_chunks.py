@@ -1,4 +1,4 @@
-"""A text in pieces."""
+"""Tests of splitting a text into chunks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LINES = st.sampled_from(["", "\n", "# Title\n", "def f():\n", "    x = 1\n", "wo
 
 @given(st.lists(LINES, max_size=60).map("".join))
 def test_every_non_blank_character_is_in_one_chunk_in_order(text: str) -> None:
-    """Nothing but white space is left out, nothing is twice, no piece is too large, and lines are counted as editors count them."""
+    """Only white space is left out, nothing is repeated, no chunk is too large, and lines are counted as editors count them."""
     at = 0
     for chunk in chunks(text):
         begins = text.find(chunk.text, at)
@@ -24,7 +24,7 @@ def test_every_non_blank_character_is_in_one_chunk_in_order(text: str) -> None:
 
 
 def test_a_chunk_starts_at_a_heading_or_at_an_unindented_line() -> None:
-    """What belongs together stays together."""
+    """Lines that belong together stay in one chunk."""
     body = "    line of a body\n" * 70
     text = f"def one():\n{body}\n\ndef two():\n{body}\n\ndef three():\n{body}"
     assert [chunk.text.split("(")[0] for chunk in chunks(text)] == ["def one", "def two", "def three"]

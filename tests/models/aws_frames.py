@@ -1,4 +1,4 @@
-"""Bodies in Amazon's event stream framing, written from its specification."""
+"""Build bodies in Amazon's event stream framing, according to its specification."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import pytest
 
 @pytest.fixture(scope="module", autouse=True)
 def _no_proxies() -> Iterator[None]:
-    """No proxy of the environment stands between a test and its server."""
+    """Remove proxy variables from the environment, so that requests go straight to the test's server."""
     with pytest.MonkeyPatch.context() as patched:
         for name in ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
             patched.delenv(name, raising=False)

@@ -1,4 +1,4 @@
-"""Decode a body with the decoder of an API, in any pieces, and inspect the events."""
+"""Decode a body with the decoder of an API, in pieces of any size, and inspect the events."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["calls_of", "finished", "read", "shape", "text_of"]
 
 
 def read(api: str, body: bytes | Iterable[bytes], *, content_type: str = "", streamed: bool = True) -> list[ModelEvent]:
-    """Every event of one answer."""
+    """Return every event of one answer."""
     numbers = iter(range(10_000))
     decoder = codec(api).decoder(content_type=content_type, streamed=streamed, new_id=lambda: f"made-{next(numbers)}")
     pieces = [body] if isinstance(body, bytes) else body
@@ -21,14 +21,14 @@ def read(api: str, body: bytes | Iterable[bytes], *, content_type: str = "", str
 
 
 def finished(events: list[ModelEvent]) -> Finished:
-    """The last event; there is exactly one of its kind."""
+    """Return the last event, and assert that it is the only `Finished`."""
     ends = [event for event in events if isinstance(event, Finished)]
     assert ends == events[-1:]
     return ends[0]
 
 
 def calls_of(events: list[ModelEvent]) -> list[tuple[str, str, str, str]]:
-    """Id, name, arguments and what closed them, for every call as it was sealed last."""
+    """Return id, name, arguments and `closed` of every call, as it was sealed last."""
     last = {event.position: event for event in events if isinstance(event, CallSealed)}
     return [(event.call.id, event.call.name, event.call.arguments, event.closed) for event in last.values()]
 
@@ -38,7 +38,7 @@ def text_of(events: list[ModelEvent]) -> str:
 
 
 def shape(events: list[ModelEvent]) -> tuple[object, ...]:
-    """What must not depend on how the bytes were cut."""
+    """Return everything that must not depend on how the bytes were split."""
     end = finished(events)
     message: AssistantMessage = end.message
     assert "".join(part.text for part in message.parts if isinstance(part, Text)) == text_of(events)

@@ -1,4 +1,4 @@
-"""Texts of models: the tools they call, one example per dialect, and texts without a call."""
+"""Texts of models: the tools that they call, one example per dialect, and texts without a call."""
 
 from __future__ import annotations
 
@@ -92,5 +92,5 @@ EXAMPLES = [dialect.example for dialect in DIALECTS.values()]
 
 
 def calls_in(reading: ParsedText) -> list[tuple[str, Any]]:
-    """Each call's name, and its arguments as values."""
+    """Return each call's name and its decoded arguments."""
     return [(call.name, json.loads(call.arguments, strict=False)) for call in reading.calls]

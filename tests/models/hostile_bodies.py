@@ -1,4 +1,4 @@
-"""Bodies that make a careless decoder quadratic: for each API, bodies of about `n` frames."""
+"""Bodies that take quadratic time in a careless decoder: for each API, bodies of about `n` frames."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _each(n: int, frame: Callable[[int], bytes]) -> bytes:
 
 
 def _args(n: int) -> str:
-    """Arguments of a size that grows with `n`; they are one whole object."""
+    """Return a complete JSON object whose size grows with `n`."""
     return '{"a": "' + "x" * (20 * n) + '"}'
 
 
@@ -44,12 +44,12 @@ def _tool(i: int, arguments: str, **more: object) -> dict[str, object]:
 
 
 def _opened(api_open: Callable[[int], bytes], then: Callable[[int], bytes]) -> Body:
-    """`n` calls that stay open, and `n` times something that may look at each of them."""
+    """Return a body of `n` calls that stay open and `n` frames that may make the decoder look at each of them."""
     return lambda n: _each(n, api_open) + _each(n, then)
 
 
 def _grown(begin: bytes, piece: Callable[[str], bytes], *, text: str = "{},", first: str = '{"a": [') -> Body:
-    """One call in many pieces, each of which has a closing brace."""
+    """Return a body with one call in many pieces, each of which has a closing brace."""
     return lambda n: begin + piece(first) + _each(n, lambda i: piece(text)) + piece("1]}")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from callgate._abort_signals import AbortController
+from callgate import AbortController
 from callgate.messages import UserMessage
 from callgate.models.http_model import HttpModel
 from callgate.models.http_transport import Retries, Transport
@@ -23,7 +23,7 @@ REQUEST = ModelRequest(model="", messages=[UserMessage("Find books.")], tools=(T
 
 
 def at(server: ScriptedServer | str, **transport: Any) -> HttpModel:
-    """A model of an unknown provider at this server; the rest is for its `Transport`."""
+    """Return a model of an unknown provider at this server. Further options are passed to its `Transport`."""
     return HttpModel(
         "someone",
         "m",
@@ -36,12 +36,12 @@ def at(server: ScriptedServer | str, **transport: Any) -> HttpModel:
 
 
 def abortable() -> tuple[AbortController, StreamingContext]:
-    """A pass that can be aborted, and what aborts it."""
+    """Return a context for one pass, and the controller that aborts it."""
     controller, context = AbortController(), StreamingContext()
     context.abort_signal = controller.signal
     return controller, context
 
 
 async def ask(of: Model, request: ModelRequest = REQUEST, context: StreamingContext | None = None) -> list[ModelEvent]:
-    """Every event of one pass."""
+    """Return every event of one pass."""
     return [event async for event in of.stream(request, context or StreamingContext())]

@@ -1,6 +1,7 @@
-"""Decode bodies with the providers' own libraries: the calls and the text, as code that is not ours reads them.
+"""Decode bodies with the providers' own client libraries, as an independent check of calls and text.
 
 Each function takes the body of an HTTP response and returns calls as `(id, name, arguments)`, with the id `None` if the library has none.
+The libraries take seconds to import: what collects the tests does without them.
 """
 
 from __future__ import annotations
@@ -8,15 +9,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import anthropic
 import httpx2
-import openai
-from google import genai
 
 from callgate.models.model_events import Finished
 from callgate.models.wire import codec
+
+if TYPE_CHECKING:
+    import openai
 
 __all__ = ["PEERS", "Told", "ours", "same_told"]
 
@@ -32,11 +33,13 @@ def _answering(body: bytes, *, streamed: bool) -> httpx2.Client:
 
 
 def _openai(body: bytes, *, streamed: bool) -> openai.OpenAI:
+    import openai
+
     return openai.OpenAI(api_key="x", base_url=_HOST, max_retries=0, http_client=_answering(body, streamed=streamed))
 
 
 def chat(body: bytes, *, streamed: bool) -> Told:
-    """Chat completions: the library joins the pieces of a stream itself."""
+    """Decode chat completions; the library joins the pieces of a stream itself."""
     with _openai(body, streamed=streamed) as client:
         create = client.chat.completions
         if streamed:
@@ -69,6 +72,8 @@ def responses(body: bytes, *, streamed: bool) -> Told:
 
 
 def messages(body: bytes, *, streamed: bool) -> Told:
+    import anthropic
+
     with anthropic.Anthropic(api_key="x", base_url=_HOST, max_retries=0, http_client=_answering(body, streamed=streamed)) as client:
         asked: dict[str, Any] = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "?"}]}
         if streamed:
@@ -81,6 +86,8 @@ def messages(body: bytes, *, streamed: bool) -> Told:
 
 
 def generate(body: bytes, *, streamed: bool) -> Told:
+    from google import genai
+
     options = genai.types.HttpOptions(base_url=_HOST, httpx_client=_answering(body, streamed=streamed))
     models = genai.Client(api_key="x", http_options=options).models
     if streamed:
@@ -105,7 +112,7 @@ PEERS: Mapping[str, Callable[..., Told]] = {
 
 
 def ours(api: str, body: bytes, *, streamed: bool) -> Told:
-    """The same from our decoder, fed in pieces of seven bytes."""
+    """Decode the body with callgate's decoder, in pieces of seven bytes."""
     decoder = codec(api).decoder(streamed=streamed)
     events = [event for at in range(0, len(body), 7) for event in decoder.feed(body[at : at + 7])] + decoder.close()
     end = events[-1]
@@ -114,7 +121,7 @@ def ours(api: str, body: bytes, *, streamed: bool) -> Told:
 
 
 def same_told(one: Told, other: Told) -> bool:
-    """The same calls, by id, name and arguments as JSON, custom ones after the others; and the same text."""
+    """Return whether both have the same text and calls, by id, name and JSON arguments, in any order."""
     return sorted(map(_comparable, one[0]), key=str) == sorted(map(_comparable, other[0]), key=str) and one[1] == other[1]
 
 

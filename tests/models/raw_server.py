@@ -1,4 +1,4 @@
-"""A server that sends exactly the bytes that a test gives it, and records on which connection each request arrived."""
+"""A server that sends exactly the bytes that a test defines, and records the connection of each request."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ class RawServer:
     """Answers the requests of all connections with `answers`, in order.
 
     Args:
-        answers: For each request the pieces that are sent; an `asyncio.Event` among them is waited for.
+        answers: The pieces to send for each request; the server waits for an `asyncio.Event` among them.
     """
 
     def __init__(self, *answers: Sequence[bytes | asyncio.Event]) -> None:
         self._answers = iter(answers)
         self.url = ""
         self.connections: list[int] = []
-        """For each request, the number of the connection that it came on."""
+        """For each request, the number of its connection."""
         self._opened = 0
         self._tasks: list[asyncio.Task[None]] = []
 

@@ -1,4 +1,4 @@
-"""One conversation with every kind of part, to be encoded for every API."""
+"""One conversation with every kind of part, for the encoders of all APIs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TALK: tuple[Message, ...] = (
     ToolMessage(call_id="b", name="shot", content=(Text(text="no screen"), PICTURE), is_error=True),
     UserMessage("Well?"),
 )
-"""A system text, two calls of one message with their results, a failed one, a picture in a result, another provider's signature."""
+"""A system text, a message with two calls and their results, a failed call, an image in a result, and another provider's signature."""
 
 TOOLS = (
     ToolSpec(name="find", description="Finds.", schema={"type": "object", "properties": {"q": {"type": "string"}}}),
@@ -42,7 +42,7 @@ TOOLS = (
 
 
 def sent(api: str, messages: Sequence[Message] = TALK, *, quirks: Mapping[str, object] = {}, **more: Any) -> dict[str, Any]:
-    """The body that is sent for a conversation."""
+    """Return the request body for a conversation."""
     settings: dict[str, Any] = {"model": "m", "tools": TOOLS, **more}
     body = json.loads(codec(api).encode(ModelRequest(messages=messages, **settings), WireNames(), quirks).body)
     assert isinstance(body, dict)
@@ -50,7 +50,7 @@ def sent(api: str, messages: Sequence[Message] = TALK, *, quirks: Mapping[str, o
 
 
 def answered(events: list[ModelEvent], content: str = "done") -> list[Message]:
-    """The message that was read, each of its calls answered, as the next request carries them."""
+    """Return the decoded message with a result for each of its calls, as the next request contains them."""
     message = finished(events).message
     results = [ToolMessage(call_id=c.id, name=c.name, content=(Text(text=content),), made_id=c.made_id) for c in message.calls]
     return [UserMessage("Go."), message, *results]

@@ -27,13 +27,13 @@ from tests.models.test_anthropic_messages import API, call, end
     ],
 )
 def test_finish_reasons_of_other_apis_are_mapped(said: str, reason: str, closed: str) -> None:
-    """From servers that speak this form before models of other makers; a call without arguments was never run there."""
+    """For servers that offer this format for other models. Calls without arguments depend on the mapping: a cut call is never run."""
     events = read(API, call(0, "a", "f") + end(said))
     assert (finished(events).reason, calls_of(events)[0][3]) == (reason, closed)
 
 
 def test_a_transient_error_of_the_host_is_retryable() -> None:
-    """Vertex answers in Google's words, also to requests in this form."""
+    """Vertex returns errors in Google's format, also for requests in this format."""
     failure = {"error": {"code": 429, "message": "Busy.", "status": "RESOURCE_EXHAUSTED"}}
     for body in (failure, [failure]):
         fault = finished(read(API, json.dumps(body).encode(), streamed=False)).fault
@@ -42,7 +42,7 @@ def test_a_transient_error_of_the_host_is_retryable() -> None:
 
 
 def test_a_call_and_its_result_carry_the_same_toolset_name() -> None:
-    """The API refuses the one without the other."""
+    """The API refuses the name in only one of the two."""
     events = read(API, call(0, "a", "find", '{"q": "x"}', toolset_name="browser") + end())
     turns = sent(API, answered(events))["messages"]
     assert [turns[at]["content"][0]["toolset_name"] for at in (1, 2)] == ["browser", "browser"]
@@ -54,7 +54,7 @@ ODD = {"filter[id]": {"type": "string"}, "filter_id_": {"type": "integer"}, "": 
 
 
 def asked(api: str, names: WireNames) -> dict[str, Any]:
-    """A request with a tool of odd parameters, and a call of it."""
+    """Encode a request with a tool whose parameters have unusual names, and a call of it."""
     spec = ToolSpec(name="list", schema={"type": "object", "properties": ODD, "required": ["filter[id]", "plain"]})
     before = AssistantMessage(parts=(ToolCall(id="a", name="list", arguments='{"filter[id]": "7", "plain": 1}'),))
     request = ModelRequest(model="m", messages=[UserMessage("Go."), before], tools=(spec,))
@@ -64,7 +64,7 @@ def asked(api: str, names: WireNames) -> dict[str, Any]:
 
 @pytest.mark.parametrize("api", ["anthropic.messages", "bedrock.invoke"])
 def test_parameter_names_that_the_api_refuses_are_mapped_and_mapped_back(api: str) -> None:
-    """One such tool made every request fail; many are made from the parameters of web addresses."""
+    """One such tool makes every request fail; tools made from URL parameters often have such names."""
     names = WireNames(["list"])
     body = asked(api, names)
     schema = body["tools"][0]["input_schema"]
@@ -83,7 +83,7 @@ def test_parameter_names_that_the_api_refuses_are_mapped_and_mapped_back(api: st
 
 @pytest.mark.parametrize("written", ['{"filter_id__1": ', '{"plain": 1, "plain": 2}', "[1]"])
 def test_malformed_arguments_are_left_unchanged(written: str) -> None:
-    """What is wrong with them is for later stages to say."""
+    """Reporting what is wrong with them is left to later stages."""
     names = WireNames(["list"])
     asked(API, names)
     decoder = codec(API).decoder(names=names)

@@ -1,4 +1,4 @@
-"""Anthropic's messages API: decode content blocks, encode alternating turns."""
+"""Anthropic's messages API: content blocks are decoded, alternating turns are encoded."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_the_decoded_answer_does_not_depend_on_how_the_bytes_are_split(cuts: lis
 
 
 def test_blocks_become_the_parts_of_one_message() -> None:
-    """Messages API, streaming: thinking with its signature, text, calls; usage is cumulative and counts cached input apart."""
+    """Streaming: thinking with its signature, text and calls. Usage is cumulative and counts cached input separately."""
     over = finished(read(API, USUAL))
     assert over.message.parts == (
         Reasoning(text="Two things", opaque={"signature": "sig"}),
@@ -111,7 +111,7 @@ def test_a_single_body_decodes_like_a_stream() -> None:
 
 
 def test_a_call_is_sealed_at_its_closing_brace_or_else_by_the_next_block() -> None:
-    """So that a read can start while the model still writes."""
+    """A read can then start while the model still writes."""
     decoder = codec(API).decoder()
     decoder.feed(BEGIN + start(0, type="tool_use", id="a", name="f", input={}) + piece(0, '{"a": 1'))
     assert isinstance(decoder.feed(piece(0, "}"))[-1], CallSealed)
@@ -126,13 +126,13 @@ def test_a_call_is_sealed_at_its_closing_brace_or_else_by_the_next_block() -> No
     ids=["half", "nothing", "an empty piece", "given at the start"],
 )
 def test_the_last_block_is_cut_if_the_message_was_cut(last: bytes, reason: str) -> None:
-    """A call that was cut off is not complete: every block is closed, also the one that the limit cut."""
+    """The API closes every block, also the one that the limit truncated."""
     events = read(API, BEGIN + call(0, "a", "f", '{"x": 1}') + last + end(reason))
     assert [one[3] for one in calls_of(events)] == ["sealed", "cut"]
 
 
 def test_the_last_call_of_a_single_body_is_cut_if_the_answer_was_cut() -> None:
-    """Its input is what the provider could make of the half that there was."""
+    """The provider builds the input of a truncated call from its incomplete text."""
     blocks = [{"type": "tool_use", "id": name, "name": "f", "input": {"x": 1}} for name in "ab"]
     events = read(API, whole(*blocks, reason="max_tokens"), streamed=False)
     assert [one[3] for one in calls_of(events)] == ["sealed", "cut"]
@@ -165,7 +165,7 @@ def test_calls_altered_by_gateways_are_read(body: bytes, calls: list[tuple[str, 
 
 
 def test_deltas_of_interleaved_blocks_are_assigned_to_their_call() -> None:
-    """The API writes one block after the other; a gateway may begin them all at once."""
+    """The API itself writes one block after the other; a gateway may start them all at once."""
     begun = [start(index, type="tool_use", id=call_id, name="f", input={}) for index, call_id in enumerate("ab")]
     body = BEGIN + b"".join(begun) + piece(1, '{"y": 2}') + piece(0, '{"x":') + piece(0, " 1}") + stop(0) + stop(1) + end()
     assert [one[:3] for one in calls_of(read(API, body))] == [("a", "f", '{"x": 1}'), ("b", "f", '{"y": 2}')]
@@ -185,7 +185,7 @@ def test_frames_without_event_names_or_without_types_are_read() -> None:
 
 
 def test_calls_in_the_message_start_event_are_read() -> None:
-    """Programmatic tool calling: a turn that code goes on with begins with the code's calls."""
+    """Programmatic tool calling: a turn that continues after code starts with the calls of the code."""
     caller = {"type": "code_execution_20250825", "tool_id": "s"}
     block = {"type": "tool_use", "id": "a", "name": "f", "input": {"x": 1}, "caller": caller}
     events = read(API, frame("message_start", message={"content": [block], "stop_reason": "tool_use"}) + end())
@@ -254,13 +254,13 @@ def test_unexpected_frames_are_skipped(odd: bytes) -> None:
 
 
 def test_consecutive_messages_in_one_body_become_one_message() -> None:
-    """As a gateway sends them that runs tools of its own between two of them."""
+    """A gateway that runs tools of its own between two messages sends such bodies."""
     events = read(API, BEGIN + call(0, "a", "f") + end() + BEGIN + call(0, "b", "g") + end("end_turn"))
     assert calls_of(events) == [("a", "f", "{}", "sealed"), ("b", "g", "{}", "sealed")]
     assert finished(read(API, BEGIN + call(0, "a", "f") + frame("message_stop"))).reason == "tool_calls"
 
 
-# What is sent
+# Encoding of requests
 
 
 def sent(messages: list[Message], **more: object) -> dict[str, Any]:
@@ -315,7 +315,7 @@ def test_a_request_carries_the_whole_conversation() -> None:
 
 
 def test_a_received_message_is_sent_back_unchanged_and_only_to_its_api() -> None:
-    """Thinking is checked by its signature: it goes back unchanged, and only to the API that signed it."""
+    """The API verifies the signature of thinking, so it is sent unchanged, and only to the API that signed it."""
     message = finished(read(API, USUAL)).message
     body = sent([UserMessage("?"), message, result("a"), result("b"), result("c")])
     blocks = body["messages"][1]["content"]
@@ -378,7 +378,7 @@ def test_results_contain_images_and_their_ids_are_made_valid() -> None:
 
 
 def test_tools_used_only_in_the_history_are_declared_but_not_offered() -> None:
-    """The API refuses calls in a conversation without tools."""
+    """The API refuses a conversation with calls if the request declares no tools."""
     body = sent([UserMessage("?"), AssistantMessage(parts=(ToolCall(id="x", name="f"),)), result("x")])
     assert body["tools"] == [{"name": "f", "input_schema": {"type": "object", "properties": {}}}]
     assert body["tool_choice"] == {"type": "none"}

@@ -44,7 +44,7 @@ def signature(headers: dict[str, str]) -> str:
 
 
 def test_a_minimal_request_has_the_signature_published_by_aws() -> None:
-    """The known answer for a request of nothing but a host and a date."""
+    """AWS publishes this example: a request with only a host and a date."""
     headers = sigv4_headers("GET", "https://example.amazonaws.com/", {}, b"", keys=KEYS, region="us-east-1", service="service", at_ns=AT_NS)
     assert headers == {
         "x-amz-date": "20150830T123600Z",
@@ -79,7 +79,7 @@ NAMES = st.text("abcdefghijklmnop0123456789.:-/ ~é", min_size=1, max_size=24).f
     token=st.sampled_from(["", "lent"]),
 )
 def test_every_signature_equals_the_one_made_by_the_aws_library(model_name: str, port: str, query: str, body: bytes, token: str) -> None:
-    """An independent peer: names of models with colons and slashes, ports, queries, bodies, lent keys."""
+    """Botocore is the independent reference: model names with colons and slashes, ports, queries, bodies, session tokens."""
     url = f"https://bedrock-runtime.us-east-1.amazonaws.com{port}/model/{quote(model_name, safe='')}/converse{query}"
     headers = {"content-type": "application/json"}
     keys = AwsKeys(access_key=KEYS.access_key, secret_key=KEYS.secret_key, session_token=token)
@@ -126,7 +126,7 @@ async def test_a_bearer_token_takes_precedence_over_access_keys() -> None:
 
 
 async def test_a_refusal_is_reported_without_credentials() -> None:
-    """Amazon repeats what was signed, the lent token with it."""
+    """Error messages of AWS repeat the signed headers, including the session token."""
     said = f"no match: x-amz-security-token:{ENVIRON['AWS_SESSION_TOKEN']} {KEYS.access_key} {KEYS.secret_key}"
     async with ScriptedServer([Reply(turn=[Raw(said.encode())], status=403, headers={"content-type": "text/plain"})]) as server:
         of = model("bedrock:m", base_url=server.url, environ=ENVIRON, retries=Retries(max_retries=0))
@@ -138,7 +138,7 @@ async def test_a_refusal_is_reported_without_credentials() -> None:
 
 
 def test_each_attempt_is_signed_with_its_own_time() -> None:
-    """A signature is good for minutes, and a retry may come later."""
+    """A signature is valid for minutes, and a retry may be later than that."""
     clock = ManualClock(AT_NS)
     signer = AwsSigner(KEYS, "us-east-1", clock)
     request = OutgoingRequest(url="https://example.amazonaws.com/", body=b"", headers={}, redactor=SecretRedactor(), sign=signer)

@@ -36,7 +36,7 @@ FRAMES = [
 
 
 def frames_of(pieces: list[bytes]) -> list[Frame]:
-    """The frames up to the first that is damaged."""
+    """Return the frames before the first damaged one."""
     cut, found = AwsEventStream(), list[Frame]()
     try:
         for piece in pieces:
@@ -55,7 +55,7 @@ def test_frames_do_not_depend_on_how_the_bytes_are_split(cuts: list[int]) -> Non
 
 @given(st.integers(0, len(STREAM) - 1), st.integers(1, 255))
 def test_a_damaged_frame_is_never_read_as_a_different_frame(at: int, flip: int) -> None:
-    """Wherever a byte changes, what comes out is a beginning of what was sent, and the damage is told."""
+    """Whichever byte changes, the decoder returns the frames before it and raises a framing error."""
     damaged = STREAM[:at] + bytes([STREAM[at] ^ flip]) + STREAM[at + 1 :]
     assert frames_of([damaged]) == FRAMES[: len(frames_of([damaged]))]
     assert len(frames_of([damaged])) < len(FRAMES)
@@ -77,7 +77,7 @@ def test_unreadable_headers_raise_a_framing_error(headers: bytes) -> None:
 
 
 def test_impossible_frame_lengths_raise_a_framing_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every buffer has a written bound: it is the length that is refused, before the bytes have come."""
+    """Every buffer is bounded: the decoder refuses the length before it receives the bytes."""
     monkeypatch.setattr(stream_framing, "MAX_FRAME_BYTES", 1000)
     for total, headers in ((15, 0), (100, 90), (2000, 0), (400_000, 200_000)):
         prelude = struct.pack(">II", total, headers)

@@ -113,7 +113,7 @@ def test_an_empty_object_is_sealed_when_its_block_ends() -> None:
     ],
 )
 def test_an_incomplete_block_is_finished_or_cut_by_the_stop_reason(said: str, reason: str, closed: str) -> None:
-    """The service closes a block also where the limit cut it."""
+    """The service also closes a block that the limit truncated."""
     events = read(API, start(0, "a", "f") + piece(0, '{"a": [1') + stop(0) + end(said))
     assert calls_of(events) == [("a", "f", '{"a": [1', closed)]
     assert (finished(events).reason, finished(events).said) == (reason, said)
@@ -127,7 +127,7 @@ def test_a_truncated_stream_is_cut(at: int) -> None:
 
 @given(st.integers(0, len(USUAL) - 1), st.integers(1, 255))
 def test_a_damaged_stream_never_produces_a_wrong_call(at: int, flip: int) -> None:
-    """Checksums: what is damaged ends the answer with a fault; calls before it stand."""
+    """Checksums detect the damage: it ends the answer with a fault, and calls before it are kept."""
     events = read(API, USUAL[:at] + bytes([USUAL[at] ^ flip]) + USUAL[at + 1 :])
     right = {"tooluse_a": ("find", '{"q": "}{"}'), "tooluse_b": ("shot", "")}
     assert all(right[call_id] == (name, arguments) for call_id, name, arguments, closed in calls_of(events) if closed != "cut")
@@ -186,13 +186,13 @@ def test_a_single_body_decodes_like_a_stream(streamed: bool) -> None:
 
 @pytest.mark.parametrize("given", [{"x": 1}, {}], ids=["arguments", "none"])
 def test_the_last_call_of_a_body_that_hit_the_token_limit_is_cut(given: dict[str, object]) -> None:
-    """Its input is an object by then, of what was written so far; the calls before it were whole."""
+    """Its input is an object made of the text so far; the calls before it are complete."""
     calls = [{"toolUse": {"toolUseId": call_id, "name": "f", "input": given}} for call_id in "ab"]
     assert [call[3] for call in calls_of(read(API, whole(*calls, reason="max_tokens")))] == ["sealed", "cut"]
 
 
 def test_a_stream_reframed_by_a_proxy_as_sse_lines_or_a_list_is_read() -> None:
-    """As server-sent events or as lines, each an object with one key."""
+    """The stream becomes server-sent events, lines, or a list; each entry is an object with one key."""
     objects: list[dict[str, object]] = [
         {"messageStart": {"role": "assistant"}},
         {"contentBlockStart": {"contentBlockIndex": 0, "start": {"toolUse": {"toolUseId": "a", "name": "f"}}}},
@@ -208,7 +208,7 @@ def test_a_stream_reframed_by_a_proxy_as_sse_lines_or_a_list_is_read() -> None:
 
 
 def test_tools_run_by_the_service_are_recorded_and_sent_back() -> None:
-    """Never executed."""
+    """They are never run here."""
     body = (
         start(0, "n1", "nova_grounding", type="server_tool_use")
         + piece(0, '{"query": ')
@@ -258,7 +258,7 @@ def test_a_request_carries_the_whole_conversation() -> None:
 
 
 def test_turns_alternate_and_begin_with_the_user() -> None:
-    """Also where the conversation has empty messages and begins with an answer."""
+    """Also if the conversation has empty messages or begins with an answer."""
     talk: list[Message] = [
         AssistantMessage(parts=(Text(text="Hello."),)),
         AssistantMessage(parts=(Text(text=" "), Reasoning(text="Hm."))),
@@ -282,7 +282,7 @@ def test_tools_are_declared_whenever_the_history_has_calls(choice: str) -> None:
 
 
 def test_a_received_answer_is_sent_back_unchanged() -> None:
-    """With its signature, without which a thinking model refuses the next request."""
+    """Without the signature, a thinking model refuses the next request."""
     assert sent(API, answered(read(API, USUAL)))["messages"][1:] == [
         {
             "role": "assistant",
@@ -329,7 +329,7 @@ def test_the_model_is_named_in_the_request_path() -> None:
 
 @pytest.mark.parametrize(("model", "kept"), [("moonshot.kimi-k2", True), ("us.anthropic.claude-x", False)])
 def test_a_valid_call_id_is_sent_back_unchanged_unless_the_model_refuses_it(model: str, kept: bool) -> None:
-    """Some models read the tool's name and the call's number out of the id; Anthropic's refuse its dots and colons."""
+    """Some models read the tool's name and the number of the call from the id; Anthropic's models refuse its dots and colons."""
     given = "functions.find:0"
     talk: list[Message] = [
         UserMessage("Go."),

@@ -92,7 +92,7 @@ def test_a_damaged_stream_never_produces_a_wrong_call(at: int, flip: int) -> Non
 
 @pytest.mark.parametrize("data", ["%%%", "bm8ganNvbg==", "WzFd", None, 7], ids=["no base64", "no JSON", "no object", "null", "number"])
 def test_an_unreadable_chunk_is_a_fault(data: object) -> None:
-    """A piece that is missing would make other arguments of the rest."""
+    """Without the missing piece, the rest could form other arguments."""
     body = block(0, "tool_use", id="a", name="f", input={}) + delta(0, "input_json_delta", partial_json='{"a": 1')
     told = read(API, body + event("chunk", {"bytes": data}) + delta(0, "input_json_delta", partial_json='0')
                 + chunk(type="content_block_stop", index=0) + end("tool_use"))  # fmt: skip
@@ -202,7 +202,7 @@ def test_a_request_is_an_anthropic_request_without_model_and_stream() -> None:
 
 
 def test_a_received_answer_is_sent_back_with_its_signature() -> None:
-    """With its signature; a thought of another API does not."""
+    """A thought of another API is left out."""
     messages = sent(API, answered(read(API, USUAL)))["messages"]
     assert [item["type"] for item in messages[1]["content"]] == ["thinking", "text", "tool_use"]
     assert messages[1]["content"][0]["signature"] == "sig"

@@ -175,7 +175,7 @@ def test_calls_and_text_of_api_version_1_are_read() -> None:
 
 @pytest.mark.parametrize("previewed", [True, False])
 def test_calls_previewed_by_api_version_1_are_not_read_twice(previewed: bool) -> None:
-    """They come in pieces, then whole, then once more with the end."""
+    """Version 1 sends calls in pieces, then as a whole, and once more in the last event."""
     preview = [
         {"event_type": "tool-calls-chunk", "text": "I will look."},
         {"event_type": "tool-calls-chunk", "tool_call_delta": {"index": 0, "name": "f"}},
@@ -234,7 +234,7 @@ def test_tool_choice_selects_the_tools_and_the_mode_that_are_sent(choice: str, t
 
 
 def test_a_received_answer_is_sent_back_with_its_plan() -> None:
-    """With the plan; an answer without anything in it is left out."""
+    """An empty answer is left out."""
     messages = sent(API, answered(read(API, USUAL)))["messages"]
     assert messages[1]["tool_plan"] == "I will look. ünï"
     assert [item["id"] for item in messages[1]["tool_calls"]] == [item["tool_call_id"] for item in messages[2:]] == ["a", "b"]

@@ -1,4 +1,4 @@
-"""Properties of every provider API and every body: nothing raises, nothing hangs, and no call is half of another."""
+"""Properties of all decoders for any body: no exception, no hang, and no call made of incomplete parts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CONTENT_TYPES = st.sampled_from(["", "text/event-stream", "application/json", "a
 
 
 def usual(api: str) -> bytes:
-    """The body that the API's own tests are built on: text, reasoning and calls."""
+    """Return the body that the API's own tests use: text, reasoning and calls."""
     body = import_module(f"tests.models.test_{api.replace('.', '_')}").USUAL
     assert isinstance(body, bytes)
     return body
@@ -30,7 +30,7 @@ BODIES = {api: usual(api) for api in APIS}
 
 
 def assert_exactly_one_end(events: list[ModelEvent]) -> None:
-    """One end, the last; every call sealed as often as it was opened or opened again; what the events tell is what the message holds."""
+    """Assert one `Finished`, the last event; one seal per opening of a call; and the same text and calls in events and message."""
     end = finished(events)
     seals = [event.position for event in events if isinstance(event, CallSealed)]
     again = [event.position for event in events if isinstance(event, CallReopened)]
@@ -72,7 +72,7 @@ def test_any_bytes_are_decoded_to_exactly_one_end(api: str, pieces: list[bytes],
 def test_damaged_answers_are_decoded_to_exactly_one_end(
     api: str, other: str, changes: list[tuple[str, int, int]], streamed: bool, content_type: str, cuts: list[int]
 ) -> None:
-    """Also those of another API; and the same one however the bytes are cut."""
+    """The body may also be one of another API. The result does not depend on how the bytes are split."""
     for body in (mutated(BODIES[api], changes), mutated(BODIES[other], changes)):
         places = sorted({0, len(body), *(cut % (len(body) + 1) for cut in cuts)})
         whole = read(api, body, streamed=streamed, content_type=content_type)
@@ -102,21 +102,21 @@ VALUES = st.recursive(
 @pytest.mark.parametrize("api", APIS)
 @given(st.data())
 def test_fields_of_any_type_raise_no_error(api: str, data: st.DataObject) -> None:
-    """Any value of the body replaced by any other."""
+    """Any value of the body is replaced by any other."""
     lines = BODIES[api].split(b"\n")
     at = data.draw(st.sampled_from([number for number, line in enumerate(lines) if b"{" in line]))
     head, brace, rest = lines[at].partition(b"{")
     try:
         value = json.loads(brace + rest)
     except ValueError:
-        return  # framed in binary: the checksums are in the way
+        return  # binary framing: checksums do not allow changes
     _replace(value, data)
     lines[at] = head + json.dumps(value).encode()
     assert_exactly_one_end(read(api, b"\n".join(lines)))
 
 
 def _replace(value: object, data: st.DataObject) -> None:
-    """Put something else in one place, some levels down."""
+    """Replace one value, at any depth, by another."""
     while isinstance(value, (dict, list)) and value:
         key = data.draw(st.sampled_from(list(value) if isinstance(value, dict) else list(range(len(value)))))
         inner = value[key]
@@ -128,7 +128,7 @@ def _replace(value: object, data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("api", APIS)
 def test_a_truncated_answer_never_completes_a_partial_call(api: str) -> None:
-    """Not as sealed, not as finished: what is not whole is cut."""
+    """A call that is not whole is `cut`, neither `sealed` nor `finished`."""
     body = BODIES[api]
     whole = {call[0]: call[1:3] for call in calls_of(read(api, body))}
     assert whole
@@ -141,7 +141,7 @@ def test_a_truncated_answer_never_completes_a_partial_call(api: str) -> None:
 
 @pytest.mark.parametrize("api", APIS)
 def test_an_answer_with_a_broken_frame_never_completes_a_partial_call(api: str) -> None:
-    """A frame that cannot be read may have held a piece of any call that was open. Without a name, a call runs nothing."""
+    """The unreadable frame may have contained a piece of any open call. A call without a name runs nothing."""
     body = BODIES[api]
     whole = {call[0]: call[1:3] for call in calls_of(read(api, body))}
     frames = body.split(b"\n\n") if b"\n\n" in body else body.split(b"\n")
@@ -154,13 +154,13 @@ def test_an_answer_with_a_broken_frame_never_completes_a_partial_call(api: str) 
 
 
 NAMES = {"cohere.chat": r"[A-Za-z_][A-Za-z0-9_]{0,63}", "gemini.generate": r"[A-Za-z_][A-Za-z0-9_.-]{0,63}"}
-"""What an API takes as the name of a tool, where its rule is not everybody's."""
+"""The pattern for tool names of APIs that do not follow the common rule."""
 
 
 @pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("tool", ["get-issue", "crm.find", "files/read", "2nd", "-x", "naïve", "x" * 80, "get_issue"])
 def test_tool_names_are_sent_in_the_form_that_each_api_accepts(api: str, tool: str) -> None:
-    """By the rules that the providers have written down; and the name that comes back is the tool's own."""
+    """Sent names follow the providers' documented rules, and a returned name is mapped back to the tool's own."""
     names = codec(api).wire_names([tool])
     assert re.fullmatch(NAMES.get(api, r"[A-Za-z0-9_-]{1,64}"), names.to_wire(tool))
     assert names.original(names.to_wire(tool)) == tool
@@ -170,7 +170,7 @@ def test_tool_names_are_sent_in_the_form_that_each_api_accepts(api: str, tool: s
 @pytest.mark.parametrize("streamed", [False, True])
 @pytest.mark.parametrize("content_type", ["", "text/html", "text/event-stream"])
 def test_an_html_page_instead_of_an_answer_is_reported_as_such(api: str, streamed: bool, content_type: str) -> None:
-    """What a wrong base URL or a gateway's own page answers with: it was told as a connection that had ended too early."""
+    """A wrong base URL or a gateway may return a page; the fault must not say that the connection ended too early."""
     page = b"\n<!doctype html>\n<html><body>Sign in</body></html>\n"
     for body in ([page], [page[at : at + 1] for at in range(len(page))]):
         fault = finished(read(api, body, content_type=content_type, streamed=streamed)).fault
@@ -185,7 +185,7 @@ def test_an_html_page_instead_of_an_answer_is_reported_as_such(api: str, streame
     "failure", [{"error": {"message": "no luck"}}, {"error": "no luck"}, {"message": "no luck"}, {"detail": "no luck"}]
 )
 def test_an_error_body_with_status_200_is_reported_with_its_message(api: str, streamed: bool, failure: dict[str, object]) -> None:
-    """Gateways have their own forms of failure, whatever API they stand before; that there was no answer says less."""
+    """Gateways report failures in their own formats, whichever API they serve. Their message says more than that there was no answer."""
     end = finished(read(api, json.dumps(failure).encode(), streamed=streamed))
     assert end.fault is not None
     assert "no luck" in end.fault.message

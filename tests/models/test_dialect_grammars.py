@@ -1,4 +1,4 @@
-"""Calls in plain text: what the families' grammars allow beyond the usual form, and the mistakes that their models make."""
+"""Calls in plain text: what the grammars of model families allow beyond their usual form, and mistakes that their models make."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SCHEMAS: dict[str, Any] = TOOLS | {
 
 
 def minimax(*members: str) -> str:
-    """A call of `note` as MiniMax M3 writes it; its tags without the token that goes before each."""
+    """Return a call of `note` as MiniMax M3 writes it; `members` are given without the token before each tag."""
     inside = "".join(members).replace("<", f"{NAMESPACE}<")
     return f'{NAMESPACE}<tool_call>\n{NAMESPACE}<invoke name="note">{inside}{NAMESPACE}</invoke>\n{NAMESPACE}</tool_call>'
 
@@ -122,7 +122,7 @@ NOTES: dict[str, tuple[str, dict[str, Any]]] = {
 
 @pytest.mark.parametrize(("text", "meant"), NOTES.values(), ids=NOTES.keys())
 def test_a_call_is_read_by_the_rules_of_its_model_family(text: str, meant: dict[str, Any]) -> None:
-    """The families' chat templates and guides, and how their models bend them."""
+    """The forms come from chat templates and guides of the families, and from deviations of their models."""
     reading = read_text(text, SCHEMAS)
     assert calls_in(reading) == [("note", meant)]
     assert reading.content == ""
@@ -147,7 +147,7 @@ def test_a_call_is_read_by_the_rules_of_its_model_family(text: str, meant: dict[
     ],
 )
 def test_a_schema_may_use_programming_language_type_names(kind: str | list[str], written: str, meant: object) -> None:
-    """Schemas of remote tools are written by hand; and a value may be escaped once more, or be in Python's words."""
+    """Schemas of remote tools are written by hand. Values may be escaped once more, or be in Python syntax."""
     tools = {"note": {"type": "object", "properties": {"value": {"type": kind}}}}
     text = f"<tool_call>\n<function=note>\n<parameter=value>\n{written}\n</parameter>\n</function>\n</tool_call>"
     assert calls_in(read_text(text, tools)) == [("note", {"value": meant})]
@@ -161,7 +161,7 @@ def test_a_schema_may_use_programming_language_type_names(kind: str | list[str],
     ],
 )
 def test_a_missing_marker_between_two_calls_is_tolerated(text: str) -> None:
-    """The mark of the arguments, or of the next call, shows that the one before is complete."""
+    """The marker of the arguments or of the next call shows that the previous call is complete."""
     reading = read_text(text, TOOLS)
     assert calls_in(reading) == [("search", {"query": "x"}), ("now", {})]
     assert reading.content == ""
@@ -178,14 +178,14 @@ def test_a_missing_marker_between_two_calls_is_tolerated(text: str) -> None:
     ],
 )
 def test_a_complete_call_with_malformed_arguments_is_still_a_call(text: str, arguments: str) -> None:
-    """Its end was read, so it is not cut off: the engine tells the model what is wrong, and the user sees no markers."""
+    """Its end was read, so it was not truncated: the engine reports the error to the model, and the user sees no markers."""
     reading = read_text(text + kimi("{}"), SCHEMAS)
     assert [(call.name, call.arguments) for call in reading.calls] == [("note", arguments), ("note", "{}")]
     assert reading.content == ""
 
 
 def test_a_call_list_repeated_after_its_end_marker_is_read_once() -> None:
-    """LFM2: the list again, with an end and without a beginning."""
+    """LFM2 repeats the list with an end marker and without a start marker."""
     call = '[search(query="x")]<|tool_call_end|>'
     assert len(read_text(f"<|tool_call_start|>{call}{call}", TOOLS).calls) == 1
     assert read_text(f"<|tool_call_start|>{call}{call}\nI look.", TOOLS).content == "I look."
@@ -193,7 +193,7 @@ def test_a_call_list_repeated_after_its_end_marker_is_read_once() -> None:
 
 
 def test_an_unmarked_tag_call_with_a_repeated_parameter_is_not_a_call() -> None:
-    """MiniCPM 5: which of the two was meant, nobody can say."""
+    """MiniCPM 5: it is unclear which of the two values is meant."""
     text = '<function name="search"><param name="query">a</param><param name="query">b</param></function>'
     assert read_text(text, TOOLS).calls == ()
 
@@ -219,7 +219,7 @@ FRAMES = [
 
 @pytest.mark.parametrize("frame", FRAMES, ids=["qwen-xml", "minimax-m2", "glm", "deepseek-dsml", "kimi-k3", "minimax-m3"])
 def test_a_tag_value_may_quote_calls_of_any_family(frame: str) -> None:
-    """A file about tools: its text comes out whole, and nothing that it quotes is run, in its own tags or in those of others."""
+    """The value is kept whole, and no call that it quotes is run, whether in its own tags or those of another family."""
     for quoted in QUOTED:
         text = f"As in\n{quoted}\nand so on."
         whole = frame.replace("{}", text)
@@ -230,7 +230,7 @@ def test_a_tag_value_may_quote_calls_of_any_family(frame: str) -> None:
 
 
 def test_a_json_string_may_quote_calls_of_any_family() -> None:
-    """DeepSeek and Kimi K2 open a call alike, and only one of them has a separator behind the name."""
+    """DeepSeek and Kimi K2 start a call with similar markers, and only one of them has a separator after the name."""
     for quoted in QUOTED:
         written = json.dumps({"text": quoted}, ensure_ascii=False)
         for text in (kimi(written), f"[TOOL_CALLS]note[ARGS]{written}"):
@@ -262,7 +262,7 @@ INNER = {
 @pytest.mark.parametrize("hinted", [False, True], ids=["found", "hinted"])
 @pytest.mark.parametrize("name", INNER)
 def test_a_call_quoted_in_a_truncated_value_is_not_a_call(name: str, hinted: bool) -> None:
-    """A model that writes a file about tools, and comes to its token limit: the file is not what it wanted to be run."""
+    """If a model writes a file about tools and reaches its token limit, calls in the file must not run."""
     frame, inner = INNER[name]
     reading = read_text(frame.format(inner), TOOLS, dialect=name if hinted else None, partial=True)
     assert [call.name for call in reading.calls] == (["now"] if name == "deepseek-dsml" else [])

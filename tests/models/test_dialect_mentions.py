@@ -1,4 +1,4 @@
-"""A call that is only mentioned is no call: in prose, code, quotations, examples and reasoning. A real call beside it is."""
+"""A call that is only mentioned is not a call: in prose, code, quotations, examples and reasoning. A real call next to it is one."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ NOBODY_SAID: dict[str, Any] = {}
 
 @pytest.mark.parametrize("text", NO_CALLS.values(), ids=NO_CALLS.keys())
 def test_a_mentioned_call_is_not_a_call_and_stays_in_the_text(text: str) -> None:
-    """Prose, code, quotations and answers: nothing runs because it is spoken of."""
+    """Prose, code, quotations and answers: no call runs because the text mentions it."""
     reading = read_text(text, TOOLS)
     assert reading.calls == ()
     assert reading.content + reading.reasoning == text.replace("<think>", "").replace("</think>", "") or "<think>" in text
 
 
 def test_without_known_tools_only_an_unambiguous_object_is_a_call() -> None:
-    """`{"name": ..., "age": ...}` is an answer to somebody."""
+    """An object such as `{"name": ..., "age": ...}` may be an answer."""
     assert calls_in(read_text('{"name": "f", "parameters": {"a": 1}}', NOBODY_SAID)) == [("f", {"a": 1})]
     assert read_text('{"action": "f", "input": {"a": 1}}', NOBODY_SAID).calls == ()
     assert read_text('{"name": "Ann", "age": 3}', NOBODY_SAID).calls == ()
@@ -63,7 +63,7 @@ def test_without_known_tools_only_an_unambiguous_object_is_a_call() -> None:
     ],
 )
 def test_a_call_after_prose_about_examples_is_a_call(text: str, hint: str | None) -> None:
-    """Only a line that announces an example makes one of what follows, and a line of prose ends that."""
+    """Only a line that announces an example makes the text after it an example, and a line of prose ends the example."""
     assert calls_in(read_text(text, TOOLS, dialect=hint)) == [("search", {"query": "x"})]
 
 
@@ -76,18 +76,18 @@ def test_a_call_after_prose_about_examples_is_a_call(text: str, hint: str | None
     ],
 )
 def test_a_dialect_hint_does_not_turn_an_example_into_a_call(kind: str, hint: str) -> None:
-    """A hint says how calls are written, not that everything written so is one."""
+    """A hint names the form of calls; it does not make every text of this form a call."""
     assert read_text(NO_CALLS[kind], TOOLS, dialect=hint).calls == ()
 
 
 _WRITES_PROSE = ("gigachat", "harmony", "json-in-text")
-"""Their calls have words in them that end an example, as any line of prose does."""
+"""Calls of these dialects contain words, which end an example as a line of prose does."""
 
 
 @pytest.mark.parametrize("frame", ["For example:\n\n{}\n", "Here is an example:\n```\n{}\n```\n", "Write ``{}`` for it."])
 @pytest.mark.parametrize("name", [name for name, of in DIALECTS.items() if "`" not in of.example and name not in _WRITES_PROSE])
 def test_the_example_of_a_family_is_not_a_call_where_it_is_shown_as_an_example(name: str, frame: str) -> None:
-    """What a model explains it does not do, special tokens or not, with a hint and without."""
+    """With and without special tokens, with and without a hint."""
     example = DIALECTS[name].example
     text = frame.format(example if "\n" in frame else example.partition("\n")[0])
     for hint in (None, name):
@@ -95,13 +95,13 @@ def test_the_example_of_a_family_is_not_a_call_where_it_is_shown_as_an_example(n
 
 
 _TAKES_COMMAS = ("granite", "mistral", "gigachat", "phi4")
-"""Their calls may be parted by what parts a sentence."""
+"""Calls of these dialects may be separated by characters that also separate parts of a sentence."""
 
 
 @pytest.mark.parametrize("frame", ["Write `{}` for it.", 'Write "{}" for it.', "For example: {}\n", "> {}", "The format is {}, as said."])
 @pytest.mark.parametrize("name", [name for name, of in DIALECTS.items() if not of.is_unmarked])
 def test_a_quoted_call_is_text_on_all_its_lines(name: str, frame: str) -> None:
-    """The mark was text, and what stood behind it on a line of its own was called."""
+    """Otherwise the rest of a quoted call that starts on a line of its own could be read as a call."""
     if "as said" in frame and name in _TAKES_COMMAS:
         return
     text = frame.format(DIALECTS[name].example)
@@ -122,7 +122,7 @@ HERMES = f"<tool_call>\n{SEARCH}\n</tool_call>"
     ],
 )
 def test_a_call_after_a_quoted_call_is_a_call(text: str) -> None:
-    """What was quoted, on however many lines, is a word of its line, and ends with what closes it."""
+    """A quotation of any number of lines counts as a word of its line, and ends at its closing mark."""
     assert calls_in(read_text(text, TOOLS)) == [("search", {"query": "x"})]
 
 
@@ -133,7 +133,7 @@ def test_a_quoted_call_is_not_a_call_in_a_truncated_message(text: str) -> None:
 
 
 def test_a_call_may_follow_a_sentence_on_the_same_line() -> None:
-    """As models write that do not break the line; what goes on behind it is a sentence about it."""
+    """Some models write no line break before the call. If the sentence continues after the object, it only mentions the call."""
     text = 'I look it up. {"tool": "search", "parameters": {"query": "x"}}'
     assert read_text(text, TOOLS).content == "I look it up. "
     assert len(read_text(text, TOOLS).calls) == 1
@@ -141,7 +141,7 @@ def test_a_call_may_follow_a_sentence_on_the_same_line() -> None:
 
 
 def test_harmony_commentary_is_content_and_analysis_is_reasoning() -> None:
-    """Harmony: a preamble is no thought, and analysis is."""
+    """Harmony's commentary channel is a preamble, not reasoning."""
     start = "<|start|>assistant<|channel|>"
     text = f"<|channel|>analysis<|message|>hm<|end|>{start}commentary<|message|>I look.<|end|>{start}final<|message|>Done<|return|>"
     assert read_text(text, TOOLS) == ParsedText(calls=(), content="I look.Done", reasoning="hm")
@@ -152,7 +152,7 @@ def test_an_open_backtick_in_reasoning_does_not_extend_the_reasoning() -> None:
 
 
 def test_an_observation_invented_by_the_model_is_dropped() -> None:
-    """The first action is the call; what follows an observation that nobody made is not shown."""
+    """The first action is the call; the model invented the observation, so the text from there on is not shown."""
     text = 'Thought: hm\nAction: search\nAction Input: {"query": "x"}\nObservation: found\nAction: now\nAction Input: {}\nFinal Answer: y'
     reading = read_text(text, TOOLS)
     assert calls_in(reading) == [("search", {"query": "x"})]
@@ -164,7 +164,7 @@ _CLOSERS = {"<think>": "</think>", "[THINK]": "[/THINK]", "<thought>": "</though
 
 @pytest.mark.parametrize("mark", ["Observation:", "Observation 1:", "**Observation:**", "**Observation**:"])
 def test_an_invented_observation_is_dropped_in_every_notation(mark: str) -> None:
-    """What follows a call without markers as its observation is dropped, with the calls in it; without a call before it is text."""
+    """The text from the observation on is dropped with its calls, if a call without markers precedes it; otherwise it is text."""
     for call in ('{"action": "search", "action_input": "x"}', f"```json\n{SEARCH}\n```", "Action: search\nAction Input: x"):
         reading = read_text(f"{call}\n{mark} found\n{SEARCH}\nAction: now\nAction Input: {{}}", TOOLS)
         assert (calls_in(reading), reading.content) == ([("search", {"query": "x"})], "")
@@ -191,20 +191,20 @@ def test_mentioned_reasoning_markers_open_no_reasoning() -> None:
 
 
 def test_white_space_after_a_dropped_token_is_kept() -> None:
-    """What stands behind a token that is only dropped stays as it was written."""
+    """Only the token itself is removed."""
     text = "Results: <｜tool▁output▁begin｜>4<｜tool▁output▁end｜> and\n<｜tool▁output▁begin｜>5<｜tool▁output▁end｜>\nDone."
     assert read_text(text, {}).content == "Results: 4 and\n5\nDone."
     assert read_text("<|im_start|>assistant\nHello<|im_end|>", {}).content == "Hello"
 
 
 def test_text_before_the_final_response_marker_is_reasoning() -> None:
-    """Apriel: the prompt has opened it."""
+    """Apriel: the prompt has already opened the reasoning."""
     text = "hm\n[BEGIN FINAL RESPONSE]\nHello\n[END FINAL RESPONSE]"
     assert read_text(text, TOOLS) == ParsedText(calls=(), content="Hello\n", reasoning="hm\n")
 
 
 def test_text_before_an_unopened_closing_marker_is_reclassified_as_reasoning() -> None:
-    """Shown as it came, for nobody could know; the part that says so is explicit."""
+    """The text was emitted before its kind could be known, so an explicit part reclassifies it."""
     reader = TextReader(TOOLS)
     assert reader.feed("I wonder") == [TextPart(text="I wonder")]
     parts = [TextPart(text="I wonder"), *reader.feed("</think>\nYes"), *reader.close()]
@@ -215,14 +215,14 @@ def test_text_before_an_unopened_closing_marker_is_reclassified_as_reasoning() -
 
 
 def test_a_call_ends_reasoning_that_was_not_closed() -> None:
-    """Some models go from the thought to the call; only the end of the message shows that it was meant."""
+    """Some models start a call within their reasoning; only the end of the message shows that the call is meant."""
     text = '<think>look it up<tool_call>{"name": "search", "arguments": {}}</tool_call>'
     assert len(read_text(text, TOOLS).calls) == 1
     assert read_text(text, TOOLS, partial=True).calls == ()
 
 
 def test_a_dialect_hint_allows_calls_inside_a_line() -> None:
-    """For models that are known to write so."""
+    """For models that are known to write calls this way."""
     text = 'I look it up: {"name": "search", "parameters": {"query": "x"}} Wait.'
     assert read_text(text, TOOLS).calls == ()
     assert calls_in(read_text(text, TOOLS, dialect="bare-json")) == [("search", {"query": "x"})]

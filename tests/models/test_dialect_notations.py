@@ -1,4 +1,4 @@
-"""Calls in plain text: notations of single families, and the mistakes that their models make."""
+"""Calls in plain text: notations of single families, and mistakes that their models make."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Q = '<|"|>'
 )
 @pytest.mark.parametrize("tools", [TOOLS, {}], ids=["known", "unknown"])
 def test_a_gemma_call_without_some_tokens_or_quotes_is_read(text: str, tools: dict[str, Any]) -> None:
-    """What its models leave out or write otherwise is read where one meaning is left."""
+    """Omissions and variations are read if exactly one meaning is possible."""
     reading = read_text(text, tools)
     assert (calls_in(reading), reading.content) == (ROME, "")
 
@@ -49,7 +49,7 @@ def test_a_gemma_call_without_some_tokens_or_quotes_is_read(text: str, tools: di
     ],
 )
 def test_an_unquoted_text_value_extends_to_the_next_parameter(written: str, meant: dict[str, Any]) -> None:
-    """Gemma: the tool's schema says what is text, and what may follow it."""
+    """Gemma: the tool's schema defines which values are text, and which parameters may follow."""
     text = f"<|tool_call>call:get_weather{{{written}}}<tool_call|>"
     assert calls_in(read_text(text, TOOLS)) == [("get_weather", meant)]
 
@@ -67,7 +67,7 @@ def test_two_gemma_calls_between_one_pair_of_tokens_are_read() -> None:
     ],
 )
 def test_text_resembling_an_unmarked_call_of_gemma_or_harmony_stays_text(text: str) -> None:
-    """Without any token the tool has to exist, and the call to be written in full."""
+    """Without any token, the tool must exist and the call must be complete."""
     assert read_text(text, TOOLS).calls == ()
     assert read_text(text, TOOLS).content == text
 
@@ -110,7 +110,7 @@ def test_text_resembling_an_unmarked_call_of_gemma_or_harmony_stays_text(text: s
     ],
 )
 def test_two_calls_are_read_and_no_markup_remains_in_the_content(text: str) -> None:
-    """Arguments that are `null`, sections, prefixes, parts for the user, and tags around all of it."""
+    """Arguments that are `null`, sections, prefixes, parts for the user, and tags around all calls."""
     reading = read_text(text, TOOLS)
     assert (calls_in(reading), reading.content.strip()) == ([*ROME, ("now", {})], "")
 
@@ -126,7 +126,7 @@ def test_two_calls_are_read_and_no_markup_remains_in_the_content(text: str) -> N
     ],
 )
 def test_text_without_a_tool_name_makes_no_call(text: str, name: str) -> None:
-    """Also where nobody said which tools there are."""
+    """Also if the names of the tools are not known."""
     assert name not in [call.name for call in read_text(text, {}).calls]
 
 
@@ -144,7 +144,7 @@ def test_text_without_a_tool_name_makes_no_call(text: str, name: str) -> None:
     ],
 )
 def test_react_actions_are_read_in_every_form_that_agent_parsers_accept(text: str) -> None:
-    """ReAct in the forms that agents' parsers take."""
+    """The forms come from the ReAct parsers of agent libraries."""
     assert calls_in(read_text(text, TOOLS)) == [("search", {"query": "apples"})]
     for end in range(len(text)):
         assert calls_in(read_text(text[:end], TOOLS, partial=True)) in ([], [("search", {"query": "apples"})])

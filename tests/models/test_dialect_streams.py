@@ -1,4 +1,4 @@
-"""Calls in text that arrives in pieces: the same result as for the whole text, emitted early, never completed, at a bounded cost."""
+"""Calls in text that arrives in pieces: same result as for the whole text, early output, no completion of partial calls, bounded work."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tests.models.dialect_texts import EXAMPLES, NO_CALLS, TOOLS
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=list(DIALECTS))
 def test_a_truncated_call_is_never_completed(example: str) -> None:
-    """Every beginning of a call: no call, or the whole call, never a part of its arguments."""
+    """For every prefix of a call: no call, or the whole call, never a part of its arguments."""
     for end in range(len(example)):
         for call in read_text(example[:end], TOOLS, partial=True).calls:
             assert json.loads(call.arguments) == {"city": "Paris"}
 
 
 def test_a_missing_closing_marker_is_accepted_only_in_a_complete_message() -> None:
-    """A call of tags without its last one: whether it is complete, only the end of the message can say."""
+    """Only the end of the message shows that a call without its last tag is complete."""
     text = "<tool_call>\n<function=search>\n<parameter=query>\nx\n</parameter>\n"
     (call,) = read_text(text, TOOLS).calls
     assert call.closed == "finished"
@@ -29,7 +29,7 @@ def test_a_missing_closing_marker_is_accepted_only_in_a_complete_message() -> No
 
 
 def test_a_call_is_yielded_as_soon_as_it_is_complete() -> None:
-    """The calls of a list need not wait for its end."""
+    """A call in a list is yielded before the list ends."""
     reader = TextReader(TOOLS)
     parts = reader.feed('[{"name": "now", "arguments": {}}, {"name": "search", "arg')
     assert [part.name for part in parts if isinstance(part, FoundCall)] == ["now"]
@@ -39,7 +39,7 @@ def test_a_call_is_yielded_as_soon_as_it_is_complete() -> None:
     "text", ["a < b", "{x} y", "[see] y", "<b>bold", "Action speaks", "`x` y", "a <tool y", "[TOOL y", '{"author": "x", ', "call: y"]
 )
 def test_text_is_released_as_soon_as_it_cannot_be_a_call(text: str) -> None:
-    """Letter by letter: nothing is held that no marker and no call can begin with."""
+    """No text is held back unless a marker or a call can begin with it."""
     reader = TextReader(TOOLS)
     assert collect_parts(part for letter in text for part in reader.feed(letter)).content == text
 
@@ -72,7 +72,7 @@ def read_in_pieces(text: str, sizes: list[int], *, cut: bool) -> ParsedText:
 @settings(max_examples=300, deadline=None)
 @given(TEXTS, st.lists(st.integers(1, 12), max_size=60), st.booleans())
 def test_the_result_does_not_depend_on_how_the_stream_is_split(text: str, sizes: list[int], cut: bool) -> None:
-    """Sans-I/O: the same calls, content and thoughts however the text arrives."""
+    """The calls, the content and the reasoning are the same however the text is split."""
     whole = read_text(text, TOOLS, partial=cut)
     assert read_in_pieces(text, sizes, cut=cut) == whole
     assert read_in_pieces(text, [1] * len(text), cut=cut) == whole
@@ -113,27 +113,27 @@ HOSTILE = [
 
 @pytest.mark.parametrize("piece", HOSTILE)
 def test_parsing_work_is_linear_in_the_length(piece: str) -> None:
-    """Counted in characters looked at: what opens and never ends costs a bounded number of looks at each character."""
-    for size in (10_000, 40_000):
-        text = (piece * (size // len(piece) + 1))[:size]
-        for step in (size, 97):
-            reader = TextReader(TOOLS)
-            for start in range(0, size, step):
-                reader.feed(text[start : start + step])
-            reader.close()
-            assert reader.work < 64 * size + 2_000_000
+    """Work is counted in characters inspected: an opening that never ends costs a bounded number of inspections per character."""
+    size = 40_000
+    text = (piece * (size // len(piece) + 1))[:size]
+    for step in (size, 97):
+        reader = TextReader(TOOLS)
+        for start in range(0, size, step):
+            reader.feed(text[start : start + step])
+        reader.close()
+        assert reader.work < 64 * size + 2_000_000
 
 
 @pytest.mark.parametrize("opener", ['<tool_call>{"name": "search", "arguments": ', "[search(query=", "<|tool_call>call:search{query:"])
 def test_deeply_nested_arguments_make_no_call(opener: str) -> None:
-    """A hundred thousand brackets neither recurse nor run."""
+    """A hundred thousand brackets cause neither a recursion error nor a call."""
     for bracket in ("[", '{"a":', "("):
         text = opener + bracket * 100_000
         assert read_text(text, TOOLS) == ParsedText(calls=(), content=text, reasoning="")
 
 
 def test_a_call_that_exceeds_the_size_limit_is_text() -> None:
-    """A candidate is held to a bound of its own."""
+    """The text that may become a call is held in a buffer with a limit."""
     text = f'<tool_call>{{"name": "search", "arguments": {{"query": "{"x" * 1_100_000}"}}}}</tool_call>'
     assert read_text(text, TOOLS) == ParsedText(calls=(), content=text, reasoning="")
     reader = TextReader(TOOLS)
@@ -150,7 +150,7 @@ def test_a_call_that_exceeds_the_size_limit_is_text() -> None:
     ["\n[", '<tool_call>{"name": "search", "arguments": [' + "{}," * 20_000, "</tool_call> <tool_call>a<arg_key>b</arg_key><arg_value>"],
 )
 def test_a_large_piece_is_parsed_in_steps_of_bounded_work(piece: str) -> None:
-    """So that an event loop gets the turn in between; what is read is the same."""
+    """The event loop runs other tasks between the steps; the result is the same."""
     text, reader = (piece * (60_000 // len(piece) + 1))[:60_000], TextReader(TOOLS)
     parts: list[ParsedPart] = []
     for steps in (reader.feed_in_steps(text), reader.close_in_steps()):

@@ -14,7 +14,7 @@ from tests.models.dialect_texts import TOOLS, calls_in
 @pytest.mark.parametrize("hinted", [False, True], ids=["found", "hinted"])
 @pytest.mark.parametrize("name", DIALECTS)
 def test_every_dialect_reads_its_example_and_leaves_no_markup(name: str, hinted: bool) -> None:
-    """The registry: one example of each family, with a hint and without."""
+    """Each example is read without a hint and with one."""
     dialect = DIALECTS[name]
     if dialect.hint_only and not hinted:
         pytest.skip("only read by hint")
@@ -82,7 +82,7 @@ TWO = [("get_weather", {"city": "Rome", "days": 3}), ("now", {})]
     ],
 )
 def test_several_calls_in_one_message_are_read_in_order(text: str) -> None:
-    """The families' templates: calls side by side, and calls without arguments."""
+    """The templates of the families: calls side by side, and calls without arguments."""
     reading = read_text(text, TOOLS)
     assert calls_in(reading) == TWO
     assert reading.content == ""
@@ -107,20 +107,20 @@ def test_several_calls_in_one_message_are_read_in_order(text: str) -> None:
     ],
 )
 def test_values_in_tags_have_the_types_of_the_schema(written: str, meant: dict[str, Any]) -> None:
-    """Text stays text; what the schema does not know is JSON or text."""
+    """Text stays text; the value of a parameter that the schema does not have is JSON or text."""
     text = f"<tool_call>\n<function=get_weather>\n{written}\n</function>\n</tool_call>"
     assert calls_in(read_text(text, TOOLS)) == [("get_weather", meant)]
 
 
 def test_a_value_that_contains_a_closing_tag_is_not_truncated() -> None:
-    """Only where a call can end does a tag inside a value that was not closed end it."""
+    """In a value without its closing tag, the end tag of the call ends the value only where the call can end."""
     text = "<tool_call>search\n<arg_key>query</arg_key>\n<arg_value>a </tool_call> b</arg_value>\n</tool_call>"
     assert calls_in(read_text(text, TOOLS)) == [("search", {"query": "a </tool_call> b"})]
     assert calls_in(read_text(text.replace("</arg_value>", ""), TOOLS)) == [("search", {"query": "a </tool_call> b\n"})]
 
 
 def test_json_arguments_are_returned_unchanged() -> None:
-    """Digits, order, doubled keys and spacing are for the engine to judge."""
+    """Digits, order, repeated keys and white space are for the engine to check."""
     written = '{"b": 1.50,  "a": 10000000000000000000001, "b": 2}'
     (call,) = read_text(f'<tool_call>{{"name": "search", "arguments": {written}}}</tool_call>', TOOLS).calls
     assert call.arguments == written
@@ -167,7 +167,7 @@ RUN = TOOLS | {"python": {"type": "object", "properties": {"code": {"type": "str
     ],
 )
 def test_common_variations_of_each_familys_form_are_read(text: str) -> None:
-    """Sections in other families' tags, first calls without an opener, empty arguments, other quotes."""
+    """Sections in tags of other families, a first call without its opening marker, empty arguments, other quotes."""
     reading = read_text(text, RUN)
     assert calls_in(reading) == TWO
     assert reading.content.strip() == ""
@@ -188,34 +188,34 @@ def test_common_variations_of_each_familys_form_are_read(text: str) -> None:
     ],
 )
 def test_bare_text_becomes_the_value_of_a_tools_only_text_parameter(text: str, meant: tuple[str, Any]) -> None:
-    """Code for an interpreter and ReAct's brackets: only where the schema leaves one meaning."""
+    """For example code for an interpreter, and ReAct's brackets; only if the schema leaves one possible meaning."""
     assert calls_in(read_text(text, RUN)) == [meant]
     for end in range(len(text)):
         assert calls_in(read_text(text[:end], RUN, partial=True)) in ([], [meant])
 
 
 def test_a_tool_may_have_parameters_named_like_schema_keywords() -> None:
-    """What looks like a definition is a call where the tool takes just that."""
+    """An object that looks like a schema is a call if the tool's parameters are named this way."""
     draw = {"draw": {"type": "object", "properties": {"type": {"type": "string"}, "title": {"type": "string"}}}}
     text = '{"tool": "draw", "parameters": {"type": "object", "title": "x"}}'
     assert calls_in(read_text(text, draw)) == [("draw", {"type": "object", "title": "x"})]
 
 
 def test_a_marked_call_of_an_unknown_tool_is_a_call() -> None:
-    """The engine answers it with the names there are."""
+    """The engine answers it with the known tool names."""
     reading = read_text('<tool_call>{"name": "dance", "arguments": {}}</tool_call>', TOOLS)
     assert [call.name for call in reading.calls] == ["dance"]
 
 
 def test_tool_names_are_matched_as_leniently_as_in_the_engine() -> None:
-    """Quotes, white space, a prefix, case and hyphens."""
+    """Quotes, white space, a prefix, case and hyphens are ignored."""
     for name in ("functions.get_weather", " get_weather ", "Get-Weather"):
         assert len(read_text(json.dumps({"tool": name, "parameters": {"city": "x"}}), TOOLS).calls) == 1
     assert read_text('{"tool": "functions.search", "parameters": {}}', TOOLS).calls[0].name == "search"
 
 
 def test_the_fallback_object_is_read_with_its_reasoning() -> None:
-    """The strict fallback format."""
+    """The strict fallback format contains the reasoning."""
     (call,) = read_text('{"tool": "search", "parameters": {"query": "x"}, "reasoning": "asked"}', TOOLS).calls
     assert (call.name, call.arguments, call.reasoning, call.closed) == ("search", '{"query": "x"}', "asked", "sealed")
 

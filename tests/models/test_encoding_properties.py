@@ -1,4 +1,4 @@
-"""Properties of every provider API and every conversation: the request is JSON, and its calls have results."""
+"""Properties of all encoders for any conversation: the request is JSON, and every call in it has a result."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.models.sample_conversation import PICTURE, TOOLS
 
 APIS = known_apis()
 TURNS = ("anthropic.messages", "bedrock.converse", "bedrock.invoke")
-"""APIs that refuse two turns of one role in a row."""
+"""APIs that refuse two consecutive turns of the same role."""
 
 words = st.sampled_from(["", " ", "\n", "Hello.", "ünï \ud800 \x00"])
 ids = st.sampled_from(["a", "b", "call|1", "x" * 90])
@@ -63,7 +63,7 @@ def body_of(api: str, talk: list[Message], choice: str = "auto") -> dict[str, An
 @pytest.mark.parametrize("api", APIS)
 @given(talks, st.sampled_from(["auto", "none", "required", "find", ""]))
 def test_every_conversation_can_be_encoded(api: str, talk: list[Message], choice: str) -> None:
-    """Whatever is in it: broken arguments, half a character, results out of place, nothing at all."""
+    """Whatever it contains: malformed arguments, lone surrogates, misplaced results, or nothing at all."""
     assert body_of(api, talk, choice)
 
 
@@ -84,7 +84,7 @@ def test_turns_alternate_and_are_never_empty(api: str, talk: list[Message]) -> N
 @pytest.mark.parametrize("api", TURNS)
 @given(talks)
 def test_results_come_first_in_the_turn_after_their_calls(api: str, talk: list[Message]) -> None:
-    """All of them, each once, and no other."""
+    """The turn has a result for each call, exactly once, and no other result."""
     turns = body_of(api, talk)["messages"]
     for before, turn in zip([None, *turns], turns, strict=False):
         kinds = [_result(block) for block in blocks_of(turn)]
@@ -97,14 +97,14 @@ def test_results_come_first_in_the_turn_after_their_calls(api: str, talk: list[M
 @pytest.mark.parametrize("api", TURNS)
 @given(talks)
 def test_call_ids_are_unique_in_a_request(api: str, talk: list[Message]) -> None:
-    """Some servers number the calls of every answer anew."""
+    """Some servers restart the numbering of calls in every answer."""
     found = [call_id for turn in body_of(api, talk)["messages"] for call_id in _calls(turn)]
     assert len(set(found)) == len(found)
 
 
 @given(talks)
 def test_gemini_function_responses_are_named_as_their_calls(talk: list[Message]) -> None:
-    """The history of a host may name a result otherwise, or not at all."""
+    """In the history of a host, the name of a result may be another or missing."""
     contents = body_of("gemini.generate", talk)["contents"]
     assert contents[0]["role"] == "user"
     assert all(content["parts"] for content in contents)
@@ -117,7 +117,7 @@ def test_gemini_function_responses_are_named_as_their_calls(talk: list[Message])
 @example([AssistantMessage(parts=(ToolCall(id="a", name="py", arguments="1", custom=True),)), ToolMessage(call_id="a", name="")])
 @given(talks)
 def test_an_output_item_has_the_kind_of_its_call(talk: list[Message]) -> None:
-    """The responses API refuses the output of a function for the call of a custom tool."""
+    """The responses API refuses the output of a function as the result of a custom tool call."""
     kinds: dict[str, str] = {}
     for item in body_of("openai.responses", talk)["input"]:
         if item["type"].endswith("_call"):
@@ -138,7 +138,7 @@ def _result(block: dict[str, Any]) -> str:
 
 
 def failed_results(turn: dict[str, Any]) -> Iterable[list[dict[str, Any]]]:
-    """What the failed results of a turn hold, as blocks."""
+    """Yield the content blocks of each failed result of a turn."""
     for block in turn["content"]:
         result = block.get("toolResult", block)
         if result.get("is_error") or result.get("status") == "error":
@@ -150,7 +150,7 @@ def failed_results(turn: dict[str, Any]) -> Iterable[list[dict[str, Any]]]:
 @example([AssistantMessage(parts=(ToolCall(id="a", name="f"),)), ToolMessage(call_id="a", name="f", content=(PICTURE,), is_error=True)])
 @example([AssistantMessage(parts=(ToolCall(id="a", name="f"),)), ToolMessage(call_id="a", name="f", content=(), is_error=True)])
 def test_a_failed_result_contains_only_text_and_its_images_follow(api: str, talk: list[Message]) -> None:
-    """Anthropic refuses the whole conversation for one failed result that is empty, or holds a picture."""
+    """Anthropic refuses the whole conversation if one failed result is empty or contains an image."""
     for turn in body_of(api, talk)["messages"]:
         for blocks in failed_results(turn):
             assert all(block.get("type", "text") == "text" and block["text"].strip() for block in blocks)

@@ -1,4 +1,4 @@
-"""Error messages for refused requests, and which requests are retried; without a socket."""
+"""Error messages for refused requests, and which requests are retried; tested without a socket."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_retry_waits_without_a_requested_time_grow_exponentially() -> None:
 
 
 def test_the_retry_delay_in_a_google_error_body_is_read() -> None:
-    """It sends no header for it, and refuses whoever comes back earlier."""
+    """Google sends no header for the delay, and refuses requests that come earlier."""
     body = b'{"error": {"code": 429, "details": [{"@type": "RetryInfo", "retryDelay": "34.5s"}]}}'
     assert retry_after_s({}, 0.0, body) == 34.5
     assert retry_after_s({"retry-after": "3"}, 0.0, body) == 3.0

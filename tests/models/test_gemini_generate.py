@@ -1,4 +1,4 @@
-"""Gemini's generateContent: decode candidates, encode contents."""
+"""Gemini's generateContent: candidates are decoded, contents are encoded."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_the_decoded_answer_does_not_depend_on_how_the_bytes_are_split(cuts: lis
 
 
 def test_parts_become_the_parts_of_one_message() -> None:
-    """Calls have no ids, signatures hang on any part, thoughts are counted apart from the rest of the output."""
+    """Calls may have no ids, any part may have a signature, and thought tokens are counted separately from the other output."""
     over = finished(read(API, USUAL))
     assert over.message.parts == PARTS
     assert (over.reason, over.said, over.model) == ("tool_calls", "STOP", "m")
@@ -124,7 +124,7 @@ GROWN = chunk(function("f", id="a", willContinue=True)) + chunk(grows("$.x", 1))
     ids=["in two frames", "after it grew", "in one frame"],
 )
 def test_a_call_repeated_under_the_same_id_is_one_call(first: bytes) -> None:
-    """Without an id it may be the same thing asked for twice."""
+    """Without an id, a repeated call may be a second request for the same thing."""
     assert [one[:2] for one in calls_of(read(API, first + chunk(WHOLE) + STOP))] == [("a", "f")]
     assert len(calls_of(read(API, chunk(function("f", args={"x": 1})) * 2 + STOP))) == 2
     assert len(calls_of(read(API, first + chunk(function("f", id="a", args={"x": 2})) + STOP))) == 2
@@ -136,7 +136,7 @@ def test_text_and_a_call_in_one_part_are_both_read() -> None:
 
 
 def test_an_unspecified_finish_reason_is_ignored() -> None:
-    """Some versions say so in every frame; the last one has the reason."""
+    """Some versions send this value in every frame; the last frame has the reason."""
     body = chunk(function("f", willContinue=True), finish="FINISH_REASON_UNSPECIFIED") + chunk(grows("$.x", 1)) + chunk(function())
     assert finished(read(API, body)).reason == "cut"
     assert finished(read(API, body + STOP)).reason == "tool_calls"
@@ -144,14 +144,14 @@ def test_an_unspecified_finish_reason_is_ignored() -> None:
 
 @pytest.mark.parametrize("finish", ["MAX_TOKENS", "SAFETY", "OTHER", "NEW", None])
 def test_a_call_still_receiving_arguments_at_the_end_is_cut(finish: str | None) -> None:
-    """A call that was cut off is not complete, whatever the body says."""
+    """A truncated call is not complete, whatever else the body says."""
     growing = chunk(function("f", willContinue=True)) + chunk(grows("$.x", "half", goes_on=True))
     events = read(API, chunk(function("g", args={"x": 1})) + growing + (chunk(finish=finish) if finish else b""))
     assert [one[3] for one in calls_of(events)] == ["sealed", "cut"]
 
 
 def test_a_stop_reason_in_every_frame_does_not_complete_a_broken_stream() -> None:
-    """Some versions say STOP from the first frame on."""
+    """Some versions send STOP from the first frame on."""
     body = chunk({"text": "Hm."}, finish="STOP") + chunk(function("f", willContinue=True))
     assert [one[3] for one in calls_of(read(API, body))] == ["cut"]
 
@@ -187,7 +187,7 @@ def test_json_paths_in_partial_arguments_are_resolved(path: str, value: object) 
 
 @pytest.mark.parametrize("path", ["", "$", "a", "$..", "$.a[9999]", "$[0]", "$.a[x]", "$.s.t", "$.s[0]"])
 def test_an_invalid_json_path_is_a_fault_and_cuts_its_call(path: str) -> None:
-    """A value that is lost must not leave a call that looks whole."""
+    """Otherwise a call without the lost value could look complete."""
     body = chunk(function("f", willContinue=True)) + chunk(grows("$.s", "x")) + chunk(grows(path, 1)) + chunk(function()) + STOP
     events = read(API, body)
     assert finished(events).reason == "error"
@@ -213,7 +213,7 @@ def test_a_call_the_provider_could_not_parse_is_a_retryable_fault(finish: str) -
 
 
 def test_a_call_of_a_tool_that_was_not_offered_is_kept() -> None:
-    """The model is told so by the engine, as for every unknown tool."""
+    """The engine reports the unknown tool to the model, as for every API."""
     over = finished(read(API, chunk(function("f", args={}), finish="UNEXPECTED_TOOL_CALL")))
     assert (over.reason, [call.name for call in over.message.calls]) == ("tool_calls", ["f"])
 
@@ -276,7 +276,7 @@ def test_an_answer_wrapped_in_a_response_object_is_read() -> None:
     assert text_of(read(API, json.dumps({"response": answer({"text": "hi"}, finish="STOP")}).encode())) == "hi"
 
 
-# What is sent
+# Encoding of requests
 
 
 def sent(messages: list[Message], model: str = "gemini-2.5-flash", quirks: Mapping[str, object] = {}, **more: Any) -> dict[str, Any]:
@@ -331,7 +331,7 @@ def test_a_request_carries_the_whole_conversation() -> None:
 
 
 def test_signatures_are_sent_back_on_their_parts_and_to_no_other_api() -> None:
-    """The third generation refuses a call whose signature is gone."""
+    """Gemini 3 models refuse a call without its signature."""
     message = finished(read(API, USUAL)).message
     results: list[Message] = [result(call.id, made_id=call.made_id) for call in message.calls]
     parts = sent([UserMessage("?"), message, *results])["contents"][1]["parts"]
@@ -358,7 +358,7 @@ def test_signatures_are_sent_back_on_their_parts_and_to_no_other_api() -> None:
     ids=["model first", "all empty", "two users", "result late", "result never"],
 )
 def test_every_history_is_encoded_as_contents_that_the_api_accepts(messages: list[Message]) -> None:
-    """Contents begin with the user, none is empty, and the results of an answer are one content directly behind it."""
+    """Contents begin with the user, none is empty, and the results of an answer form one content directly after it."""
     contents = sent(messages)["contents"]
     assert contents[0]["role"] == "user"
     for content, following in pairwise([*contents, {"role": "", "parts": []}]):

@@ -236,7 +236,7 @@ def test_a_request_carries_the_whole_conversation() -> None:
 
 
 def test_a_received_answer_is_sent_back_unchanged() -> None:
-    """With the signatures of thoughts and calls."""
+    """The signatures of thoughts and calls are included."""
     assert sent(API, answered(read(API, USUAL)))["input"][1:] == [
         {"type": "thought", "signature": "sig", "summary": [{"type": "text", "text": "Hmm."}]},
         {"type": "model_output", "content": [{"type": "text", "text": "Let me look. ünï"}]},

@@ -1,4 +1,4 @@
-"""Answers over real sockets: with any framing, many at once, and not read beyond their end."""
+"""Answers over real sockets: with any framing, concurrent, and not read beyond their end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.models.http_requests import KEY, NEVER, REQUEST, ask, at
 
 
 async def test_a_streamed_answer_arrives_event_by_event() -> None:
-    """Each event is there before the provider has written the next one."""
+    """Each event arrives before the provider writes the next one."""
     said, held = asyncio.Event(), asyncio.Event()
     async with ScriptedServer([["Let me ", Pause(held), "look.", Call("search", {"q": "books"})]]) as server:
         of = at(server)
@@ -85,7 +85,7 @@ async def test_a_message_ends_although_the_server_keeps_the_connection_open() ->
 
 
 async def test_fifty_concurrent_streams_are_not_mixed_up() -> None:
-    """One model, fifty conversations: all are open at the same time, and each gets its own answer."""
+    """One model and fifty conversations: all streams are open at the same time, and each gets its own answer."""
     everybody = asyncio.Event()
 
     def turn(received: object) -> Iterable[str | Pause]:
@@ -123,7 +123,7 @@ async def test_a_proxy_from_the_environment_is_used(monkeypatch: pytest.MonkeyPa
 
 
 async def test_a_message_ends_although_the_server_keeps_sending_comments() -> None:
-    """`[DONE]` ends the message; what comes after it is awaited for a moment only, however much it is."""
+    """`[DONE]` ends the message; the client waits only briefly for the end of the body, however much it still receives."""
     done = b'data: {"choices":[{"delta":{"content":"Hello"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
     gone = asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""Broken connections and malformed bodies: a fault, and no incomplete call."""
+"""Broken connections and malformed bodies cause a fault and complete no partial call."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WHOLE: list[Item] = [
 @given(st.integers(0, 2_500), st.booleans())
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_connection_dropped_at_any_byte_seals_only_complete_calls(place: int, compressed: bool) -> None:
-    """At every byte of a stream: the reason is `cut`, or the message was whole; what is sealed is what was sent."""
+    """At every byte of a stream, the reason is `cut` or the message is complete, and sealed calls are equal to the calls that were sent."""
 
     async def dropped() -> None:
         async with ScriptedServer([WHOLE]) as server:
@@ -43,7 +43,7 @@ def test_a_connection_dropped_at_any_byte_seals_only_complete_calls(place: int, 
 
 
 async def recorded(server: ScriptedServer) -> bytes:
-    """The bytes of one body."""
+    """Return the bytes of one body."""
     reader, writer = await asyncio.open_connection(*server.url.removeprefix("http://").removesuffix("/v1").split(":"))
     writer.write(b'POST /v1/chat/completions HTTP/1.1\r\ncontent-length: 15\r\n\r\n{"stream":true}')
     await reader.readuntil(b"\r\n\r\n")

@@ -63,7 +63,7 @@ async def test_a_cancelled_task_closes_the_connection_and_stays_cancelled(script
 
 
 async def test_a_cancellation_is_raised_although_an_abort_comes_with_it() -> None:
-    """Whoever cancels a task is answered by its end, whatever else ended it in the same moment."""
+    """The task that is cancelled must raise `CancelledError`, whatever else ends the stream at the same time."""
     controller, context = abortable()
     async with ScriptedServer([Reply(before=NEVER)]) as server:
         of = at(server)
@@ -77,7 +77,7 @@ async def test_a_cancellation_is_raised_although_an_abort_comes_with_it() -> Non
 
 
 async def test_an_abort_leaves_the_task_uncancelled() -> None:
-    """What goes on after an aborted pass can wait like anybody else."""
+    """The task can still wait after an aborted pass."""
     controller, context = abortable()
     async with ScriptedServer([["begun", NEVER]]) as server:
         of = at(server)

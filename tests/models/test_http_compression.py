@@ -33,7 +33,7 @@ HELLO = b'data: {"choices":[{"delta":{"content":"Hello"},"finish_reason":"stop"}
 @pytest.mark.parametrize("padding", [b"", b"\0" * 20])
 @pytest.mark.parametrize("at_once", [True, False], ids=["whole", "byte by byte"])
 async def test_a_gzip_body_may_have_several_members_and_padding(ends: tuple[int, ...], padding: bytes, at_once: bool) -> None:
-    """RFC 1952, 2.2: a gzip body is a series of members; a server that packs each piece by itself sends one."""
+    """RFC 1952, 2.2: a gzip body is a series of members; a server that compresses each piece by itself sends several."""
     packed = b"".join(gzip.compress(HELLO[begin:end]) for begin, end in zip((0, *ends), ends, strict=False)) + padding
     pieces = [packed] if at_once else [packed[place : place + 1] for place in range(len(packed))]
     async with ScriptedServer([Reply(turn=[*map(Raw, pieces)], headers={"content-encoding": "gzip"})]) as server:
@@ -45,7 +45,7 @@ async def test_a_gzip_body_may_have_several_members_and_padding(ends: tuple[int,
 
 @pytest.mark.parametrize("encoding", ["gzip, gzip", "br", "deflate"])
 async def test_a_content_encoding_that_was_not_requested_is_not_decompressed(encoding: str) -> None:
-    """Every buffer has a bound: a few bytes that are packed twice stand for gigabytes."""
+    """Every buffer is bounded: a few bytes that are compressed twice can expand to gigabytes."""
     async with ScriptedServer([Reply(turn=[Raw(b"packed"), End("cut")], headers={"content-encoding": encoding})]) as server:
         events = await ask(of := at(server))
         await of.close()
@@ -56,7 +56,7 @@ async def test_a_content_encoding_that_was_not_requested_is_not_decompressed(enc
 
 
 async def test_a_compressed_body_is_decompressed_in_chunks_of_bounded_size() -> None:
-    """A few bytes may stand for gigabytes: who reads can stop between any two pieces."""
+    """A few bytes can expand to gigabytes; the reader can stop between any two chunks."""
     packed = gzip.compress(b"x" * 3_000_000)
     async with ScriptedServer([Reply(turn=[Raw(packed), End("cut")], headers={"content-encoding": "gzip"})]) as server:
         transport = Transport("some")
@@ -73,7 +73,7 @@ async def test_a_compressed_body_is_decompressed_in_chunks_of_bounded_size() -> 
 
 
 class Turns:
-    """Counts the turns that others get while something is read."""
+    """Counts how often another task runs while something is read."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -88,7 +88,7 @@ BOMB = gzip.compress(b": nothing at all\n" * 600_000)
 
 
 async def test_other_tasks_run_while_a_compressed_body_is_decompressed() -> None:
-    """Ten megabytes behind thirty kilobytes: counted in turns, one for each piece."""
+    """The body expands from thirty kilobytes to ten megabytes; the other task runs once per chunk."""
     turns = Turns()
     async with ScriptedServer([Reply(turn=[Raw(BOMB), End("cut")], headers={"content-encoding": "gzip"})]) as server:
         of, taking = at(server), asyncio.ensure_future(turns.take())
@@ -99,7 +99,7 @@ async def test_other_tasks_run_while_a_compressed_body_is_decompressed() -> None
 
 
 async def test_an_abort_takes_effect_in_the_middle_of_a_compressed_body() -> None:
-    """No deadline and no kill waits until a bomb has gone off."""
+    """No deadline and no kill waits for the end of the decompression."""
     controller, context = abortable()
     beats: list[int] = []
 

@@ -1,4 +1,4 @@
-"""A connection is reused only if the server sent exactly what was requested: no conversation gets another one's answer."""
+"""A connection is reused only if the server sent exactly one response per request: no conversation gets the answer of another."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ async def test_bytes_received_on_an_idle_connection_are_not_read_as_a_response()
         of = at(server.url, timeouts=BRIEF, retries=ONCE)
         first = text_of(await ask(of))
         late.set()
-        await asyncio.sleep(0.05)  # what is sent cannot be asked of anybody: the socket's own buffer is what is tested
+        await asyncio.sleep(0.05)  # the test needs the bytes in the socket's receive buffer, and no event signals their arrival
         assert [first, text_of(await ask(of))] == ["first", "second"]
         await of.close()
     assert server.connections == [0, 1]
 
 
 async def test_a_surplus_response_runs_no_tool() -> None:
-    """Where it was seen: the tool call of a surplus answer ran in the next conversation."""
+    """Otherwise the tool call of the surplus response would run in the next conversation."""
     ran: list[str] = []
 
     @tool(effect="once")
@@ -87,7 +87,7 @@ async def test_a_surplus_response_runs_no_tool() -> None:
 
 
 async def test_a_connection_is_not_reused_if_the_body_was_not_read_to_its_end() -> None:
-    """The message ends before the body does."""
+    """The message ends before its body does."""
     data = body("first") + b": more\n\n"
     head = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % (len(data) + 10)
     async with RawServer([head + data], SECOND) as server:

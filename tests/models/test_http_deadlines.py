@@ -30,7 +30,7 @@ from tests.waiting import let_pass, until
     ids=["no headers", "silence in the middle", "the whole request"],
 )
 async def test_an_expired_deadline_is_named_and_closes_the_connection(script: Script, deadline: str, limit: str) -> None:
-    """The error says which deadline, of whom, how long it was and how it is moved; the server sees the end; nothing is sent again."""
+    """The error names the deadline, the provider, the limit and its option; the connection is closed, and the request is not sent again."""
     async with ScriptedServer([script]) as server:
         of = at(server, timeouts=Timeouts(total_s=50 if deadline == "total" else None))
         events: list[object] = []
@@ -49,7 +49,7 @@ async def test_an_expired_deadline_is_named_and_closes_the_connection(script: Sc
 
 
 async def test_the_environments_idle_timeout_applies_without_an_agent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Requirement B24: also where a model is asked without an agent."""
+    """Requirement B24: the variable also applies if a model is used without an agent."""
     monkeypatch.setenv("STREAM_SDK_CALL_TIMEOUT_MS", "20000")
     async with ScriptedServer([["begun", NEVER], ["begun", NEVER]]) as server:
         for timeouts, limit_s in ((None, 20), (Timeouts(idle_s=40), 40)):
@@ -69,7 +69,7 @@ async def collect(of: HttpModel, events: list[object]) -> None:
 
 
 async def test_the_idle_deadline_restarts_with_every_received_piece() -> None:
-    """The limit on silence is rolling: six times a hundred seconds are not two minutes of silence."""
+    """The idle limit applies to each silence: six silences of 100 s do not exceed a limit of 120 s."""
     gates = [asyncio.Event() for _ in range(6)]
     script = [item for gate in gates for item in ("x", Pause(gate))]
     async with ScriptedServer([script]) as server:
@@ -85,7 +85,7 @@ async def test_the_idle_deadline_restarts_with_every_received_piece() -> None:
 
 
 async def test_a_connection_that_is_never_accepted_is_reported_as_connect_timeout() -> None:
-    """A listener whose queue is full does not answer: the connect deadline passes, the retries too."""
+    """A listener with a full queue does not accept: the connect deadline passes for the first attempt and all retries."""
     with socket.socket() as full:
         full.bind(("127.0.0.1", 0))
         full.listen(0)
@@ -104,7 +104,7 @@ async def test_a_connection_that_is_never_accepted_is_reported_as_connect_timeou
 
 
 async def test_time_spent_by_the_consumer_does_not_count_as_idle() -> None:
-    """The silence that counts is the provider's: a consumer may take as long as it likes over an event."""
+    """Only the provider's silence counts; a consumer may take any time for an event."""
     held = asyncio.Event()
     async with ScriptedServer([["one", Pause(held), "two"]]) as server:
         of = at(server)
@@ -113,7 +113,7 @@ async def test_time_spent_by_the_consumer_does_not_count_as_idle() -> None:
             events.append(event)
             if len(events) == 1:
                 let_pass(1_000)
-                await asyncio.sleep(0.1)  # timers that are due fire now
+                await asyncio.sleep(0.1)  # timers that are due fire here
                 held.set()
         await of.close()
     assert text_of(events) == "onetwo"
@@ -131,7 +131,7 @@ async def test_progress_is_reported_for_headers_and_comments() -> None:
     async with ScriptedServer([[Beat(), Pause(0.0), Beat(), "x"]]) as server:
         await ask(of := at(server), context=context)
         await of.close()
-    assert beats >= 2  # the headers, and what came of the body, however it was cut
+    assert beats >= 2  # the headers, and at least one piece of the body, however it was split
 
 
 def test_a_deadline_must_be_a_positive_number() -> None:
@@ -140,7 +140,7 @@ def test_a_deadline_must_be_a_positive_number() -> None:
 
 
 async def test_a_stream_of_only_comments_ends_at_the_default_total_deadline() -> None:
-    """Each of them is a sign of life, so that silence never ends it; the whole request is bounded."""
+    """Each comment restarts the idle deadline, so only the total deadline bounds the request."""
     turns = [asyncio.Event() for _ in range(40)]
     head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 1000000\r\n\r\n"
     async with RawServer([head, *(piece for turn in turns for piece in (b": still here\n\n", turn))]) as server:

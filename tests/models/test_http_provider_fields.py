@@ -31,8 +31,9 @@ SIGNED = (
     ],
 )
 async def test_provider_fields_of_a_call_are_sent_back_only_to_the_same_server(gave: str, asked: str, same: bool) -> None:
-    """Gemini's signatures of thoughts travel in OpenAI's form. A provider has a host for each region; a call of which nobody recorded
-    whose it is may be any server's."""
+    """Gemini's thought signatures in OpenAI's format. A provider may have one host per region; a call without a recorded server is sent
+    with its fields to any server.
+    """
     bodies: list[bytes] = []
 
     def answer(request: httpx2.Request) -> httpx2.Response:

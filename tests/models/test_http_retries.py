@@ -1,4 +1,4 @@
-"""Which requests are retried, when, and how often; a request whose answer has begun never is."""
+"""Which requests are retried, when, and how often. A request whose answer has started is never retried."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ async def test_the_should_retry_header_overrides_the_status() -> None:
 
 
 async def test_a_call_the_provider_could_not_parse_is_a_retryable_fault() -> None:
-    """Refused as the request's fault, though it is the model's; not sent again here, since the same words may come again."""
+    """The provider reports an invalid request, but the model wrote the call. The transport does not retry: the model may repeat it."""
     async with ScriptedServer([Reply(turn=Fail("tool_use_failed", "Failed to call a function."), status=400), "never"]) as server:
         events = await ask(of := at(server, retries=NO_WAIT))
         await of.close()
@@ -102,7 +102,7 @@ async def test_an_error_after_all_retries_is_a_retryable_fault() -> None:
     ids=["seconds", "a date", "milliseconds", "nonsense", "nothing"],
 )
 async def test_a_retry_waits_as_long_as_the_provider_asks(headers: dict[str, str], wait_s: float) -> None:
-    """A manual clock at 22:13:20 on that day: nothing is sent a moment too early, and it is sent then."""
+    """The manual clock starts at 22:13:20 on that day: the retry is sent exactly when the time has passed."""
     clock = ManualClock(jitter=0.0)
     async with ScriptedServer([refusing(429, **headers), "Hello"]) as server:
         of = at(server, clock=clock)
@@ -162,7 +162,7 @@ async def test_a_request_is_retried_if_the_connection_is_lost_before_the_respons
 
 @asynccontextmanager
 async def losing(times: int, framing: str) -> AsyncIterator[tuple[str, list[bytes]]]:
-    """A gateway that sends its headers at once and loses what is behind it, so many times; its address, and the requests it was sent."""
+    """A gateway that sends the headers and then loses the connection, `times` times. Yields its address and the received request bodies."""
     asked: list[bytes] = []
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -184,7 +184,7 @@ async def losing(times: int, framing: str) -> AsyncIterator[tuple[str, list[byte
 @pytest.mark.parametrize("framing", ["chunked", "length"])
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 async def test_a_request_is_retried_if_the_connection_is_lost_after_the_headers(framing: str, stream: bool) -> None:
-    """Nobody has seen a byte of the answer."""
+    """No byte of the answer has been received."""
     async with losing(2, framing) as (address, asked):
         events = await ask(of := at(address, retries=NO_WAIT), replace(REQUEST, stream=stream))
         await of.close()
@@ -194,7 +194,7 @@ async def test_a_request_is_retried_if_the_connection_is_lost_after_the_headers(
 
 
 async def test_a_response_without_a_body_byte_is_reported_as_unreachable_after_retries() -> None:
-    """After all retries as much as where no connection stood; it is not taken for one that broke off."""
+    """The error is the same as without any connection, not that of an answer that broke off."""
     async with losing(9, "chunked") as (address, asked):
         of = at(address, retries=NO_WAIT)
         with pytest.raises(ModelUnreachable, match="someone could not be reached at http://127"):
@@ -213,7 +213,7 @@ async def test_a_request_is_not_retried_once_its_answer_has_begun() -> None:
 
 @pytest.mark.parametrize("size", [1, 10, 12])
 async def test_a_request_is_not_retried_after_the_first_byte_of_a_compressed_body(size: int) -> None:
-    """The head of a packed body stands for no text, and is a byte of the body all the same."""
+    """The first bytes of a gzip body contain no text, but they are part of the body."""
     begun = Reply(turn=[Raw(gzip.compress(b"data: {}")[:size]), Drop()], headers={"content-encoding": "gzip"})
     async with ScriptedServer([begun, "never"]) as server:
         events = await ask(of := at(server, retries=NO_WAIT), replace(REQUEST, stream=False))

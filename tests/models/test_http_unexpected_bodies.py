@@ -1,4 +1,4 @@
-"""Bodies that are no answer of an API: an HTML page, nothing, or plain text, with any content type."""
+"""Bodies that are not an answer of any API: an HTML page, an empty body, or plain text, with any content type."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PAGE = b"\xef\xbb\xbf\n<!DOCTYPE html><html><script>data: {}\n\n</script>Welcome
 
 @contextlib.asynccontextmanager
 async def bare_server(status: int, kind: str, pieces: list[bytes]) -> AsyncIterator[str]:
-    """Answers every request with these bytes and nothing of an API's own; gives its address."""
+    """Answer every request with exactly these bytes; yield the server's address."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
@@ -53,7 +53,7 @@ async def bare_server(status: int, kind: str, pieces: list[bytes]) -> AsyncItera
 async def test_a_body_that_is_not_an_answer_is_reported_with_the_base_url_to_check(
     body: bytes, status: int, kind: str, said: str, pieces: int, stream: bool
 ) -> None:
-    """A base URL that is almost right often answers 200, with a page or with nothing: who answered what, and what to do."""
+    """A base URL that is almost right often answers 200, with a page or an empty body. The fault names the server and the next step."""
     size = max(1, -(-len(body) // pieces))
     async with bare_server(status, kind, [body[at : at + size] for at in range(0, len(body), size)]) as address:
         events = await ask(of := at(address), replace(REQUEST, stream=stream))

@@ -19,7 +19,7 @@ VALUES = st.recursive(
 
 @given(st.dictionaries(st.text(alphabet='k"\\{'), VALUES), st.lists(st.integers(0, 500)))
 def test_an_object_ends_exactly_at_its_closing_brace(value: dict[str, object], cuts: list[int]) -> None:
-    """Never before, so that nothing half-written starts; never after, so that nothing waits."""
+    """An earlier end would start a partial call, a later one would delay it."""
     text = json.dumps(value, ensure_ascii=False)
     places = sorted({0, len(text) - 1, len(text), *(cut % len(text) for cut in cuts)})
     extent = JsonExtent()

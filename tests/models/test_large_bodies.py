@@ -32,7 +32,7 @@ def _frame() -> bytes:
 
 @pytest.mark.parametrize("body", [_whole(), _frame()], ids=["whole", "one frame"])
 async def test_a_large_body_is_decoded_off_the_event_loop_and_yielded_with_pauses(body: bytes) -> None:
-    """Counted are the decoder's functions that run in this thread, and the turns that the loop takes once there are events."""
+    """Counts the decoder's functions that run in this thread, and the turns of the event loop while events are yielded."""
     decoding = turns = 0
     begun = over = False
 

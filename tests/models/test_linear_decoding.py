@@ -1,4 +1,4 @@
-"""Decoding costs work in proportion to the bytes, whatever they contain: a hostile server cannot block the event loop."""
+"""The work of decoding is linear in the number of bytes, whatever they contain: a hostile server cannot block the event loop."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SHAPES = [(api, name) for api, bodies in BODIES.items() for name in bodies]
 
 
 def cost(api: str, body: bytes, size: int) -> int:
-    """The steps of reading a body that arrives in pieces of `size` bytes."""
+    """Return the number of steps to decode a body that arrives in pieces of `size` bytes."""
     decoder = codec(api).decoder()
 
     def work() -> None:
@@ -54,7 +54,7 @@ def test_decoding_work_is_linear_if_the_bytes_arrive_one_by_one(api: str, name: 
     ],
 )
 def test_a_message_with_more_calls_than_the_limit_fails(api: str, name: str) -> None:
-    """As a whole: which of its calls the model would have wanted most, nobody knows."""
+    """The whole message fails, because it is unknown which of its calls matter most."""
     decoder = codec(api).decoder(calls_per_message=5)
     events = [*decoder.feed(BODIES[api][name](9)), *decoder.close()]
     end = finished(events)
@@ -66,7 +66,7 @@ def test_a_message_with_more_calls_than_the_limit_fails(api: str, name: str) -> 
 
 
 def test_a_message_with_too_many_parts_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Parts that are no calls fill the memory as well."""
+    """Other parts than calls use memory as well."""
     monkeypatch.setattr(message_assembly, "_MAX_PARTS", 10)
     end = finished(read("openai.chat", BODIES["openai.chat"]["text and thoughts in turns"](30)))
     assert (len(end.message.parts), end.fault and end.fault.code) == (10, "too_large")

@@ -1,4 +1,4 @@
-"""Our decoders and the providers' own libraries read the same bytes with the same result."""
+"""callgate's decoders and the providers' own libraries read the same bytes with the same result."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ BODIES = {
 
 @pytest.mark.parametrize(("api", "body", "streamed"), BODIES.values(), ids=BODIES)
 def test_our_decoder_and_the_providers_library_return_the_same_result(api: str, body: bytes, *, streamed: bool) -> None:
-    """An independent reader of each API: its own library."""
+    """The library of each provider is an independent reference for its API."""
     theirs = PEERS[api](body, streamed=streamed)
     assert theirs[0]
     assert same_told(ours(api, body, streamed=streamed), theirs)

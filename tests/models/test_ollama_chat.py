@@ -56,14 +56,14 @@ def test_reasoning_text_and_calls_are_decoded_in_order() -> None:
 
 
 def test_a_call_is_sealed_at_the_end_of_its_line() -> None:
-    """So that a read can start while the model still writes."""
+    """A read can then start while the model still writes."""
     assert [type(event) for event in codec(API).decoder().feed(says(tool_calls=[call("f", {})]))][-1] is CallSealed
 
 
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("content_type", ["", "application/json; charset=utf-8", "application/x-ndjson"])
 def test_a_single_body_and_lines_are_recognized_by_their_content(streamed: bool, content_type: str) -> None:
-    """Servers send either under either content type."""
+    """Servers send either form with either content type."""
     whole = says(content="hi", tool_calls=[call("f", {"a": 1})])[:-2] + b', "done": true, "done_reason": "stop"}'
     for body in (whole, USUAL, b"".join(b"data: " + part + b"\n\n" for part in USUAL.splitlines())):
         end = finished(read(API, body, streamed=streamed, content_type=content_type))
@@ -76,7 +76,7 @@ def test_a_single_body_and_lines_are_recognized_by_their_content(streamed: bool,
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("end", ["\n", "\r\n", ""])
 def test_indented_json_values_are_read(streamed: bool, end: str) -> None:
-    """One value or several, each in many lines."""
+    """One value or several, each on several lines."""
     values = [json.loads(value) for value in USUAL.decode().split("\n") if value]
     body = "".join(json.dumps(value, indent=2).replace("\n", end or "\n") + end for value in values).encode()
     assert shape(read(API, body, streamed=streamed)) == shape(read(API, USUAL))
@@ -122,7 +122,7 @@ def test_done_reasons_are_mapped(said: str, reason: str) -> None:
 
 
 def test_a_truncated_body_is_cut_between_lines_and_an_error_within_a_line() -> None:
-    """And one that stops within a line says so; calls before it were whole."""
+    """The calls before the end are complete in both cases."""
     end = finished(read(API, USUAL[: -len(DONE)]))
     assert end.reason == "cut"
     events = read(API, USUAL[: USUAL.index(b"call_2")])
@@ -169,7 +169,7 @@ def test_a_request_carries_the_whole_conversation() -> None:
 
 
 def test_a_received_answer_is_sent_back_with_its_reasoning_and_without_made_up_ids() -> None:
-    """Its thoughts too; a made-up id does not."""
+    """Ids that the decoder made up are not sent."""
     body = sent(API, answered(read(API, says(thinking="Hm.") + says(tool_calls=[call("f", {"a": [1]})]) + DONE)))
     assert body["messages"][1:] == [
         {"role": "assistant", "content": "", "thinking": "Hm.", "tool_calls": [{"function": {"name": "f", "arguments": {"a": [1]}}}]},

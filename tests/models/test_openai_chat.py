@@ -22,7 +22,7 @@ API = "openai.chat"
 
 
 def data(value: object) -> bytes:
-    """One event of a stream."""
+    """Return one event of a stream."""
     return b"data: " + json.dumps(value).encode() + b"\n\n"
 
 
@@ -69,7 +69,7 @@ def test_text_and_calls_are_decoded_in_order() -> None:
 
 
 def test_a_call_is_sealed_at_its_closing_brace_before_the_message_ends() -> None:
-    """So that a read can start while the model still writes."""
+    """A read can then start while the model still writes."""
     decoder = codec(API).decoder()
     decoder.feed(piece("", index=0, id="a", name="search"))
     decoder.feed(piece('{"q": {"x": 1}', index=0))
@@ -121,7 +121,7 @@ def test_a_call_is_sealed_at_its_closing_brace_before_the_message_ends() -> None
     ],
 )  # fmt: skip
 def test_deltas_with_unusual_indexes_and_ids_are_assigned_to_their_call(body: bytes, calls: list[tuple[str, str, str]]) -> None:
-    """Servers of this form name a piece's call by index, by id, by both or by nothing."""
+    """Servers identify the call of a piece by index, by id, by both, or not at all."""
     assert [call[:3] for call in calls_of(read(API, body + CALLS))] == calls
 
 
@@ -140,7 +140,7 @@ def test_deltas_with_unusual_indexes_and_ids_are_assigned_to_their_call(body: by
     ],
 )
 def test_incomplete_arguments_are_cut_unless_the_message_ended_normally(finish: str | None, closed: str) -> None:
-    """A call that was cut off is not complete. A body that just stops proves nothing."""
+    """A truncated call is not complete, and the end of the body alone does not show that the message ended."""
     body = piece('{"a": [1', index=0, id="x", name="f") + (chunk(finish=finish) if finish else b"")
     assert [call[3] for call in calls_of(read(API, body))] == [closed]
 
@@ -161,21 +161,21 @@ def test_events_without_separating_empty_lines_are_read_line_by_line() -> None:
     ids=["half a character", "a number too large", "no number", "no object"],
 )
 def test_arguments_given_as_a_json_value_are_not_changed_to_other_values(written: str, arguments: str) -> None:
-    """What JSON has no word for stays visible, so that later stages refuse it."""
+    """Values that JSON cannot represent stay visible, so that later stages refuse them."""
     body = '{"choices": [{"message": {"tool_calls": [{"id": "x", "function": {"name": "f", "arguments": WRITTEN}}]}}]}'
     answer = body.replace("WRITTEN", written).encode()
     assert calls_of(read(API, answer, streamed=False))[0][:3] == ("x", "f", arguments)
 
 
 def test_only_the_last_call_of_a_body_that_hit_the_token_limit_is_cut() -> None:
-    """An empty object is sealed by no bracket of its own, but by the call after it."""
+    """An empty object is not sealed at its own brace, but by the next call."""
     calls = [{"id": call_id, "type": "function", "function": {"name": "f", "arguments": "{}"}} for call_id in "ab"]
     body = json.dumps({"choices": [{"message": {"role": "assistant", "tool_calls": calls}, "finish_reason": "length"}]})
     assert [call[3] for call in calls_of(read(API, body.encode(), streamed=False))] == ["sealed", "cut"]
 
 
 def test_a_sealed_call_is_reopened_by_further_arguments() -> None:
-    """Whoever started it early must learn that it was not final."""
+    """A consumer that started the call early must learn that it was not final."""
     events = read(API, piece('{"a": 1}', index=0, id="x", name="f") + piece('{"b": 2}', index=0) + CALLS)
     assert [type(event) for event in events if isinstance(event, (CallSealed, CallReopened))] == [CallSealed, CallReopened, CallSealed]
     assert calls_of(events) == [("x", "f", '{"a": 1}{"b": 2}', "finished")]
@@ -210,14 +210,14 @@ def test_unexpected_frames_are_skipped(frame: bytes) -> None:
 
 
 def test_a_call_open_at_an_unreadable_frame_is_cut_although_its_braces_match() -> None:
-    """A frame that cannot be read may have held anything."""
+    """The unreadable frame may have contained a part of the call."""
     events = read(API, piece('{"a": "', index=0, id="x", name="f") + b"data: {oops\n\n" + piece('b"}', index=0) + CALLS)
     assert calls_of(events) == [("x", "f", '{"a": "b"}', "cut")]
     assert finished(events).reason == "error"
 
 
 def test_a_surrogate_pair_split_between_frames_is_joined() -> None:
-    """Servers that count in 16 bits cut a picture character between two frames."""
+    """Servers that count in UTF-16 units may split a character between two frames."""
     halves = piece('{"a": "\ud83d', index=0, id="x", name="f") + piece('\ude00"}', index=0)
     text = chunk({"content": "\ud83d"}) + chunk({"content": "\ude00"})
     events = read(API, text + halves + CALLS)
@@ -226,7 +226,7 @@ def test_a_surrogate_pair_split_between_frames_is_joined() -> None:
 
 
 def test_a_single_body_decodes_like_a_stream() -> None:
-    """Also where a stream was asked for and the server could not."""
+    """Some servers send a single body although a stream was requested."""
     message = {"role": "assistant", "content": None, "tool_calls": [{"id": "a", "function": {"name": "f", "arguments": {"x": 1}}}]}
     body = json.dumps(
         {"choices": [{"index": 0, "finish_reason": "stop", "message": message}], "usage": {"prompt_tokens": 3, "completion_tokens": 4}}
@@ -261,7 +261,7 @@ def test_reasoning_is_not_part_of_the_text() -> None:
 
 
 def test_a_request_carries_the_whole_conversation() -> None:
-    """Requirements C71, C72: content null, arguments as a JSON string; the result as a tool message with the call's id."""
+    """Requirements C71, C72: content is null, arguments are a JSON string, and the result is a tool message with the call's id."""
     messages: list[Message] = [
         SystemMessage("Be brief."),
         UserMessage("Find it."),
@@ -286,7 +286,7 @@ def test_a_request_carries_the_whole_conversation() -> None:
 
 
 def test_every_call_is_followed_directly_by_exactly_one_result() -> None:
-    """A provider refuses a whole conversation for one call without a result, or one result without its call."""
+    """A provider refuses the whole conversation for one call without a result, or one result without a call."""
     results: list[Message] = [ToolMessage(call_id=name, name="f", content=(Text(text=name),)) for name in ("b", "lost")]
     calls = AssistantMessage(parts=(ToolCall(id="a", name="f"), ToolCall(id="b", name="f")))
     request = ModelRequest(model="m", messages=[calls, UserMessage("And?"), *results])
@@ -296,14 +296,14 @@ def test_every_call_is_followed_directly_by_exactly_one_result() -> None:
 
 
 def test_empty_messages_are_omitted() -> None:
-    """Several servers refuse a conversation for one empty answer, as a thought of another provider would be."""
+    """Several servers refuse a conversation with an empty answer; an answer with only another provider's reasoning would be empty."""
     empty: list[Message] = [SystemMessage(""), AssistantMessage(parts=(Reasoning(text="Hm."),)), AssistantMessage()]
     request = ModelRequest(model="m", messages=[*empty, UserMessage("")])
     assert json.loads(codec(API).encode(request, WireNames(), {}).body)["messages"] == [{"role": "user", "content": ""}]
 
 
 def test_malformed_arguments_are_sent_back_as_valid_json() -> None:
-    """A provider refuses a whole conversation for one call whose arguments are no JSON."""
+    """A provider refuses the whole conversation for one call whose arguments are not JSON."""
     request = ModelRequest(model="m", messages=[AssistantMessage(parts=(ToolCall(id="a", name="f", arguments='{"q": '),))])
     item = json.loads(codec(API).encode(request, WireNames(), {}).body)["messages"][0]["tool_calls"][0]
     assert json.loads(item["function"]["arguments"]) == {"malformed_arguments": '{"q": '}
@@ -320,7 +320,7 @@ def test_every_tool_name_has_a_valid_wire_name_and_is_restored(tools: list[str])
 
 @pytest.mark.parametrize("first", [True, False], ids=["before", "after"])
 def test_two_tools_never_share_a_wire_name(first: bool) -> None:
-    """Not even where one is called what the other would be sent as: calls of the one would be calls of the other."""
+    """Also if one tool has the name under which the other would be sent; otherwise calls of one would reach the other."""
     sent_as = WireNames().to_wire("files/read")
     names = WireNames([sent_as, "files/read"] if first else ["files/read", sent_as])
     wire = [names.to_wire("files/read"), names.to_wire(sent_as)]

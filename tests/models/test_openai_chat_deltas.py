@@ -24,14 +24,14 @@ def call(name: str, **more: object) -> dict[str, object]:
 @pytest.mark.parametrize("numbered", [{}, {"index": 0}, {"index": None}, {"id": ""}, {"id": "same"}], ids=str)
 @pytest.mark.parametrize("streamed", [False, True])
 def test_calls_in_one_list_are_never_merged(numbered: dict[str, object], streamed: bool) -> None:
-    """Two tools without arguments were read as one, with both names in a row."""
+    """Otherwise two tools without arguments would become one call with both names."""
     calls = [call("now", **numbered), call("here", **numbered)]
     body = chunk({"tool_calls": calls}) + CALLS if streamed else whole(*calls)
     assert [name for _, name, _, _ in calls_of(read(API, body, streamed=streamed))] == ["now", "here"]
 
 
 def test_a_delta_that_repeats_the_name_under_a_new_id_continues_its_call() -> None:
-    """A proxy that fills in what it thinks is missing, for every piece anew."""
+    """Some proxies add a new id and the name to every piece."""
     body = b"".join(piece(text, index=0, id=f"id-{at}", name="f") for at, text in enumerate(['{"q":', ' "b', 'ooks"', "}"])) + CALLS
     assert calls_of(read(API, body)) == [("id-0", "f", '{"q": "books"}', "sealed")]
 
@@ -45,7 +45,7 @@ def test_interleaved_calls_with_one_index_are_told_apart_by_their_ids() -> None:
 @pytest.mark.parametrize("split", [["{", '"q": 1}'], ['{"q": 1}'], ["{}"]], ids=["half", "whole", "empty"])
 @pytest.mark.parametrize("late", [{"index": 0}, {"index": 0, "id": "a"}, {"id": "a"}], ids=str)
 def test_a_name_that_arrives_after_the_first_arguments_belongs_to_their_call(split: list[str], late: dict[str, object]) -> None:
-    """It was taken for a second call, and the first was left without a name."""
+    """Otherwise the name would start a second call, and the first would have none."""
     first, *rest = split
     body = piece(first, index=0, id="a") + piece("", name="f", **late) + b"".join(piece(more, index=0) for more in rest) + CALLS
     closed = "finished" if split == ["{}"] else "sealed"
@@ -53,7 +53,7 @@ def test_a_name_that_arrives_after_the_first_arguments_belongs_to_their_call(spl
 
 
 def test_a_call_is_not_sealed_before_its_name_is_known() -> None:
-    """Whoever starts calls early would start one of nothing."""
+    """A consumer that starts calls early needs the name."""
     decoder = codec(API).decoder()
     assert not [event for event in decoder.feed(piece('{"q": 1}', index=0, id="a")) if isinstance(event, CallSealed)]
     assert [event.call.name for event in decoder.feed(piece("", index=0, name="f")) if isinstance(event, CallSealed)] == ["f"]
@@ -72,7 +72,7 @@ def test_a_call_is_not_sealed_before_its_name_is_known() -> None:
     ids=["in the choice", "in the server's own corner", "with a point"],
 )
 def test_token_usage_is_read_wherever_the_server_reports_it(last: dict[str, object]) -> None:
-    """A budget of tokens has nothing else to go by."""
+    """A token budget has no other source."""
     body = chunk({"content": "hi"}) + data(last) + DONE
     assert finished(read(API, body)).usage == Usage(input_tokens=3, output_tokens=4)
 
@@ -96,7 +96,7 @@ def test_a_transient_error_in_the_stream_is_retryable(error: dict[str, object]) 
     ],
 )
 def test_a_split_surrogate_pair_in_text_is_yielded_as_one_character(deltas: list[dict[str, str]], text: str) -> None:
-    """Whoever prints or encodes an event of half a character fails; proxies cut texts by UTF-16 units."""
+    """Printing or encoding an event with a lone surrogate fails; proxies split texts by UTF-16 units."""
     events = read(API, b"".join(map(chunk, deltas)) + chunk(finish="stop") + DONE)
     assert text_of(events) == text == finished(events).message.text
     for event in events:
@@ -112,7 +112,7 @@ def test_a_split_surrogate_pair_in_arguments_is_yielded_as_one_character() -> No
 
 
 def test_custom_tool_inputs_of_two_calls_with_one_index_are_kept_apart() -> None:
-    """A free text is never whole by its brackets, so nothing in it says that a call goes on."""
+    """Free text has no braces that show whether it is complete, so its content does not show that a call continues."""
     bodies = [chunk({"tool_calls": [{"index": 0, "id": one, "custom": {"name": "run", "input": f"print({one})"}}]}) for one in "ab"]
     calls = calls_of(read(API, b"".join(bodies) + CALLS))
     assert calls == [("a", "run", "print(a)", "finished"), ("b", "run", "print(b)", "finished")]

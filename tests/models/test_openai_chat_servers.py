@@ -1,4 +1,4 @@
-"""What servers of chat completions report beside the message: finish reasons, usage, errors, and fields to send back."""
+"""What servers of chat completions report besides the message: finish reasons, usage, errors, and fields to send back."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def usage_of(usage: Mapping[str, object]) -> Usage | None:
     ],
 )
 def test_finish_reasons_of_many_servers_are_mapped(said: str, reason: str, closed: str) -> None:
-    """A call without arguments is proved by the message's good end alone."""
+    """For a call without arguments, only the finish reason shows that it is complete."""
     events = read(API, piece("{}", index=0, id="a", name="f") + chunk(finish=said) + DONE)
     assert (finished(events).reason, calls_of(events)[0][3]) == (reason, closed)
 
@@ -66,7 +66,7 @@ FAILURES = [
 @pytest.mark.parametrize(("failure", "code", "said"), FAILURES)
 @pytest.mark.parametrize("begun", [True, False])
 def test_an_error_of_any_shape_is_reported_with_the_servers_message(failure: dict[str, object], code: str, said: str, begun: bool) -> None:
-    """With status 200, alone or in the middle of a stream; there it was passed over, and the half answer was taken for a whole one."""
+    """With status 200, alone or within a stream; otherwise a partial answer would look complete."""
     body = chunk({"content": "Hm"}) + data(failure) + DONE if begun else json.dumps(failure).encode()
     end = finished(read(API, body, streamed=begun))
     assert end.fault is not None
@@ -79,14 +79,14 @@ def test_an_error_of_any_shape_is_reported_with_the_servers_message(failure: dic
     ids=str,
 )
 def test_empty_error_fields_are_not_an_error(beside: dict[str, object]) -> None:
-    """Servers fill in all their fields, also beside a usage; a whole answer was thrown away for it."""
+    """Some servers fill in all their fields, also next to the usage; the answer must not be discarded for them."""
     body = chunk({"content": "Hm"}) + chunk(finish="stop") + data({"choices": [], "usage": {"prompt_tokens": 1}, **beside}) + DONE
     end = finished(read(API, body))
     assert (end.reason, end.fault) == ("stop", None)
 
 
 def test_a_bare_error_object_in_an_event_stream_is_reported() -> None:
-    """A server that fails in the middle writes its usual error body behind the events."""
+    """A server that fails in mid-stream appends its usual error body to the events."""
     for tail in (b"", b"\n", b"\n\n"):
         end = finished(read(API, piece('{"q": 1', index=0, id="a", name="f") + b'{"error": {"message": "boom", "code": 500}}' + tail))
         assert end.fault is not None
@@ -116,7 +116,7 @@ def test_a_body_after_comments_is_read() -> None:
     ids=["thought beside the completion", "thought in the total only", "cache hits", "cached on top", "reasoning on top", "other words"],
 )
 def test_token_usage_is_read_from_every_known_shape(usage: dict[str, object], counted: Usage) -> None:
-    """A budget of tokens has nothing else to go by; what was thought was left out where a server counts it beside the completion."""
+    """A token budget has no other source. Reasoning tokens count as output, also if the server reports them separately."""
     assert usage_of(usage) == counted
 
 
@@ -134,7 +134,7 @@ def test_calls_repeated_at_the_end_are_not_read_twice(numbers: tuple[object, obj
 @pytest.mark.parametrize("first", ["{}", {}], ids=["text", "object"])
 @pytest.mark.parametrize("rest", [['{"x":1}'], ['{"x"', ":1}"]])
 def test_an_empty_object_before_the_arguments_is_a_placeholder(first: object, rest: list[str]) -> None:
-    """Two objects in a row were no arguments at all."""
+    """The empty object and the arguments after it must not be joined to two objects in a row."""
     body = chunk({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "f", "arguments": first}}]})
     assert calls_of(read(API, body + b"".join(piece(text, index=0) for text in rest) + CALLS)) == [("a", "f", '{"x":1}', "sealed")]
 
@@ -156,7 +156,7 @@ def test_a_full_message_beside_each_delta_is_not_read_as_more_text() -> None:
 
 @pytest.mark.parametrize("calls", [[CALL], [{**CALL, "id": ""}]], ids=["with ids", "without"])
 def test_a_full_message_after_its_deltas_is_not_read_twice(calls: list[dict[str, object]]) -> None:
-    """Some servers end a stream with the answer that they would have given without one."""
+    """Some servers end a stream with the complete message that they would send without streaming."""
     pieces = chunk({"role": "assistant", "content": "Hel"}) + chunk({"content": "lo"}) + chunk({"tool_calls": calls})
     whole_again = data({"choices": [{"message": {"content": "Hello", "tool_calls": calls}, "finish_reason": "tool_calls"}]})
     events = read(API, pieces + whole_again)
@@ -171,7 +171,7 @@ BEHIND = {"content": "Hello", "reasoning_content": "Hm", "tool_calls": [CALL]}
 @pytest.mark.parametrize("told", [["content"], ["reasoning_content"], ["tool_calls"], ["content", "tool_calls"], [*BEHIND]], ids=str)
 @pytest.mark.parametrize("beside", [{}, {"delta": {}}, {"delta": {"content": ""}}], ids=["alone", "nothing", "no text"])
 def test_parts_missing_in_the_deltas_are_read_from_the_full_message(told: list[str], beside: dict[str, object]) -> None:
-    """A server that streams its text alone gives its calls at the end: the end said that there were some, and there were none."""
+    """A server that streams only its text sends its calls in the last event."""
     body = b"".join(chunk({key: BEHIND[key]}) for key in told)
     body += data({"choices": [{"index": 0, **beside, "message": {"role": "assistant", **BEHIND}, "finish_reason": "tool_calls"}]})
     events = read(API, body)
@@ -192,7 +192,7 @@ def test_text_is_read_from_every_known_place(message: dict[str, object]) -> None
     assert text_of(read(API, json.dumps({"choices": choices}).encode(), streamed=False)) == "ab"
 
 
-# What goes back
+# Fields that are sent back
 
 
 def echoed(deltas: list[dict[str, object]], quirks: Mapping[str, object]) -> dict[str, Any]:
@@ -205,7 +205,7 @@ def echoed(deltas: list[dict[str, object]], quirks: Mapping[str, object]) -> dic
 
 
 def test_reasoning_details_are_sent_back_only_to_the_same_server() -> None:
-    """Without its signatures, a model behind a gateway refuses or forgets what it thought before the call."""
+    """Without its signatures, a model behind a gateway refuses the request or loses its reasoning before the call."""
     detail = {"type": "reasoning.text", "format": "v1", "index": 0}
     deltas: list[dict[str, object]] = [
         {"reasoning": "Tw", "reasoning_details": [{**detail, "text": "Tw"}]},
@@ -228,7 +228,7 @@ def test_signed_thinking_blocks_of_a_gateway_are_kept_separate() -> None:
     ("model", "quirks"), [("mistral-large-latest", {}), ("mistralai/Devstral-Small", {}), ("m", {"answers_results": True})]
 )
 def test_an_assistant_message_is_added_between_results_and_user_if_required(model: str, quirks: dict[str, object]) -> None:
-    """Mistral refuses a user's message right behind results, wherever its models are served: also the one that holds pictures."""
+    """Mistral's models refuse a user message directly after results on every server, also one that contains images."""
     after = [UserMessage((PICTURE,))] if quirks else []
     roles = [item["role"] for item in sent(API, [*TALK, *after], model=model, quirks=quirks)["messages"]]
     assert roles[:7] == ["system", "user", "assistant", "tool", "tool", "assistant", "user"]
@@ -236,7 +236,7 @@ def test_an_assistant_message_is_added_between_results_and_user_if_required(mode
 
 
 def test_custom_tools_are_sent_as_functions_if_the_server_lacks_custom_tools() -> None:
-    """A conversation that began elsewhere goes on, and its tools are offered in the form that every server has."""
+    """A conversation can continue on another server: its custom tools become functions, which every server supports."""
     talk: list[Message] = [
         UserMessage("Go."),
         AssistantMessage(parts=(Reasoning(text="Hm."), ToolCall(id="a", name="py", arguments="print(1)", custom=True)), api=API),

@@ -1,4 +1,4 @@
-"""OpenAI's responses API, decoding: output items become the parts of one message."""
+"""Decoding of OpenAI's responses API: output items become the parts of one message."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_items_become_the_parts_of_one_message() -> None:
 
 
 def lines(*kinds: str) -> bytes:
-    """The usual stream without the events of these kinds."""
+    """Return the usual stream without the events of these kinds."""
     return b"".join(frame + b"\n\n" for frame in USUAL.split(b"\n\n")[:-1] if not any(kind.encode() in frame for kind in kinds))
 
 
@@ -88,7 +88,7 @@ DELTAS = (".delta", "text.done", "arguments.done", "input.done")
     ],
 )  # fmt: skip
 def test_omitted_or_repeated_events_do_not_change_the_message(body: bytes) -> None:
-    """Servers leave out what another event says again."""
+    """Servers omit events whose content another event repeats."""
     end = finished(read(API, body))
     assert (end.message.text, end.reason) == ("Let me lóok.", "tool_calls")
     assert {(call.id, call.name, call.arguments, call.custom) for call in end.message.calls} == {
@@ -102,7 +102,7 @@ TWO_CALLS = [("a", "f", '{"x": 1}', "sealed"), ("b", "f", '{"x": 2}', "sealed")]
 
 
 def series(first: tuple[object, object], second: tuple[object, object], **ids: object) -> bytes:
-    """Two calls one after the other, with these numbers and ids in their pieces."""
+    """Return the body of two consecutive calls, with these indexes and ids in their pieces."""
     body = b""
     for (index, item_id), call_id, text in ((first, "a", '{"x": 1}'), (second, "b", '{"x": 2}')):
         body += added(index, **{**function(call_id, "f"), **ids})
@@ -125,7 +125,7 @@ def series(first: tuple[object, object], second: tuple[object, object], **ids: o
     ids=["numbers all 0", "zero-filled", "nothing", "ids that change", "one item id", "interleaved"],
 )  # fmt: skip
 def test_deltas_with_unreliable_ids_are_assigned_to_their_call(body: bytes) -> None:
-    """Some servers fill ids and numbers with zeros, or give an item a new id in every event."""
+    """Some servers fill ids and indexes with zeros, or give an item a new id in every event."""
     assert calls_of(read(API, body)) == TWO_CALLS
 
 
@@ -144,7 +144,7 @@ def test_a_call_is_sealed_at_its_closing_brace() -> None:
     ids=["half", "nothing", "free text"],
 )
 def test_the_open_call_of_an_unfinished_response_is_cut(item: dict[str, object], status: str) -> None:
-    """A call that was cut off is not complete: free text has no end of its own, so only the item's status can prove it."""
+    """A truncated call is not complete. Free text has no end of its own, so only the item's status shows that it is complete."""
     whole = function("a", "f", '{"x": 1}', status="completed")
     for last in ({**item, "status": "incomplete"}, item):
         streamed = done(0, **whole) + added(1, **{**item, "arguments": "", "input": ""}) + over(whole, last, status=status)
@@ -259,7 +259,7 @@ def test_arguments_without_a_call_are_a_fault() -> None:
 
 
 def test_consecutive_responses_in_one_body_become_one_message() -> None:
-    """As a gateway sends them that runs tools of its own between two of them."""
+    """A gateway that runs tools of its own between two responses sends such bodies."""
     created = event("response.created", response={"model": "m"})
     first = created + done(0, **SAID) + done(1, **function("a", "f", "{}")) + over(SAID, function("a", "f", "{}"))
     second = created + done(0, **message("So.", id="")) + done(1, **function("b", "f", "{}")) + over(message("So.", id=""))
@@ -281,7 +281,7 @@ def test_consecutive_responses_in_one_body_become_one_message() -> None:
     ids=["in its begin", "in its part"],
 )
 def test_text_reported_only_once_is_read(body: bytes) -> None:
-    """By servers whose items are never done, and whose last event repeats nothing."""
+    """Some servers never send the end of an item, and their last event does not repeat the text."""
     assert text_of(read(API, body + over())) == "Let me."
 
 
@@ -291,6 +291,6 @@ def test_an_unfinished_native_item_is_kept_if_the_response_completed() -> None:
 
 
 def test_a_failure_event_of_another_object_does_not_fail_the_response() -> None:
-    """Of a message that was to steer it, for instance."""
+    """For example the failure of a steering message."""
     beside = event("response.steer.failed", error={"code": "invalid_input", "message": "no"})
     assert finished(read(API, beside + USUAL)).reason == "tool_calls"

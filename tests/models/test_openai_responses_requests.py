@@ -1,4 +1,4 @@
-"""OpenAI's responses API, encoding: the conversation as input items, and received items unchanged."""
+"""Encoding for OpenAI's responses API: the conversation becomes input items, and received items are sent unchanged."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_request_carries_the_whole_conversation() -> None:
 
 
 def test_received_items_are_sent_back_unchanged() -> None:
-    """Reasoning models refuse a call whose reasoning is gone, and reasoning whose call is gone."""
+    """Reasoning models refuse a call without its reasoning, and reasoning without its call."""
     answer = finished(read(API, USUAL)).message
     results: list[Message] = [result("a"), result("b"), result("c", "1", custom=True)]
     assert sent([answer, *results], {"store": False})["input"] == [
@@ -102,7 +102,7 @@ def test_provider_specific_fields_of_another_api_are_not_sent() -> None:
 
 
 def test_reasoning_neither_stored_nor_encrypted_is_omitted_with_its_ids() -> None:
-    """Nothing was stored, and nothing encrypted came: the API refuses such an id."""
+    """The API refuses the id of reasoning that is neither stored nor encrypted."""
     plain = {key: value for key, value in THOUGHT.items() if key != "encrypted_content"}
     answer = finished(read(API, over(plain, ONE))).message
     stored, unstored = (sent([answer, result("a")], {"store": keep})["input"] for keep in (True, False))

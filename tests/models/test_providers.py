@@ -30,7 +30,6 @@ def test_the_provider_table_has_every_supported_provider() -> None:
 
 @pytest.mark.parametrize("provider", HOSTED, ids=lambda provider: provider.name)
 def test_a_missing_api_key_error_names_the_variable_to_set(provider: Provider) -> None:
-    """The error names the variable to set."""
     with pytest.raises(UsageError, match=provider.key_name):
         model(f"{provider.name}:m", environ={})
 
@@ -56,7 +55,7 @@ def test_an_api_key_invalid_in_a_header_is_refused_and_never_printed(key: str) -
 
 @pytest.mark.parametrize("found", HERE, ids=lambda found: found.name)
 async def test_key_and_base_url_are_read_from_the_environment(found: Provider) -> None:
-    """Every provider whose API is read here; a line's end after the key does no harm."""
+    """For every provider whose API is supported. A line break after the key is ignored."""
     async with ScriptedServer([Reply(turn=Fail(), status=400)]) as server:
         environ = {found.key_name: f"{KEY}\n", found.base_url_name: f"{server.url.removesuffix('/v1')}{found.version}/"}
         of = model(f"{found.name}:family/some:model", environ=environ, headers={"X-Team": "tools"})
@@ -105,7 +104,7 @@ async def test_a_given_http_client_is_used_and_stays_open() -> None:
 @pytest.mark.skipif("anthropic.messages" not in known_apis(), reason="this API is not read yet")
 @pytest.mark.parametrize("ending", ["", "/", "/v1", "/v1/"])
 async def test_the_base_url_may_omit_the_api_version(ending: str) -> None:
-    """Anthropic's and Gemini's own tools take a base URL without it."""
+    """Anthropic's and Gemini's own clients take a base URL without the version."""
     async with ScriptedServer(["Hello"], api="anthropic.messages") as server:
         base_url = server.url.removesuffix("/v1") + "/gateway" + ending
         of = model("anthropic:m", base_url=base_url, api_key=KEY, environ={})

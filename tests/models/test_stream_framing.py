@@ -46,7 +46,7 @@ def test_json_lines_do_not_depend_on_how_the_bytes_are_split(cuts: list[int]) ->
 
 @pytest.mark.parametrize("cut", [ServerSentEvents, JsonLines])
 def test_a_frame_without_an_end_is_refused_at_the_size_limit(cut: type[FrameParser], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every buffer has a written bound."""
+    """Every buffer is bounded."""
     monkeypatch.setattr(stream_framing, "MAX_FRAME_BYTES", 1000)
     body = cut()
     for _ in range(17):

@@ -11,9 +11,9 @@ __all__ = ["is_linear", "steps"]
 
 
 def steps(work: Callable[[], object]) -> int:
-    """The bytecodes that `work` runs, and the characters of every text that one of its functions was given, held or returned.
+    """Return the bytecodes that `work` runs, plus the lengths of all texts that its functions get, hold or return.
 
-    The characters stand for what C code does with them: joining, comparing and searching text are one bytecode each.
+    The lengths stand for the work of C code: joining, comparing and searching text are one bytecode each.
     """
     count = 0
 
@@ -36,7 +36,7 @@ def steps(work: Callable[[], object]) -> int:
 
 
 def is_linear(cost: Callable[[int], int], n: int) -> bool:
-    """Whether twice as much more work costs at most twice as much more, with a margin; quadratic work costs four times as much."""
-    cost(2)  # imports and caches
+    """Return whether the cost is linear: from 2n to 4n it grows at most 2.35 times as much as from n to 2n; quadratic cost, 4 times."""
+    cost(2)  # the first call imports modules and fills caches
     one, two, four = cost(n), cost(2 * n), cost(4 * n)
     return four - two <= 2.35 * (two - one)

@@ -1,7 +1,7 @@
-"""Any history of calls to one engine after another on one record: what is told, what was done and what is written must agree.
+"""A state machine of call histories over one journal: results, effects and recorded events must agree.
 
-The ledger that the tools write decides, never the journal under test. What is promised: `docs/explanation/guarantees.md`. Process deaths,
-files and tools are in `world`, the calls in `asked`; here are the steps and what must hold after each.
+The ledger that the tools write decides what happened, not the journal under test. `docs/explanation/guarantees.md` lists the guarantees.
+Process deaths, files and tools are in `simulated_world`, calls in `history_calls`; this module has the steps and the invariants.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from callgate import Answered, ToolResult
-from callgate._json import canonical
-from callgate._pipeline.event_bodies import decode_result
 from callgate.calls import Aborted, Outcome, Suspended
 from callgate.errors import UsageError
 from callgate.events import TERMINAL
+from callgate.recorded_calls import find_tool_calls
+from tests.canonical_json import canonical
 from tests.recovery.history_calls import CALLS, HANDLES, Asked, one_message
 from tests.recovery.simulated_world import FATES, TOOLS, Death, Effect, Fate, World
 from tests.waiting import DEADLINE_S, let_pass
@@ -31,14 +31,14 @@ from tests.waiting import DEADLINE_S, let_pass
 __all__ = ["CallsMachine"]
 
 ENDS = ("kill", "stop and kill", "cancel", "time", "close", "death")
-"""What ends a call that hangs."""
+"""The ways to end a call that hangs."""
 NEVER_RAN = frozenset({"denied", "not_started", "idempotency_conflict", "invalid_parameters"})
 FATE = st.sampled_from(FATES)
 SHARE = st.sampled_from([0.0, 0.3, 0.7, 1.0])
 
 
 class CallsMachine(RuleBasedStateMachine):
-    """Calls, and everything that can come between them."""
+    """Makes calls, with deaths, restarts, stops, repeats and answers between them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,23 +46,23 @@ class CallsMachine(RuleBasedStateMachine):
         self._loop = asyncio.Runner()
         self.world = self._do(self._world())
         self.shown: dict[str, bytes] = {}
-        """What was told of each call that has a result, as bytes."""
+        """The returned result of each call, as bytes."""
         self.answers: dict[tuple[str, ...], tuple[Asked, ToolResult]] = {}
-        """What was told first of each call that can be known again."""
+        """The first result of each call whose repeats are recognised."""
         self.hidden: dict[tuple[str, str, str], str] = {}
-        """What was done without anybody having been told: the uid of the call, by what it did."""
+        """Effects whose outcome was never returned: the uid of the call, by its run, tool and argument."""
         self.used: set[tuple[str, ...]] = set()
-        """Under what calls were handed in before."""
+        """The identities of earlier calls."""
         self.doubtful: set[tuple[str, str, str]] = set()
-        """What the engine may be in doubt about."""
+        """Effects whose outcome the engine may not know."""
         self.unknown: dict[str, tuple[str, str, str]] = {}
-        """Calls that were told to be unknown."""
+        """Calls with an unknown outcome."""
         self.open: set[str] = set()
-        """Calls that a death has cut off."""
+        """Calls that a death has interrupted."""
         self.put: set[str] = set()
-        """Calls that were told to wait for a human."""
+        """Calls that were suspended for an approval."""
         self.questions: dict[str, int] = {}
-        """What waits for a human, and until when."""
+        """Open approvals and their expiry."""
 
     async def _world(self) -> World:
         return World(Path(self._folder))
@@ -124,7 +124,7 @@ class CallsMachine(RuleBasedStateMachine):
 
     @rule(asked=CALLS)
     def another_engine_on_the_same_record(self, asked: Asked) -> None:
-        """A run has one runner: what one engine works on is refused to the other, and nothing is done."""
+        """A run has one runner: a call from another engine is refused and no tool runs."""
         self._hand_in([Asked(tool="look", what="ann", handle="", run=asked.run)], [], "kill", 0.0)
         done = len(self.world.entered)
         outcome = self._do(self.world.from_beside(asked.raw(), asked.scope()))
@@ -169,7 +169,7 @@ class CallsMachine(RuleBasedStateMachine):
         if self.hidden.get(fact) == uid:
             del self.hidden[fact]
 
-    # What holds after each
+    # Invariants
 
     @invariant()
     def the_journal_verifies(self) -> None:
@@ -203,7 +203,7 @@ class CallsMachine(RuleBasedStateMachine):
                 keys.setdefault(effect.uid, set()).add(effect.key)
         assert not [uid for uid, several in keys.items() if len(several) > 1]
 
-    # How a step is taken
+    # Execution of a step
 
     def _hand_in(self, several: Sequence[Asked], fates: Sequence[Fate], end: str, share: float, *, together: bool = False) -> None:
         world = self.world
@@ -227,7 +227,7 @@ class CallsMachine(RuleBasedStateMachine):
         self._remember_what_nobody_knows(done)
 
     async def _under_way(self, several: Sequence[Asked], end: str, together: bool) -> list[Outcome] | None:
-        """The outcomes, where somebody was there to take them."""
+        """Return the outcomes, or None if the caller was cancelled or the engine died."""
         engine, scope = self.world.engine, several[0].scope()
 
         async def at_once() -> list[Outcome]:
@@ -255,7 +255,7 @@ class CallsMachine(RuleBasedStateMachine):
             case "cancel":
                 task.cancel()
             case "time":
-                for _ in range(8):  # several may hang, one behind the other
+                for _ in range(8):  # several tools may hang one after another
                     let_pass(DEADLINE_S + 1)
                     await asyncio.wait({task}, timeout=0.02)
                     if task.done():
@@ -284,7 +284,7 @@ class CallsMachine(RuleBasedStateMachine):
     async def _reopened(self) -> None:
         self.world.open()
 
-    # What was told
+    # Checks of results
 
     def _judge(self, asked: Asked, outcome: Outcome | None, *, quiet: bool) -> None:
         match outcome:
@@ -309,7 +309,7 @@ class CallsMachine(RuleBasedStateMachine):
             assert not self._done_as(asked)
         if result.status == "unknown":
             assert "try again" not in result.text
-            # the second where the time passed while the result was on its way to disk: two calls end by one move of the clock
+            # the second text applies when time passes while the result is written to disk, so that one clock step ends two calls
             assert "heck" in result.text or "Do not repeat the call" in result.text, result.text
             self.unknown.setdefault(result.uid, asked.fact)
             self.doubtful.add(asked.fact)
@@ -321,7 +321,7 @@ class CallsMachine(RuleBasedStateMachine):
         self._judge_known(asked, result, again=again)
         if quiet and not again and asked.what in ("ann", "bob") and asked.fact not in self._before[1]:
             assert result.status == "ok" or asked.identity in self.used, (asked, result)
-        if result.code != "record_failed":  # it says itself that the record has it only later, as it came
+        if result.code != "record_failed":  # the text of this result says that it is recorded later
             self.shown[result.uid] = canonical(result)
 
     def _judge_known(self, asked: Asked, result: ToolResult, *, again: bool) -> None:
@@ -330,13 +330,13 @@ class CallsMachine(RuleBasedStateMachine):
         known = self.answers.get(asked.identity)
         if known is None:
             if result.failure_class not in NEVER_RAN and result.status != "unknown" and result.code != "not_done":
-                self.answers[asked.identity] = (asked, result)  # what certainly did nothing may be sent again under its key
+                self.answers[asked.identity] = (asked, result)  # a call that certainly had no effect may be sent again under its key
             return
         first, told = known
         if first.what != asked.what:
             assert result.failure_class in ("idempotency_conflict", "not_started"), (first, asked, result)
         elif result.status == "unknown" and asked.identity not in self._before[3]:
-            return  # whoever joins a call that hangs may run out of time with it, and is told that nobody knows
+            return  # a call that joins a hanging call may reach its own deadline and get an unknown outcome
         elif result.failure_class not in NEVER_RAN:
             assert again, (first, asked, result)
             assert canonical((told.content, told.structured, told.status, told.error, told.code)) == canonical(
@@ -350,13 +350,13 @@ class CallsMachine(RuleBasedStateMachine):
         return [effect for effect in self.world.effects if (effect.run, effect.tool, effect.what) == asked.fact]
 
     def _nothing_hidden_was_repeated(self, done: Sequence[Effect]) -> None:
-        """What may have happened is not done again by another call, until somebody knows or a human has allowed it; `book` always knows."""
+        """Check that no other call repeats a possible effect until its outcome is settled or a human allows it. `book` has a `verify`."""
         for effect in done:
             fact = (effect.run, effect.tool, effect.what)
             assert fact not in self._before[0] or effect.what == "asked" or effect.tool != "pay", effect
 
     def _remember_what_nobody_knows(self, done: Sequence[Effect]) -> None:
-        """Effects of `once` calls whose record has no answer."""
+        """Remember the effects of `once` calls whose outcome is not recorded."""
         results = self._results()
         for effect in done:
             result = results.get(effect.uid)
@@ -366,5 +366,5 @@ class CallsMachine(RuleBasedStateMachine):
                 self.unknown.setdefault(effect.uid, fact)
 
     def _results(self) -> dict[str, ToolResult]:
-        """What the record says of each call that has a result."""
-        return {event.call: decode_result(event.body) for event in self.world.events() if event.kind == "call.completed"}
+        """Return the recorded result of each call that has one."""
+        return {entry.uid: entry.result for entry in find_tool_calls(self.world.journal) if entry.result is not None}

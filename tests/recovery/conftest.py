@@ -1,4 +1,4 @@
-"""The server that tests start, as in `tests/journals`."""
+"""Imports the PostgreSQL server fixtures of `tests/journals`."""
 
 from __future__ import annotations
 

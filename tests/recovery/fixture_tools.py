@@ -1,6 +1,6 @@
-"""Tools that leave a mark in a ledger outside the engine, and may end everything in the middle of their work.
+"""Tools that write a line to a ledger outside the engine and may kill the whole process while they run.
 
-Found by name, so that a process of their own can import them. What they are to do is in their arguments.
+They are found by name, so that a worker process can import them. Their arguments control what they do.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ RUNNERS = ("inline", "thread", "process")
 
 
 def act(ledger: str, what: str, dies: int, when: str, ctx: ToolContext) -> str:
-    """Leave a mark; before or after that, kill the process `dies`, the first time."""
+    """Write a line to the ledger; kill the process `dies` before or after that, on the first attempt only."""
     _perhaps_die(ledger, dies, when == "before")
     Ledger(Path(ledger)).write(f"{what} {ctx.idempotency_key}")
     _perhaps_die(ledger, dies, when == "after")
@@ -30,7 +30,7 @@ def act(ledger: str, what: str, dies: int, when: str, ctx: ToolContext) -> str:
 
 
 async def act_inline(ledger: str, what: str, dies: int, when: str, ctx: ToolContext) -> str:
-    """The same in the caller's task."""
+    """Do the same as `act`, in the caller's task."""
     return act(ledger, what, dies, when, ctx)
 
 
@@ -43,13 +43,13 @@ def _perhaps_die(ledger: str, dies: int, now: bool) -> None:
 
 
 def has_acted(arguments: dict[str, Any], key: str) -> Verified:
-    """Whether the ledger has this call's mark."""
+    """Return whether the ledger has this call's line."""
     happened = f"{arguments['what']} {key}" in Ledger(Path(arguments["ledger"])).lines()
     return Verified(happened=happened, result=f"did {arguments['what']}" if happened else None)
 
 
 def acting(effect: str, runner: str) -> FunctionTool:
-    """The tool `act` of this effect, where this runner runs it."""
+    """Return the tool `act` with this effect for this runner."""
     function = act_inline if runner == "inline" else act
     verify = has_acted if effect == "verified" else None
     declared: Any = "once" if effect == "verified" else effect

@@ -1,6 +1,6 @@
-"""The state machines over recovery, and the command that goes through many long histories of each.
+"""The recovery state machines, and a command that runs many long histories of each.
 
-`python -m tests.recovery.histories`; how many may be given.
+Run `python -m tests.recovery.histories`; an argument sets the number of histories.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CALLS, RUNS = CallsMachine, RunsMachine
 
 
 def settings_of(*, max_examples: int, stateful_step_count: int) -> settings:
-    """So many histories of so many steps at most, however long they take."""
+    """Return Hypothesis settings for this number of histories and steps, without a time limit."""
     return settings(
         max_examples=max_examples, stateful_step_count=stateful_step_count, deadline=None, suppress_health_check=list(HealthCheck)
     )

@@ -1,4 +1,4 @@
-"""Calls as a history hands them in: to which tool, about what, under which name they are known again."""
+"""Calls as the state machines make them: the tool, its argument, and the id or key that identifies a repeat."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tests.recovery.simulated_world import TOOLS, WHATS
 __all__ = ["CALLS", "HANDLES", "Asked", "one_message"]
 
 HANDLES = ("", "id:a", "id:b", "key:k", "key:l")
-"""How a call is known again: not at all, by the model's id, by the host's key."""
+"""What identifies a repeat of a call: nothing, the model's id, or the host's key."""
 RUNS = ("one", "two")
 
 
 class Asked(Struct, frozen=True):
-    """A call that is handed in."""
+    """A call to make."""
 
     tool: str
     what: str
@@ -40,7 +40,7 @@ class Asked(Struct, frozen=True):
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """Under what it is known again; empty where it is not."""
+        """Return what identifies a repeat of this call, or an empty tuple if nothing does."""
         kind = self.handle.partition(":")[0]
         if not kind or (kind == "id" and TOOLS[self.tool] == "none"):
             return ()
@@ -48,7 +48,7 @@ class Asked(Struct, frozen=True):
 
 
 def one_message(several: Sequence[Asked]) -> list[Asked]:
-    """The calls as those of one message of the first one's run."""
+    """Return the calls as those of one message, in the run of the first call."""
     return [replace(asked, run=several[0].run) for asked in several]
 
 

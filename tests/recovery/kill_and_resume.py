@@ -1,7 +1,7 @@
-"""Kill a run at one moment, resume it in a new process, and tell what is then true: one cell of the table of recovery.
+"""Kill a run at a given moment, resume it in a new process, and report the result: one cell of the recovery table.
 
-Reads cells from standard input and writes what came of each, as lines of JSON. Every run and every resume is a process of its own, forked
-from this one, which never starts a thread or an event loop.
+Reads cells from standard input and writes their outcomes as lines of JSON. Each run and each resume is a separate process forked from this
+one, which never starts a thread or an event loop.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from callgate import Engine, Scope, SqliteJournal, ToolResult
-from callgate._blob_store import MemoryBlobs
-from callgate._journal import open_reader
 from callgate.agent import Agent, RunResult
 from callgate.agent.recorded_run import load_run
 from callgate.errors import UsageError
@@ -41,12 +39,12 @@ CALLS = ("a", "b")
 
 
 class JournalThatKillsItsProcess:
-    """A journal whose process is killed when it has taken so many events.
+    """A journal that kills its process after a given number of events.
 
     Args:
-        journal: Keeps them.
-        at: How many.
-        durable: Whether the last of them is on disk first.
+        journal: The journal that stores the events.
+        at: The number of events.
+        durable: Whether the last event is on disk before the kill.
     """
 
     def __init__(self, journal: SqliteJournal, at: int, durable: bool) -> None:
@@ -70,7 +68,7 @@ class JournalThatKillsItsProcess:
 
 
 class Worker:
-    """A model that asks for every call in one message, and is done when it has their results."""
+    """A model that requests every call in one message and ends its turn when it has their results."""
 
     provider, name, native_tools = "scripted", "worker", True
 
@@ -87,13 +85,13 @@ class Worker:
             yield step  # type: ignore[misc]
 
     def _call(self, at: int, what: str) -> ToolCall:
-        """The first one may end this process in its middle."""
+        """Return a call of `act`; the first one may kill this process while it runs."""
         dies = os.getpid() if self._inside and at == 0 else 0
         return call("act", {"ledger": self._ledger, "what": what, "dies": dies, "when": self._inside}, id=what, position=at)
 
 
 class Cell:
-    """One moment, one effect, one runner."""
+    """A moment of the kill, an effect and a runner."""
 
     def __init__(self, cell: dict[str, Any], folder: Path) -> None:
         self.cell = cell
@@ -113,26 +111,25 @@ class Cell:
         except UsageError as error:
             facts |= asyncio.run(self._recorded()) if "is over" in str(error) else {"refused": str(error)}
         if "refused" not in facts:
-            facts["differences"] = self._differences()
+            facts["differences"] = asyncio.run(self._differences())
         self.told.write_text(json.dumps(facts), encoding="utf-8")
 
     async def _recorded(self) -> dict[str, Any]:
-        """What the record says of a run that is over."""
+        """Return the recorded facts of a run that is over."""
         journal = SqliteJournal(self.journal)
-        run = load_run(journal, MemoryBlobs(), RUN)
+        run = load_run(journal, journal.blobs, RUN)
         await journal.close()
         return _facts(run.ended, run.results, run.history.messages)
 
-    def _differences(self) -> list[str]:
-        """Where the record makes another run than the one there was."""
-        reader = open_reader(self.journal)
-        try:
-            return [str(difference) for difference in Replay.of(reader, RUN).differences]
-        finally:
-            reader.close()
+    async def _differences(self) -> list[str]:
+        """Return the differences between the run and its replay."""
+        journal = SqliteJournal(self.journal)
+        differences = [str(difference) for difference in Replay.of(journal, RUN).differences]
+        await journal.close()
+        return differences
 
     async def _found(self) -> dict[str, str]:
-        """How far each call had come, as the record says."""
+        """Return the last recorded step of each call."""
         journal = SqliteJournal(self.journal)
         kinds: dict[str, list[str]] = {}
         names: dict[str, str] = {}
@@ -175,7 +172,7 @@ def _facts(status: str, results: Sequence[ToolResult], messages: Sequence[Messag
 
 
 def _in_a_process(do: Callable[[], None]) -> bool:
-    """Whether it was killed."""
+    """Run `do` in a forked process and return whether that process was killed."""
     child = os.fork()
     if child == 0:
         try:

@@ -1,6 +1,6 @@
-"""The table of recovery: which cells there are, and what must be true of each. The ledger decides, not the record of whom it is about.
+"""The recovery table: its cells, and the guarantees that each cell must keep. The ledger decides what happened, not the journal under test.
 
-`python -m tests.recovery.kill_cases` goes through all of it and says what does not hold.
+`python -m tests.recovery.kill_cases` runs the whole table and prints the violations.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ __all__ = ["faults_of", "inside", "moments", "outcomes", "twice"]
 
 Cell = dict[str, Any]
 _EVENTS = 24
-"""More than a run of two calls writes."""
+"""More events than a run of two calls writes."""
 
 
 def moments(effects: Sequence[str], runners: Sequence[str], *, durable: bool = True) -> Iterator[Cell]:
-    """Killed behind each event, whether or not it is on disk by then."""
+    """Yield cells that are killed after each event, whether or not that event is on disk."""
     for effect in effects:
         for runner in runners:
             for at in range(1, _EVENTS + 1):
@@ -31,7 +31,7 @@ def moments(effects: Sequence[str], runners: Sequence[str], *, durable: bool = T
 
 
 def inside(effects: Sequence[str], runners: Sequence[str]) -> Iterator[Cell]:
-    """Killed by the tool itself, before or after it has done its work."""
+    """Yield cells that are killed by the tool itself, before or after its effect."""
     for effect in effects:
         for runner in runners:
             for when in ("before", "after"):
@@ -39,7 +39,7 @@ def inside(effects: Sequence[str], runners: Sequence[str]) -> Iterator[Cell]:
 
 
 def twice(effects: Sequence[str], ats: Iterable[int], agains: Iterable[int]) -> Iterator[Cell]:
-    """Killed, and killed again while it is resumed."""
+    """Yield cells that are killed, and killed again while they are resumed."""
     for effect in effects:
         for again in agains:
             yield {"effect": effect, "runner": "inline", "inside": "after", "again": [again]}
@@ -48,7 +48,7 @@ def twice(effects: Sequence[str], ats: Iterable[int], agains: Iterable[int]) -> 
 
 
 def outcomes(cells: Iterable[Cell]) -> Iterator[dict[str, Any]]:
-    """What came of each cell."""
+    """Yield the outcome of each cell."""
     text = "".join(json.dumps(cell) + "\n" for cell in cells)
     command = [
         sys.executable,
@@ -68,7 +68,7 @@ def outcomes(cells: Iterable[Cell]) -> Iterator[dict[str, Any]]:
 
 
 def faults_of(outcome: Mapping[str, Any]) -> list[str]:
-    """What of this outcome is not as promised."""
+    """Return the guarantees that this outcome violates."""
     done = [line.split()[0] for line in outcome["ledger"]]
     refused = outcome.get("refused", "")
     if refused:

@@ -1,7 +1,8 @@
-"""A process that works on one run of an agent, and stands still where it is told to: for tests that take its run away meanwhile.
+"""A process that works on a run of an agent and pauses at a given place, so that a test can take over its run.
 
-Its words are JOURNAL LEDGER RUN PLACE LEASE_S. It pays three people, one per message. At PLACE it says `here` and waits: `pass` is before
-the model asks for the second payment, `tool` inside that, when the ledger has it; or `nowhere`. It says how the run ended, as JSON.
+Its arguments are JOURNAL LEDGER RUN PLACE LEASE_S. It makes three payments, one per message. At PLACE it prints `here` and waits: `pass` is
+before the model requests the second payment, `tool` is inside that payment after the ledger has it, `nowhere` never pauses. It prints the
+result of the run as JSON.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from pathlib import Path
 from subprocess import PIPE, Popen
 
 from callgate import Engine, PostgresJournal, Scope, SqliteJournal, Tool, tool
-from callgate._journal import is_url
 from callgate.agent import Agent, RunResult
 from callgate.messages import ToolMessage
 from callgate.models.model_events import ModelEvent
@@ -30,7 +30,7 @@ PEOPLE = ("ann", "bob", "cid")
 
 
 class Payer:
-    """A model that asks for one payment after the other."""
+    """A model that requests one payment after another."""
 
     provider, name, native_tools = "scripted", "payer", True
 
@@ -64,7 +64,7 @@ def paying(ledger: Ledger, waits: bool = False) -> Tool:
 
 
 def opened(place: str, lease_s: float) -> SqliteJournal | PostgresJournal:
-    return PostgresJournal(place, lease_s=lease_s) if is_url(place) else SqliteJournal(place, lease_s=lease_s)
+    return PostgresJournal(place, lease_s=lease_s) if "://" in place else SqliteJournal(place, lease_s=lease_s)
 
 
 def told(result: RunResult) -> dict[str, object]:
@@ -81,7 +81,7 @@ async def _work(place: str, ledger: str, run: str, stands: str, lease_s: str) ->
 
 @contextmanager
 def working(place: str, ledger: Ledger, run: str, stands: str, lease_s: float) -> Iterator[Popen[str]]:
-    """Such a process; ended with the block."""
+    """Provide such a process, which ends with the block."""
     code = "import sys; sys.path[:] = sys.argv[6:]; from tests.recovery.paused_run_process import main; main(sys.argv[1:6])"
     words = [place, str(ledger.path), run, stands, str(lease_s), *sys.path]
     with Popen([sys.executable, "-c", code, *words], stdin=PIPE, stdout=PIPE, text=True) as process:

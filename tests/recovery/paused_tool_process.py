@@ -1,7 +1,7 @@
-"""A process whose tool stands still before it pays, for tests that take its run over meanwhile.
+"""A process whose tool pauses before it pays, so that a test can take over its run.
 
-Its words are JOURNAL FOLDER RUNNER LEASE_S AGENT, which is empty where no agent makes the call. The tool makes FOLDER/here, waits until
-FOLDER/go is there, and pays: one line in FOLDER/paid. Its `verify` looks there.
+Its arguments are JOURNAL FOLDER RUNNER LEASE_S AGENT; AGENT is empty if no agent makes the call. The tool creates FOLDER/here, waits until
+FOLDER/go exists, and pays by writing a line to FOLDER/paid. Its `verify` reads that file.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from subprocess import Popen
 from typing import Any
 
 from callgate import Engine, PostgresJournal, RawCall, Scope, SqliteJournal, Tool, ToolResult, Verified, tool
-from callgate._journal import is_url
 from callgate.agent import Agent
 from tests.agent.scripted_model import Script, call, says
 from tests.effect_ledger import Ledger
@@ -41,19 +40,19 @@ def _pay(folder: str) -> str:
 
 @tool(name="pay", runner="process", verify=was_paid)
 def pay_in_process(folder: str) -> str:
-    """Pay, once it may."""
+    """Pay once FOLDER/go exists."""
     return _pay(folder)
 
 
 @tool(name="pay", runner="thread", verify=was_paid)
 def pay_in_thread(folder: str) -> str:
-    """Pay, once it may."""
+    """Pay once FOLDER/go exists."""
     return _pay(folder)
 
 
 @tool(name="pay", verify=was_paid)
 async def pay_inline(folder: str) -> str:
-    """Pay, once it may."""
+    """Pay once FOLDER/go exists."""
     return await asyncio.to_thread(_pay, folder)
 
 
@@ -61,7 +60,7 @@ TOOLS: dict[str, Tool] = {"process": pay_in_process, "thread": pay_in_thread, "i
 
 
 def engine_over(place: str, runner: str, lease_s: float, **settings: Any) -> Engine:
-    journal = PostgresJournal(place, lease_s=lease_s) if is_url(place) else SqliteJournal(place, lease_s=lease_s)
+    journal = PostgresJournal(place, lease_s=lease_s) if "://" in place else SqliteJournal(place, lease_s=lease_s)
     return Engine([TOOLS[runner]], journal=journal, **{"timeout_s": 30, **settings})
 
 
@@ -75,7 +74,7 @@ async def handed_in(engine: Engine, folder: Path, id: str) -> ToolResult:
 
 @contextmanager
 def paying_late(place: str, folder: Path, runner: str, lease_s: float, *, by_agent: bool = False) -> Iterator[Popen[str]]:
-    """Such a process; ended with the block."""
+    """Provide such a process, which ends with the block."""
     code = "import sys; sys.path[:] = sys.argv[6:]; from tests.recovery.paused_tool_process import main; main(*sys.argv[1:6])"
     words = [place, str(folder), runner, str(lease_s), "agent" * by_agent]
     with Popen([sys.executable, "-c", code, *words, *sys.path], text=True) as process:

@@ -1,8 +1,8 @@
-"""A process that works with an engine, killed from outside at random moments and started again, until it is done; a ledger counts.
+"""A worker process with an engine that is killed at random moments and restarted until its work is done; a ledger counts the effects.
 
-The killer forks the worker, lets a random moment pass, sends SIGKILL, and forks it again; it has no engine, no thread, no event loop. What
-each order came to in the end is read from the ledger and from what the workers said. `python -m tests.recovery.random_kills` does it a
-thousand times over a file, and over PostgreSQL where it can be had; another number may be given.
+The killer forks the worker, waits for a random time, sends SIGKILL, and forks it again; it has no engine, thread or event loop. Each result
+is read from the ledger and from the workers' reports. `python -m tests.recovery.random_kills` makes a thousand kills over a file,
+and over PostgreSQL if it is available; an argument sets another number.
 """
 
 from __future__ import annotations
@@ -22,8 +22,6 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from callgate import Agent, Engine, PostgresJournal, RawCall, Scope, SqliteJournal, ToolContext, Verified, tool
-from callgate._journal import is_url
-from callgate._journal.event_rows import ChainFault
 from callgate.calls import Answered
 from callgate.errors import UsageError
 from callgate.messages import ToolMessage
@@ -41,17 +39,17 @@ __all__ = ["Tally", "kill_at_random"]
 
 TOOLS: Final = {"put": "idempotent", "pay": "once", "book": "once"}
 _ORDERS: Final = 8
-"""In each batch: as many calls of a host, and as many runs of an agent."""
+"""The number of calls of a host, and of runs of an agent, in each batch."""
 _LEASE_S: Final = 0.05
 _LONGEST_S: Final = 0.12
-"""Between a worker's beginning to work and its end."""
+"""The longest time between the start of a worker's orders and its kill."""
 
 
 # The worker
 
 
 def tools(ledger: Ledger) -> list[Tool]:
-    """Each leaves its name, what it was about, and its key in the ledger; one can look there."""
+    """Return tools that write their name, argument and key to the ledger; one of them has a `verify`."""
 
     @tool(effect="idempotent")
     async def put(what: str, ctx: ToolContext) -> str:
@@ -79,7 +77,7 @@ def tools(ledger: Ledger) -> list[Tool]:
 
 
 class Clerk:
-    """A model that orders one of each in one message, and is done when it has the results."""
+    """A model that orders one of each in one message and ends its turn when it has the results."""
 
     provider, name, native_tools = "scripted", "clerk", True
 
@@ -94,11 +92,11 @@ class Clerk:
 
 
 def open_journal(where: str) -> Journal:
-    """The journal, once the lease of a writer that was killed has run out."""
+    """Open the journal, waiting until the lease of a killed writer has expired."""
     until = time.monotonic() + PATIENCE_S
     while True:
         try:
-            return PostgresJournal(where, lease_s=_LEASE_S) if is_url(where) else SqliteJournal(where)
+            return PostgresJournal(where, lease_s=_LEASE_S) if "://" in where else SqliteJournal(where)
         except UsageError as error:
             if "another engine" not in str(error) or time.monotonic() > until:
                 raise
@@ -106,7 +104,7 @@ def open_journal(where: str) -> Journal:
 
 
 async def work(where: str, folder: Path, batch: str, begun: Callable[[], None]) -> None:
-    """Go through the orders of a batch, taking up what was begun; say of each what it came to."""
+    """Process the orders of a batch, resuming unfinished ones, and report the results of each."""
     said = Ledger(folder / "said.txt")
     over = {json.loads(line)[0] for line in said.lines() if line.endswith("]")}
     engine = Engine(tools(Ledger(folder / "ledger.txt")), journal=open_journal(where))
@@ -120,7 +118,7 @@ async def work(where: str, folder: Path, batch: str, begun: Callable[[], None]) 
 
 
 async def by_call(engine: Engine, order: str) -> dict[str, str]:
-    """A host's own calls, known again by their keys."""
+    """Make the host's own calls, whose repeats are recognised by idempotency key."""
     told: dict[str, str] = {}
     for name in TOOLS:
         what = f"{order}.{name}.host"
@@ -132,7 +130,7 @@ async def by_call(engine: Engine, order: str) -> dict[str, str]:
 
 
 async def by_run(engine: Engine, order: str) -> dict[str, str]:
-    """A run, begun or resumed; of one that is over its record tells."""
+    """Start or resume a run; if it is over already, read its results from the journal."""
     agent = Agent(Clerk(order), engine)
     try:
         result = await agent.resume(order)
@@ -153,7 +151,7 @@ def from_record(engine: Engine, order: str) -> dict[str, str]:
 
 
 class Tally:
-    """What came of it."""
+    """The counts and violations of a test."""
 
     def __init__(self) -> None:
         self.kills = 0
@@ -167,13 +165,13 @@ class Tally:
 
 
 def kill_at_random(where: str, folder: Path, kills: int, seed: int) -> Tally:
-    """Kill workers so often, and let each batch come to its end.
+    """Make this number of kills and let each batch finish.
 
     Args:
-        where: The journal: a file's path, or a server's address.
-        folder: For the ledger and for what is said.
-        kills: How many at least.
-        seed: Of the moments.
+        where: The journal: a file's path or a server's address.
+        folder: The folder of the ledger and of the workers' reports.
+        kills: The minimum number of kills.
+        seed: The seed of the random times.
     """
     chance, tally = random.Random(seed), Tally()
     while tally.kills < kills:
@@ -193,11 +191,11 @@ def kill_at_random(where: str, folder: Path, kills: int, seed: int) -> Tally:
 
 
 def _killed(where: str, folder: Path, batch: str, after_s: float) -> bool:
-    """Whether the worker was killed before it had come to its end."""
+    """Return whether the worker was killed before it finished."""
     worker, begun = _begin(where, folder, batch)
     with begun:
         begun.read()
-    time.sleep(after_s)  # the random moment
+    time.sleep(after_s)
     os.kill(worker, signal.SIGKILL)
     return _ended(worker)
 
@@ -209,7 +207,7 @@ def _let_end(where: str, folder: Path, batch: str) -> None:
 
 
 def _begin(where: str, folder: Path, batch: str) -> tuple[int, IO[bytes]]:
-    """Fork a worker; gives its id, and what ends when it begins to work."""
+    """Fork a worker; return its process id and a pipe that closes when the worker begins its orders."""
     reading, writing = os.pipe()
     worker = os.fork()
     if worker == 0:
@@ -225,7 +223,7 @@ def _begin(where: str, folder: Path, batch: str) -> tuple[int, IO[bytes]]:
 
 
 def _ended(worker: int) -> bool:
-    """Whether it was killed."""
+    """Wait for the worker and return whether it was killed."""
     _, status = os.waitpid(worker, 0)
     if os.WIFEXITED(status) and os.WEXITSTATUS(status):
         raise SystemExit("a worker failed; see above")
@@ -233,14 +231,14 @@ def _ended(worker: int) -> bool:
 
 
 def _count(folder: Path, tally: Tally) -> None:
-    """Hold what was told of each order against what was done."""
+    """Compare the reported result of each order with its effects."""
     done: dict[str, list[str]] = {}
     for line in Ledger(folder / "ledger.txt").lines():
         _, what, key = line.split()
         done.setdefault(what, []).append(key)
     told: dict[str, str] = {}
     for line in Ledger(folder / "said.txt").lines():
-        with suppress(json.JSONDecodeError):  # cut off with its worker
+        with suppress(json.JSONDecodeError):  # the worker was killed while it wrote the line
             told |= json.loads(line)[1]
     if len(told) != 2 * len(TOOLS) * _ORDERS * tally.batches:
         tally.faults.append(f"{len(told)} calls were told of")
@@ -265,20 +263,20 @@ def _faults(what: str, status: str, keys: list[str]) -> Iterator[str]:
         yield "the tool could have been asked"
 
 
-def _verified(where: str) -> ChainFault | None:
+def _verified(where: str) -> Any:
     return asyncio.run(_verify(where))
 
 
-async def _verify(where: str) -> ChainFault | None:
+async def _verify(where: str) -> Any:
     journal = open_journal(where)
     try:
-        return journal.verify()  # type: ignore[attr-defined,no-any-return]
+        return journal.verify()  # type: ignore[attr-defined]
     finally:
         await journal.close()
 
 
 def main(kills: int, *stores: str) -> int:
-    """Do it so often over each store, `file` and `postgres`; tells whether anything was not as promised."""
+    """Make this number of kills over each store, `file` and `postgres`; return 1 if any guarantee is violated."""
     seed = int.from_bytes(os.urandom(4))
     print(f"seed {seed}")  # noqa: T201
     wrong = 0

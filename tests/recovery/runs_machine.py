@@ -1,9 +1,8 @@
-"""Any history of runs of agents over one engine after another on one record: killed, cut off, resumed, asked, answered, followed up.
+"""A state machine of agent runs over one journal: runs are killed, interrupted, resumed, suspended, answered and followed up.
 
-The model is a function of the conversation, so that whoever resumes a run finds the same one. Each call that it makes has a name of its
-own, so that the ledger tells of each whether it was done, how often, and under how many keys. What is promised:
-`docs/explanation/guarantees.md`. Deaths, files and tools are in `world`, the model in `played`; here are the steps and what must hold after
-each.
+The model is a function of the conversation, so a resumed run meets the same model. Each call has a unique argument, so the ledger shows for
+each whether it took effect, how often, and under how many keys. `docs/explanation/guarantees.md` lists the guarantees. Deaths, files and
+tools are in `simulated_world`, the model in `scripted_model`; this module has the steps and the invariants.
 """
 
 from __future__ import annotations
@@ -21,28 +20,27 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from callgate import Agent, Scope
-from callgate._blob_store import MemoryBlobs
-from callgate._json import canonical
-from callgate._pipeline.event_bodies import decode_result
 from callgate.agent import RunResult
 from callgate.agent.recorded_run import load_run
 from callgate.errors import UsageError
 from callgate.events import TERMINAL
+from callgate.recorded_calls import find_tool_calls
+from tests.canonical_json import canonical
 from tests.recovery.scripted_model import SCRIPT, Player, Script, assert_valid, facts_of, names
 from tests.recovery.simulated_world import FATES, TOOLS, Death, Effect, Fate, World
 
 __all__ = ["RunsMachine"]
 
 ENDS = ("kill", "stop", "cancel", "close", "death")
-"""What comes while a tool hangs; a stop is followed by a kill."""
+"""The ways to end a run whose tool hangs; a stop is followed by a kill."""
 TALK = "talk"
-"""A conversation that several runs take part in."""
+"""A conversation that several runs share."""
 FATE = st.lists(st.sampled_from(FATES), max_size=4)
 SHARE = st.sampled_from([0.0, 0.3, 0.7, 1.0])
 
 
 class RunsMachine(RuleBasedStateMachine):
-    """Runs, and everything that can come between them."""
+    """Makes runs, with deaths, restarts, stops, resumes and answers between them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,13 +49,13 @@ class RunsMachine(RuleBasedStateMachine):
         self.scripts: list[Script] = []
         self.world: World = self._do(self._begun())
         self.over: set[str] = set()
-        """Runs of which somebody was told that they are over."""
+        """Runs that were reported as completed."""
         self.talks: set[int] = set()
-        """Runs of the conversation that several take part in. None is resumed: the model here plays the latest task."""
+        """Runs of the shared conversation. None is resumed, because the model follows the latest task there."""
         self.asked: dict[str, int] = {}
         self.shown: dict[str, bytes] = {}
         self.unknown: dict[str, str] = {}
-        """What was told to be unknown although it was done: the uid of the call, by what it did."""
+        """Effects that were reported as unknown: the uid of the call, by its argument."""
 
     async def _begun(self) -> World:
         world = World(Path(self._folder))
@@ -146,7 +144,7 @@ class RunsMachine(RuleBasedStateMachine):
             return
         del self.unknown[what]
 
-    # What holds after each
+    # Invariants
 
     @invariant()
     def the_journal_verifies(self) -> None:
@@ -163,7 +161,7 @@ class RunsMachine(RuleBasedStateMachine):
 
     @invariant()
     def returned_results_are_recorded(self) -> None:
-        kept = {event.call: facts_of(decode_result(event.body)) for event in self.world.events() if event.kind == "call.completed"}
+        kept = {entry.uid: facts_of(entry.result) for entry in find_tool_calls(self.world.journal) if entry.result is not None}
         assert {uid: kept.get(uid) for uid in self.shown} == self.shown
 
     @invariant()
@@ -183,7 +181,7 @@ class RunsMachine(RuleBasedStateMachine):
     def no_denied_call_has_an_effect(self) -> None:
         assert not [effect for effect in self.world.effects if effect.what.startswith("denied")]
 
-    # How a step is taken
+    # Execution of a step
 
     def _task(self, script: Script, conversation: str, *, follows: bool = False) -> Coroutine[Any, Any, RunResult]:
         task = len(self.scripts)
@@ -271,16 +269,16 @@ class RunsMachine(RuleBasedStateMachine):
         self.world.open()
         self.agent = Agent(Player(self.scripts), self.world.engine)
 
-    # What was told
+    # Checks of results
 
     def _judge(self, result: RunResult, effects: Sequence[Effect]) -> None:
         assert_valid(result.messages)
-        if "is closed" in result.reason:  # its end could not be recorded: as if it had been cut off
+        if "is closed" in result.reason:  # its end could not be recorded, so it counts as interrupted
             return
         if result.pending is not None:
             self.asked |= {approval.approval_id: approval.expires_at for approval in result.pending.approvals}
         begun = any(event.kind == "run.began" for event in self.world.journal.read(run=result.run))
-        if result.status == "completed" and begun:  # any other may be resumed
+        if result.status == "completed" and begun:  # a run with another status may be resumed
             self.over.add(result.run)
         done = {effect.uid: effect for effect in effects}
         whats = {event.call: event for event in self.world.events() if event.kind == "call.received"}
@@ -297,5 +295,5 @@ class RunsMachine(RuleBasedStateMachine):
             if one.failure_class in ("denied", "not_started"):
                 assert one.uid not in done, one
         if begun and result.conversation == result.run:
-            told = load_run(self.world.engine.journal, MemoryBlobs(), result.run).history.messages
+            told = load_run(self.world.engine.journal, self.world.engine.blobs, result.run).history.messages
             assert canonical(told) == canonical(list(result.messages))

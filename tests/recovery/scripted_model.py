@@ -1,4 +1,4 @@
-"""Scripts of a model, and the model that plays them: a function of the conversation, so that whoever resumes a run finds the same one."""
+"""Scripts for a model, and a model that follows them. It is a function of the conversation, so a resumed run meets the same model."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 from callgate import ToolResult
-from callgate._json import canonical
 from callgate.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from callgate.models.model_events import ModelEvent
 from callgate.models.model_protocol import StreamingContext
 from callgate.models.wire.request import ModelRequest
 from tests.agent.scripted_model import call, says
+from tests.canonical_json import canonical
 from tests.recovery.simulated_world import TOOLS
 
 __all__ = ["SCRIPT", "Player", "Script", "Wanted", "assert_valid", "facts_of", "names"]
@@ -24,7 +24,7 @@ class Wanted(Struct, frozen=True):
 
     tool: str
     kind: str
-    """`plain`, `asked`, `denied`; or `again`: what the call before it was about, once more."""
+    """`plain`, `asked`, `denied`, or `again` for the argument of the previous call."""
 
 
 Script = tuple[tuple[Wanted, ...], ...]
@@ -33,7 +33,7 @@ SCRIPT = st.lists(st.lists(WANTED, min_size=1, max_size=3).map(tuple), min_size=
 
 
 class Player:
-    """A model that plays the script which the conversation's latest task names, message after message."""
+    """A model that follows the script named by the latest task in the conversation, one message per turn."""
 
     provider, name, native_tools = "scripted", "player", True
 
@@ -58,7 +58,7 @@ class Player:
 
 
 def names(task: int, script: Script) -> list[list[str]]:
-    """What each call of a script is about: its own thing, or that of the call before it."""
+    """Return the argument of each call of a script: a new one, or that of the previous call."""
     named: list[list[str]] = []
     last: dict[str, str] = {}
     for turn, message in enumerate(script):
@@ -72,7 +72,7 @@ def names(task: int, script: Script) -> list[list[str]]:
 
 
 def assert_valid(messages: Sequence[Message]) -> None:
-    """Each call has exactly one result, in its place."""
+    """Check that each call has exactly one result, in the right place."""
     owed: list[str] = []
     for message in messages:
         if isinstance(message, ToolMessage):
@@ -85,5 +85,5 @@ def assert_valid(messages: Sequence[Message]) -> None:
 
 
 def facts_of(result: ToolResult) -> bytes:
-    """A result without what the loop may have added for the model."""
+    """Return a result's fields without the text that the loop may add for the model."""
     return canonical((result.status, result.structured, result.error, result.code, result.metadata.attempts))

@@ -1,7 +1,7 @@
-"""What is outside an engine that may die: tools with a ledger of their own, time that stands still, and a disk that keeps what it must.
+"""Everything outside an engine that may die: tools with their own ledger, simulated time, and a disk.
 
-A death is honest: from that moment nothing that the engine does counts, and the next one gets a copy of the files as they were on disk,
-with everything that was reported as kept and any part, but a first one, of what was not. Knows nothing of what should be true.
+After a simulated death nothing that the engine does counts. The next engine gets a copy of the files on disk with all events that were
+reported as durable, and a prefix of those that were not. This module checks no guarantees.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import apsw
 from msgspec import Struct
 
 from callgate import Engine, RawCall, Retryable, RetryPolicy, Scope, SqliteJournal, ToolContext, Verified, tool
-from callgate._clock import SystemClock
 from callgate.call_stages import ValidatedCall
 from callgate.calls import Outcome
 from callgate.events import Draft, Event
@@ -30,13 +29,13 @@ __all__ = ["FATES", "TOOLS", "WHATS", "Death", "Effect", "Fate", "Rules", "World
 Fate = Literal["ok", "flaky", "raises", "raises after", "hangs", "hangs after", "dies", "dies after"]
 FATES: Sequence[Fate] = ("ok", "flaky", "raises", "raises after", "hangs", "hangs after", "dies", "dies after")
 TOOLS = {"look": "none", "put": "idempotent", "pay": "once", "book": "once"}
-"""The effect of each tool; `book` can find out what became of a call."""
+"""The effect of each tool; `book` has a `verify`."""
 WHATS = ("ann", "bob", "asked", "denied")
-"""What a tool can be called with; rules ask about one and refuse another."""
+"""The arguments of the tools; the policy asks for an approval of one and denies another."""
 
 
 class Effect(Struct, frozen=True):
-    """One thing that a tool did."""
+    """An effect of a tool."""
 
     tool: str
     run: str
@@ -46,13 +45,13 @@ class Effect(Struct, frozen=True):
 
 
 class Death(Struct):
-    """When an engine dies: when it has appended so many more events; None: inside a tool, or not at all."""
+    """The moment when an engine dies: after this many more events; None means inside a tool, or never."""
 
     left: int | None = None
 
 
-class Clock(SystemClock):
-    """The event loop's time for deadlines; wall time stands still until somebody moves it, and may go back."""
+class Clock:
+    """Uses the event loop's time for deadlines; wall time changes only when a test sets it, and may go back."""
 
     def __init__(self) -> None:
         self.now_ns = 1_700_000_000_000_000_000
@@ -67,21 +66,24 @@ class Clock(SystemClock):
     def jitter(self) -> float:
         return 0.5
 
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
     def new_id(self) -> str:
         self._ids += 1
         return f"{self._ids:016x}"
 
 
 class Watched:
-    """A journal that is known to have reported so much as kept, and that dies where it is told to."""
+    """A journal that tracks the last event reported as durable and lets the engine die at a given event."""
 
     def __init__(self, world: World, journal: SqliteJournal) -> None:
         self._world = world
         self._journal = journal
         self.last = journal.status().written
-        """The last event that was appended alive."""
+        """The last event that was appended before the death."""
         self.promised = self.last
-        """The last event that was reported as kept."""
+        """The last event that was reported as durable."""
 
     def append(self, draft: Draft) -> int:
         position = self._journal.append(draft)
@@ -100,7 +102,7 @@ class Watched:
 
 
 class Rules:
-    """Asks about one thing, refuses another."""
+    """A policy that asks for an approval of one argument and denies another."""
 
     async def decide(self, call: ValidatedCall) -> Verdict:
         match str(call.arguments["what"]).split()[0]:
@@ -112,10 +114,10 @@ class Rules:
 
 
 class World:
-    """Everything that outlives an engine, and the engine of the moment.
+    """The state that outlives an engine, and the current engine.
 
     Args:
-        folder: For the files of each life.
+        folder: The folder of the files of all engines.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -125,16 +127,16 @@ class World:
         self.clock = Clock()
         self.effects: list[Effect] = []
         self.entered: list[Effect] = []
-        """Each time that a tool was entered, whatever it did then."""
+        """Every start of a tool, whatever it did then."""
         self.fates: deque[Fate] = deque()
-        """What the tools that are entered next do; then `ok`."""
+        """What the next tools to start do; after these, `ok`."""
         self.death = Death()
         self.dead = asyncio.Event()
         self.hung = asyncio.Event()
         """Set when a tool hangs, or the engine has died."""
         self.open()
 
-    # Lives
+    # Lifetimes of engines
 
     def open(self) -> None:
         self.alive, self.closed, self.death = True, False, Death()
@@ -143,7 +145,7 @@ class World:
         self.engine = Engine(self.tools(), policies=[Rules()], journal=self.journal, clock=self.clock)
 
     async def from_beside(self, raw: RawCall, scope: Scope) -> Outcome:
-        """What another engine on the same record says to a call."""
+        """Return the outcome of a call to another engine on the same journal."""
         journal = SqliteJournal(self.path, self.clock, synchronous="normal")
         async with Engine(self.tools(), policies=[Rules()], journal=journal, clock=self.clock) as engine:
             return await engine.call(raw, scope)
@@ -165,7 +167,7 @@ class World:
                 self.die()
 
     async def ended(self, tasks: Sequence[asyncio.Future[Any]]) -> None:
-        """Wait until these have ended; where the engine dies first, with it."""
+        """Wait until the tasks end, or cancel them if the engine dies first."""
         dead, over = asyncio.ensure_future(self.dead.wait()), asyncio.ensure_future(asyncio.wait(tasks))
         await asyncio.wait({dead, over}, timeout=PATIENCE_S, return_when="FIRST_COMPLETED")
         dead.cancel()
@@ -173,10 +175,10 @@ class World:
             for task in tasks:
                 task.cancel()
         await asyncio.wait({over}, timeout=PATIENCE_S)
-        assert over.done(), "it did not end"
+        assert over.done(), "a task did not end"
 
     async def bury(self, share: float) -> None:
-        """Leave what is on disk to the next life: what was reported as kept, and this share of what was not."""
+        """Keep the files for the next engine: all durable events, and this share of the others."""
         self.alive = False
         journal = self.journal
         await journal.durable(journal.append(Draft(kind="ghost", run="ghost", body=b"{}")))

@@ -1,4 +1,4 @@
-"""An operator's answer is on disk before the operator is told so, also where the process is killed in that moment."""
+"""Tests that an operator's answer is on disk before the operator sees it accepted, even if the process is killed at that moment."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from tests.waiting import PATIENCE_S
 
 RUN = "the-run"
 ASKING = Rules.parse('[[rule]]\nid = "asks"\nverdict = "ask"\ntool = "pay"\nwhen = { "arguments.to" = "ann" }\n')
-ANN, BOB = (RawCall(name="pay", arguments=json.dumps({"to": who}), id=who) for who in ("ann", "bob"))
+ANN, BOB = (RawCall(name=name, arguments=json.dumps({"to": who}), id=who) for name, who in (("pay", "ann"), ("pay_and_hang", "bob")))
 _LEASE_S = 3_000
-_HANGS_S = 2.0
+_HANGS_S = 0.1
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -33,17 +33,22 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def engine_on(place: str, ledger: Ledger) -> Engine:
-    """Asks before it pays ann, and never hears whether it has paid bob."""
+    """Return an engine that asks for approval before it pays ann, and whose payment to bob times out with an unknown outcome."""
 
     @tool
     async def pay(to: str) -> str:
         """Pay somebody."""
         ledger.write(to)
-        if to == "bob":
-            await asyncio.Event().wait()
         return f"paid {to}"
 
-    return Engine([pay], policies=[ASKING], journal=opened(place, _LEASE_S), timeout_s=_HANGS_S, run=RUN)
+    @tool(timeout_s=_HANGS_S)
+    async def pay_and_hang(to: str) -> str:
+        """Pay somebody, and never say so."""
+        ledger.write(to)
+        await asyncio.Event().wait()
+        return f"paid {to}"
+
+    return Engine([pay, pay_and_hang], policies=[ASKING], journal=opened(place, _LEASE_S), run=RUN)
 
 
 async def on_a_loop(engine: Engine, what: str) -> None:
@@ -63,7 +68,7 @@ def in_plain_code(engine: Engine, what: str) -> None:
 
 
 def say_and_die(place: str, ledger: str, what: str, how: str) -> None:
-    """The other process."""
+    """Record an answer or a settlement in a separate process, and kill that process."""
     engine = engine_on(place, Ledger(Path(ledger)))
 
     async def whole() -> None:
@@ -100,7 +105,7 @@ async def record(place: str) -> list[Event]:
 async def test_an_answer_or_settlement_is_on_disk_before_the_operator_is_told(
     place: str, ledger: Ledger, what: str, kind: str, how: str
 ) -> None:
-    """An answer to a question counts in the next process; so does the word about a call that nobody knew of."""
+    """The next process must apply the answer to an approval, and the settlement of an unknown outcome."""
     said_and_died(place, ledger, what, how)
     assert [event.kind for event in await record(place)].count(kind) == 1
     async with engine_on(place, ledger) as engine:
@@ -110,7 +115,7 @@ async def test_an_answer_or_settlement_is_on_disk_before_the_operator_is_told(
 
 
 async def test_an_approval_of_another_engine_is_answered_by_its_id_alone(place: str, ledger: Ledger) -> None:
-    """By whoever has the journal, in an engine that has not met the run yet."""
+    """The answering engine has the journal but has not opened the run."""
     async with engine_on(place, ledger) as first:
         asked = await first.call(ANN)
     assert isinstance(asked, Suspended)
@@ -121,7 +126,7 @@ async def test_an_approval_of_another_engine_is_answered_by_its_id_alone(place: 
 
 
 async def test_an_answer_for_a_run_held_by_another_engine_is_refused_and_not_lost(place: str, ledger: Ledger) -> None:
-    """Nobody else may write its record: whoever answers is told so, and by whom it is held."""
+    """Only the engine with the lease may write to the run, so the error names that engine."""
     async with engine_on(place, ledger) as first:
         asked = await first.call(ANN)
         assert isinstance(asked, Suspended)

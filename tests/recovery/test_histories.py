@@ -1,6 +1,6 @@
-"""Any history of calls and of runs, with deaths, restarts, stops, repeats and answers in between, keeps what is promised.
+"""Tests of random histories of calls and runs, with deaths, restarts, stops, repeats and answers: the guarantees must hold.
 
-A part of the histories; `make faults` (`python -m tests.recovery.histories`) goes through many and longer ones.
+These tests run a part of the histories; `make faults` (`python -m tests.recovery.histories`) runs more and longer ones.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ QUICK = settings_of(max_examples=25, stateful_step_count=15)
 
 
 def test_no_history_of_calls_repeats_an_effect_or_loses_a_returned_result() -> None:
-    """The same call again, what is safe to repeat, and what the model is told where the outcome is unknown."""
+    """Covers repeated calls, effects that are safe to repeat, and what the model is told about an unknown outcome."""
     run_state_machine_as_test(CALLS, settings=QUICK)
 
 
 def test_no_history_of_runs_repeats_an_effect_or_loses_a_returned_result() -> None:
-    """What recovery starts again, and what it does not."""
+    """Covers which calls a resumed run starts again and which it does not."""
     run_state_machine_as_test(RUNS, settings=QUICK)

@@ -1,6 +1,6 @@
-"""Kill -9 at any moment of a run; resumed in a new process, each effect has happened once, or is said to be unknown. Never twice.
+"""Tests that kill a run with SIGKILL at any moment and resume it: each effect happens once or is reported as unknown, never twice.
 
-What a resumed run does with the calls that it finds. A part of the cases; `make faults` goes through all of them.
+They cover what a resumed run does with the calls that it finds. They run a part of the cases; `make faults` runs all of them.
 """
 
 from __future__ import annotations

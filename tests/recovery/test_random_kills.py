@@ -1,6 +1,6 @@
-"""Workers that are killed at random moments by a process that knows nothing of engines; an independent ledger counts.
+"""Tests that kill workers at random moments from a process without an engine and count the effects in an independent ledger.
 
-A few kills; `make faults` does a thousand, also over PostgreSQL.
+These tests make a few kills; `make faults` makes a thousand, also over PostgreSQL.
 """
 
 from __future__ import annotations

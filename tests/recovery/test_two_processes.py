@@ -1,6 +1,6 @@
-"""Two processes and one journal: side by side on different runs, one after the other on the same one, and never both.
+"""Tests of two processes on one journal: they may work on different runs at once, and on the same run only one after the other.
 
-One runner per run, fenced by a lease. The ledger that the tools write decides what happened, not the journal under test.
+A lease gives each run one runner at a time. The ledger that the tools write decides what happened, not the journal under test.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import apsw
 import pytest
 
 from callgate import Engine, Scope
-from callgate._journal import is_url
 from callgate.agent import Agent
 from callgate.errors import RunHeld
 from callgate.events import TERMINAL, Event
@@ -41,10 +40,10 @@ def stands(process: Popen[str]) -> None:
 
 
 def stand_still(process: Popen[str], place: str) -> None:
-    """Stop it, but not in the middle of a commit, where it would hold everybody up: that is what a file's lock is."""
+    """Stop the process with SIGSTOP, but not in the middle of a commit, where its file lock would block every other process."""
     while True:
         process.send_signal(signal.SIGSTOP)
-        if is_url(place):
+        if "://" in place:
             return  # the server ends such a connection
         connection = apsw.Connection(place)
         try:
@@ -64,7 +63,7 @@ def ended(process: Popen[str]) -> dict[str, Any]:
 
 
 async def taken_up(place: str, ledger: Ledger, *, waits: bool) -> dict[str, Any]:
-    """What this process comes to with the run, once it may have it."""
+    """Wait until this process can take over the run, resume it, and return its result."""
     engine = Engine([paying(ledger)], journal=opened(place, _LONG_S))
     async with engine, Agent(Payer(), engine) as agent:
 
@@ -120,7 +119,7 @@ async def test_a_run_held_by_one_process_is_refused_to_another(place: str, ledge
 
 
 async def test_the_run_of_a_killed_process_is_free_at_once(place: str, ledger: Ledger) -> None:
-    """Not after its lease, which would have lasted for most of an hour."""
+    """The run is free before its lease expires, which would take most of an hour."""
     with working(place, ledger, RUN, "tool", _LONG_S) as process:
         stands(process)
         process.send_signal(signal.SIGKILL)
@@ -132,7 +131,7 @@ async def test_the_run_of_a_killed_process_is_free_at_once(place: str, ledger: L
 
 @pytest.mark.parametrize("where", ["pass", "tool"])
 async def test_a_paused_process_that_lost_its_lease_cannot_record_or_start_anything(place: str, ledger: Ledger, where: str) -> None:
-    """SIGSTOP for longer than its lease, another goes on with the run, SIGCONT: each payment at most once, each call with one end."""
+    """After SIGSTOP for longer than its lease, a takeover and SIGCONT, each payment happens at most once and each call has one end."""
     with working(place, ledger, RUN, where, _SHORT_S) as process:
         stands(process)
         stand_still(process, place)
@@ -143,7 +142,7 @@ async def test_a_paused_process_that_lost_its_lease_cannot_record_or_start_anyth
     second = ["ok", None] if where == "pass" else ["unknown", "outcome_unknown"]
     assert (result["status"], result["ends"]) == ("completed", [["ok", None], second, ["ok", None]])
     assert late["status"] == "failed"
-    ended_by_server = is_url(place) and "is lost" in late["reason"]  # where it ends the connection of one that stood still
+    ended_by_server = "://" in place and "is lost" in late["reason"]  # where it ends the connection of one that stood still
     assert "taken over by another engine" in late["reason"] or ended_by_server
     assert ledger.lines() == list(PEOPLE)
     events = await record(place)

@@ -1,4 +1,4 @@
-"""`verify` says "did not happen" of a call whose first attempt may still act: it counts only where that attempt has certainly ended."""
+"""Tests that a `verify` answer of "did not happen" counts only if the first attempt has certainly ended and can have no later effect."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LONG_S, _SHORT_S = 3_000, 0.6
 
 
 async def taken_over(engine: Engine) -> None:
-    """Wait until the run can be had."""
+    """Wait until the run can be taken over."""
 
     async def is_free() -> bool:
         try:
@@ -41,7 +41,7 @@ async def taken_over(engine: Engine) -> None:
 
 @pytest.mark.parametrize("runner", ["inline", "thread", "process"])
 async def test_the_call_of_a_paused_engine_stays_unknown_whatever_verify_says(place: str, tmp_path: Path, runner: str) -> None:
-    """SIGSTOP before the payment, another engine takes the run over and asks `verify`, SIGCONT: paid once."""
+    """After SIGSTOP before the payment, a takeover that asks `verify`, and SIGCONT, the payment happens once."""
     with paying_late(place, tmp_path, runner, _SHORT_S) as process:
         assert await soon((tmp_path / "here").exists)
         stand_still(process, place)
@@ -50,7 +50,7 @@ async def test_the_call_of_a_paused_engine_stays_unknown_whatever_verify_says(pl
             same, other = await handed_in(engine, tmp_path, "c1"), await handed_in(engine, tmp_path, "c2")
         (tmp_path / "go").touch()
         paid = Ledger(tmp_path / "paid")
-        if runner == "process":  # its worker was not stopped; once its engine goes on, it is ended
+        if runner == "process":  # the worker is not stopped by SIGSTOP, and is ended after its engine continues
             assert await soon(paid.lines)
         process.send_signal(signal.SIGCONT)
         assert await soon(paid.lines)
@@ -75,7 +75,7 @@ async def test_after_a_kill_verify_lets_the_call_start_again(place: str, tmp_pat
 
 
 async def test_a_worker_that_outlives_its_engine_is_ended_before_the_call_restarts(tmp_path: Path) -> None:
-    """The supervisor stands still and ends nothing; what it leaves behind must not pay beside the second attempt."""
+    """A suspended supervisor cannot end the worker, which must not pay while the second attempt runs."""
     place = str(tmp_path / "journal.db")
     with paying_late(place, tmp_path, "process", _LONG_S) as process:
         assert await soon((tmp_path / "here").exists)
@@ -92,7 +92,7 @@ async def test_a_worker_that_outlives_its_engine_is_ended_before_the_call_restar
                 supervisor.kill()
                 assert await soon(lambda: not supervisor.is_running() or supervisor.status() == psutil.STATUS_ZOMBIE)
                 (tmp_path / "here").unlink()
-                (tmp_path / "go").touch()  # the first attempt may pay now, until it is ended
+                (tmp_path / "go").touch()  # from now on the first attempt may pay, until it is ended
                 result = await handed_in(engine, tmp_path, "c3")
                 assert not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE
         finally:
@@ -105,7 +105,7 @@ async def test_a_worker_that_outlives_its_engine_is_ended_before_the_call_restar
 
 
 async def test_verify_cannot_rule_out_the_effect_of_an_abandoned_thread(tmp_path: Path) -> None:
-    """In one engine: while the thread of a call that timed out still runs, `verify` cannot rule its effect out."""
+    """In one engine the thread of a call that timed out may still run and take effect."""
     async with engine_over(str(tmp_path / "journal.db"), "thread", _LONG_S, timeout_s=0.2) as engine:
         first, second = await handed_in(engine, tmp_path, "c1"), await handed_in(engine, tmp_path, "c2")
         assert (first.status, second.status) == ("unknown", "unknown")

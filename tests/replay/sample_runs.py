@@ -1,4 +1,4 @@
-"""Runs to be replayed: tools that leave a line outside of the engine, rules, and scripted conversations of every kind of call."""
+"""Runs to replay: tools that write to a ledger outside the engine, rules, and scripted conversations with every kind of call."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ CALLS: dict[str, tuple[str, object]] = {
 
 
 def tools_of(ledger: Ledger, control: list[Engine] | None = None) -> list[Tool]:
-    """Tools that write down that they ran."""
+    """Return tools that record their executions in the ledger."""
     engines = control if control is not None else []
 
     @tool(effect="none")
@@ -75,7 +75,7 @@ def tools_of(ledger: Ledger, control: list[Engine] | None = None) -> list[Tool]:
 
     @tool
     async def end_it(context: ToolContext) -> str:
-        """Be killed."""
+        """Kill the conversation of this call."""
         ledger.write("end_it")
         engines[0].control.kill(context.scope.conversation, "killed by the user")
         return "too late"
@@ -88,7 +88,7 @@ def rules(text: str = RULES, where: str = "rules.toml") -> Rules:
 
 
 def message(kinds: Sequence[str], number: int, said: str = "") -> Answer:
-    """A message with these kinds of calls, each under an id that may come again."""
+    """Return a message with these kinds of calls; its call ids are reused by other messages."""
     calls: list[ToolCall] = []
     for place, kind in enumerate(kinds):
         name, arguments = CALLS[kind]
@@ -97,7 +97,7 @@ def message(kinds: Sequence[str], number: int, said: str = "") -> Answer:
 
 
 def cut_message() -> Answer:
-    """A message that the provider cut in the middle of a call."""
+    """Return a message that the provider truncated within a call."""
     reason: FinishReason = "length"
     broken = call("look", '{"what": "a', id="c0")
     end: Finished = ends(broken, reason=reason)
@@ -110,7 +110,7 @@ def script(plan: Sequence[Sequence[str]]) -> Script:
 
 
 async def run_of(agent: Agent, *, allow: bool = True, **options: Any) -> RunResult:
-    """A run to its end: what it asks is answered."""
+    """Run the agent to its end, answering every approval."""
     result = await agent.run("Do it.", conversation="c", scope=Scope(run=RUN, principal="eve"), **options)
     for _ in range(8):
         if result.pending is None:
@@ -122,5 +122,5 @@ async def run_of(agent: Agent, *, allow: bool = True, **options: Any) -> RunResu
 
 
 def plain(value: object) -> Any:
-    """As JSON data."""
+    """Return decoded JSON, or the value itself."""
     return json.loads(value) if isinstance(value, bytes) else value

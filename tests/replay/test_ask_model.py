@@ -1,15 +1,15 @@
-"""Another model is asked what the recorded one was asked: compared call by call, and nothing of it is started."""
+"""Another model gets the recorded requests: its calls are compared one by one, and none is run."""
 
 from __future__ import annotations
 
 import pytest
 
 from callgate import Engine, Scope
-from callgate._json import canonical
 from callgate.agent import Agent
 from callgate.errors import ModelUnreachable, UsageError
 from callgate.replay import Replay, ask_again
 from tests.agent.scripted_model import Answer, Script, call, says
+from tests.canonical_json import canonical
 from tests.effect_ledger import Ledger
 from tests.replay.sample_runs import RUN, tools_of
 
@@ -51,7 +51,7 @@ async def test_a_model_that_makes_the_same_calls_is_compared_to_the_end_of_the_r
     ],
 )
 async def test_the_comparison_ends_with_a_reason_at_the_first_different_call(answer: Answer, told: str, ledger: Ledger) -> None:
-    """A recorded result stands for the same tool with the same arguments only."""
+    """A recorded result is valid only for the same tool with the same arguments."""
     replay, _ = await recorded(ledger)
     ran = ledger.lines()
     asked = await ask_again(replay, Script(SAME[0], answer, SAME[2]), tools_of(ledger))

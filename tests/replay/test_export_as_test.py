@@ -1,4 +1,4 @@
-"""The text of an exported test, whatever the run is called and was asked."""
+"""The text of an exported test, for any run name and task."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.replay.sample_runs import tools_of
 
 @pytest.mark.parametrize("run", ["case-7", '"""; import os', "a\\", "läuft 🜁", "{x}", "7"])
 async def test_run_names_and_tasks_never_become_code_of_an_exported_test(run: str, ledger: Ledger, tmp_path: Path) -> None:
-    """What a user or a model wrote is shown in the file, and is never code of it."""
+    """Text of a user or a model may appear in the file, but never as code."""
     async with Engine(tools_of(ledger)) as engine, Agent(Script(says("Done.")), engine) as agent:
         await agent.run(f'{run}\n"""\nraise SystemExit\n{run * 40}', scope=Scope(run=run))
         replay = Replay.of(engine.journal, run)

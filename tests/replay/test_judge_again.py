@@ -1,4 +1,4 @@
-"""A recorded run, judged again by other rules or against other tools: what would have differed, and nothing is started."""
+"""A recorded run is judged again with other rules or tools: the differences are reported, and nothing is run."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def record(ledger: Ledger, plan: Sequence[Sequence[str]], *, allow: bool =
 
 
 def shown(judged: JudgedRun) -> list[tuple[str, str, str]]:
-    """Each call that would have differed: what it is called, then, now."""
+    """Return each differing call with its number, its recorded verdict and its new verdict."""
     return [
         (one.call.short, one.call.decision.word if one.call.decision else "", one.now.word if one.now else "") for one in judged.differences
     ]
@@ -64,7 +64,7 @@ async def test_judging_again_by_the_same_rules_finds_no_difference(allow: bool, 
 def test_any_run_judged_by_its_own_rules_and_tools_has_no_difference(
     plan: list[list[str]], allow: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Whatever was recorded: the same rules over the same tools find no difference."""
+    """For any recorded run."""
 
     async def differences() -> JudgedRun:
         ledger = Ledger(tmp_path_factory.mktemp("run") / "ledger")
@@ -75,7 +75,7 @@ def test_any_run_judged_by_its_own_rules_and_tools_has_no_difference(
 
 
 async def test_another_policy_reports_each_call_it_decides_differently_and_the_rule(ledger: Ledger) -> None:
-    """`replay RUN --policy other.toml` shows what would have differed."""
+    """`replay RUN --policy other.toml` reports the differences."""
     replay = await record(ledger, [["ok"], ["coerced", "denied"], ["ok"]])
     stricter = rules('default = "deny"\n\n[[rule]]\nid = "looks"\nverdict = "allow"\ntool = "look"\n', where="other.toml")
     judged = await judge_again(replay, tools_of(ledger), [stricter])
@@ -89,7 +89,7 @@ async def test_another_policy_reports_each_call_it_decides_differently_and_the_r
 
 
 async def test_a_rule_at_another_line_or_in_another_file_is_no_difference(ledger: Ledger) -> None:
-    """Also where the denial names it with its place, because it has no reason of its own."""
+    """Also if a denial contains the rule with its location, because the rule has no reason of its own."""
     replay = await record(ledger, ALL)
     judged = await judge_again(replay, tools_of(ledger), [rules(f"# moved\n\n{RULES}", where="moved.toml")])
     assert {one.change for one in judged.calls} == {""}
@@ -116,7 +116,7 @@ async def test_a_changed_verdict_reports_its_consequence_for_the_run(text: str, 
 
 
 async def test_a_recorded_approval_applies_only_to_the_same_call_of_the_same_tool(ledger: Ledger) -> None:
-    """An approval is for this tool as it is now, these arguments, this run, once."""
+    """An approval applies to the unchanged tool, these arguments and this run, once."""
     replay = await record(ledger, [["asked"], ["ok"]])
     asks_all = '[[rule]]\nid = "all"\nverdict = "ask"\n'
     judged = await judge_again(replay, tools_of(ledger), [rules(asks_all)])
@@ -134,7 +134,7 @@ async def test_a_recorded_approval_applies_only_to_the_same_call_of_the_same_too
 
 
 async def test_a_changed_tool_reports_calls_that_it_refuses_or_runs_with_other_arguments(ledger: Ledger) -> None:
-    """One changed tool: no verdict changes but for what validation makes of the call now."""
+    """With a changed schema, a verdict changes only if validation refuses the call or changes its arguments."""
     replay = await record(ledger, [["ok"], ["coerced", "denied", "invalid"]])
     tools = [one for one in tools_of(ledger) if one.name not in ("look", "pay")]
 
@@ -169,13 +169,13 @@ async def test_additional_tools_make_no_difference(ledger: Ledger) -> None:
 
     @tool(effect="none")
     async def nobody() -> None:
-        """Be there too late."""
+        """Do nothing."""
 
     assert (await judge_again(replay, [*tools_of(ledger), nobody], [rules()])).differences == ()
 
 
 async def test_decisions_of_the_loop_or_of_a_limit_are_not_judged_again(ledger: Ledger) -> None:
-    """Limits are not rules, and the record does not have them."""
+    """Limits are not rules, and the record does not contain them."""
 
     @tool(category="dangerous", requires_actor=False)
     async def blast() -> str:
@@ -232,7 +232,7 @@ async def test_a_failing_or_slow_policy_is_a_deny(ledger: Ledger) -> None:
 
 
 def test_a_deliberate_turn_is_judged_with_the_tools_it_offered(ledger: Ledger) -> None:
-    """Exposure comes first: a tool that the turn did not offer is blocked then and now."""
+    """A tool that the turn did not offer is blocked in the record and in the new judgement."""
 
     async def go() -> JudgedRun:
         async with Agent(
@@ -256,7 +256,7 @@ RULE = st.tuples(WORDS, st.sampled_from([(name, when) for name, conditions in AB
 
 
 def written(default: str, given: list[tuple[str, tuple[str, str]]]) -> str:
-    """A file of rules."""
+    """Return the text of a rules file."""
     tables = [
         f'[[rule]]\nid = "r{number}"\nverdict = "{verdict}"\ntool = "{name}"\noptional = true\n'
         + (f"when = {{ {when} }}\n" if when else "")
@@ -283,7 +283,7 @@ RAW = st.one_of(
 def test_judging_again_decides_like_an_engine_with_the_same_rules(
     raws: list[RawCall], then: str, now: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """The stages are the engine's own: whatever was recorded under other rules, the verdict, its rule and its words are the same."""
+    """The replay uses the engine's own stages: verdict, rule and text are the same, whatever rules the record was made with."""
     ledger = Ledger(tmp_path_factory.mktemp("run") / "ledger")
 
     async def recorded(policy: str) -> Replay:
@@ -345,7 +345,7 @@ print(len(replay.calls), len(judged.calls), bad)
 
 
 def test_a_replay_starts_no_process_opens_no_connection_and_writes_no_file(tmp_path: Path) -> None:
-    """Replay starts no tool: seen by the interpreter's own audit of everything that a process can do."""
+    """Checked with the interpreter's audit hook, which sees every such operation."""
     (tmp_path / "tools.py").write_text(TOOLS, encoding="utf-8")
     namespace: dict[str, Any] = {}
     exec(compile(TOOLS.replace('"ledger"', repr(str(tmp_path / "ledger"))), "tools.py", "exec"), namespace)
@@ -365,7 +365,7 @@ def test_a_replay_starts_no_process_opens_no_connection_and_writes_no_file(tmp_p
 
 
 def test_the_replay_package_uses_no_engine_runner_or_writable_journal() -> None:
-    """What the gate approves is compared and thrown away: no name in the room is a runner, an engine or a journal that can be written."""
+    """The replay only compares what the gate returns: its sources contain no runner, engine or writable journal."""
     import callgate.replay as room
 
     sources = "".join(path.read_text(encoding="utf-8") for path in Path(str(room.__file__)).parent.glob("*.py"))

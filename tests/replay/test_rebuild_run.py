@@ -1,4 +1,4 @@
-"""A run is made again from its log alone, byte for byte, and what the log cannot tell is said."""
+"""A run is rebuilt from its journal alone, byte for byte; what the journal does not contain is reported."""
 
 from __future__ import annotations
 
@@ -14,10 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from callgate import Engine, Limits, MemoryJournal, RawCall, Scope, SqliteJournal, tool
-from callgate._blob_store import DirectoryBlobs, MemoryBlobs
-from callgate._journal import open_reader
-from callgate._json import canonical
+from callgate import DirectoryBlobs, Engine, Limits, MemoryJournal, RawCall, Scope, SqliteJournal, tool
 from callgate.agent import Agent, Compaction, ContextRestarts, RunResult, keep_last
 from callgate.errors import UsageError
 from callgate.event_queries import EventQuery
@@ -25,6 +22,7 @@ from callgate.events import Draft
 from callgate.messages import Message
 from callgate.replay import Replay
 from tests.agent.scripted_model import Script, call, says
+from tests.canonical_json import canonical
 from tests.effect_ledger import Ledger
 from tests.host_fakes import Hider
 from tests.replay.sample_runs import CALLS, RUN, rules, run_of, script, tools_of
@@ -35,7 +33,7 @@ PLANS = st.lists(st.lists(st.sampled_from(sorted(CALLS)), min_size=1, max_size=3
 async def recorded(
     ledger: Ledger, plan: Sequence[Sequence[str]], *, allow: bool = True, **options: Any
 ) -> tuple[RunResult, Script, Engine]:
-    """A run of this plan, and the closed engine it ran on."""
+    """Return a run of this plan, its model, and the closed engine."""
     engines: list[Engine] = []
     engine = Engine(tools_of(ledger, engines), policies=[rules()], **options)
     engines.append(engine)
@@ -46,7 +44,7 @@ async def recorded(
 
 
 def same_bytes(result: RunResult, model: Script, replay: Replay) -> None:
-    """All that the run showed and said, and all that the replay makes, are one."""
+    """Assert that the replay has exactly the messages, requests, results and end of the run."""
     assert replay.differences == ()
     assert [canonical(one) for one in replay.messages] == [canonical(one) for one in result.messages]
     assert [canonical(list(one.messages)) for one in replay.passes] == [canonical(seen) for seen in model.seen]
@@ -56,7 +54,7 @@ def same_bytes(result: RunResult, model: Script, replay: Replay) -> None:
 
 
 async def test_every_kind_of_call_is_rebuilt_exactly_without_running_a_tool(ledger: Ledger) -> None:
-    """Replay: a run is reconstructed from its log without starting anything and gives the same bytes."""
+    """The rebuilt run has the same bytes."""
     plan = [["ok", "denied", "failed"], ["coerced", "unknown", "invalid"], ["asked", "ok"], ["malformed", "text", "large"], ["killed"]]
     result, model, engine = await recorded(ledger, plan)
     ran = ledger.lines()
@@ -88,16 +86,16 @@ def test_any_run_is_rebuilt_byte_for_byte_from_a_closed_journal_file(plan: list[
         journal = SqliteJournal(root / "journal.db")
         result, model, _ = asyncio.run(recorded(ledger, plan, allow=allow, journal=journal, blobs=blobs))
         ran = ledger.lines()
-        reader = open_reader(root / "journal.db")
+        reader = SqliteJournal(root / "journal.db")
         replay = Replay.of(reader, RUN, blobs)
         same_bytes(result, model, replay)
         assert replay.encode() == Replay.of(reader, RUN, blobs).encode()
-        reader.close()
+        asyncio.run(reader.close())
         assert ledger.lines() == ran
 
 
 async def test_calls_made_without_an_agent_are_rebuilt(ledger: Ledger) -> None:
-    """A run is also what an engine does for a loop of the host's own."""
+    """Calls that a host makes in a loop of its own are a run, too."""
     async with Engine(tools_of(ledger), policies=[rules()], run="bare") as engine:
         outcomes = [
             await engine.call(RawCall(name="pay", arguments=given, id=str(number)))
@@ -119,7 +117,7 @@ async def test_a_later_run_of_a_conversation_is_rebuilt_with_its_earlier_history
 
 
 async def test_the_hash_of_a_pass_covers_the_messages_shown_to_the_model_after_compaction(ledger: Ledger) -> None:
-    """As the reference of events says: SHA-256 over each message as canonical JSON behind its length in eight bytes."""
+    """As the event reference specifies: SHA-256 over each message as canonical JSON, preceded by its length in eight bytes."""
     model = Script(*(says(str(number)) for number in range(4)))
     settings: dict[str, Any] = {"compact": Compaction(compact=keep_last(2), at_tokens=1)}
     async with Agent(model, tools=tools_of(ledger), **settings) as agent:
@@ -150,11 +148,11 @@ async def test_a_run_resumed_by_another_agent_is_rebuilt_with_that_agents_system
     assert (canonical(replay.messages), replay.differences) == (canonical(result.messages), ())
 
 
-# What it does not make again is said
+# Reports of what cannot be rebuilt
 
 
 def changed(path: Path, kind: str, old: str, new: str) -> None:
-    """Write other words into the file, past every guard."""
+    """Change the bodies of these events in the file, bypassing its triggers."""
     connection = apsw.Connection(str(path))
     for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'trigger'").fetchall():
         connection.execute(f"DROP TRIGGER {name}")
@@ -170,7 +168,7 @@ def changed(path: Path, kind: str, old: str, new: str) -> None:
         ("call.completed", "saw a", "saw b", "what the model was shown in pass 2"),
         ("run.began", "Do it.", "Do them.", "what the model was shown in pass 1"),
         ("phase.answered", "Answer 90.", "Answer 91.", "the run's answer"),
-        ("call.verdict", '"allow"', '"deny"', "the content of call.verdict"),
+        ("call.started", '"allow"', '"deny"', "the content of call.started"),
     ],
 )
 async def test_the_first_difference_of_an_altered_record_is_named(
@@ -179,7 +177,9 @@ async def test_the_first_difference_of_an_altered_record_is_named(
     path = tmp_path / "journal.db"
     await recorded(ledger, [["ok"]], journal=SqliteJournal(path))
     changed(path, kind, old, new)
-    replay = Replay.of(open_reader(path), RUN)
+    journal = SqliteJournal(path)
+    replay = Replay.of(journal, RUN)
+    await journal.close()
     assert [one.what for one in replay.differences] == [told]
     assert "recorded is" in str(replay.differences[0])
 
@@ -196,7 +196,7 @@ async def test_a_committed_call_without_an_end_event_is_a_difference(ledger: Led
 
 
 async def test_redacted_values_are_reported_as_lost_and_stay_out_of_the_replay(ledger: Ledger) -> None:
-    """Redaction stays: what is secret is not in a replay, and what was lost by it is named."""
+    """The replay does not contain the secret, and names the calls that lost a value."""
 
     model = Script(says("It is hunter2.", call("look", {"what": "hunter2"}, id="1")), says("Done."))
     async with Engine(tools_of(ledger), redactor=Hider()) as engine, Agent(model, engine) as agent:
@@ -255,8 +255,8 @@ async def test_a_record_without_hashes_is_rebuilt_and_reported_as_not_compared(l
     assert "an older version wrote it" in replay.gaps[0]
 
 
-async def test_arguments_too_large_for_the_record_are_reported_as_lost(ledger: Ledger) -> None:
-    async with Engine(tools_of(ledger), run="bare", blobs=MemoryBlobs()) as engine:
+async def test_arguments_too_large_for_the_record_are_reported_as_lost(tmp_path: Path, ledger: Ledger) -> None:
+    async with Engine(tools_of(ledger), run="bare", blobs=DirectoryBlobs(tmp_path / "blobs")) as engine:
         await engine.call(RawCall(name="look", arguments=json.dumps({"what": "x" * 70_000})))
         (one,) = Replay.of(engine.journal, "bare", engine.blobs).calls
     assert "70012 bytes" in one.lost

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
+from callgate import Limits, ProcessLimits
 from callgate._clock import SystemClock
-from callgate._engine_limits import Limits
-from callgate._runners.process import ProcessLimits, ProcessRunner
+from callgate._runners.process import ProcessRunner
 from tests.runners.far_side import Far
 
 LIMITS = ProcessLimits(memory_bytes=1024**3, file_bytes=64 * 1024**2, workers=1, environment=("TEST_MARKER",))
@@ -15,7 +15,7 @@ LIMITS = ProcessLimits(memory_bytes=1024**3, file_bytes=64 * 1024**2, workers=1,
 
 @pytest.fixture
 def marker(monkeypatch: pytest.MonkeyPatch) -> str:
-    """In the environment of every process that this test's runner starts."""
+    """Provide a marker that is in the environment of every process that this test's runner starts."""
     value = f"marker-{secrets.token_hex(8)}"
     monkeypatch.setenv("TEST_MARKER", value)
     return value
@@ -23,7 +23,7 @@ def marker(monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.fixture
 async def processes(marker: str) -> AsyncIterator[ProcessRunner]:
-    """A process runner with one worker, so that a call meets what the one before it left."""
+    """Provide a process runner with one worker, so that every call runs in the worker of the call before it."""
     runner = ProcessRunner(Limits(), SystemClock(), LIMITS)
     yield runner
     await runner.close()
@@ -31,6 +31,6 @@ async def processes(marker: str) -> AsyncIterator[ProcessRunner]:
 
 @pytest.fixture(scope="session")
 def far() -> Iterator[Far]:
-    """A far side for all tests that leave it alive."""
+    """Provide a far side for all tests that do not end it."""
     with Far() as far:
         yield far

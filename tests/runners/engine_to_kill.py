@@ -1,12 +1,12 @@
-"""An engine of its own process, for a test that kills it: runs one hanging tool and says when that has begun."""
+"""An engine in a process that a test kills: it runs one hanging tool and reports when that tool has begun."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
 
+from callgate import Limits
 from callgate._clock import SystemClock
-from callgate._engine_limits import Limits
 from callgate._runners.process import ProcessRunner
 from tests.runners import hostile_tools
 from tests.runners.runner_requests import Made

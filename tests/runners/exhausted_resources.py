@@ -1,8 +1,8 @@
-"""A program whose system gives no more threads, processes or descriptors: a real limit, set after everything is loaded.
+"""A program that cannot start more threads or processes, or open more descriptors, because it sets a real limit after all imports.
 
     python -m tests.runners.exhausted_resources WHAT JOURNAL
 
-WHAT is `threads` (and processes, which the same limit counts), `one thread` (the pool has one by then), or `descriptors`.
+WHAT is `threads` (the same limit counts processes), `one thread` (the pool already has one), or `descriptors`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-import callgate._runners.process  # what is loaded late otherwise, and could not be loaded by whom this becomes
+import callgate._runners.process  # imported early: a process without root's rights might not be able to import it later
 import callgate._runners.thread_runner  # noqa: F401
 from callgate import Answered, Engine, RawCall, RetryPolicy, Scope, SqliteJournal, UsageError, tool
 from callgate.memory import Memory
@@ -68,7 +68,7 @@ def starve(what: str) -> None:
             while True:
                 taken.append(os.open(os.devnull, os.O_RDONLY))
         return
-    if os.getuid() == 0:  # no limit holds for root
+    if os.getuid() == 0:  # root is exempt from the limits
         os.setgid(_NOBODY)
         os.setuid(_NOBODY)
     resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
@@ -97,7 +97,7 @@ def said(what: str, act: Callable[[], object]) -> None:
 
 
 async def with_parts(folder: Path, memory: Memory) -> None:
-    """What an engine has beside it starts threads, too."""
+    """Run a call of an engine with undo and memory, whose parts also start threads."""
     engine = Engine([write], undo=UndoStore(folder / "kept"), memory=memory)
     outcome = await engine.call(RawCall(name="write", arguments={"path": "a.txt"}), Scope(workspace=str(folder / "workspace")))
     assert isinstance(outcome, Answered), outcome
@@ -107,7 +107,7 @@ async def with_parts(folder: Path, memory: Memory) -> None:
 
 
 def main(what: str, journal: Path) -> None:
-    engine = Engine([in_thread, in_process, in_task, asks])  # no file: its journal is root's alone, and needs a descriptor for each commit
+    engine = Engine([in_thread, in_process, in_task, asks])  # in memory: a file journal belongs to root, and each commit needs a descriptor
     fed = Engine([in_thread, asks])
 
     async def starved() -> None:
@@ -124,7 +124,7 @@ def main(what: str, journal: Path) -> None:
         await fed.close()
         say("closed")
 
-    asyncio.run(SqliteJournal(journal).close())  # loads what it needs
+    asyncio.run(SqliteJournal(journal).close())  # imports the modules that a journal needs
     memory = Memory(journal.with_name("memory.db"), embedder=HashedEmbedder())
     journal.with_name("workspace").mkdir()
     journal.with_name("workspace").chmod(0o777)

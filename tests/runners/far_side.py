@@ -1,4 +1,4 @@
-"""The far side of the example, as a process of its own on this machine."""
+"""The example's far side, as a process on this machine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SERVED = ("tests.runners.fixture_tools", "tests.runners.hostile_tools", "tests.r
 
 
 class Far:
-    """Listens from `with` on."""
+    """A far side that listens while its `with` block runs."""
 
     def __enter__(self) -> Self:
         command = [sys.executable, str(ROOT / "examples/remote_runner/far.py"), "0", *SERVED]
@@ -34,7 +34,7 @@ class Far:
         return self
 
     def runner(self, token: str = TOKEN) -> RemoteRunner:
-        """A near side, as patient as a busy machine needs it."""
+        """Return a near side with timeouts for a busy machine."""
         return RemoteRunner("127.0.0.1", self.port, token, connect_s=PATIENCE_S, answer_s=PATIENCE_S)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:

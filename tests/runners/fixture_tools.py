@@ -1,4 +1,4 @@
-"""Tools for the runners' contract, each as a sync and an async function; importable by a worker process."""
+"""Tools for the tests of the runner contract, each as a sync and an async function that a worker process can import."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _fail(kind: str) -> None:
 
 @tool
 def sync_hang(context: ToolContext) -> str:
-    """Wait, and say when that has begun."""
+    """Report progress, then wait until stopped."""
     context.progress("begun")
     time.sleep(HANGS_S)
     return "done"
@@ -82,7 +82,7 @@ def sync_hang(context: ToolContext) -> str:
 
 @tool
 async def async_hang(context: ToolContext) -> str:
-    """Wait, and say when that has begun."""
+    """Report progress, then wait until stopped."""
     context.progress("begun")
     await asyncio.sleep(HANGS_S)
     return "done"
@@ -90,7 +90,7 @@ async def async_hang(context: ToolContext) -> str:
 
 @tool
 def sync_steps(context: ToolContext, count: int) -> int:
-    """Report progress so many times."""
+    """Report progress a given number of times."""
     for number in range(count):
         context.progress(str(number))
     return count
@@ -98,7 +98,7 @@ def sync_steps(context: ToolContext, count: int) -> int:
 
 @tool
 async def async_steps(context: ToolContext, count: int) -> int:
-    """Report progress so many times."""
+    """Report progress a given number of times."""
     for number in range(count):
         context.progress(str(number))
         await asyncio.sleep(0)
@@ -107,21 +107,21 @@ async def async_steps(context: ToolContext, count: int) -> int:
 
 @tool
 def sync_spoil(items: list[int]) -> int:
-    """Change the arguments it was given."""
+    """Change its own arguments."""
     items.append(99)
     return len(items)
 
 
 @tool
 async def async_spoil(items: list[int]) -> int:
-    """Change the arguments it was given."""
+    """Change its own arguments."""
     items.append(99)
     return len(items)
 
 
 @tool
 async def answers_when_stopped(context: ToolContext) -> str:
-    """Return something although it was told to stop."""
+    """Return a value although it was stopped."""
     context.progress("begun")
     with suppress(asyncio.CancelledError):
         await asyncio.sleep(HANGS_S)

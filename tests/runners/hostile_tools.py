@@ -1,4 +1,4 @@
-"""Tools that do to their process what tools should not; importable by a worker process."""
+"""Tools that misuse their process, importable by a worker process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from typing import NoReturn
 
 from callgate.tools import ToolContext, tool
 
-# Tools that never come back, each with something that outlives a simple kill.
+# Tools that never return, each with something that survives a simple kill.
 
 
 def _wait(context: ToolContext) -> NoReturn:
@@ -32,21 +32,21 @@ def _wait(context: ToolContext) -> NoReturn:
 
 @tool
 def own_session(context: ToolContext) -> None:
-    """Start a child in a session of its own."""
+    """Start a child in a new session."""
     subprocess.Popen(["setsid", "sleep", "600"])
     _wait(context)
 
 
 @tool
 def double_fork(context: ToolContext) -> None:
-    """Leave an orphan in a session of its own."""
+    """Leave an orphan in a new session."""
     subprocess.run(["setsid", "sh", "-c", "(sleep 600 & sleep 600 &)"], check=True)
     _wait(context)
 
 
 @tool
 def ignores_term(context: ToolContext) -> None:
-    """Be deaf to the polite signal, and so are the children."""
+    """Ignore SIGTERM, in this process and in its children."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     subprocess.Popen(["sh", "-c", "trap '' TERM HUP INT; sleep 600 & while :; do sleep 1; done"])
@@ -55,7 +55,7 @@ def ignores_term(context: ToolContext) -> None:
 
 @tool
 def swallows_everything(context: ToolContext) -> None:
-    """Catch whatever is raised and go on."""
+    """Catch every exception and continue."""
     context.progress("begun")
     while True:
         with suppress(BaseException):
@@ -73,7 +73,7 @@ def stopped(context: ToolContext) -> None:
 
 @tool
 def fifty_forks(context: ToolContext) -> None:
-    """Start fifty children, half of them orphans."""
+    """Start fifty children, half of which become orphans."""
     for _ in range(25):
         subprocess.Popen(["sleep", "600"])
     subprocess.run(["sh", "-c", "for i in $(seq 25); do (setsid sleep 600 &) ; done"], check=True)
@@ -82,7 +82,7 @@ def fifty_forks(context: ToolContext) -> None:
 
 @tool
 def busy_loop(context: ToolContext) -> None:
-    """Never yield."""
+    """Run a loop without a pause."""
     context.progress("begun")
     while True:
         pass
@@ -90,7 +90,7 @@ def busy_loop(context: ToolContext) -> None:
 
 @tool
 def stuck_in_c(context: ToolContext) -> None:
-    """Wait in C code that restarts after signals, with the interpreter's lock held."""
+    """Wait in C code that restarts after signals and holds the GIL."""
     context.progress("begun")
     while ctypes.PyDLL(None).sleep(600):
         pass
@@ -98,7 +98,7 @@ def stuck_in_c(context: ToolContext) -> None:
 
 @tool
 async def swallows_cancel(context: ToolContext) -> None:
-    """Start a child and refuse to be cancelled."""
+    """Start a child and ignore cancellation."""
     await asyncio.create_subprocess_exec("sleep", "600")
     context.progress("begun")
     while True:
@@ -117,27 +117,27 @@ def segfault() -> None:
 
 @tool
 def os_exit() -> None:
-    """Leave without a word."""
+    """End the process with `os._exit`."""
     sys.stdout.write("last words\n")
     os._exit(7)
 
 
 @tool
 def kills_itself() -> None:
-    """As the kernel does when memory runs out."""
+    """Kill its own process with SIGKILL, like the kernel when memory runs out."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 @tool
 def closes_everything() -> str:
-    """Close every descriptor, the runner's own included."""
+    """Close every descriptor, including the runner's own."""
     os.closerange(0, 4096)
     return "unheard"
 
 
 @tool
 def kills_its_supervisor() -> None:
-    """Kill the parent, with a child in a session of its own beside it."""
+    """Kill its parent process after it has started a child in a new session."""
     subprocess.Popen(["setsid", "sleep", "600"])
     os.kill(os.getppid(), signal.SIGKILL)
     time.sleep(600)
@@ -155,33 +155,33 @@ def speaks_for_others(context: ToolContext, kind: str, body: str) -> None:
 
 @tool
 def floods_the_channel() -> None:
-    """Announce a frame of 4 GiB."""
+    """Announce a frame of 4 GiB to the runner."""
     for fd in range(200, 300):
         with suppress(OSError):
             os.write(fd, b"E" + b"\xff" * 4)
     time.sleep(600)
 
 
-# Tools that return and leave something behind.
+# Tools that return and leave state or processes in their worker.
 
 
 @tool
 def leaves_children() -> str:
-    """Return while children run."""
+    """Return while its children run."""
     subprocess.Popen(["setsid", "sh", "-c", "(sleep 600 &) ; sleep 600"])
     return "done"
 
 
 @tool
 def grandchild_holds_pipe() -> str:
-    """Return while a grandchild holds the standard output."""
+    """Return while a grandchild holds the standard output open."""
     subprocess.run("sleep 600 & echo started", shell=True, check=True)
     return "done"
 
 
 @tool
 def forks_and_returns() -> int:
-    """Return twice."""
+    """Fork, so that both processes return."""
     os.fork()
     return 1
 
@@ -209,7 +209,7 @@ def closes_stdout() -> str:
 
 @tool
 def wants_memory() -> int:
-    """Ask for 3 GiB."""
+    """Allocate 3 GiB."""
     return len(bytearray(3 * 1024**3))
 
 
@@ -230,14 +230,14 @@ def changes_environment() -> str:
 
 @tool
 def leaves_thread() -> str:
-    """Leave a thread that is no daemon."""
+    """Start a thread that is not a daemon."""
     threading.Thread(target=time.sleep, args=(600,)).start()
     return "done"
 
 
 @tool
 def leaves_thread_and_returns_much() -> str:
-    """Leave a thread, and return a megabyte."""
+    """Start a thread that is not a daemon, and return a megabyte."""
     threading.Thread(target=time.sleep, args=(600,)).start()
     return "x" * 1_000_000
 
@@ -251,14 +251,14 @@ def lowers_recursion_limit() -> list[object]:
 
 @tool
 def lowers_limits() -> str:
-    """Lower a resource limit for good."""
+    """Lower a hard resource limit."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     return "done"
 
 
 @tool
 def sets_alarm() -> str:
-    """Leave a timer that would kill whoever comes next."""
+    """Set a timer that would kill the process during the next call."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, 600)
     return "done"
@@ -266,7 +266,7 @@ def sets_alarm() -> str:
 
 @tool
 def becomes_nobody() -> str:
-    """Give up the rights of root for good."""
+    """Give up root's rights permanently."""
     os.setgroups([])
     os.setgid(65534)
     os.setuid(65534)
@@ -282,21 +282,21 @@ def changes_root() -> str:
 
 @tool
 def blocks_signals() -> str:
-    """Block a signal."""
+    """Block two signals."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1, signal.SIGCONT})
     return "done"
 
 
 @tool
 def ignores_in_c() -> str:
-    """Ignore a signal without Python's knowledge."""
+    """Ignore a signal in C, without Python's `signal` module."""
     ctypes.CDLL(None).signal(signal.SIGUSR2, ctypes.c_void_p(1))
     return "done"
 
 
 @tool
 def handles_rare_signals() -> str:
-    """Handle signals that nobody thinks of."""
+    """Install handlers for rarely used signals."""
     for number in (signal.SIGQUIT, signal.SIGWINCH, signal.SIGRTMIN):
         signal.signal(number, lambda *_: None)
     return "done"
@@ -311,14 +311,14 @@ def sets_locale() -> str:
 
 @tool
 def sets_umask() -> str:
-    """Create files for nobody."""
+    """Set a umask that removes all permissions."""
     os.umask(0o777)
     return "done"
 
 
 @tool
 def takes_one_processor() -> str:
-    """Stay on one processor, with the lowest priority."""
+    """Restrict the process to one processor and the lowest priority."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     os.nice(19)
     return "done"
@@ -326,7 +326,7 @@ def takes_one_processor() -> str:
 
 @tool
 def puts_in_the_environment() -> str:
-    """Change the environment past os.environ."""
+    """Change the environment without `os.environ`."""
     os.putenv("LEFT_BEHIND", "yes")
     os.unsetenv("HOME")
     return "done"
@@ -334,21 +334,21 @@ def puts_in_the_environment() -> str:
 
 @tool
 def sets_in_the_environment_in_c() -> str:
-    """Change it past Python."""
+    """Change the environment through the C library."""
     ctypes.CDLL(None).setenv(b"LEFT_BEHIND", b"yes", 1)
     return "done"
 
 
 @tool
 def replaces_the_environment() -> str:
-    """Put another object in its place."""
+    """Replace `os.environ` by another object."""
     os.environ = {"LEFT_BEHIND": "yes"}  # type: ignore[assignment]  # noqa: B003
     return "done"
 
 
 @tool
 def moves_to_tokyo() -> str:
-    """Change the time zone, and hide how."""
+    """Change the time zone and remove the variable that shows it."""
     os.environ["TZ"] = "Asia/Tokyo"
     time.tzset()
     del os.environ["TZ"]
@@ -357,28 +357,28 @@ def moves_to_tokyo() -> str:
 
 @tool
 def lowers_a_soft_limit() -> str:
-    """Lower a limit that nobody thinks of."""
+    """Lower a rarely used soft limit."""
     resource.setrlimit(resource.RLIMIT_NPROC, (7, resource.getrlimit(resource.RLIMIT_NPROC)[1]))
     return "done"
 
 
 @tool
 def patches_the_library() -> str:
-    """Put a function of its own in the place of the library's."""
+    """Replace a function of the standard library."""
     json.dumps = lambda *_, **__: "forged"
     return "done"
 
 
 @tool
 def replaces_a_module() -> str:
-    """Put a module of its own in the place of the library's."""
+    """Replace a module of the standard library."""
     sys.modules["json"] = types.ModuleType("json")
     return "done"
 
 
 @tool
 def changes_imports() -> str:
-    """Have nothing found any more."""
+    """Break the import of modules."""
     sys.meta_path.clear()
     sys.path_hooks.clear()
     sys.path.clear()
@@ -387,7 +387,7 @@ def changes_imports() -> str:
 
 @tool
 def changes_the_interpreter() -> str:
-    """Change settings that hold for everybody."""
+    """Change settings of the whole interpreter."""
     gc.disable()
     sys.setswitchinterval(1.0)
     sys.set_int_max_str_digits(1_000)
@@ -397,7 +397,7 @@ def changes_the_interpreter() -> str:
 
 @tool
 async def leaves_task() -> str:
-    """Leave a task that does not want to end."""
+    """Leave a task that ignores cancellation."""
     keep.append(asyncio.ensure_future(_stubborn()))
     await asyncio.sleep(0)
     return "done"
@@ -414,7 +414,7 @@ async def _stubborn() -> None:
 
 @tool
 def leaks_every_file() -> int:
-    """Open files until there can be no more, and leave them open."""
+    """Open files up to the limit and leave them open."""
     count = 0
     with suppress(OSError):
         while True:
@@ -423,12 +423,12 @@ def leaks_every_file() -> int:
     return count
 
 
-# Tools that look around.
+# Tools that inspect their process.
 
 
 @tool
 def state() -> dict[str, object]:
-    """What a call finds in its process."""
+    """Return the state of its process."""
     return {
         "pid": os.getpid(),
         "cwd": os.getcwd(),
@@ -459,13 +459,13 @@ def state() -> dict[str, object]:
 
 @tool
 def reads_folder() -> int:
-    """Read a folder, which takes one free file."""
+    """Read a folder, which needs one free descriptor."""
     return len(os.listdir("/"))
 
 
 @tool
 def facts(context: ToolContext) -> dict[str, object]:
-    """What a call knows of itself."""
+    """Return the facts of its call."""
     scope = context.scope
     return {
         "call_id": context.call_id,
@@ -482,7 +482,7 @@ def facts(context: ToolContext) -> dict[str, object]:
 
 @tool
 def uses_extra(context: ToolContext) -> object:
-    """Use the host's own object."""
+    """Use the host's object from the scope."""
     return context.extra.connection  # type: ignore[attr-defined]
 
 
@@ -494,7 +494,7 @@ async def calls_another(context: ToolContext) -> object:
 
 @tool
 def cleans_up(context: ToolContext, path: str) -> None:
-    """Write a file when it is told to stop."""
+    """Write a file when it is stopped."""
     context.progress("begun")
     try:
         time.sleep(600)
@@ -505,7 +505,7 @@ def cleans_up(context: ToolContext, path: str) -> None:
 
 @tool
 def streams_command(context: ToolContext, command: str) -> int:
-    """Run a command and show its output as it comes."""
+    """Run a command and report its output as progress."""
     with subprocess.Popen(command, shell=True, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         for line in process.stdout:

@@ -1,4 +1,4 @@
-"""Tools that only a far side serves; what they did is written to a file that the test reads."""
+"""Tools that only a far side serves; their effects are written to a file that the test reads."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _write_down(ledger: str) -> int:
 
 @tool(effect="once", runner="remote", retry=QUICK)
 def pay(context: ToolContext, ledger: str) -> int:
-    """Begin to pay, say so, and hang."""
+    """Write to the file, report progress, and hang."""
     count = _write_down(ledger)
     context.progress("begun")
     time.sleep(HANGS_S)
@@ -30,7 +30,7 @@ def pay(context: ToolContext, ledger: str) -> int:
 
 @tool(effect="none", runner="remote", retry=QUICK)
 def look(context: ToolContext, ledger: str) -> int:
-    """Hang the first time, and answer after that."""
+    """Hang on the first attempt and return on later ones."""
     count = _write_down(ledger)
     context.progress("begun")
     if count == 1:
@@ -40,7 +40,7 @@ def look(context: ToolContext, ledger: str) -> int:
 
 @tool(effect="none", runner="remote")
 async def stubborn(context: ToolContext) -> str:
-    """Return something although it was told to stop."""
+    """Return a value although it was stopped."""
     context.progress("begun")
     with suppress(asyncio.CancelledError):
         await asyncio.sleep(HANGS_S)
@@ -55,7 +55,7 @@ def many_of(text: str, count: int) -> str:
 
 @tool(effect="none")
 def nested(depth: int) -> object:
-    """Return a list in a list in a list."""
+    """Return a list nested to the given depth."""
     value: list[object] = []
     for _ in range(depth):
         value = [value]

@@ -1,4 +1,4 @@
-"""Requests for runners, as the engine would make them, and a look at what is left of a call."""
+"""Runner requests as the engine makes them, and checks for processes that a call leaves running."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 
-from callgate._abort_signals import AbortController
-from callgate._json import canonical
+from callgate import AbortController
+from callgate._json import plain_bytes
 from callgate.call_stages import ApprovedCall, ValidatedCall
 from callgate.calls import RawCall, Scope
 from callgate.protocols import RunRequest
 from callgate.tools import Tool, ToolContext, ToolRegistry
+from tests.canonical_json import canonical
 from tests.waiting import DEADLINE_S
 
 _numbers = itertools.count()
 
 
 class Made:
-    """One request with what the test needs to steer and watch it."""
+    """A request, with the means to control and observe it."""
 
     def __init__(
         self,
@@ -54,7 +55,7 @@ class Made:
             report=self._report,
         )
         self.request = RunRequest(
-            approved=ApprovedCall(call=call, rule="", encoded=canonical(arguments), key="key"),
+            approved=ApprovedCall(call=call, rule="", encoded=canonical(arguments), arguments_json=plain_bytes(arguments), key="key"),
             context=context,
             attempt=1,
             timeout_s=timeout_s,
@@ -70,7 +71,7 @@ class Made:
 
 
 def marked(marker: str) -> list[int]:
-    """The processes that carry `marker` in their environment."""
+    """Return the processes that have `marker` in their environment."""
     return [pid for pid, environ in _environments() if marker.encode() in environ]
 
 

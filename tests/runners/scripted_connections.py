@@ -1,4 +1,4 @@
-"""Connections that fail when a test says so, and a far side that says what a test says."""
+"""Connections that a test can break, and a far side whose answers a test scripts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Cable", "Scripted"]
 
 
 class _Listener:
-    """Listens on this machine from `async with` on."""
+    """A server on the loopback interface that listens while its `async with` block runs."""
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
@@ -40,7 +40,7 @@ class _Listener:
         raise NotImplementedError
 
     def cut(self) -> None:
-        """Every connection breaks, for both sides."""
+        """Break every connection for both sides."""
         for writer in self._writers:
             writer.transport.abort()
         self._writers.clear()
@@ -57,7 +57,7 @@ class _Listener:
 
 
 class Cable(_Listener):
-    """Leads to a real far side, and can be cut."""
+    """Forwards to a real far side until a test breaks its connections."""
 
     def __init__(self, port: int) -> None:
         self._far = port
@@ -81,11 +81,11 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 class Scripted(_Listener):
-    """A far side that greets as it should and then only takes down what it is told.
+    """A far side that sends a valid greeting and records the orders that it receives.
 
     Args:
-        greeting: What it says to the token.
-        answer: Says something to each order, with `say` or `write`; None: nothing at all.
+        greeting: The answer to the token; None sends the valid greeting.
+        answer: Called with each order, to answer it with `say` or `write`; None sends no answer.
     """
 
     def __init__(self, answer: Callable[[Scripted, Order], None] | None = None, *, greeting: bytes | None = None) -> None:
@@ -93,7 +93,7 @@ class Scripted(_Listener):
         self._greeting = frame(b"welcome", MOST_BYTES) if greeting is None else greeting
         self.heard: list[Order] = []
         self.ended = 0
-        """Connections that the near side has closed."""
+        """The number of connections that the near side has closed."""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writer = writer

@@ -1,4 +1,4 @@
-"""What crosses into another process with a call, over pipes and behind a socket alike."""
+"""Tests of the scope and context that are passed to another process, over pipes and over a socket."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from collections.abc import AsyncIterator
 import pytest
 from examples.remote_runner.near import RemoteRunner
 
-from callgate import Scope
+from callgate import Limits, Scope
 from callgate._clock import SystemClock
-from callgate._engine_limits import Limits
 from callgate._runners.process import ProcessRunner
 from callgate.protocols import Runner
 from tests.runners import hostile_tools
@@ -53,7 +52,7 @@ async def test_using_a_live_scope_object_in_another_process_explains_its_absence
 
 
 async def test_an_oversized_scope_value_is_not_passed_and_its_use_explains_why(runner: Runner) -> None:
-    """Looking through it takes the event loop's time."""
+    """Checking such a value must not block the event loop for long."""
     much: tuple[object, ...] = ({"rows": [[] for _ in range(250_001)]}, ["x" * 40_000_000, "x" * 40_000_000])
     for extra in much:
         execution = await runner.run(Made(hostile_tools.uses_extra, scope=Scope(extra=extra)).request)
@@ -62,7 +61,7 @@ async def test_an_oversized_scope_value_is_not_passed_and_its_use_explains_why(r
 
 
 class Counted(str):
-    """Text whose looks are counted."""
+    """A string that counts calls of its `__len__`."""
 
     looks = 0
 

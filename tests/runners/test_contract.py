@@ -1,4 +1,4 @@
-"""What every runner promises, over all of them."""
+"""Tests of the runner contract, run against every runner."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from callgate import Limits
 from callgate._clock import SystemClock
-from callgate._engine_limits import Limits
 from callgate._runners import Runners
 from callgate._runners.return_values import read
 from callgate.protocols import Execution, Runner
@@ -37,7 +37,7 @@ class Setup:
         self.runner: Runner = self.runners.pick(runner)
 
     async def run(self, made: Made) -> Execution:
-        """What became of an attempt, read where the runner leaves that to its engine."""
+        """Run an attempt, and decode its value if the runner leaves that to the engine."""
         execution = await self.runner.run(made.request)
         return execution if execution.read else read(execution, Limits().result_bytes)
 
@@ -56,7 +56,7 @@ async def setup(request: pytest.FixtureRequest) -> AsyncIterator[Setup]:
     made = Setup(runner, flavour, own)
     yield made
     await made.runners.close()
-    assert await soon(lambda: asyncio.all_tasks() == {asyncio.current_task()}), "a task was left behind"
+    assert await soon(lambda: asyncio.all_tasks() == {asyncio.current_task()}), "a task is still running"
 
 
 @pytest.mark.parametrize("value", [None, "", "text", 2**53 + 1, [1, {"a": None}], {"success": True}])
@@ -95,13 +95,13 @@ async def test_the_retry_information_of_a_tool_error_is_returned(setup: Setup) -
 
 
 async def test_a_refused_connection_in_a_tool_does_not_mean_not_started(setup: Setup) -> None:
-    """The tool may have made another request before; only `Retryable(not_started=True)` speaks for the whole call."""
+    """The tool may have sent an earlier request; only `Retryable(not_started=True)` describes the whole call."""
     execution = await setup.runner.run(setup.made("fail", {"kind": "refused"}).request)
     assert (execution.retryable, execution.not_started) == (True, False)
 
 
 async def test_a_tool_that_hangs_ends_at_its_deadline(setup: Setup) -> None:
-    """A31: at the deadline and not before."""
+    """Requirement A31: the call ends at the deadline and not before."""
     made = setup.made("hang")
     execution = await past_deadline(setup.runner.run(made.request), lambda: made.progress)
     assert execution.status == "timed_out"
@@ -109,7 +109,7 @@ async def test_a_tool_that_hangs_ends_at_its_deadline(setup: Setup) -> None:
 
 
 async def test_a_kill_ends_the_tool_at_once(setup: Setup) -> None:
-    """A34: the tool would take longer than this test may."""
+    """Requirement A34: the tool would run longer than the test's timeout."""
     made = setup.made("hang")
     running = asyncio.ensure_future(setup.runner.run(made.request))
     assert await soon(lambda: made.progress)
@@ -159,7 +159,7 @@ async def test_a_tool_cannot_change_the_recorded_arguments(setup: Setup) -> None
 
 
 async def test_an_answer_after_the_end_is_reported_as_late(setup: Setup) -> None:
-    """Discarded and recorded."""
+    """The late answer is discarded and recorded."""
     if setup.flavour == "sync":
         pytest.skip("the async twin of this runner covers it; threads have a test of their own")
     made = Made(fixture_tools.answers_when_stopped)

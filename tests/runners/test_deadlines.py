@@ -1,4 +1,4 @@
-"""Deadlines that share a timer: each expires in its time, once, in nobody's context, unless it was taken off."""
+"""Tests of deadlines that share one timer: each expires once, at its time and in a neutral context, unless it is cancelled."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ whose: ContextVar[str] = ContextVar("whose", default="nobody's")
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=200))
 def test_every_deadline_that_is_not_cancelled_expires_once(wanted: list[tuple[int, bool]]) -> None:
-    """Whatever else is set before, after or taken off meanwhile."""
+    """Other deadlines are set and cancelled before, after and at the same time."""
 
     async def rung() -> list[int]:
         deadlines, heard = Deadlines(), list[int]()
@@ -32,7 +32,7 @@ def test_every_deadline_that_is_not_cancelled_expires_once(wanted: list[tuple[in
 
 
 async def test_a_deadline_expires_outside_the_context_that_set_it() -> None:
-    """Or a deadline would pass for an act of the tool whose call happened to be the earliest."""
+    """Otherwise the deadline's callback would run in the context of the tool whose call set the timer."""
     deadlines, heard = Deadlines(), asyncio.get_running_loop().create_future()
     whose.set("the tool's")
     deadlines.set(0.0, lambda: heard.set_result(whose.get()))
@@ -40,7 +40,7 @@ async def test_a_deadline_expires_outside_the_context_that_set_it() -> None:
 
 
 async def test_deadlines_due_at_the_same_time_expire_in_one_iteration_of_the_loop() -> None:
-    """A call and the call that made it have one deadline; the outer one must hear of it before the inner one has ended."""
+    """A call and its nested call share one deadline; the outer call must see it before the inner call has ended."""
     deadlines, turns, heard = Deadlines(), [0], list[int]()
     done = asyncio.get_running_loop().create_future()
     for _ in range(3):
@@ -53,7 +53,7 @@ async def test_deadlines_due_at_the_same_time_expire_in_one_iteration_of_the_loo
 
 
 async def test_cancelled_deadlines_leave_no_timer_on_the_loop() -> None:
-    """An engine that was closed must not be kept alive by the deadlines of its calls."""
+    """The timer must not keep a closed engine alive."""
     deadlines = Deadlines()
     made = [deadlines.set(3_600.0, lambda: None) for _ in range(1_000)]
     for deadline in made:

@@ -1,4 +1,4 @@
-"""When the engine is killed, its tools do not live on."""
+"""Tests that the tools of a killed engine do not continue."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.process, pytest.mark.skipif(sys.platform != "linux", r
 
 
 def test_the_process_tree_of_a_tool_is_killed_when_the_engine_is_killed() -> None:
-    """Kill -9: nothing of the engine can clean up; the supervisor notices the end of its channel."""
+    """After SIGKILL the engine cannot clean up, so the supervisor does it when its channel closes."""
     command = [sys.executable, "-c", "import sys; sys.path[:] = sys.argv[1:]; from tests.runners import engine_to_kill as e;"]
     command[-1] += " import asyncio; asyncio.run(e.main())"
     with subprocess.Popen([*command, *sys.path], stdout=subprocess.PIPE, text=True) as engine:

@@ -1,4 +1,4 @@
-"""Where the system gives no thread, no process or no descriptor: what was not begun is said to be so, and nothing hangs or breaks."""
+"""Tests of a system without free threads, processes or descriptors: calls that did not begin are reported as such, and none hangs."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from tests.waiting import COMMAND_S, soon
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """One that everybody may write to: the program may have to become nobody, because no limit holds for root."""
+    """Provide a folder that every user may write to: the program gives up root's rights, because limits do not apply to root."""
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o777)
         yield Path(name)
 
 
 def starved(what: str, folder: Path) -> dict[str, str]:
-    """What the program says of each thing."""
+    """Run the program and return what it reports of each part."""
     command = [sys.executable, "-m", "tests.runners.exhausted_resources", what, str(folder / "journal.db")]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_S)
     assert ran.returncode == 0, ran.stderr
@@ -42,7 +42,7 @@ def test_a_call_is_not_started_if_no_thread_or_process_can_be_started(folder: Pa
     assert said["in_process"] == "error not_started"
     assert "no worker process could be started for it" in said["text of in_process"]
     assert said["in_task"] == "ok None"
-    assert said["closed"] == "", "the engine's threads had ended, and nothing was left"
+    assert said["closed"] == "", "a thread of the engine is still running"
 
 
 def test_journal_memory_and_sync_calls_do_not_hang_if_no_thread_can_be_started(folder: Path) -> None:
@@ -89,7 +89,7 @@ os.fork = fork
 async def test_a_call_is_not_started_if_only_the_supervisor_process_starts(
     processes: ProcessRunner, monkeypatch: pytest.MonkeyPatch, system: str, why: str
 ) -> None:
-    """A stand-in for a system that gives one process and no second."""
+    """Simulates a system that starts one process and no second."""
     with monkeypatch.context() as starving:
         starving.setattr(link, "_SUPERVISOR", system + link._SUPERVISOR)
         execution = await processes.run(Made(state).request)
@@ -101,7 +101,7 @@ async def test_a_call_is_not_started_if_only_the_supervisor_process_starts(
 async def test_calls_waiting_for_a_worker_end_if_no_worker_can_be_started(
     processes: ProcessRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The only worker is lost while another call waits for it, and none can be started in its place."""
+    """The only worker is lost while another call waits for it, and no replacement can be started."""
     hangs, waits = Made(own_session), Made(state)
     running = asyncio.ensure_future(processes.run(hangs.request))
     assert await soon(lambda: hangs.progress)

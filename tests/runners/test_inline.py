@@ -1,4 +1,4 @@
-"""What only the inline runner has to get right: it shares the caller's task."""
+"""Tests of behaviour specific to the inline runner, which shares the caller's task."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from callgate import Engine, RawCall
-from callgate._abort_signals import AbortController
+from callgate import AbortController, Engine, RawCall
 from callgate._runners.inline_runner import InlineRunner
 from callgate.protocols import Execution
 from callgate.tools import FunctionTool, ToolContext, tool
@@ -37,18 +36,18 @@ async def kit() -> AsyncIterator[Kit]:
 
 
 released: list[bool] = []
-"""Whether the stubborn tools may end."""
+"""Whether the tools that ignore a stop may end."""
 
 
 @tool
 async def at_once() -> str:
-    """Answer without waiting."""
+    """Return without waiting."""
     return "now"
 
 
 @tool
 async def own_limit() -> str:
-    """Use a time limit of its own."""
+    """Use a timeout of its own."""
     try:
         async with asyncio.timeout(0.01):
             try:
@@ -62,7 +61,7 @@ async def own_limit() -> str:
 
 @tool
 async def failing_group() -> str:
-    """Let a task group cancel itself."""
+    """Let a task group cancel itself after a failure."""
 
     async def fail() -> None:
         await asyncio.sleep(0)
@@ -79,7 +78,7 @@ async def failing_group() -> str:
 
 @tool
 async def foreign_group() -> str:
-    """Let a task group of another library end itself from one of its tasks, as a connection to the first address that answers does."""
+    """Let an anyio task group cancel itself from a child task, as a connection to the first address that answers does."""
     async with anyio.create_task_group() as group:
 
         async def answer() -> None:
@@ -95,7 +94,7 @@ async def foreign_group() -> str:
 
 @tool
 async def cancels_its_task() -> None:
-    """Cancel the task it runs in."""
+    """Cancel its own task."""
     task = asyncio.current_task()
     assert task is not None
     task.cancel()
@@ -104,7 +103,7 @@ async def cancels_its_task() -> None:
 
 @tool
 async def waits_for_stubborn(context: ToolContext) -> None:
-    """Wait for a task that does not let itself be cancelled."""
+    """Wait for a task that ignores cancellation."""
     context.progress("begun")
     await asyncio.ensure_future(_stubborn())
 
@@ -117,7 +116,7 @@ async def _stubborn() -> None:
 
 @tool
 async def swallows(context: ToolContext) -> str:
-    """Swallow every cancel until it is released."""
+    """Ignore every cancellation until it is released."""
     context.progress("begun")
     await _stubborn()
     return "late"
@@ -125,7 +124,7 @@ async def swallows(context: ToolContext) -> str:
 
 @tool
 async def spins(context: ToolContext) -> None:
-    """Give way without ever waiting, and ignore the stop."""
+    """Yield to the event loop without ever waiting, and ignore the stop."""
     context.progress("begun")
     while not released:
         with suppress(asyncio.CancelledError):
@@ -134,7 +133,7 @@ async def spins(context: ToolContext) -> None:
 
 @tool
 async def breaks_late(context: ToolContext) -> None:
-    """Swallow the stop and then raise."""
+    """Ignore the stop and then raise."""
     context.progress("begun")
     await _stubborn()
     raise ValueError("after the end")
@@ -142,7 +141,7 @@ async def breaks_late(context: ToolContext) -> None:
 
 @tool
 async def tidies_up() -> None:
-    """Wait a little in its clean-up."""
+    """Wait a little during its cleanup."""
     try:
         await asyncio.sleep(HANGS_S)
     finally:
@@ -155,7 +154,7 @@ tidied: list[bool] = []
 
 @tool
 async def foreign_wait() -> None:
-    """Wait for something that is no future."""
+    """Wait for an awaitable that yields something other than a future."""
     await _Odd()
 
 
@@ -169,7 +168,7 @@ variable: ContextVar[str] = ContextVar("variable", default="unset")
 
 @tool
 async def sets_variable() -> str:
-    """Set a context variable on both sides of a wait."""
+    """Set a context variable before and after a wait."""
     variable.set("tool")
     await asyncio.sleep(0)
     return variable.get()
@@ -189,7 +188,7 @@ async def test_a_tool_that_returns_at_once_needs_no_timer_and_no_task(kit: Kit, 
 
 
 async def test_a_timeout_inside_the_tool_does_not_end_the_call(kit: Kit) -> None:
-    """Its clean-up may even take longer than the grace: nobody has asked the call to stop."""
+    """The tool's cleanup may take longer than the grace period, because no stop was requested."""
     execution = await kit.runner.run(Made(own_limit, grace_s=0.01).request)
     assert (execution.status, execution.value) == ("returned", "fallback")
     assert _cancelling() == 0
@@ -202,7 +201,7 @@ async def test_a_failing_task_group_handled_inside_the_tool_does_not_end_the_cal
 
 
 async def test_an_anyio_cancel_scope_inside_the_tool_receives_its_own_cancellation(kit: Kit) -> None:
-    """It goes by what is said with the cancel: HTTP clients connect like this."""
+    """anyio identifies its cancellation by the message; HTTP clients connect like this."""
     execution = await kit.runner.run(Made(foreign_group).request)
     assert (execution.status, execution.value) == ("returned", "connected")
     assert _cancelling() == 0
@@ -222,7 +221,7 @@ async def test_a_cancel_scope_of_the_host_catches_its_cancellation(kit: Kit) -> 
 @pytest.mark.parametrize("depth", [1, 3])
 @pytest.mark.parametrize(("subject", "answer"), [(own_limit, "fallback"), (failing_group, "handled")], ids=["limit", "group"])
 async def test_a_timeout_or_task_group_inside_a_nested_tool_does_not_end_its_call(subject: FunctionTool, answer: str, depth: int) -> None:
-    """The drives of all of them stand in one task: none may take the innermost tool's own cancel for the host's."""
+    """Nested inline tools share one task, so the runner must not take the innermost tool's cancellation for the host's."""
 
     def around(name: str, called: str) -> FunctionTool:
         @tool(name=name, effect="none")
@@ -323,7 +322,7 @@ async def test_a_kill_caused_by_the_tool_itself_ends_the_tool(kit: Kit) -> None:
 
     @tool
     async def kills_its_turn() -> None:
-        """Fire the kill while it runs, before and after its first wait."""
+        """Kill its turn before and after its first wait."""
         await asyncio.sleep(0)
         kill[0].abort("enough")
         await asyncio.sleep(HANGS_S)
@@ -337,12 +336,12 @@ async def test_a_kill_caused_by_the_tool_itself_ends_the_tool(kit: Kit) -> None:
 async def test_sync_tools_and_tools_that_return_a_future_are_supported(kit: Kit) -> None:
     @tool
     def plain() -> int:
-        """Answer."""
+        """Return a value."""
         return 1
 
     @tool
     def future() -> object:
-        """Hand out a future."""
+        """Return a future."""
         found = asyncio.get_running_loop().create_future()
         found.set_result(2)
         return found
@@ -352,7 +351,7 @@ async def test_sync_tools_and_tools_that_return_a_future_are_supported(kit: Kit)
 
 @pytest.mark.parametrize("depth", [1, 3])
 async def test_a_cancellation_ends_nested_calls_from_the_innermost_outwards(kit: Kit, depth: int) -> None:
-    """`ctx.call` runs the inner tool in the same task; the host's cancel reaches the innermost and comes back out."""
+    """`ctx.call` runs the inner tool in the same task, so a host's cancellation reaches the innermost tool first."""
     entered: list[int] = []
     order: list[int] = []
 

@@ -1,4 +1,4 @@
-"""Bounds on what a tool shows live and on what is kept of it."""
+"""Tests of the limits on a tool's live output and on its stored output."""
 
 from __future__ import annotations
 

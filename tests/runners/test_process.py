@@ -1,4 +1,4 @@
-"""What crosses into a tool's process, how workers are kept, and which tools can run there."""
+"""Tests of what is passed to a tool's process, how workers are reused, and which tools can run there."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from callgate import Limits, ProcessLimits
 from callgate._clock import SystemClock
-from callgate._engine_limits import Limits
-from callgate._runners.process import ProcessLimits, ProcessRunner, process_target, strength
+from callgate._runners.process import ProcessRunner, process_target, strength
 from callgate._runners.process.resource_limits import worker_environment
 from callgate.calls import Scope
 from callgate.errors import UsageError

@@ -1,4 +1,4 @@
-"""What a tool may do to its process, and what it does not do to the engine and to the next call."""
+"""Tests of tools that misuse their process: they do not affect the engine or the next call."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def begin(runner: ProcessRunner, made: Made) -> asyncio.Future[Execution]:
 
 @pytest.mark.parametrize("tool", HANGING, ids=named)
 async def test_the_whole_process_tree_is_killed_at_the_deadline(processes: ProcessRunner, marker: str, tool: FunctionTool) -> None:
-    """Whatever the tool does about it."""
+    """This holds whatever the tool does to prevent it."""
     made = Made(tool, grace_s=0.2)
     execution = await past_deadline(processes.run(made.request), lambda: made.progress)
     assert (execution.status, execution.abandoned) == ("timed_out", False)
@@ -99,7 +99,7 @@ async def test_the_whole_process_tree_is_killed_when_the_runner_is_closed(
 async def test_a_process_that_ends_is_a_crash_and_is_detected_at_once(
     processes: ProcessRunner, tool: FunctionTool, details: dict[str, object]
 ) -> None:
-    """Unnoticed, it would be awaited for longer than this test may take."""
+    """Otherwise the call would run until its deadline, which is later than the test's timeout."""
     made = Made(tool)
     execution = await processes.run(made.request)
     assert (execution.status, execution.details) == ("crashed", details)
@@ -108,7 +108,7 @@ async def test_a_process_that_ends_is_a_crash_and_is_detected_at_once(
 
 
 async def test_a_large_result_sent_just_before_the_worker_ends_is_returned(processes: ProcessRunner) -> None:
-    """It is decoded off the event loop, which hears of the worker's end meanwhile."""
+    """The value is decoded outside the event loop, which may see the worker's end first."""
     execution = await processes.run(Made(tools.leaves_thread_and_returns_much).request)
     assert (execution.status, execution.value) == ("returned", "x" * 1_000_000)
     assert await value_of(processes, tools.state)
@@ -138,7 +138,7 @@ async def test_a_tool_that_writes_to_the_runners_channel_fails_only_its_own_call
 
 
 def test_without_proc_the_process_tree_is_found_through_parent_ids() -> None:
-    """What other systems than Linux have: `ps`."""
+    """Systems other than Linux find the tree with `ps`."""
     with subprocess.Popen(["sh", "-c", "sleep 600 & sleep 600 & wait"]) as shell:
         until = time.monotonic() + PATIENCE_S
         while len(ProcessTree(shell.pid).alive()) < 2 and time.monotonic() < until:
@@ -194,7 +194,7 @@ async def test_state_left_behind_by_a_call_does_not_affect_the_next_call(
     clean = await value_of(processes, tools.state)
     made = Made(tool, timeout_s=120.0)
     execution = await processes.run(made.request)
-    assert (execution.status, execution.value) == ("returned", value), "or the result waited for something that was left behind"
+    assert (execution.status, execution.value) == ("returned", value), "the result waited for something that the tool left running"
     after = await value_of(processes, tools.state)
     assert isinstance(clean, dict)
     assert isinstance(after, dict)
@@ -212,7 +212,7 @@ async def test_a_tool_that_exceeds_the_memory_limit_fails_only_its_own_call(proc
 
 
 async def test_excessive_output_is_bounded_and_reports_what_was_left_out(processes: ProcessRunner) -> None:
-    """So much a second; the bound leaves a slow machine many seconds for forty megabytes."""
+    """The limit is per second; the bound allows a slow machine many seconds for forty megabytes."""
     made = Made(tools.noisy_err)
     await processes.run(made.request)
     shown = made.text("stderr")
@@ -240,7 +240,7 @@ async def test_a_shell_command_streams_its_output_and_is_killed_with_its_childre
 
 
 async def test_a_worker_whose_open_files_cannot_be_counted_is_replaced(processes: ProcessRunner) -> None:
-    """Counting needs a file itself: at the limit the listing fails, which is no sign of a clean worker."""
+    """Counting needs a descriptor itself; if listing fails at the limit, the worker must not count as clean."""
     assert await value_of(processes, tools.leaks_every_file)
     assert await value_of(processes, tools.reads_folder)
 

@@ -1,4 +1,4 @@
-"""Tools behind a socket: what crosses, and what becomes of a call when the connection or the other side fails."""
+"""Tests of tools behind a socket: what is passed to the far side, and how a call ends if the connection or the far side fails."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.process
 
 
 async def begun(runner: RemoteRunner, made: Made) -> asyncio.Task[Execution]:
-    """The attempt, once its tool runs on the far side."""
+    """Start an attempt and return its task once the tool runs on the far side."""
     running = asyncio.ensure_future(runner.run(made.request))
     assert await soon(lambda: made.progress or running.done())
     assert not running.done(), running.result()
@@ -46,7 +46,7 @@ def test_a_tool_that_cannot_be_imported_remotely_is_refused_at_registration() ->
 
 
 async def test_a_tool_that_the_far_side_does_not_serve_is_not_started(far: Far) -> None:
-    """Whoever may name anything could run anything: `os:system` is a function, too."""
+    """Otherwise a client could run any function, for example `os:system`."""
     runner = far.runner()
     execution = await runner.run(Made(served_nowhere).request)
     assert (execution.status, execution.not_started) == ("not_started", True)
@@ -56,7 +56,7 @@ async def test_a_tool_that_the_far_side_does_not_serve_is_not_started(far: Far) 
 
 @tool(effect="none")
 def served_nowhere() -> None:
-    """Be known to this side only."""
+    """Exist only on the near side."""
 
 
 async def test_arguments_that_exceed_the_message_limit_are_not_sent(far: Far) -> None:
@@ -80,7 +80,7 @@ async def test_a_result_that_exceeds_the_result_limit_is_an_error_of_the_tool(fa
 
 
 async def test_a_result_that_exceeds_the_message_limit_as_json_is_an_error_of_the_tool(far: Far) -> None:
-    """As JSON, a control character takes six bytes."""
+    """A control character takes six bytes in JSON."""
     runner = far.runner()
     execution = await runner.run(Made(many_of, {"text": "\0", "count": MOST_BYTES // 4}).request)
     assert (execution.status, execution.error_type) == ("returned", "ResultNotSerializable")
@@ -135,7 +135,7 @@ async def test_a_connection_lost_between_two_calls_is_reopened(far: Far) -> None
 
 
 async def test_a_connection_lost_while_the_tool_runs_is_a_crash_and_ends_the_tool(far: Far) -> None:
-    """It may have taken effect: what nobody knows is not called a failure. And it must not go on doing so."""
+    """The tool may have taken effect, so the outcome is a crash and not a failure; the far side must also end the tool."""
     async with Cable(far.port) as cable:
         runner = cable.runner()
         made = Made(hostile_tools.own_session)
@@ -204,7 +204,7 @@ async def test_a_call_killed_while_connecting_is_not_started() -> None:
         await runner.close()
 
 
-# A far side that does not do what it should
+# A far side that violates the protocol
 
 
 async def test_a_call_to_a_silent_far_side_ends_at_its_deadline() -> None:
@@ -212,7 +212,7 @@ async def test_a_call_to_a_silent_far_side_ends_at_its_deadline() -> None:
         runner = far.runner(answer_s=0.0)
         execution = await past_deadline(runner.run(echo(1).request), lambda: far.started)
         assert (execution.status, execution.abandoned) == ("timed_out", True)
-        assert await soon(lambda: far.ended == 1), "the connection stays open, and the tool would run on"
+        assert await soon(lambda: far.ended == 1), "the connection stays open, so the tool would continue"
         assert [type(order) for order in far.heard] == [Start, Stop]
         assert runner.abandoned == 1
         await runner.close()
@@ -238,7 +238,7 @@ async def test_new_calls_use_another_connection_after_a_silent_one() -> None:
 
 
 async def test_an_answer_after_the_end_of_its_call_is_reported_as_late() -> None:
-    """Discarded and recorded."""
+    """The late answer is discarded and recorded."""
     late: list[tuple[str, object]] = []
     async with Scripted() as far:
         runner = far.runner(answer_s=0.0)
@@ -258,7 +258,7 @@ async def test_an_answer_after_the_end_of_its_call_is_reported_as_late() -> None
 
 
 async def test_repeated_late_answers_are_reported_once() -> None:
-    """A far side that repeats itself must not fill the record."""
+    """A far side that repeats answers must not fill the journal."""
     late: list[object] = []
     async with Scripted() as far:
         runner = far.runner(answer_s=0.0)
@@ -313,7 +313,7 @@ ENDED = encode(Ended.of("1", Execution(status="returned")))
     ids=["no json", "no text", "wrong message", "no execution", "too deep", "too large", "http", "refused"],
 )
 async def test_an_invalid_answer_is_a_crash_and_closes_the_connection(sent: bytes, said: str) -> None:
-    """After it nothing on this connection can be trusted, and the tool may have run."""
+    """After an invalid answer nothing on the connection can be trusted, and the tool may have run."""
     async with Scripted(lambda far, order: far.write(sent)) as far:
         runner = far.runner()
         execution = await runner.run(echo(1).request)
@@ -341,7 +341,7 @@ async def test_an_invalid_greeting_gives_not_started(greeting: bytes) -> None:
         await runner.close()
 
 
-# A near side that does not do what it should
+# A near side that violates the protocol
 
 
 @pytest.mark.parametrize(
@@ -393,7 +393,7 @@ async def test_unread_progress_is_dropped_and_does_not_delay_the_result(monkeypa
 
 
 async def test_a_request_with_an_id_in_use_is_refused(far: Far) -> None:
-    """Two attempts under one name: a stop, and an answer, could be taken for the other's."""
+    """With two attempts under one id, a stop or an answer could reach the wrong one."""
     heard: list[Order] = []
     async with Scripted(lambda scripted, order: heard.append(order)) as scripted:
         runner, made = scripted.runner(), Made(fixture_tools.sync_hang)

@@ -1,4 +1,4 @@
-"""What only the thread runner has to get right: threads that never come back, and the pool they are lost to."""
+"""Tests of behaviour specific to the thread runner: threads that never return, and the pool that loses them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextvars import ContextVar
 
 import pytest
 
-from callgate._engine_limits import Limits
+from callgate import Limits
 from callgate._runners.thread_runner import ThreadRunner
 from callgate.protocols import Execution
 from callgate.tools import FunctionTool, ToolContext, tool
@@ -19,7 +19,7 @@ variable: ContextVar[str] = ContextVar("variable", default="unset")
 
 
 class Held:
-    """A tool that does not return before it is let go."""
+    """A tool that does not return until its gate is opened."""
 
     def __init__(self) -> None:
         self.gate = threading.Event()
@@ -35,7 +35,7 @@ class Held:
         self.tool: FunctionTool = held
 
     async def outlasted(self, runner: ThreadRunner) -> Made:
-        """A call of this tool whose deadline has passed while it held its thread."""
+        """Make a call of this tool that is abandoned at its deadline while its thread still waits."""
         made = Made(self.tool)
         execution = await past_deadline(runner.run(made.request), lambda: made.progress)
         assert (execution.status, execution.abandoned, execution.partial) == ("timed_out", True, "begun")
@@ -44,7 +44,7 @@ class Held:
 
 @tool
 def where() -> str:
-    """Say which thread this is."""
+    """Return the name and id of its thread."""
     return threading.current_thread().name + str(threading.get_ident())
 
 
@@ -58,7 +58,7 @@ async def test_a_thread_that_does_not_return_is_abandoned_and_its_result_is_late
     assert await soon(lambda: late)
     assert [(uid, execution.value) for uid, execution in late] == [(made.uid, "late")]
     assert (runner.abandoned, runner.late) == (0, 1)
-    assert [text for text, _ in made.progress] == ["begun"], "progress after the end was shown"
+    assert [text for text, _ in made.progress] == ["begun"], "progress after the end was reported"
     await runner.close()
 
 
@@ -97,7 +97,7 @@ async def test_a_call_that_ends_while_waiting_for_a_thread_is_not_started() -> N
 
     @tool
     def enter() -> None:
-        """Note that it ran."""
+        """Record that it ran."""
         entered.append(1)
 
     late, killed = Made(enter, timeout_s=0.05), Made(enter)
@@ -131,7 +131,7 @@ async def test_threads_are_reused_and_receive_context_variables() -> None:
 
 
 async def test_many_sync_tools_run_concurrently() -> None:
-    """None of 64 tools returns before all of them wait."""
+    """None of 64 tools returns before all of them have started."""
     runner = ThreadRunner(Limits())
     together = threading.Barrier(64)
 
@@ -146,7 +146,7 @@ async def test_many_sync_tools_run_concurrently() -> None:
 
 
 async def test_excessive_progress_is_bounded_and_reports_what_was_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So much a second, and here no second passes."""
+    """The limit is per second, and the test's clock does not advance."""
     loop = asyncio.get_running_loop()
     now = loop.time()
     monkeypatch.setattr(loop, "time", lambda: now)
@@ -154,7 +154,7 @@ async def test_excessive_progress_is_bounded_and_reports_what_was_left_out(monke
 
     @tool
     def flood(context: ToolContext) -> None:
-        """Write 20 MB."""
+        """Report 20 MB of progress."""
         for _ in range(200):
             context.progress("x" * 100_000)
         context.progress("end")

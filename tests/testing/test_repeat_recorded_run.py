@@ -1,4 +1,4 @@
-"""A recorded run is played again over the tools and rules of today: real but for the outside world, and every difference is told."""
+"""A recorded run is repeated with the current tools and rules, but without running the tools; every difference is reported."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def test_a_call_that_other_rules_decide_differently_is_reported_with_the_r
 
 
 async def test_rules_at_another_line_or_in_another_file_make_no_difference(ledger: Ledger) -> None:
-    """A denial names its rule with file and line; where that stands is nobody's behaviour."""
+    """A denial contains the file and line of its rule; a different location is not a difference."""
     plain = '[[rule]]\nid = "no-bob"\nverdict = "deny"\ntool = "pay"\n'
 
     async def recorded() -> RunFile:
@@ -116,13 +116,13 @@ async def test_a_loop_that_behaves_differently_is_reported(ledger: Ledger) -> No
 
 
 async def test_a_call_that_failed_after_retries_repeats_without_differences(ledger: Ledger) -> None:
-    """Waits between attempts are over at once."""
+    """The waits between attempts end at once."""
     clock = ManualClock()
     tries: list[int] = []
 
     @tool(effect="none", retry=RetryPolicy(attempts=3))
     async def flaky() -> str:
-        """Fail, then fail."""
+        """Fail on every attempt."""
         tries.append(1)
         raise Retryable("later")
 
@@ -153,16 +153,16 @@ class Wrapped(Tool):
 async def test_results_of_every_shape_repeat_without_differences(ledger: Ledger) -> None:
     @tool(effect="none")
     async def nothing() -> None:
-        """Give nothing."""
+        """Return nothing."""
 
     @tool(effect="none")
     async def large() -> list[int]:
-        """Give much."""
+        """Return a large list."""
         return list(range(30_000))
 
     @tool(effect="none")
     async def odd() -> object:
-        """Give what is no JSON."""
+        """Return a value that is not JSON."""
         return object()
 
     names = ["nothing", "large", "odd"]
@@ -244,8 +244,6 @@ async def test_context_restarts_are_repeated_without_their_context_item(ledger: 
 
 
 async def test_a_run_file_contains_no_redacted_value(tmp_path: Path, ledger: Ledger) -> None:
-    """Redaction stays."""
-
     model = Script(says("It is hunter2.", call("look", {"what": "hunter2"}, id="1")), says("Done."))
     async with Engine(tools_of(ledger), redactor=Hider()) as engine, Agent(model, engine) as agent:
         await agent.run("Say hunter2.", scope=Scope(run=RUN))
@@ -282,7 +280,7 @@ async def test_an_edited_run_file_is_refused(tmp_path: Path, ledger: Ledger) -> 
 
 
 async def test_an_incomplete_record_is_compared_up_to_its_end(ledger: Ledger) -> None:
-    """A stop in the middle of an answer is nobody's behaviour: what came before is compared."""
+    """A stop in the middle of an answer cannot be repeated; everything before it is compared."""
     gate = Gate()
     model = Script(says(call("look", {"what": "a"})), [gate])
     async with Agent(model, tools=tools_of(ledger)) as agent:
@@ -297,7 +295,7 @@ async def test_an_incomplete_record_is_compared_up_to_its_end(ledger: Ledger) ->
 
 
 async def test_calls_after_a_kill_are_repeated(ledger: Ledger) -> None:
-    """A host that goes on after its user has killed a call: the next call is another turn."""
+    """The host continues after a kill: the next call belongs to another turn."""
     engines: list[Engine] = []
     tools = tools_of(ledger, engines)
     async with Engine(tools, run="bare", repair=True) as engine:

@@ -1,4 +1,4 @@
-"""Scripted models and the scripted server: what tests of an agent stand on."""
+"""The scripted models and the scripted server for tests of agents."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import asyncio
 
 import pytest
 
-from callgate import tool
-from callgate._abort_signals import AbortController
+from callgate import AbortController, tool
 from callgate.agent import Agent
 from callgate.errors import UsageError
 from callgate.messages import UserMessage
@@ -55,7 +54,7 @@ async def test_a_scripted_model_plays_its_turns_in_order_and_records_every_reque
 
 @pytest.mark.parametrize("kind", ["scripted", "replayed"])
 async def test_recorded_requests_do_not_change_with_the_conversation(kind: str) -> None:
-    """What is looked at after a run is what the model saw, and not what the conversation has become."""
+    """After the run, the recorded requests show what the model received, not how the conversation continued."""
 
     @tool(effect="none")
     async def look() -> str:
@@ -84,7 +83,7 @@ async def test_a_scripted_model_without_turns_left_raises_usage_error() -> None:
 
 
 def test_a_turn_without_a_pause_never_suspends() -> None:
-    """A loop's own cost can be measured with it."""
+    """The cost of a loop can then be measured without an event loop."""
 
     async def one() -> int:
         return len(await ask(model))
@@ -169,13 +168,13 @@ def spoken_at(server: ScriptedServer, api: str) -> HttpModel:
 @pytest.mark.parametrize("api", SPOKEN)
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 async def test_a_script_gives_the_same_message_over_a_socket(api: str, stream: bool) -> None:
-    """The server and the model play one script; the decoder is the judge."""
+    """The server and the scripted model play the same script; the decoded messages are compared."""
     played = await ask(ScriptedModel([FULL]))
     async with ScriptedServer([FULL], api=api) as server:
         of = spoken_at(server, api)
         events = await ask(of, ModelRequest(model="m", messages=REQUEST.messages, stream=stream))
         await of.close()
-    first = 1 if api == "ollama.chat" else 0  # it has no ids
+    first = 1 if api == "ollama.chat" else 0  # Ollama's API has no ids
     assert [call[first:3] for call in calls_of(events)] == [call[first:3] for call in calls_of(played)]
     assert (text_of(events), finished(events).reason, finished(events).usage) == (text_of(played), "tool_calls", finished(played).usage)
     assert [part.text for part in finished(events).message.parts[:1]] == ["Hm. "]  # type: ignore[union-attr]
@@ -235,7 +234,7 @@ async def test_the_server_drops_the_connection_where_the_script_says() -> None:
 
 
 async def test_the_message_of_a_scripted_model_can_be_sent_in_the_next_request() -> None:
-    """What a scripted model says is a message like any other."""
+    """It can be sent like any other message."""
     model = ScriptedModel([FULL])
     end = finished(await ask(model))
     assert isinstance(end, Finished)

@@ -1,4 +1,4 @@
-"""Every undo row of the corpus gets the answer it should: what is refused changes nothing, what is undone is exact."""
+"""Tests of the undo cases of the corpus: a refused undo changes nothing, and a completed undo restores the exact state."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROWS = [row for row in rows("paths.jsonl") if row.get("op") == "undo" or row.get
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.get("id", ""))
 def test_each_corpus_case_is_undone_exactly_or_refused_as_expected(row: Row, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """paths.jsonl, op undo: write by the tool, then what `after_write` says, then undo."""
+    """Each case of paths.jsonl with op undo writes with the tool, applies `after_write`, and then undoes the call."""
     need(row)
     root = tree(tmp_path)
     prepare(tmp_path, row.get("setup", []))
@@ -65,7 +65,7 @@ def _after(bench: Bench, top: Path, word: str, name: str, *rest: Any) -> None:
 
 
 def _beyond(top: Path) -> Facts:
-    """What is outside of the root, without the store."""
+    """Return the state outside the workspace, without the store."""
     return {name: fact for name, fact in outside(top).items() if name.split("/")[0] != "kept"}
 
 

@@ -1,4 +1,4 @@
-"""What a tool wrote can be undone exactly, or the undo refuses and says why. Through an engine, with real files."""
+"""Tests of undo through an engine with real files: a call is undone exactly, or the undo is refused with the reason."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def conflict_reasons(refused: pytest.ExceptionInfo[UndoRefused]) -> set[tuple[st
 
 
 def test_a_write_is_undone_and_redone_exactly(bench: Bench) -> None:
-    """Bytes, mode, kind, time and absence: undo gives back what was, redo what became."""
+    """Bytes, mode, file type, times and absence are restored in both directions."""
     os.chmod(bench.root / "in.txt", 0o640)
     before = facts(bench.root)
     uid = bench.write("in.txt", "written")
@@ -39,14 +39,14 @@ def test_a_write_is_undone_and_redone_exactly(bench: Bench) -> None:
 
 
 def test_undo_removes_a_new_file_and_its_new_folders(bench: Bench) -> None:
-    """Absence is restored, not an empty file or folder."""
+    """Undo restores absence, so it leaves no empty file or folder."""
     uid = bench.write("a/b/new.txt", "x")
     bench.undo_history.undo(uid)
     assert os.listdir(bench.root) == ["in.txt"]
 
 
 def test_all_file_changes_of_a_command_are_undone_and_redone(bench: Bench) -> None:
-    """Files changed by a command: a snapshot before and after."""
+    """A command does not declare its writes, so its changes are found by a snapshot before and after it."""
     (bench.root / "d").mkdir()
     (bench.root / "d/e.txt").write_bytes(b"\0\xff\r\n")
     (bench.root / "gone").mkdir(mode=0o750)
@@ -66,14 +66,14 @@ def test_all_file_changes_of_a_command_are_undone_and_redone(bench: Bench) -> No
 
 
 def test_deeply_nested_new_folders_are_undone(bench: Bench) -> None:
-    """Absence is restored, whatever a tool made; each folder is looked into once."""
+    """Undo visits each folder once, however deep the tree is."""
     bench.command(f"mkdir -p {'d/' * 400}")
     bench.undo_history.undo("last")
     assert os.listdir(bench.root) == ["in.txt"]
 
 
 def test_undo_to_a_checkpoint_without_later_changes_changes_nothing(bench: Bench) -> None:
-    """A checkpoint is a name for a moment, also for the present one."""
+    """A checkpoint may name the current state."""
     bench.write("in.txt", "written")
     bench.undo_history.checkpoint("now")
     before = facts(bench.root)
@@ -82,7 +82,7 @@ def test_undo_to_a_checkpoint_without_later_changes_changes_nothing(bench: Bench
 
 
 def test_undo_refuses_a_file_that_was_changed_from_outside_since(bench: Bench) -> None:
-    """Refuses on outside edits: names the path, what it expected and what it found."""
+    """The error names the path, the expected state and the state that was found."""
     uid = bench.write("in.txt", "written")
     other = bench.write("other.txt", "x")
     (bench.root / "in.txt").write_text("user edit")
@@ -98,7 +98,7 @@ def test_undo_refuses_a_file_that_was_changed_from_outside_since(bench: Bench) -
 
 
 def test_undo_refuses_an_earlier_write_before_a_later_one_of_the_same_file(bench: Bench) -> None:
-    """Undo of the first of two writes would lose the second, even where both wrote the same."""
+    """Undo of the first write would lose the second one, even if both wrote the same content."""
     first, second = bench.write("in.txt", "one"), bench.write("in.txt", "one")
     with pytest.raises(UndoRefused, match=rf"write_file \({second}\) wrote it later") as refused:
         bench.undo_history.undo(first)
@@ -121,7 +121,7 @@ def test_a_run_and_a_turn_are_undone_newest_first(bench: Bench) -> None:
 
 
 def test_undo_refuses_to_lose_an_outside_edit_between_two_calls(bench: Bench) -> None:
-    """The user's own edit stands between two calls: undoing both would take it away."""
+    """The user edited the file between two calls, so undoing both calls would lose that edit."""
     bench.write("in.txt", "one")
     (bench.root / "in.txt").write_text("mine")
     second = bench.write("in.txt", "two")
@@ -149,7 +149,7 @@ def test_a_diff_shows_what_the_calls_changed(bench: Bench) -> None:
 
 
 def test_ignored_files_are_reported_and_not_undone(bench: Bench) -> None:
-    """Before/after snapshots leave out what .gitignore says, and say so."""
+    """Snapshots leave out the files that .gitignore names, and the undo reports them."""
     (bench.root / ".gitignore").write_text("*.log\n")
     (bench.root / "a.log").write_text("old")
     bench.command("echo new > a.log; echo x > b.txt")
@@ -161,7 +161,7 @@ def test_ignored_files_are_reported_and_not_undone(bench: Bench) -> None:
 
 
 def test_a_file_name_that_is_not_utf8_is_reported_as_not_looked_at(bench: Bench) -> None:
-    """A name that no text can hold is not ignored by anybody."""
+    """A name that is not valid UTF-8 must not be reported as ignored."""
     os.mkdir(os.fsencode(bench.root) + b"/odd\xff")
     bench.command("echo x > b.txt")
     (told,) = bench.undo_history.undo("last").told
@@ -169,7 +169,7 @@ def test_a_file_name_that_is_not_utf8_is_reported_as_not_looked_at(bench: Bench)
 
 
 def test_the_mode_of_the_workspace_root_is_undone_and_redone(bench: Bench) -> None:
-    """A command that changes every mode changes that of the root as well."""
+    """A command that changes every mode also changes the mode of the root."""
     (bench.root / "a").write_text("mine")
     bench.root.chmod(0o755)
     before = facts(bench.root)
@@ -181,7 +181,7 @@ def test_the_mode_of_the_workspace_root_is_undone_and_redone(bench: Bench) -> No
 
 
 def test_files_that_a_command_stops_ignoring_are_not_removed_by_undo(bench: Bench) -> None:
-    """A file that .gitignore hid is not the command's, though it is seen only afterwards: undo must not take it away."""
+    """The file is visible only after the command, but the command did not create it."""
     (bench.root / ".gitignore").write_text("*.log\nhidden/\n")
     (bench.root / "a.log").write_text("mine")
     (bench.root / "hidden/deep").mkdir(parents=True)
@@ -195,7 +195,7 @@ def test_files_that_a_command_stops_ignoring_are_not_removed_by_undo(bench: Benc
 
 
 def test_files_that_a_command_starts_to_ignore_are_not_removed_by_undo_or_redo(bench: Bench) -> None:
-    """A file that .gitignore hides from now on has not gone: neither undo nor redo takes it away."""
+    """The file is hidden after the command, but the command did not delete it."""
     (bench.root / "a.log").write_text("mine")
     (bench.root / "b.log").write_text("mine")
     before = facts(bench.root)
@@ -215,7 +215,7 @@ def test_an_ignored_file_written_by_name_can_be_undone(bench: Bench) -> None:
 
 
 def test_undo_refuses_a_file_too_large_to_store_and_can_undo_the_rest(tmp_path: Path) -> None:
-    """What could not be kept is said, so that undo refuses it."""
+    """The change records that the content was not stored."""
     bench = Bench(tmp_path / "work", limits=UndoLimits(tree_file_bytes=100))
     (bench.root / "big").write_bytes(b"x" * 1000)
     (bench.root / "untouched").write_bytes(b"x" * 1000)
@@ -227,7 +227,7 @@ def test_undo_refuses_a_file_too_large_to_store_and_can_undo_the_rest(tmp_path: 
 
 
 def test_undo_refuses_altered_stored_content(bench: Bench) -> None:
-    """The hash of what was kept is checked before anything is changed."""
+    """The hash of the stored content is checked before any file is changed."""
     uid = bench.write("in.txt", "written")
     blob = bench.undo_history.changes()[-1].steps[0].before.blob
     stored = Path(bench.undo_history.folder, "objects", blob[:2], blob[2:])
@@ -241,7 +241,7 @@ def test_undo_refuses_altered_stored_content(bench: Bench) -> None:
 
 
 def test_an_undo_that_fails_part_way_is_rolled_back(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Disk full while undoing: all of it or nothing, and what was stored stays."""
+    """A full disk during an undo must leave neither a partial undo nor a damaged store."""
     (bench.root / "z.txt").write_text("last")
     bench.command("echo a > in.txt; echo b > z.txt; echo c > new.txt")
     before = facts(bench.root)
@@ -262,7 +262,7 @@ def test_an_undo_that_fails_part_way_is_rolled_back(bench: Bench, monkeypatch: p
 
 
 def test_a_folder_that_became_a_link_is_never_followed(bench: Bench) -> None:
-    """Neither to the outside nor to elsewhere in the workspace."""
+    """This includes links to a place outside and to another place in the workspace."""
     outside = bench.root.parent / "secret"
     outside.mkdir()
     (outside / "leaf.txt").write_text("written")
@@ -279,7 +279,7 @@ def test_a_folder_that_became_a_link_is_never_followed(bench: Bench) -> None:
 
 
 def test_files_with_unusual_names_are_restored(bench: Bench) -> None:
-    """Unicode in both forms, two names that differ by case, names that git keeps for itself."""
+    """Covers both Unicode normal forms, names that differ only by case, and names reserved by git."""
     names = ["ü.txt", "ü.txt", "A.txt", "a.txt", ".git-x/.gitmodules", "sp ace/'q\"/😀", "-rf", "a\tb"]
     for name in names:
         (bench.root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -307,7 +307,7 @@ def test_the_writes_of_a_failed_tool_are_undone(tmp_path: Path) -> None:
 
 
 def test_a_broken_undo_store_fails_no_call_and_is_recorded(tmp_path: Path) -> None:
-    """A failing sink never fails the call: it is on record that nothing was kept."""
+    """The journal records that the change was not stored."""
     (tmp_path / "kept").write_text("a file where the store should be")
     bench = Bench(tmp_path / "work")
     bench.write("in.txt", "written")
@@ -316,7 +316,7 @@ def test_a_broken_undo_store_fails_no_call_and_is_recorded(tmp_path: Path) -> No
 
 
 def test_a_stored_change_is_recorded_as_an_event_of_its_call(bench: Bench) -> None:
-    """The record names the commit and the paths."""
+    """The event names the commit and the paths."""
     uid = bench.write("in.txt", "written")
     (kept,) = [event for event in bench.events if event.kind == "files.kept"]
     assert kept.call == uid
@@ -324,7 +324,7 @@ def test_a_stored_change_is_recorded_as_an_event_of_its_call(bench: Bench) -> No
 
 
 def test_the_users_git_repository_is_never_changed(bench: Bench) -> None:
-    """Never the user's repository, its hooks or its index."""
+    """The undo store never touches the user's repository, its hooks or its index."""
     git = shutil.which("git")
     if git is None:
         pytest.skip("there is no git here")
@@ -340,7 +340,7 @@ def test_the_users_git_repository_is_never_changed(bench: Bench) -> None:
 
 
 def test_git_can_read_the_undo_store(bench: Bench) -> None:
-    """One commit per writing call, in a repository that is sound."""
+    """The store has one commit per call that writes, and `git fsck` accepts it."""
     git = shutil.which("git")
     if git is None:
         pytest.skip("there is no git here")
@@ -365,7 +365,7 @@ def test_undo_of_an_unknown_name_raises_usage_error(bench: Bench) -> None:
 
 @pytest.mark.parametrize("words", ["", "@0"])
 def test_an_empty_name_is_refused_and_undoes_nothing(bench: Bench, words: str) -> None:
-    """A script's variable that was empty names nothing, not every call that was made in no conversation."""
+    """A script's empty variable must not select every call without a conversation."""
     bench.write("in.txt", "one", run="r1")
     bench.write("new.txt", "two", run="r2")
     written = facts(bench.root)
@@ -376,7 +376,7 @@ def test_an_empty_name_is_refused_and_undoes_nothing(bench: Bench, words: str) -
 
 
 def test_undo_or_redo_with_nothing_left_raises_usage_error(bench: Bench) -> None:
-    """`last` of nothing is no misspelt name."""
+    """An empty history must not be reported as a misspelt name."""
     bench.write("in.txt", "one")
     with pytest.raises(UsageError, match="No call is undone here: there is nothing to redo"):
         bench.undo_history.redo("last")

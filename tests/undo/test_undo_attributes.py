@@ -1,4 +1,4 @@
-"""What a file has beside its bytes, mode, owner and time: extended attributes and access lists."""
+"""Tests of file attributes beyond bytes, mode, owner and time: extended attributes and access control lists."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ACCESS_LIST = struct.pack("<I", 2) + b"".join(
     struct.pack("<HHI", tag, rights, who)
     for tag, rights, who in [(1, 6, 2**32 - 1), (2, 4, 12345), (4, 4, 2**32 - 1), (16, 4, 2**32 - 1), (32, 0, 2**32 - 1)]
 )
-"""Reading for one user more, as `setfacl -m u:12345:r` writes it."""
+"""An access control list as `setfacl -m u:12345:r` writes it, which lets one more user read."""
 
 
 def has_attributes(folder: Path) -> bool:
@@ -36,7 +36,7 @@ def bench(tmp_path: Path) -> Bench:
 
 
 def noted(root: Path) -> dict[str, dict[str, bytes]]:
-    """Every extended attribute below `root`."""
+    """Return every extended attribute of the files and folders below `root`."""
     paths = [path for path in root.rglob("*") if not path.is_symlink()]
     return {str(path.relative_to(root)): {name: os.getxattr(path, name) for name in os.listxattr(path)} for path in paths}
 

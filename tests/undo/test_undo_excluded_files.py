@@ -1,4 +1,4 @@
-"""A call that changed only what no snapshot keeps (ignored files, version control, names that are no text): an undo says so."""
+"""Tests of calls that changed only files that snapshots leave out (ignored, version control, not UTF-8): an undo reports them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_undo_restores_stored_files_and_reports_excluded_ones(bench: Bench) -> N
 
 
 def test_undo_of_the_last_call_names_later_changes_of_excluded_files(bench: Bench) -> None:
-    """Whoever takes back the last call must not believe that it was the one before."""
+    """Otherwise the user could mistake the undone call for the latest one."""
     bench.command("echo new > kept.txt")
     later = bench.command("echo new > build.log")
     done = bench.undo_history.undo("last")
@@ -75,7 +75,7 @@ def test_a_call_that_only_reads_excluded_files_is_not_a_change(bench: Bench) -> 
 
 
 def test_the_number_of_excluded_paths_that_are_examined_is_limited(tmp_path: Path) -> None:
-    """A folder of installed packages costs a bounded look, and what was not looked at is said as ever."""
+    """The limit bounds the cost of large folders such as installed packages; unexamined paths are still reported."""
     bench = Bench(tmp_path / "work", limits=UndoLimits(left_out_entries=3))
     folder = bench.root / "node_modules"
     folder.mkdir()

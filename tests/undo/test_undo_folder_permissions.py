@@ -1,4 +1,4 @@
-"""Folders that their owner may not look into or write in: whoever is not root meets them, and they cost nothing but themselves."""
+"""Tests of folders that their owner may not read or write, run without root's rights: they affect only their own files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _THIRD_VERSION = 0x20080522
 
 
 def as_anybody(body: Callable[[], None]) -> None:
-    """Run this without the rights that only root has; in a thread, which does not get them back."""
+    """Run `body` without the capabilities of root, in a thread that cannot regain them."""
 
     def lay_down() -> None:
         head, nothing = (ctypes.c_uint32 * 2)(_THIRD_VERSION, 0), (ctypes.c_uint32 * 6)()
@@ -57,7 +57,7 @@ def test_an_unreadable_folder_does_not_prevent_the_undo_of_other_calls(bench: Be
 
 
 def test_changes_in_folders_that_became_read_only_are_undone_and_redone(bench: Bench) -> None:
-    """As package caches are."""
+    """Package caches, for example, make their folders read-only."""
 
     def body() -> None:
         bench.command("mkdir -p kept/deep && echo it > kept/deep/it && echo theirs > d/x && chmod 555 kept/deep kept d")
@@ -76,7 +76,7 @@ def test_a_failed_undo_leaves_folders_and_files_unchanged(bench: Bench) -> None:
         (bench.root / "sub").mkdir()
         (bench.root / "sub/y").write_text("mine")
         bench.command("echo theirs > d/x && echo theirs > sub/y && chmod 555 d")
-        (bench.root / "sub").chmod(0o555)  # nobody knows of that: the undo cannot write there
+        (bench.root / "sub").chmod(0o555)  # changed from outside, so the undo cannot write there
         after = facts(bench.root)
         with pytest.raises(UndoFailed, match="sub/y"):
             bench.undo_history.undo("last")

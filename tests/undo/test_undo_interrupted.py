@@ -1,4 +1,4 @@
-"""Kills, calls beside each other, and what is dropped when: the store stays whole, and nothing is claimed that nobody saw."""
+"""Tests of kills, concurrent calls and pruning: the undo store stays valid, and no change is assigned to the wrong call."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ asyncio.run(main())
 
 @pytest.mark.process
 def test_a_killed_call_is_undone_only_with_interrupted_true(tmp_path: Path) -> None:
-    """The old content is kept before the tool may write; a kill in the middle does not take it."""
+    """The old content is stored before the tool may write, so a kill during the call does not lose it."""
     root = tmp_path / "work"
     root.mkdir()
     (root / "in.txt").write_text("mine")
@@ -77,7 +77,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 @pytest.mark.process
 def test_a_run_whose_concurrent_calls_were_killed_is_undone_as_a_whole(tmp_path: Path) -> None:
-    """Two commands, and two calls that say what they write, of which one had ended: no path is two calls'."""
+    """Two commands and two calls with declared writes run at once, one of which has ended; each path belongs to one call."""
     root = tmp_path / "work"
     root.mkdir()
     for name in ("done", "other"):
@@ -93,7 +93,7 @@ def test_a_run_whose_concurrent_calls_were_killed_is_undone_as_a_whole(tmp_path:
 
 
 def test_writes_of_two_runs_to_one_file_form_a_gapless_chain_of_changes(tmp_path: Path) -> None:
-    """paths.jsonl, class race: the chain of before and after has no hole."""
+    """In paths.jsonl, class race, each change must begin with the content that the previous change ended with."""
     (tmp_path / "work").mkdir()
     undo_history = UndoHistory(tmp_path / "work", place=tmp_path / "kept", sync=False)
     path = Path(undo_history.workspace, "same.txt")
@@ -101,7 +101,7 @@ def test_writes_of_two_runs_to_one_file_form_a_gapless_chain_of_changes(tmp_path
 
     def write(who: str) -> None:
         for number in range(20):
-            with turn:  # as the emission does for calls with the same key
+            with turn:  # an engine also serialises calls with the same key
                 opened = undo_history.capture.begin(ChangeSource(uid=f"{who}/0/{number}", run=who), ["same.txt"])
                 path.write_text(f"{who} {number}")
                 undo_history.capture.finish(opened)
@@ -118,7 +118,7 @@ def test_writes_of_two_runs_to_one_file_form_a_gapless_chain_of_changes(tmp_path
 
 
 def test_a_command_change_does_not_include_a_concurrent_declared_write(tmp_path: Path) -> None:
-    """What another call says it wrote is that call's alone."""
+    """A write that another call declares belongs to that call only."""
     root = tmp_path / "work"
     root.mkdir()
     undo_history = UndoHistory(root, place=tmp_path / "kept", sync=False)
@@ -133,7 +133,7 @@ def test_a_command_change_does_not_include_a_concurrent_declared_write(tmp_path:
 
 
 def test_a_link_swapped_in_during_undo_or_redo_is_not_followed(tmp_path: Path) -> None:
-    """A second thread swaps a folder for a link to the outside while undo and redo run."""
+    """A second thread replaces a folder by a link to the outside while undo and redo run."""
     root, outside = tmp_path / "work", tmp_path / "outside"
     outside.mkdir()
     (outside / "f.txt").write_text("CANARY")
@@ -155,7 +155,7 @@ def test_a_link_swapped_in_during_undo_or_redo_is_not_followed(tmp_path: Path) -
     try:
         for _ in range(100):
             for act in (bench.undo_history.undo, bench.undo_history.redo):
-                with suppress(CallgateError):  # refused or failed, and said so
+                with suppress(CallgateError):  # refused or failed with an error
                     act(uid)
     finally:
         done.set()
@@ -165,7 +165,7 @@ def test_a_link_swapped_in_during_undo_or_redo_is_not_followed(tmp_path: Path) -
 
 
 def test_a_lost_commit_does_not_prevent_the_undo_of_other_calls(tmp_path: Path) -> None:
-    """A power cut or a bad disk: the rest can be undone, and what was lost is somebody else's edit."""
+    """A power loss or a bad disk may lose a commit; its changes then count as outside edits."""
     bench = Bench(tmp_path / "work")
     first = bench.write("one.txt", "1")
     bench.write("one.txt", "2")
@@ -182,7 +182,7 @@ def test_a_lost_commit_does_not_prevent_the_undo_of_other_calls(tmp_path: Path) 
 
 
 def test_prune_removes_old_changes_that_no_checkpoint_needs(tmp_path: Path) -> None:
-    """Retention: explicit checkpoints stay for ever, and with them every change since."""
+    """Explicit checkpoints are kept for ever, together with every later change."""
     bench = Bench(tmp_path / "work")
     bench.write("one.txt", "1")
     bench.write("one.txt", "2")
@@ -203,7 +203,7 @@ def test_prune_removes_old_changes_that_no_checkpoint_needs(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("at", ["before anything is deleted", "after the first file"])
 def test_an_interrupted_prune_leaves_no_partial_change(at: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was to go is not listed any more, whatever of it is still on disk; when more is dropped, it goes."""
+    """A partly deleted change is not listed any more, and the next prune deletes the rest of it."""
     bench = Bench(tmp_path / "work")
     old = bench.write("one.txt", "1")
     (lost,) = (change.commit for change in bench.undo_history.changes())
@@ -236,7 +236,7 @@ def test_an_interrupted_prune_leaves_no_partial_change(at: str, tmp_path: Path, 
 
 
 def test_undo_refuses_files_beyond_the_snapshot_limit(tmp_path: Path) -> None:
-    """Limits are said, and undo of the whole call refused."""
+    """The undo of the whole call is refused with the limit."""
     bench = Bench(tmp_path / "work", limits=UndoLimits(tree_entries=3))
     for number in range(5):
         (bench.root / f"{number}").write_text("x")
@@ -247,7 +247,7 @@ def test_undo_refuses_files_beyond_the_snapshot_limit(tmp_path: Path) -> None:
 
 
 def engines(tmp_path: Path) -> tuple[Path, UndoHistory, UndoHistory]:
-    """A workspace, and two engines' ways to its store, as in two processes."""
+    """Return a workspace, and the undo histories of two engines as in two processes."""
     root = tmp_path / "work"
     root.mkdir()
     (root / "in.txt").write_text("mine")
@@ -255,7 +255,7 @@ def engines(tmp_path: Path) -> tuple[Path, UndoHistory, UndoHistory]:
 
 
 def test_a_command_change_does_not_include_concurrent_writes_of_another_engine(tmp_path: Path) -> None:
-    """Two engines on one workspace: undo of the one's command leaves the other's file."""
+    """Two engines share a workspace: undo of one engine's command keeps the other engine's file."""
     root, one, two = engines(tmp_path)
     command = one.capture.begin(ChangeSource(uid="c/0/0", run="c"), None)
     ended = two.capture.begin(ChangeSource(uid="w/0/0", run="w"), ["w.txt"])
@@ -288,7 +288,7 @@ def test_undo_refuses_a_file_that_either_of_two_concurrent_commands_wrote(tmp_pa
 
 
 def test_undo_of_a_write_restores_the_concurrent_write_of_another_engine(tmp_path: Path) -> None:
-    """Both were open: what the later one found is what the earlier one left, not what there was before both."""
+    """Both calls were open at once: the earlier state of the later write is the content that the other call wrote."""
     root, one, two = engines(tmp_path)
     slow = one.capture.begin(ChangeSource(uid="a/0/0", run="a"), ["in.txt"])
     quick = two.capture.begin(ChangeSource(uid="b/0/0", run="b"), ["in.txt"])
@@ -303,7 +303,7 @@ def test_undo_of_a_write_restores_the_concurrent_write_of_another_engine(tmp_pat
 
 
 def test_a_command_change_does_not_include_an_undo_made_while_it_runs(tmp_path: Path) -> None:
-    """Somebody undoes an earlier call at a terminal, while a run is live."""
+    """A user undoes an earlier call in a terminal while a run is active."""
     root, one, two = engines(tmp_path)
     write = one.capture.begin(ChangeSource(uid="a/0/0", run="a"), ["in.txt"])
     (root / "in.txt").write_text("a's")
@@ -318,7 +318,7 @@ def test_a_command_change_does_not_include_an_undo_made_while_it_runs(tmp_path: 
 
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, at: str, act: Callable[[], object]) -> None:
-    """Let somebody else act when the undo has looked at everything and is about to write the file `at`."""
+    """Call `act` when the undo has checked everything and is about to write the file `at`."""
 
     def put_later(folder: int, name: str, *rest: Any, **how: Any) -> int:
         if name == at:
@@ -329,7 +329,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, at: str, act: Callable[[], object
 
 
 def test_an_outside_edit_during_an_undo_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the undo did not put there is not its to take away."""
+    """The undo may replace only the content that it checked."""
     bench = Bench(tmp_path / "work")
     (bench.root / "in.txt").write_text("inside")
     uid = bench.write("in.txt", "written")
@@ -340,7 +340,7 @@ def test_an_outside_edit_during_an_undo_is_not_lost(tmp_path: Path, monkeypatch:
 
 
 def test_an_outside_edit_of_a_restored_file_survives_the_rollback_of_the_undo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A later step fails: of the steps before it, those are taken back that nobody has touched since; the others are named."""
+    """After a failed step, restored files that nobody has changed since are rolled back, and the others are named."""
     bench = Bench(tmp_path / "work")
     for name in ("a.txt", "b.txt", "c.txt"):
         (bench.root / name).write_text("inside")
@@ -358,7 +358,7 @@ def test_an_outside_edit_of_a_restored_file_survives_the_rollback_of_the_undo(tm
 
 
 def test_a_failed_undo_rolls_back_files_and_folders_that_it_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the undo fails after it, each is again what the command had made it."""
+    """Every replaced file and folder gets back the state that the command left."""
     bench = Bench(tmp_path / "work")
     (bench.root / "a").write_text("a file")
     (bench.root / "b").mkdir()
@@ -397,7 +397,7 @@ getattr(undo_history, direction)("last")
 
 
 def killed(bench: Bench, step: str, direction: str) -> None:
-    """An undo or redo of the last call, in a process of its own that is killed at this step."""
+    """Run an undo or redo of the last call in a separate process that is killed at this step."""
     words = [sys.executable, "-c", _KILLED_UNDO, str(bench.root), str(bench.root.parent / "kept"), step, direction]
     assert subprocess.run(words, timeout=COMMAND_S, check=False).returncode == -signal.SIGKILL
 
@@ -406,7 +406,7 @@ def killed(bench: Bench, step: str, direction: str) -> None:
 @pytest.mark.parametrize("first", ["undo", "redo"])
 @pytest.mark.parametrize("step", ["before a file", "before a name", "before its time", "before the modes of folders"])
 def test_a_killed_undo_or_redo_can_be_completed_or_reversed(tmp_path: Path, step: str, first: str, last: str) -> None:
-    """Exactly, also where a folder had gone and the file in its place had not come yet."""
+    """The result is exact, even after a kill between the removal of a folder and the creation of the file that replaces it."""
     bench = Bench(tmp_path / "work")
     (bench.root / "swap").write_text("a file")
     (bench.root / "gone").mkdir(mode=0o750)
@@ -427,7 +427,7 @@ def test_a_killed_undo_or_redo_can_be_completed_or_reversed(tmp_path: Path, step
 @pytest.mark.parametrize("last", ["undo", "redo"])
 @pytest.mark.parametrize("first", ["undo", "redo"])
 def test_a_killed_undo_that_had_restored_file_times_can_be_completed_or_reversed(tmp_path: Path, first: str, last: str) -> None:
-    """Also where nothing but its time was different."""
+    """Covers a file that differs only in its times."""
     bench = Bench(tmp_path / "work")
     (bench.root / "plain").write_text("as it was")
     (bench.root / "link").symlink_to("plain")

@@ -1,4 +1,4 @@
-"""Ten thousand files: what a call costs follows what it changes. Counted, not timed."""
+"""Tests of a workspace of ten thousand files: the cost of a call depends on what it changes. The tests count objects and reads."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_write_of_one_of_ten_thousand_files_stores_at_most_ten_objects(large: Path, tmp_path: Path) -> None:
-    """A call that names its file looks at nothing else."""
+    """A call that declares its file examines no other file."""
     undo_history = UndoHistory(large, place=tmp_path / "kept", sync=False)
     opened = undo_history.capture.begin(ChangeSource(uid="r/0/0", run="r"), ["07/7.txt"])
     (large / "07/7.txt").write_text("new")
@@ -37,7 +37,7 @@ def test_a_write_of_one_of_ten_thousand_files_stores_at_most_ten_objects(large: 
 
 
 def test_a_second_command_stores_only_what_has_changed(large: Path, tmp_path: Path) -> None:
-    """The first snapshot reads every file; after that only files whose facts moved, or that were too fresh to trust."""
+    """The first snapshot reads every file; later ones read only files with changed or very recent metadata."""
     undo_history = UndoHistory(large, place=tmp_path / "kept", sync=False)
     capture = undo_history.capture
     assert capture.finish(capture.begin(ChangeSource(uid="r/0/0", run="r"), None)) is None

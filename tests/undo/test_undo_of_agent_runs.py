@@ -1,4 +1,4 @@
-"""What an agent's calls wrote is undone by call, run, turn and conversation; and what the host writes itself is nobody's work."""
+"""Tests of undo by call, run, turn and conversation of an agent; the host's own files are never part of a change."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from callgate import Engine, RawCall, Scope, SqliteJournal
-from callgate._blob_store import DirectoryBlobs
+from callgate import DirectoryBlobs, Engine, RawCall, Scope, SqliteJournal
 from callgate.agent import Agent
 from callgate.builtins import command_tools, workspace_tools
 from callgate.errors import UsageError
@@ -20,7 +19,7 @@ from tests.waiting import COMMAND_S
 
 
 def writes(*contents: str) -> Script:
-    """A model that writes each of these, one per turn."""
+    """Return a model that makes one of these writes per turn."""
     answers = []
     for content in contents:
         answers += [says("", call("write_file", {"path": "in.txt", "content": content}, id=content)), says("Done.")]
@@ -28,7 +27,7 @@ def writes(*contents: str) -> Script:
 
 
 async def test_each_turn_of_a_conversation_is_undone_by_its_number(tmp_path: Path) -> None:
-    """Undo by CALL, RUN and TURN: the agent hands on which turn of which conversation a call belongs to."""
+    """The agent passes the turn number and the conversation of each call to the undo history."""
     work = tmp_path / "work"
     work.mkdir()
     async with Agent(writes("one", "two", "three"), tools=workspace_tools(), undo=UndoStore(tmp_path / "kept")) as agent:
@@ -58,7 +57,7 @@ async def test_an_agent_with_a_given_engine_refuses_its_own_undo_store(tmp_path:
 
 
 async def test_journal_and_blob_files_in_the_workspace_are_not_recorded_as_changes(tmp_path: Path) -> None:
-    """Undo of a command must never put back the journal's or the blobs' files, wherever the host keeps them."""
+    """Undo of a command must not restore the files of the journal or the blobs, even if they are in the workspace."""
     work = tmp_path / "work"
     work.mkdir()
     journal = SqliteJournal(work / "log" / "journal.db")
@@ -94,7 +93,7 @@ asyncio.run(main())
 
 @pytest.mark.process
 async def test_undo_after_a_kill_leaves_the_journal_files_unchanged(tmp_path: Path) -> None:
-    """The note of an open call says what was the host's own: `callgate undo` has no engine to ask."""
+    """The pending change lists the host's own files, because `callgate undo` has no engine to ask."""
     work = tmp_path / "work"
     work.mkdir()
     command = [sys.executable, "-c", _KILLED, str(work), str(tmp_path / "kept")]

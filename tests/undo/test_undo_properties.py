@@ -1,4 +1,4 @@
-"""Whatever the tree and the edits: undo restores exactly, or refuses and changes nothing."""
+"""Property tests of undo over random trees and edits: undo restores the exact state, or refuses and changes nothing."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ many = st.lists(edits, max_size=6)
 
 
 def do(root: Path, edit: tuple[str, str, str]) -> None:
-    """One edit, as far as it can be done without following a link."""
+    """Apply one edit, as far as possible without following a link."""
     word, name, what = edit
     path = root / name
     above = list(path.relative_to(root).parents)[:-1]
@@ -66,19 +66,19 @@ def do(root: Path, edit: tuple[str, str, str]) -> None:
 def _rename(root: Path, path: Path, target: Path) -> None:
     above = [parent for parent in target.parents if parent.is_relative_to(root)]
     if os.path.lexists(path) and not os.path.lexists(target) and all(one.is_dir() and not one.is_symlink() for one in above):
-        with suppress(OSError):  # a folder into itself
+        with suppress(OSError):  # moving a folder into itself fails
             path.rename(target)
 
 
 def touched(body: Any) -> list[str]:
-    """What a call that makes these edits says that it writes."""
+    """Return the writes that a call with these edits declares."""
     return [name for word, one, other in body for name in ((one, other) if word == "rename" else (one,))]
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(start=many, calls=st.lists(st.tuples(many, many, st.booleans()), min_size=1, max_size=3), outside=many, which=st.integers(0, 3))
 def test_undo_restores_exactly_or_refuses(start: Any, calls: Any, outside: Any, which: int) -> None:
-    """Random trees; calls that edit them, by name or not; somebody else who edits them before, between and after."""
+    """Random trees are edited by declared and undeclared calls, and by outside edits before, between and after them."""
     with tempfile.TemporaryDirectory() as top:
         root = Path(top, "work")
         root.mkdir()
@@ -110,7 +110,7 @@ def test_undo_restores_exactly_or_refuses(start: Any, calls: Any, outside: Any, 
         first = {step.path: change.call.uid for change in reversed(meant) for step in change.steps}
         for path in set(now) | set(after) | set(first):
             wanted = found[first[path]] if path in first and path not in done.stay else now
-            facts_told = slice(-1) if path in done.already else slice(None)  # somebody put it back, and it has their time
+            facts_told = slice(-1) if path in done.already else slice(None)  # an outside edit restored it, so its time differs
             assert after.get(path, ())[facts_told] == wanted.get(path, ())[facts_told], path
         last = {step.path: change.call.uid for change in meant for step in change.steps}
         if not done.stay and all(now.get(path) == left[uid].get(path) for path, uid in last.items()):
@@ -119,7 +119,7 @@ def test_undo_restores_exactly_or_refuses(start: Any, calls: Any, outside: Any, 
 
 
 def test_undo_refuses_a_fifo_created_by_a_call(tmp_path: Path) -> None:
-    """A fifo in the place of a file: neither kept nor opened."""
+    """A FIFO is neither stored nor opened."""
     root = tmp_path / "work"
     root.mkdir()
     undo_history = UndoHistory(root, place=tmp_path / "kept", sync=False)

@@ -1,4 +1,4 @@
-"""The store is a repository that git may tidy, and that a next process reads as this one left it."""
+"""Tests of the undo store as a git repository: git may repack it, and a later process reads the same content."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MANY = 200
 
 
 class Store:
-    """A workspace with many files and its undo history, opened anew at will."""
+    """A workspace with many files and its undo history, which can be reopened."""
 
     def __init__(self, top: Path) -> None:
         self.root = top / "work"
@@ -41,7 +41,7 @@ class Store:
         return self.undo_history
 
     def call(self, write: Callable[[], object], *, keys: list[str] | None = None, between: Callable[[], object] = lambda: None) -> str:
-        """One call; `between` happens after its first look and before it writes."""
+        """Make a call; `between` runs after the first snapshot and before the write."""
         self.calls += 1
         uid = f"r/0/{self.calls}"
         opened = self.undo_history.capture.begin(ChangeSource(uid=uid, run="r"), keys)
@@ -62,7 +62,7 @@ class Store:
         return sorted(path.name for path in Path(self.undo_history.folder, "objects", "pack").glob("*.pack"))
 
     def alone(self) -> int:
-        """How many objects are files of their own."""
+        """Return the number of loose objects."""
         return sum(len(files) for folder, _, files in os.walk(Path(self.undo_history.folder, "objects")) if len(Path(folder).name) == 2)
 
 
@@ -81,7 +81,7 @@ TIDIED = {
 
 @pytest.mark.parametrize("words", TIDIED.values(), ids=TIDIED)
 def test_the_store_works_after_git_gc_repack_or_prune(store: Store, words: list[str]) -> None:
-    """The store stays readable after git's own collector: packs, deltas and packed names are git's form, and so ours."""
+    """git's garbage collection rewrites objects as packs, deltas and packed refs, which the store must read."""
     found = facts(store.root)
     for number in (3, 5):
         path = store.root / f"{number}" / f"{number}.txt"
@@ -103,7 +103,7 @@ def test_the_store_works_after_git_gc_repack_or_prune(store: Store, words: list[
 
 
 def test_a_pack_index_with_64_bit_offsets_is_read(store: Store) -> None:
-    """Its index says so in a table of its own; git can be told to write that for a small pack."""
+    """Such an index has an extra table; `git index-pack` can write it for a small pack."""
     found = facts(store.root)
     store.call(lambda: (store.root / "3/3.txt").write_text("changed"))
     left = facts(store.root)
@@ -124,7 +124,7 @@ def test_a_pack_index_with_64_bit_offsets_is_read(store: Store) -> None:
 @pytest.mark.parametrize("words", TIDIED.values(), ids=TIDIED)
 @pytest.mark.parametrize("keys", [None, ["big.bin"]], ids=["a command", "a large file by name"])
 def test_git_gc_repack_and_prune_keep_the_content_stored_for_an_open_call(store: Store, words: list[str], keys: list[str] | None) -> None:
-    """Content that no commit has yet: of the first look at everything, of a look since, and of a large file."""
+    """No commit refers to this content yet: that of the first snapshot, of a later one, and of a large file."""
     store.call(lambda: (store.root / "1/1.txt").write_text("x"))
     (store.root / "big.bin").write_bytes(os.urandom(1_500_000))
     (store.root / "2/2.txt").write_text("somebody else's")
@@ -142,7 +142,7 @@ def test_git_gc_repack_and_prune_keep_the_content_stored_for_an_open_call(store:
 
 
 def test_the_first_snapshot_of_many_files_is_one_pack_that_git_can_read(store: Store) -> None:
-    """Ten thousand files are not ten thousand files more."""
+    """Loose objects would double the number of files on disk."""
     store.call(lambda: (store.root / "1/1.txt").write_text("x"))
     assert len(store.packs()) == 1
     assert store.alone() < 12
@@ -151,14 +151,14 @@ def test_the_first_snapshot_of_many_files_is_one_pack_that_git_can_read(store: S
 
 
 def test_a_file_changed_twice_within_one_file_system_clock_tick_is_read_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its size and times are the same then; what was written just before a look may be written once more just after it."""
+    """Both versions have the same size and times, so a file that changed shortly before a snapshot cannot be trusted."""
 
     def coarse(found: os.stat_result) -> tuple[int, ...]:
         return found.st_dev, found.st_ino, found.st_mode, found.st_size
 
     for module in ("snapshot", "path_state"):
         monkeypatch.setattr(f"callgate._undo.{module}.signature", coarse)
-    monkeypatch.setattr("callgate._undo.snapshot._FRESH_NS", 10**18)  # however slow this machine is, the writes are one tick apart
+    monkeypatch.setattr("callgate._undo.snapshot._FRESH_NS", 10**18)  # on a slow machine too, both writes count as recent
     path = store.root / "1/1.txt"
     store.call(lambda: path.write_text("x"))
     found = facts(store.root)
@@ -168,8 +168,8 @@ def test_a_file_changed_twice_within_one_file_system_clock_tick_is_read_again(st
 
 
 def test_a_reopened_store_reads_only_changed_files(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was seen is remembered beside what was kept."""
-    monkeypatch.setattr("callgate._undo.snapshot._FRESH_NS", 0)  # as if the files had been there for a while
+    """The store keeps the metadata of the files that it has read."""
+    monkeypatch.setattr("callgate._undo.snapshot._FRESH_NS", 0)  # as if the files were not recent
     store.call(lambda: (store.root / "1/1.txt").write_text("x"))
     (store.root / "2/2.txt").write_text("somebody else's")
     found = facts(store.root)
@@ -203,7 +203,7 @@ def test_a_missing_damaged_or_pruned_snapshot_cache_is_not_used(store: Store, da
 
 
 def test_prune_removes_objects_from_packs(store: Store) -> None:
-    """What no change needs is gone from disk; what one needs is still there."""
+    """Objects that no change needs are deleted from disk, and the others stay."""
     for content in ("x", "y"):
         store.call(lambda content=content: (store.root / "1/1.txt").write_text(content))  # type: ignore[misc]
     store.git("gc", "--quiet", "--prune=now")
@@ -223,8 +223,8 @@ def test_prune_removes_objects_from_packs(store: Store) -> None:
 
 @pytest.mark.parametrize("again", [False, True], ids=["a living engine", "the next one"])
 def test_content_pruned_by_another_engine_is_stored_again(again: bool, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever has looked at the files before does not take their content for kept."""
-    monkeypatch.setattr("callgate._undo.snapshot._FRESH_NS", 0)  # as if the files had been there for a while
+    """An engine must not rely on its cache of stored content after another engine has pruned it."""
+    monkeypatch.setattr("callgate._undo.snapshot._FRESH_NS", 0)  # as if the files were not recent
     store.call(lambda: (store.root / "1/1.txt").write_text("x"))
     first = store.undo_history
     assert store.opened().prune(keep_days=0) == 1
@@ -249,7 +249,7 @@ def test_undo_refuses_content_of_a_damaged_pack(store: Store) -> None:
 
 
 def test_a_truncated_pending_change_is_discarded(store: Store) -> None:
-    """Power goes while the note is written: the call had not started, and nothing keeps the store from going on."""
+    """A power loss while the pending change is written means that the call had not started, and must not block the store."""
     uid = store.call(lambda: (store.root / "1/1.txt").write_text("x"))
     note = Path(store.undo_history.folder, "pending", "0123456789abcdef.json")
     note.write_bytes(b'{"change":{"id":"0123')
@@ -258,7 +258,7 @@ def test_a_truncated_pending_change_is_discarded(store: Store) -> None:
 
 
 def test_a_pending_change_that_was_already_committed_is_not_a_second_change(store: Store) -> None:
-    """The commit outlived the note's removal, or the other way round: either way the call is there once."""
+    """A crash may leave the pending change behind after its commit; the call must be listed once."""
     kept: list[tuple[Path, bytes]] = []
 
     def keep() -> None:
@@ -273,7 +273,7 @@ def test_a_pending_change_that_was_already_committed_is_not_a_second_change(stor
 
 @pytest.mark.parametrize("keys", [None, ["1/1.txt"]], ids=["a command", "a file by name"])
 def test_a_store_that_was_deleted_while_in_use_is_created_again(store: Store, keys: list[str] | None) -> None:
-    """What was kept is gone; what is written from now on can be undone."""
+    """The earlier changes are lost, and later changes can be undone."""
     store.call(lambda: (store.root / "1/1.txt").write_text("x"))
     shutil.rmtree(store.place)
     found = facts(store.root)
@@ -284,7 +284,7 @@ def test_a_store_that_was_deleted_while_in_use_is_created_again(store: Store, ke
 
 
 def test_only_the_owner_can_read_the_undo_store(tmp_path: Path) -> None:
-    """A snapshot has what a workspace keeps from others; and who started callgate may have let them read what it makes."""
+    """A snapshot contains the workspace's private files, and the umask of the process may allow others to read new files."""
     before = os.umask(0)
     try:
         store = Store(tmp_path)

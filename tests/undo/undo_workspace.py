@@ -1,4 +1,4 @@
-"""A workspace, an engine that keeps what its calls change, and the eyes to compare before with after."""
+"""A workspace, an engine with undo, and helpers that compare the files before and after."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Facts = dict[str, tuple[object, ...]]
 
 
 class Bench:
-    """Calls in one workspace, kept in one place beside it."""
+    """Makes calls in one workspace, with one undo store beside it."""
 
     def __init__(self, root: Path, *, tools: Iterable[Tool] = (), limits: UndoLimits | None = None) -> None:
         self.root = root
@@ -34,7 +34,7 @@ class Bench:
         return self.undo_store.of(self.root)
 
     def call(self, name: str, *, run: str = "run", turn: int = 0, **arguments: Any) -> ToolResult:
-        """One call through an engine of its own."""
+        """Make a call through a new engine."""
         return asyncio.run(self._call(name, run, turn, arguments))
 
     async def _call(self, name: str, run: str, turn: int, arguments: dict[str, Any]) -> ToolResult:
@@ -47,7 +47,7 @@ class Bench:
         return outcome.result
 
     def write(self, path: str, content: str, **where: Any) -> str:
-        """Write a file by the tool; returns the call's uid."""
+        """Write a file with `write_file`; return the call's uid."""
         result = self.call("write_file", path=path, content=content, **where)
         assert result.success, result.text
         return result.uid
@@ -60,7 +60,7 @@ class Bench:
 
 
 def facts(root: Path, *, times: bool = True) -> Facts:
-    """Kind, mode, owner, bytes and time of everything below `root`; times of folders are left out."""
+    """Return the file type and mode, owner, content and time of everything below `root`; the times of folders are left out."""
     found: Facts = {}
     for folder, folders, files in os.walk(root):
         for name in [*folders, *files]:

@@ -65,7 +65,7 @@ def verify_events(find: Find, tail: int | None) -> ChainFault | None:
     """Check all events, or the last `tail` of them.
 
     Raises:
-        UsageError: `tail` is no number of events.
+        UsageError: `tail` is not a number of events.
     """
     if tail is not None and tail < 1:
         raise UsageError(f"The last {tail} events cannot be checked. Give a number from 1, or none for all.")

@@ -22,9 +22,7 @@ _LONGEST_S: Final = 3_600
 def refuse_odd_lease(lease_s: float) -> None:
     """Raise `UsageError` unless `lease_s` is a number of seconds above 0 and up to one hour."""
     if not isinstance(lease_s, (int, float)) or not 0 < lease_s <= _LONGEST_S:
-        raise UsageError(
-            f"lease_s={lease_s!r:.80} is no time a run can be held for without a sign of life. Give seconds, up to {_LONGEST_S}."
-        )
+        raise UsageError(f"lease_s={lease_s!r:.80} is not a valid lease time. Give seconds, up to {_LONGEST_S}.")
 
 
 def holder_of(store: LeaseStore, run: str) -> Lease | None:

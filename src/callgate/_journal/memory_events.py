@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
 
+from callgate.event_queries import FACT_KINDS, CallFacts, EventQuery, facts_of, merged, select
 from callgate.events import Draft, Event
 
 __all__ = ["MemoryEvents"]
@@ -40,6 +41,9 @@ class MemoryEvents:
         self._by_run: dict[str, list[int]] = {}
         """The positions of the indexed events of each run."""
         self._by_call: dict[str, list[int]] = {}
+        self._facts: dict[str, CallFacts] = {}
+        """What the events up to `_facts_to` say of each call."""
+        self._facts_to = 0
         self._lock = lock
         self.forgotten = 0
         """How many of the oldest events were dropped."""
@@ -63,6 +67,7 @@ class MemoryEvents:
             del self.rows[:surplus], self._seqs[:surplus]
             self.forgotten += surplus
             self.full += surplus
+            self._facts = {call: facts for call, facts in self._facts.items() if call in self._by_call}
             self._forget_counts()
 
     def _forget_counts(self) -> None:
@@ -97,6 +102,29 @@ class MemoryEvents:
                 if run is None or call is None or self._draft(position).run == run
             )
             return [self._event(position) for position in islice(found, limit)]
+
+    def find(self, query: EventQuery) -> list[Event]:
+        """See `Journal.find`. Only events that may match are encoded."""
+        if query.caused_by is not None:
+            return select(self.read(), query)
+        with self._lock:
+            self._index(len(self.rows))
+            if query.by_call:
+                self._learn_facts()
+            positions = self._positions(query.run, query.call)
+            ordered = reversed(positions) if query.newest_first else positions
+            found = (self._event(at) for at in ordered if self._may_match(self._draft(at), query))
+            return list(islice(filter(query.holds, found), query.limit))
+
+    def _may_match(self, draft: Draft, query: EventQuery) -> bool:
+        return query.is_of_kind(draft.kind) and (not query.by_call or query.is_about(self._facts.get(draft.call)))
+
+    def _learn_facts(self) -> None:
+        """Read what the events since the last time say of their calls; many queries never ask."""
+        for position in range(max(self._facts_to, self.forgotten) + 1, self.last + 1):
+            if self._draft(position).kind in FACT_KINDS and (facts := facts_of(event := self._event(position))) is not None:
+                self._facts[event.call] = merged(self._facts.get(event.call), facts)
+        self._facts_to = self.last
 
     def _positions(self, run: str | None, call: str | None) -> Sequence[int]:
         """Return the positions, in order: of a call's events, or else of a run's, or else of all."""

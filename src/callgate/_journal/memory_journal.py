@@ -16,7 +16,7 @@ from callgate._journal.lease_acquisition import Leases
 from callgate._journal.memory_store import MemoryStore
 from callgate._journal.watchers import Watchers
 from callgate.errors import LeaseLost, RunHeld, UsageError
-from callgate.event_queries import EventQuery, select
+from callgate.event_queries import EventQuery
 from callgate.events import Draft, Event, is_leased
 from callgate.protocols import JournalStatus, RunWatcher
 
@@ -174,7 +174,7 @@ class MemoryJournal:
         return self._events.read(run=run, call=call, after=after, limit=limit, newest_first=newest_first)
 
     def find(self, query: EventQuery) -> list[Event]:
-        return select(self._events.read(), query)
+        return self._events.find(query)
 
     def status(self) -> JournalStatus:
         promise = "nothing survives the process" + (f"; the oldest {self.forgotten} events are forgotten" if self.forgotten else "")

@@ -12,19 +12,19 @@ from time import monotonic, sleep
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from callgate._database_file_checks import make_folder, make_private, refused_by_system, space_error
 from callgate._engine_limits import JOURNAL_WAIT_S
 from callgate._journal.event_positions import JournalEnd
 from callgate._journal.lock_file import LockFile
-from callgate._journal.sql_schema import LAST_EVENT, SQLITE, VERSION, migrations
+from callgate._journal.sql_schema import FIRST_WITH_CALLS, LAST_EVENT, SQLITE, VERSION, migrations, to_index
 from callgate._journal.sqlite_file_checks import RESTORE, FilesDamaged, JournalFiles, refuse_remains
-from callgate._journal.sqlite_reader import FIRST_WITH_FINDING_TABLES, found, has_end, known_version
-from callgate._journal.sqlite_rows import insert_finding
+from callgate._journal.sqlite_reader import found, has_end, known_version
+from callgate._journal.sqlite_rows import insert_calls, insert_finding
 from callgate._journal.sqlite_store import held_up
 from callgate._unusable_paths import path_error, refused_paths
 from callgate.errors import UsageError
-from callgate.event_queries import EventQuery
 
 if TYPE_CHECKING:
     import apsw
@@ -202,12 +202,12 @@ def _migrate(connection: apsw.Connection, path: Path) -> None:
     """Migrate the tables to the current version, one process at a time."""
     connection.execute("BEGIN IMMEDIATE")
     try:
-        for number, statements in migrations(SQLITE, known_version(connection, path)):
+        version = known_version(connection, path)
+        for _, statements in migrations(SQLITE, version):
             for statement in statements:
                 connection.execute(statement)
-            if number == FIRST_WITH_FINDING_TABLES:
-                _fill(connection)
-            connection.execute(f"PRAGMA user_version = {number}")
+        _fill(connection, version)
+        connection.execute(f"PRAGMA user_version = {VERSION}")
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
@@ -215,12 +215,12 @@ def _migrate(connection: apsw.Connection, path: Path) -> None:
         raise
 
 
-def _fill(connection: apsw.Connection) -> None:
-    """Fill the tables for searching from the stored events."""
-    position = 0
-    while page := list(found(connection, EventQuery(after=position, limit=5_000))):
-        insert_finding(connection, page)
-        position = page[-1].position
+def _fill(connection: apsw.Connection, version: int) -> None:
+    """Add what the tables for searching lack since this version, from the stored events."""
+    query, add = to_index(version), insert_finding if version < FIRST_WITH_CALLS else insert_calls
+    while query is not None and (page := list(found(connection, query))):
+        add(connection, page)
+        query = replace(query, after=page[-1].position)
 
 
 def _next_number(connection: apsw.Connection, path: Path) -> int:

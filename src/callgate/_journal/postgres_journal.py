@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from msgspec.structs import replace
+
 from callgate._clock import Clock, SystemClock
 from callgate._engine_limits import LEASE_S
 from callgate._journal.commit_queue import CommitQueue
@@ -26,13 +28,25 @@ from callgate._journal.lease_acquisition import Leases, refuse_odd_lease
 from callgate._journal.postgres_blobs import TABLE, PostgresBlobs, kept
 from callgate._journal.postgres_server import PostgresSchema, opening_errors, server_errors, sql, without_nul
 from callgate._journal.sql_leases import Ask, SqlInbox, SqlLeases
-from callgate._journal.sql_schema import ADD_CALL, ADD_CAUSE, ADD_EVENT, LAST_EVENT, LAST_SEQ, POSTGRES, VERSION, migrations, select_events
+from callgate._journal.sql_schema import (
+    ADD_CALL,
+    ADD_CAUSE,
+    ADD_EVENT,
+    LAST_EVENT,
+    LAST_SEQ,
+    POSTGRES,
+    VERSION,
+    migrations,
+    not_indexed,
+    select_events,
+    to_index,
+)
 from callgate._journal.stored_journal import StoredJournal
 from callgate._journal.watchers import Watchers
 from callgate._option_checks import by_name
 from callgate._process_identity import has_ended, process_identity
 from callgate.errors import JournalFailed, UsageError
-from callgate.event_queries import EventQuery
+from callgate.event_queries import EventQuery, select
 from callgate.events import Draft, Event
 from callgate.protocols import Inbox, InboxMessage, JournalStatus, LeaseStore
 
@@ -240,7 +254,10 @@ class PostgresReader:
 
     def find(self, query: EventQuery) -> Iterator[Event]:
         with server_errors(self.place):
-            yield from _found(self.connection, query)
+            if not_indexed(query, self.version):
+                yield from select(_found(self.connection, EventQuery()), query)
+            else:
+                yield from _found(self.connection, query)
 
     def verify(self, *, tail: int | None = None) -> ChainFault | None:
         return verify_events(self.find, tail)
@@ -272,8 +289,13 @@ def _insert(cursor: Cursor, batch: Sequence[Event]) -> None:
 def _insert_finding(cursor: Cursor, batch: Iterable[Event]) -> None:
     if causes := causes_of(batch):
         cursor.executemany(sql(ADD_CAUSE), causes)
+    _insert_calls(cursor, batch)
+
+
+def _insert_calls(cursor: Cursor, batch: Iterable[Event]) -> None:
     if calls := calls_of(batch):
-        cursor.executemany(sql(ADD_CALL), [(call, without_nul(tool), without_nul(actor), final) for call, tool, actor, final in calls])
+        rows = [(call, *map(without_nul, words), final) for call, *words, final in calls]
+        cursor.executemany(sql(ADD_CALL), rows)
 
 
 def _prepare(connection: Connection, place: PostgresSchema) -> None:
@@ -284,10 +306,22 @@ def _prepare(connection: Connection, place: PostgresSchema) -> None:
             connection.execute(sql(f"CREATE SCHEMA {place.schema}"))
         connection.execute("CREATE TABLE IF NOT EXISTS journal_version (number BIGINT PRIMARY KEY)")
         connection.execute(TABLE)
-        for number, statements in migrations(POSTGRES, _version(connection, place)):
+        version = _version(connection, place)
+        for number, statements in migrations(POSTGRES, version):
             for statement in statements:
                 connection.execute(sql(statement))
             connection.execute("INSERT INTO journal_version VALUES (%s)", (number,))
+        if version:
+            _fill(connection, version)
+
+
+def _fill(connection: Connection, version: int) -> None:
+    """Add what the table of calls lacks since this version, from the stored events."""
+    query = to_index(version)
+    while query is not None and (page := list(_found(connection, query))):
+        with connection.cursor() as cursor:
+            _insert_calls(cursor, page)
+        query = replace(query, after=page[-1].position)
 
 
 def _version(connection: Connection, place: PostgresSchema) -> int:

@@ -40,7 +40,7 @@ class PostgresSchema:
         try:
             parts = psycopg.conninfo.conninfo_to_dict(url)
         except psycopg.Error as error:
-            raise UsageError("This is no address of a PostgreSQL database. Give one like postgresql://user@host/database.") from error
+            raise UsageError("This is not the address of a PostgreSQL database. Give one like postgresql://user@host/database.") from error
         self.schema = schema
         self.name = f"postgresql://{parts.get('host', '')}/{parts.get('dbname', '')} (schema {schema})"
         self._url = url

@@ -12,7 +12,21 @@ from typing import Final
 from callgate._journal.event_rows import COLUMNS, Value
 from callgate.event_queries import EventQuery
 
-__all__ = ["ADD_CALL", "ADD_CAUSE", "ADD_EVENT", "LAST_EVENT", "LAST_SEQ", "POSTGRES", "SQLITE", "VERSION", "migrations", "select_events"]
+__all__ = [
+    "ADD_CALL",
+    "ADD_CAUSE",
+    "ADD_EVENT",
+    "FIRST_WITH_CALLS",
+    "LAST_EVENT",
+    "LAST_SEQ",
+    "POSTGRES",
+    "SQLITE",
+    "VERSION",
+    "migrations",
+    "not_indexed",
+    "select_events",
+    "to_index",
+]
 
 _MIGRATIONS: Final = (
     """
@@ -84,8 +98,16 @@ _MIGRATIONS: Final = (
     ){strict};
     CREATE INDEX inbox_waiting ON inbox (run) WHERE folded = 0;
     """,
+    """
+    ALTER TABLE calls ADD COLUMN conversation {text} NOT NULL DEFAULT '';
+    CREATE INDEX calls_by_conversation ON calls {lookup} (conversation);
+    """,
 )
 VERSION: Final = len(_MIGRATIONS)
+FIRST_WITH_CALLS: Final = 2
+"""The first version with the tables `calls` and `causes`."""
+_FIRST_WITH_CONVERSATIONS: Final = 4
+"""The first version in which `calls` has the conversation of each call."""
 
 SQLITE: Final[Mapping[str, str]] = {
     "int": "INTEGER",
@@ -111,14 +133,16 @@ POSTGRES: Final[Mapping[str, str]] = {
 ADD_EVENT: Final = f"INSERT INTO events ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
 ADD_CAUSE: Final = "INSERT INTO causes (parent, child) VALUES (?, ?)"
 ADD_CALL: Final = """
-    INSERT INTO calls (call, tool, actor, final) VALUES (?, ?, ?, ?)
+    INSERT INTO calls (call, tool, actor, conversation, final) VALUES (?, ?, ?, ?, ?)
     ON CONFLICT (call) DO UPDATE SET
         tool = CASE WHEN excluded.final > calls.final OR calls.tool = '' THEN excluded.tool ELSE calls.tool END,
         actor = CASE WHEN calls.actor = '' THEN excluded.actor ELSE calls.actor END,
+        conversation = CASE WHEN calls.conversation = '' THEN excluded.conversation ELSE calls.conversation END,
         final = CASE WHEN excluded.final > calls.final THEN excluded.final ELSE calls.final END
 """
 LAST_EVENT: Final = "SELECT position, hash FROM events ORDER BY position DESC LIMIT 1"
 LAST_SEQ: Final = "SELECT coalesce(max(seq), 0) FROM events WHERE run = ?"
+_PAGE: Final = 5_000
 
 _FOLLOWED = """position IN (
     WITH RECURSIVE followed (position) AS (
@@ -131,6 +155,18 @@ def migrations(words: Mapping[str, str], present: int) -> list[tuple[int, list[s
     """Return the migrations from version `present` to the current one: each migration's number and its statements."""
     texts = enumerate(_MIGRATIONS[present:], present + 1)
     return [(number, [one for one in text.format(**words).split(";") if one.strip()]) for number, text in texts]
+
+
+def not_indexed(query: EventQuery, version: int) -> bool:
+    """Return whether the tables of this version cannot answer the query, so that all events have to be read."""
+    return query.derived and version < (_FIRST_WITH_CONVERSATIONS if query.conversation is not None else FIRST_WITH_CALLS)
+
+
+def to_index(version: int) -> EventQuery | None:
+    """Return which stored events have something for `calls` that a migration from this version adds; None: nothing is missing."""
+    if version < FIRST_WITH_CALLS:
+        return EventQuery(limit=_PAGE)
+    return EventQuery(kinds=("call.received",), limit=_PAGE) if version < _FIRST_WITH_CONVERSATIONS else None
 
 
 def select_events(query: EventQuery) -> tuple[str, list[Value]]:
@@ -153,6 +189,7 @@ def select_events(query: EventQuery) -> tuple[str, list[Value]]:
     also("at_ns < ?", query.until_ns)
     also("call <> '' AND call IN (SELECT call FROM calls WHERE tool = ?)", query.tool)
     also("call <> '' AND call IN (SELECT call FROM calls WHERE actor = ?)", query.actor)
+    also("call <> '' AND call IN (SELECT call FROM calls WHERE conversation = ?)", query.conversation)
     also(_FOLLOWED, query.caused_by)
     if query.kinds:
         also(f"({' OR '.join(_of_kind(kind) for kind in query.kinds)})", *(part for kind in query.kinds for part in _bounds(kind)))

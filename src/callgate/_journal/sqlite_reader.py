@@ -20,7 +20,7 @@ from callgate._journal.event_rows import ChainFault, Unreadable, Value, row_to_e
 from callgate._journal.journal_blobs import JournalBlobs
 from callgate._journal.journal_reader import filtered, verify_events
 from callgate._journal.lock_file import LockFileReader, RecordedEnd
-from callgate._journal.sql_schema import VERSION, select_events
+from callgate._journal.sql_schema import VERSION, not_indexed, select_events
 from callgate._journal.sqlite_file_checks import FilesDamaged, JournalFiles
 from callgate._journal.sqlite_store import leave_log
 from callgate._unusable_paths import refused_paths, resolved
@@ -31,9 +31,8 @@ from callgate.events import Event
 if TYPE_CHECKING:
     import apsw
 
-__all__ = ["FIRST_WITH_FINDING_TABLES", "SqliteReader", "checked", "close_reading", "connect_to_read", "found", "has_end", "known_version"]
+__all__ = ["SqliteReader", "checked", "close_reading", "connect_to_read", "found", "has_end", "known_version"]
 
-FIRST_WITH_FINDING_TABLES: Final = 2
 _GIVE: Final = "Give the file that a run wrote, with --journal."
 
 
@@ -72,7 +71,7 @@ class SqliteReader:
 
     def find(self, query: EventQuery) -> Iterator[Event]:
         with self._whole():
-            if query.derived and self._version < FIRST_WITH_FINDING_TABLES:
+            if not_indexed(query, self._version):
                 yield from select(found(self._connection, EventQuery()), query)
             else:
                 yield from found(self._connection, query)
@@ -121,7 +120,7 @@ def _check_is_file(path: str | Path, real: Path) -> None:
     except FileNotFoundError:
         raise UsageError(f"There is no journal at {path}. {_GIVE}") from None
     if not stat.S_ISREG(found.st_mode):
-        raise UsageError(f"There is no journal at {path}: it is {'a folder' if stat.S_ISDIR(found.st_mode) else 'no file'}. {_GIVE}")
+        raise UsageError(f"There is no journal at {path}: it is {'a folder' if stat.S_ISDIR(found.st_mode) else 'not a file'}. {_GIVE}")
 
 
 def connect_to_read(path: Path) -> tuple[apsw.Connection, int]:

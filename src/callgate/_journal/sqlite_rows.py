@@ -19,7 +19,7 @@ from callgate.events import Event
 if TYPE_CHECKING:
     import apsw
 
-__all__ = ["insert", "insert_finding"]
+__all__ = ["insert", "insert_calls", "insert_finding"]
 
 _TOGETHER: Final = (64, 8)
 """Rows per statement. There are two statements for each table, which stay prepared; the remaining rows are inserted one by one."""
@@ -33,6 +33,11 @@ def insert(connection: apsw.Connection, batch: Sequence[Event]) -> None:
 def insert_finding(connection: apsw.Connection, batch: Sequence[Event]) -> None:
     """Insert only the rows that are derived from the events for searching."""
     _add(connection, ADD_CAUSE, causes_of(batch))
+    insert_calls(connection, batch)
+
+
+def insert_calls(connection: apsw.Connection, batch: Sequence[Event]) -> None:
+    """Insert or complete only the facts of the events' calls."""
     _add(connection, ADD_CALL, calls_of(batch))
 
 

@@ -59,7 +59,7 @@ class _ArgumentsCopier:
             return [self._value(item, depth + 1) for item in value]
         if isinstance(value, Mapping):
             return self.mapped(value, depth)
-        return refuse.not_plain(f"that holds a {type(value).__name__}, which is no JSON value")
+        return refuse.not_plain(f"that holds a {type(value).__name__}, which is not a JSON value")
 
     def _number(self, value: int | float) -> int | float:
         self._spend(2)
@@ -74,7 +74,7 @@ class _ArgumentsCopier:
             try:
                 self._spend(len(plain.encode()) - len(plain))
             except UnicodeEncodeError:
-                refuse.bad_unicode("hold half of a surrogate pair, which is no character")
+                refuse.bad_unicode("hold half of a surrogate pair, which is not a character")
         return plain
 
     def _enter(self, depth: int) -> None:

@@ -173,7 +173,7 @@ def _explain(text: str, error: BaseException, limits: Limits) -> None:
     if isinstance(error, (RecursionError, MemoryError)):
         refuse.too_deep(limits)
     if SURROGATE.search(text):
-        refuse.bad_unicode("hold half of a surrogate pair, which is no character")
+        refuse.bad_unicode("hold half of a surrogate pair, which is not a character")
     outside = outside_strings(text)
     if unclosed(outside):
         refuse.truncated()
@@ -182,7 +182,7 @@ def _explain(text: str, error: BaseException, limits: Limits) -> None:
     if _NO_NUMBER.search(outside):
         refuse.bad_number("NaN or infinite, which JSON does not have")
     if _LONE_ESCAPE.search(text) and _is_json_otherwise(text):
-        refuse.bad_unicode("hold half of a surrogate pair, which is no character")
+        refuse.bad_unicode("hold half of a surrogate pair, which is not a character")
     refuse.invalid(str(error)[:200].removeprefix("JSON is malformed: "))
 
 

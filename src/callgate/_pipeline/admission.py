@@ -236,7 +236,7 @@ def _recordable(scope: Scope) -> Scope:
         return scope
     for name, value in zip(_NAMES, _WORDS(scope), strict=True):
         if not value.isascii() and valid_text(value) != value:
-            raise UsageError(f"Scope.{name} is no valid Unicode: {value[:80]!a}. Give text that UTF-8 can hold.")
+            raise UsageError(f"Scope.{name} is not valid Unicode: {value[:80]!a}. Give text that UTF-8 can hold.")
     return scope
 
 

@@ -14,23 +14,19 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from callgate._abort_signals import AbortSignal, Control
-from callgate._json import canonical, exceeds
+from callgate._json import exceeds, plain_bytes
 from callgate._pipeline.concurrency import Slots
 from callgate._pipeline.event_bodies import (
     MOST_CHARS,
     MOST_RAW,
-    Allowed,
     AttemptFailed,
     Raised,
     Reason,
     ReceivedCall,
-    Remembered,
     ScopeFacts,
     Started,
     Verdict,
     arguments_hash,
-    clean,
-    conversation_run,
 )
 from callgate._pipeline.idempotency import Doubt, Known, RunState
 from callgate._pipeline.recorder import Recorder
@@ -125,10 +121,14 @@ class CallState(Struct, kw_only=True, eq=False):
     """The call among those of its run that are known again, while it is under way."""
     final_hash: str = ""
     """Of the final arguments, where the call has effects and is approved."""
+    unrecorded_allow: ApprovedCall | None = None
+    """The approved call until its allow is recorded: with its start, or before whatever else is recorded of it first."""
 
     # The record of the call
 
     def write(self, kind: str, body: Body, attempt: int = 0) -> int:
+        if self.unrecorded_allow is not None:
+            self._record_allow(self.unrecorded_allow)
         parents = (self.last,) if self.last else ()
         self.last = position = self.recorder.write(
             Draft(kind=kind, run=self.scope.run, body=body, call=self.uid, attempt=attempt, parents=parents)
@@ -139,6 +139,8 @@ class CallState(Struct, kw_only=True, eq=False):
         """Write the call's one end; one that has ended keeps the end it has."""
         if self.ended:
             return self.last
+        if self.unrecorded_allow is not None:
+            self._record_allow(self.unrecorded_allow)
         parents = (self.last,) if self.last else ()
         self.last = position = self.recorder.write(Draft(kind=kind, run=self.scope.run, body=body, call=self.uid, parents=parents))
         self.ended = True
@@ -185,18 +187,32 @@ class CallState(Struct, kw_only=True, eq=False):
         self.write("call.verdict", body)
 
     def approved(self, approved: ApprovedCall) -> None:
-        """Record that the gate lets the call run."""
-        call, tool = approved.call, approved.call.tool
-        if tool.effect != "none":
+        """Remember that the gate lets the call run; recorded with its start."""
+        if approved.call.tool.effect != "none":
             unchanged = self.asked_hash and approved.encoded == self.encoded
             self.final_hash = self.asked_hash if unchanged else arguments_hash(approved.encoded)
         self.encoded = approved.encoded
-        body = Allowed(tool.name, approved.rule, tool.identity, approved.encoded, call.notes, approved.approval, approved.judgments)
+        self.unrecorded_allow = approved
+
+    def _record_allow(self, approved: ApprovedCall) -> None:
+        """Record the allow of a call that did not start, as one that was answered from the cache."""
+        tool = approved.call.tool
+        body = Verdict(
+            verdict="allow",
+            tool=tool.name,
+            rule=approved.rule,
+            identity=tool.identity,
+            arguments=Raw(approved.arguments_json),
+            notes=approved.call.notes,
+            approval=approved.approval,
+            judgments=approved.judgments,
+        )
         draft = Draft(kind="call.verdict", run=self.scope.run, body=body, call=self.uid, parents=(self.last,))
         self.last = self.recorder.write(draft)
+        self.unrecorded_allow = None
 
     def attempt_started(self, approved: ApprovedCall, attempt: int, timeout_s: float, *, claims: bool = False) -> int:
-        """Record the intent to enter the tool's code."""
+        """Record the intent to enter the tool's code, with the allow if it is not on record yet."""
         tool = approved.call.tool
         has_effect = tool.effect != "none"
         body = Started(
@@ -211,11 +227,23 @@ class CallState(Struct, kw_only=True, eq=False):
             writer=self.recorder.identity if has_effect else "",
             tick=self.tick,
         )
+        if self.unrecorded_allow is not None:
+            body = replace(
+                body,
+                verdict="allow",
+                rule=approved.rule,
+                identity=tool.identity,
+                arguments=Raw(approved.arguments_json),
+                notes=approved.call.notes,
+                approval=approved.approval,
+                judgments=approved.judgments,
+            )
         self.doubtful = False
         self.attempt, self._made = attempt, None
         numbered = attempt if self.unfinished is None else self._numbered(attempt)
         draft = Draft(kind="call.started", run=self.scope.run, body=body, call=self.uid, attempt=numbered, parents=(self.last,))
         self.last = position = self.recorder.write(draft)
+        self.unrecorded_allow = None
         return position
 
     async def claimed(self, attempt: int, worker: str = "") -> None:
@@ -255,12 +283,6 @@ class CallState(Struct, kw_only=True, eq=False):
         told, self.on_result = self.on_result, None
         if told is not None:
             told(result)
-
-    def remember(self, result: bytes) -> None:
-        """Keep the call as its conversation's current one, in a run of the conversation's own."""
-        run = conversation_run(self.scope.conversation)
-        body = Remembered(result, self.encoded, clean(self.raw.reasoning, self.recorder.redactor))
-        self.recorder.write(Draft(kind="conversation.tool_call", run=run, body=body, call=self.uid, parents=(self.last,)))
 
     # What its tool may do while it runs
 
@@ -326,8 +348,8 @@ class CallState(Struct, kw_only=True, eq=False):
 
 
 def _encoded(call: ValidatedCall) -> bytes:
-    """The arguments as canonical JSON; null where a policy left something else in their place."""
+    """The arguments as JSON; null where a policy left something else in their place."""
     try:
-        return canonical(call.arguments)
+        return plain_bytes(call.arguments)
     except Exception:
         return b"null"

@@ -15,32 +15,30 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from callgate._clock import Clock
-from callgate._json import canonical, exceeds
+from callgate._json import canonical, exceeds, plain_bytes
 from callgate._redact import Redactor, cut_middle, cut_text, cut_utf8
-from callgate.calls import CurrentToolCall, Note, RawCall, Scope, ToolResult
+from callgate.calls import Note, RawCall, Scope, ToolResult
+from callgate.events import Event
 from callgate.protocols import Execution
 
 __all__ = [
     "MOST_CHARS",
     "MOST_NAME",
     "MOST_RAW",
-    "Allowed",
     "AttemptFailed",
     "Raised",
     "Reason",
     "Received",
     "ReceivedCall",
-    "Remembered",
     "ScopeFacts",
     "Started",
     "Verdict",
     "arguments_hash",
     "clean",
-    "conversation_run",
-    "decode_current",
     "decode_reason",
     "decode_result",
     "valid_text",
+    "verdict_of",
     "with_id",
 ]
 
@@ -57,6 +55,7 @@ _MOST_TRACEBACK = 8_192
 _WORDS = ("conversation", "turn", "tick", "iteration", "phase", "principal", "actor", "workspace")
 _words = attrgetter(*_WORDS)
 _UNSAID: tuple[object, ...] = _words(Scope())
+_NOTHING = Raw(b"null")
 
 
 class _Json(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -140,16 +139,17 @@ class ReceivedCall(Struct, frozen=True, gc=False):
 
 
 class Verdict(_Json, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """The body of `call.verdict`."""
+    """The body of `call.verdict`. The allow of a call that starts is part of its `Started` instead."""
 
-    verdict: str
+    verdict: str = ""
     """`allow`, `deny`, `ask`, or `modify`: the call goes on with other arguments and is judged again."""
-    tool: str
+    tool: str = ""
     rule: str = ""
     reason: str = ""
     identity: str = ""
-    arguments: Raw = Raw(b"null")
-    """What the verdict is about: of `allow`, the final arguments, as the tool gets them; of `modify`, the new ones."""
+    arguments: Raw = _NOTHING
+    """What the verdict is about, keys in their own order: of `allow`, the final arguments, as the tool gets them; of `modify`, the new
+    ones."""
     hook: str = ""
     """The hook that refused the call or changed its arguments; empty where a policy did."""
     notes: tuple[Note, ...] = ()
@@ -157,44 +157,6 @@ class Verdict(_Json, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Which approval lets the call run, where a human was asked."""
     judgments: tuple[object, ...] = ()
     """What judges said of the call, each a `Judgment`, where one was asked."""
-
-
-class Allowed(Struct, frozen=True, gc=False):
-    """Becomes the `Verdict` on a call that may run when it is encoded."""
-
-    tool: str
-    rule: str
-    identity: str
-    arguments: bytes
-    notes: tuple[Note, ...]
-    approval: str = ""
-    judgments: tuple[object, ...] = ()
-
-    def encode(self) -> bytes:
-        verdict = Verdict(
-            verdict="allow",
-            tool=self.tool,
-            rule=self.rule,
-            identity=self.identity,
-            arguments=Raw(self.arguments),
-            notes=self.notes,
-            approval=self.approval,
-            judgments=self.judgments,
-        )
-        return verdict.encode()
-
-
-class Remembered(Struct, frozen=True, gc=False):
-    """The body of `conversation.tool_call`: becomes a `CurrentToolCall` when it is encoded."""
-
-    result: bytes
-    """As it is recorded."""
-    parameters: bytes
-    """The final arguments as canonical JSON."""
-    reasoning: str
-
-    def encode(self) -> bytes:
-        return canonical({**_decode_members(self.result), "parameters": Raw(self.parameters or b"{}"), "reasoning": self.reasoning})
 
 
 class Started(_Json, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -215,6 +177,14 @@ class Started(_Json, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Whether `call.claimed` follows before the tool's code is entered."""
     writer: str = ""
     """The engine that starts it, as its journal names it; empty where no other process could tell whether that one has ended."""
+    verdict: str = ""
+    """`allow` in the first start since the gate let the call run; the fields below are as in `Verdict`."""
+    rule: str = ""
+    identity: str = ""
+    arguments: Raw = _NOTHING
+    notes: tuple[Note, ...] = ()
+    approval: str = ""
+    judgments: tuple[object, ...] = ()
 
     def encode(self) -> bytes:
         return canonical(replace(self, timeout_s=round(self.timeout_s, 3)))
@@ -253,15 +223,16 @@ class Reason(_Json, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     details: Mapping[str, object] | None = None
 
 
+_VERDICTS = frozenset({"call.verdict", "call.started"})
+_decode_verdict = msgspec.json.Decoder(Verdict).decode
 decode_reason = msgspec.json.Decoder(Reason).decode
 decode_result = msgspec.json.Decoder(ToolResult).decode
-decode_current = msgspec.json.Decoder(CurrentToolCall).decode
-_decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
-def conversation_run(conversation: str) -> str:
-    """The run that holds what is remembered of a conversation as a whole."""
-    return f"conversation:{conversation}"
+def verdict_of(event: Event) -> Verdict | None:
+    """Return the verdict that an event records, on its own or with the start that it allowed; None if it records none."""
+    verdict = _decode_verdict(event.body) if event.kind in _VERDICTS else None
+    return verdict if verdict is not None and (verdict.verdict or event.kind == "call.verdict") else None
 
 
 def arguments_hash(encoded: bytes) -> str:
@@ -292,7 +263,7 @@ def _mapping_as_text(arguments: Mapping[str, object], redactor: Redactor | None)
     try:
         if exceeds(arguments, _MAX_HASHED):
             return "<too large>", _MAX_HASHED, ""
-        raw = canonical(arguments)
+        raw = plain_bytes(arguments)
     except Exception:
         return "<no JSON>", 0, ""
     if len(raw) <= MOST_RAW:

@@ -130,7 +130,7 @@ class Executor:
             if earlier is not None:
                 return earlier
             state.check_stop(self._control)
-            await observe_start(approved.call, approved.encoded, plan.hooks.observers, self._host)
+            await observe_start(approved, plan.hooks.observers, self._host)
         return await self._unknown.rule_out_repeat(state, approved)
 
     async def _writing(self, state: CallState, plan: ToolPlan, approved: ApprovedCall) -> Ran:

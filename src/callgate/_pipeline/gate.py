@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from callgate._abort_signals import is_own_failure
 from callgate._engine_limits import Limits
-from callgate._json import canonical
+from callgate._json import canonical, plain_bytes
 from callgate._pipeline.approvals import Approvals, Question, binding
 from callgate._pipeline.ask_judges import Judges
 from callgate._pipeline.run_hooks import HookHost, hook_arguments
@@ -271,7 +271,7 @@ def _together(call: ValidatedCall, before: Standing, verdict: Verdict, deps: Gat
 
 def _no_verdict(call: ValidatedCall, given: Never) -> CallDenied:
     """What a policy of the host's returned that is none of the verdicts; the type says that no verdict comes here."""
-    return CallDenied(f"{call.name} was denied: the policy returned {type(given).__name__}, which is no verdict.", code="policy_failed")
+    return CallDenied(f"{call.name} was denied: the policy returned {type(given).__name__}, which is not a verdict.", code="policy_failed")
 
 
 def _approve(call: ValidatedCall, encoded: bytes, standing: Standing, deps: GateParts, key: str) -> ApprovedCall:
@@ -284,18 +284,27 @@ def _approve(call: ValidatedCall, encoded: bytes, standing: Standing, deps: Gate
         )
     if tool.category == "dangerous":
         deps.check_limits(call)
+    ordered = plain_bytes(call.arguments)
     if not isinstance(verdict, Ask):
         rule = verdict.rule
         if not isinstance(rule, str):
             raise CallDenied(f"{call.name} was denied: the policy gave {type(rule).__name__} for its rule's name.", code="policy_failed")
-        return ApprovedCall(call=call, rule=rule if rule.isascii() else deps.host.cut(rule), encoded=encoded, key=key, judgments=judgments)
+        rule = rule if rule.isascii() else deps.host.cut(rule)
+        return ApprovedCall(call=call, rule=rule, encoded=encoded, arguments_json=ordered, key=key, judgments=judgments)
     bound_to = binding(call, encoded)
     approval = deps.spend_approval(bound_to)
     if approval is None:
         raise ApprovalNeeded(deps.host.cut(verdict.question), rule=deps.host.cut(verdict.rule), binding=bound_to, judgments=judgments)
     rule = f"{deps.host.cut(verdict.rule)}, allowed by {deps.host.cut(approval.by)}"
     return ApprovedCall(
-        call=call, rule=rule, encoded=encoded, key=key, approval=approval.approval_id, allowed_by=approval.by, judgments=judgments
+        call=call,
+        rule=rule,
+        encoded=encoded,
+        arguments_json=ordered,
+        key=key,
+        approval=approval.approval_id,
+        allowed_by=approval.by,
+        judgments=judgments,
     )
 
 

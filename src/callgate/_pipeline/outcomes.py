@@ -19,12 +19,12 @@ from callgate._pipeline.approvals import Question
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.engine_lifecycle import Lifecycle
 from callgate._pipeline.engine_options import EngineContext
-from callgate._pipeline.event_bodies import MOST_NAME, Reason, conversation_run, decode_current, with_id
+from callgate._pipeline.event_bodies import MOST_NAME, Reason, with_id
 from callgate._pipeline.recorder import Recorder
 from callgate._pipeline.run_hooks import HostAnswer
 from callgate._pipeline.unknown_outcomes import told_as_unknown
 from callgate.call_stages import ApprovedCall
-from callgate.calls import Aborted, Answered, CurrentToolCall, Outcome, RawCall, Restarted, Scope, Suspended, Text, ToolResult
+from callgate.calls import Aborted, Answered, Outcome, RawCall, Restarted, Scope, Suspended, Text, ToolResult
 from callgate.errors import (
     ApprovalNeeded,
     CallAborted,
@@ -47,7 +47,6 @@ class Outcomes:
     """Ends the calls of one engine."""
 
     def __init__(self, context: EngineContext, restart: RestartHandler | None, timeout_s: float) -> None:
-        self._journal = context.journal
         self._survives = context.journal.strength != "memory"
         self._recorder = context.recorder
         self._bus = context.bus
@@ -71,13 +70,10 @@ class Outcomes:
             state.end("call.restarted", Reason(reason="the result enriched the context"))
             self._control.count(state.scope.conversation, success=True)
             return Restarted(state.uid)
-        body = self._normaliser.recorded(result)
-        position = state.end("call.completed", body)
+        position = state.end("call.completed", self._normaliser.recorded(result))
         if self._survives:
             await self._keep(state, position, success=success)
         self._control.count(state.scope.conversation, success=success)
-        if success and state.scope.conversation:
-            state.remember(body)
         if self._bus.busy:
             self._bus.publish("tool.completed", result)
         return Answered(result)
@@ -135,12 +131,6 @@ class Outcomes:
                 return outcome
             case unknown:
                 assert_never(unknown)
-
-    def latest(self, conversation: str) -> CurrentToolCall | None:
-        """Return the conversation's latest successful call, or None."""
-        for event in self._journal.read(run=conversation_run(conversation), limit=1, newest_first=True):
-            return decode_current(event.body)
-        return None
 
     def ended(self, state: CallState, error: BaseException, name: str, *, harmless: bool = False) -> Outcome:
         """Return the outcome of a call that a stage refused, or in which the engine itself failed.

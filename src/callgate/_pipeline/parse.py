@@ -33,7 +33,7 @@ def check_name(raw: RawCall) -> None:
         CallAborted: The call has no name, so it does not count as a call.
     """
     if not isinstance(raw.name, str) or not raw.name.strip():
-        raise CallAborted("error", "The model's call has no name, so it is no call. Nothing was run.")
+        raise CallAborted("error", "The model's call has no name. Nothing was run.")
 
 
 def has_large_arguments(raw: RawCall) -> bool:

@@ -29,7 +29,7 @@ from callgate._pipeline.validate import Modified, modified
 from callgate._redact import Redactor
 from callgate._runners.await_host_code import HostAnswer, HostAwaits
 from callgate._runners.return_values import ReadingTimeout, ResultReader
-from callgate.call_stages import Checked, ValidatedCall
+from callgate.call_stages import ApprovedCall, Checked, ValidatedCall
 from callgate.errors import CallDenied, CallFailed, CallNotStarted, ResultRejected
 from callgate.events import Draft
 from callgate.hooks import Hook
@@ -91,10 +91,11 @@ async def hook_arguments(call: ValidatedCall, encoded: bytes, hooks: tuple[Hook,
     Raises:
         CallDenied: A rejecter refused, a rejecter or transformer broke, or the tool does not accept what a transformer returned.
     """
+    ordered = plain_bytes(call.arguments)
     for hook in hooks:
         name = host.cut(hook.title)
         try:
-            answer = await _ask(hook, host, replace(call, arguments=decode(encoded)))
+            answer = await _ask(hook, host, replace(call, arguments=decode(ordered)))
             if hook.kind == "transform" and answer is not None and not isinstance(answer, Mapping):
                 raise _HookBroken(f"it returned {type(answer).__name__} instead of arguments or None")
         except _HookBroken as broken:
@@ -111,14 +112,10 @@ async def hook_arguments(call: ValidatedCall, encoded: bytes, hooks: tuple[Hook,
     return None
 
 
-async def observe_start(call: ValidatedCall, encoded: bytes, hooks: tuple[Hook, ...], host: HookHost) -> None:
-    """Show a call that is about to start to the hooks that only observe; each gets a copy of its own.
-
-    Args:
-        encoded: The final arguments as canonical JSON.
-    """
+async def observe_start(approved: ApprovedCall, hooks: tuple[Hook, ...], host: HookHost) -> None:
+    """Show a call that is about to start to the hooks that only observe; each gets a copy of its own."""
     for hook in hooks:
-        await _ask(hook, host, replace(call, arguments=decode(encoded)))
+        await _ask(hook, host, replace(approved.call, arguments=decode(approved.arguments_json)))
 
 
 async def hook_result(call: ValidatedCall, checked: Checked, hooks: tuple[Hook, ...], host: HostCode) -> Checked:
@@ -197,7 +194,7 @@ async def _replaced(call: ValidatedCall, answer: object, before: Checked, host: 
             return replace(after, error=error, details=None)
         case {"error": str() as error, "details": dict() as details}:
             return replace(after, error=error, details=details)
-    raise _HookBroken("it returned a failure whose error is no text, or whose details are no JSON object")
+    raise _HookBroken("it returned a failure whose error is not text, or whose details are not a JSON object")
 
 
 def _rechecked(call: ValidatedCall, answer: Execution, before: Checked, redactor: Redactor | None) -> Checked:
@@ -206,7 +203,7 @@ def _rechecked(call: ValidatedCall, answer: Execution, before: Checked, redactor
     try:
         return recheck(call.tool, answer, before, redactor)
     except CallFailed as error:
-        raise _HookBroken(f"what it returned is no result: {error}") from error
+        raise _HookBroken(f"it did not return a result: {error}") from error
 
 
 def _why(error: BaseException, host: HookHost, quietly: bool) -> str:

@@ -13,8 +13,9 @@ from datetime import UTC, datetime
 import msgspec
 from msgspec import Struct
 
+from callgate._json import canonical, decode
 from callgate._pipeline.approvals import Question
-from callgate._pipeline.event_bodies import Reason, Started, Verdict, arguments_hash, decode_reason, decode_result
+from callgate._pipeline.event_bodies import Reason, Started, arguments_hash, decode_reason, decode_result, verdict_of
 from callgate._pipeline.idempotency import Known, Origin, RunState, Uncertain
 from callgate.calls import ToolResult
 from callgate.errors import OutcomeUnknown
@@ -23,7 +24,6 @@ from callgate.events import TERMINAL, Event
 __all__ = ["RunReader", "Unfinished", "unfinished_calls", "why_unknown"]
 
 _started = msgspec.json.Decoder(Started).decode
-_verdict = msgspec.json.Decoder(Verdict).decode
 
 
 class Unfinished(Struct, frozen=True, kw_only=True):
@@ -72,9 +72,10 @@ def unfinished_calls(events: Iterable[Event]) -> dict[str, Unfinished]:
         if known is None:  # it has ended before
             continue
         known = msgspec.structs.replace(known, position=event.position)
-        if event.kind == "call.verdict":
-            verdicts[event.call] = bytes(_verdict(event.body).arguments)
-        elif event.kind == "call.claimed":
+        verdict = verdict_of(event)
+        if verdict is not None:
+            verdicts[event.call] = bytes(verdict.arguments)
+        if event.kind == "call.claimed":
             known = _claimed(known, str((decode_reason(event.body).details or {}).get("worker", "")))
         elif event.kind == "call.started":
             known = _begun(known, event, verdicts.get(event.call, b""))
@@ -84,7 +85,7 @@ def unfinished_calls(events: Iterable[Event]) -> dict[str, Unfinished]:
 
 def _begun(call: Unfinished, event: Event, final: bytes) -> Unfinished:
     started = _started(event.body)
-    kept = final if started.arguments_hash and arguments_hash(final) == started.arguments_hash else b""
+    kept = final if started.arguments_hash and arguments_hash(canonical(decode(final or b"null"))) == started.arguments_hash else b""
     return msgspec.structs.replace(
         call,
         name=started.tool,
@@ -116,8 +117,6 @@ def why_unknown(unfinished: Unfinished, because: str = "") -> OutcomeUnknown:
     )
 
 
-_started = msgspec.json.Decoder(Started).decode
-_verdict = msgspec.json.Decoder(Verdict).decode
 _USED = TERMINAL | {"call.started", "call.claimed"}
 
 
@@ -146,6 +145,8 @@ class RunReader:
         state = self._state
         for event in events:
             state.position = event.position
+            if b'"approval"' in event.body and (verdict := verdict_of(event)) is not None:
+                self._approved[event.call] = verdict.approval
             if self._approved and event.call in self._approved and _uses(event):
                 self.questions.pop(self._approved.pop(event.call), None)
             match event.kind:
@@ -162,8 +163,6 @@ class RunReader:
                     key, known = self._answered_by_fact.pop(event.call)
                     known.result = decode_result(event.body)
                     state.known[key] = known
-                case "call.verdict" if b'"approval"' in event.body:
-                    self._approved[event.call] = _verdict(event.body).approval
                 case "call.suspended":
                     self._asked(event)
                 case "approval.answered":

@@ -60,7 +60,7 @@ class UnknownOutcomes:
         if doubt is None or approved.allowed_by:
             return None
         tool = approved.call.tool
-        ask = partial(_verified, tool, approved.encoded, doubt.key, self._host.hook_timeout_s, state.kill)
+        ask = partial(_verified, tool, approved.arguments_json, doubt.key, self._host.hook_timeout_s, state.kill)
         found, may_still_act = await ask(), False
         if found.happened is False:
             may_still_act = not await self._fence.has_ended(doubt)
@@ -123,7 +123,7 @@ class UnknownOutcomes:
             gone: Whether the call's code has certainly ended.
         """
         tool = approved.call.tool
-        found = await _verified(tool, approved.encoded, approved.key, timeout_s, state.kill)
+        found = await _verified(tool, approved.arguments_json, approved.key, timeout_s, state.kill)
         if found.happened is True:
             failure = (doubtful.details or {}).get("exception", "a crash of its process")
             text = f"{tool.name} ended with {failure}, and then verified that it had taken effect."
@@ -169,9 +169,9 @@ def told_as_unknown(state: CallState, error: CallFailed) -> CallFailed:
     return why_unknown(state.unfinished, f"Starting it again was refused: {state.recorder.cut(error, 500)}")
 
 
-async def _verified(tool: BoundTool, encoded: bytes, key: str, timeout_s: float, kill: AbortSignal) -> Verified:
+async def _verified(tool: BoundTool, arguments: bytes, key: str, timeout_s: float, kill: AbortSignal) -> Verified:
     """Ask the tool about a call with these final arguments and this key. An error, a timeout, an invalid answer or a kill means unknown."""
-    asking = asyncio.ensure_future(_answer(tool, encoded, key))
+    asking = asyncio.ensure_future(_answer(tool, arguments, key))
     try:
         answered = await settled(asking, kill, timeout_s)
     finally:
@@ -179,9 +179,9 @@ async def _verified(tool: BoundTool, encoded: bytes, key: str, timeout_s: float,
     return asking.result() if answered else Verified(happened=None)
 
 
-async def _answer(tool: BoundTool, encoded: bytes, key: str) -> Verified:
+async def _answer(tool: BoundTool, arguments: bytes, key: str) -> Verified:
     try:
-        found: object = await tool.tool.verify(decode(encoded), key)
+        found: object = await tool.tool.verify(decode(arguments), key)
     except BaseException as error:
         if not is_own_failure(error):
             raise

@@ -154,7 +154,7 @@ def _checked(tool: BoundTool, arguments: Arguments, coerce: bool, source: object
         arguments, more = without(arguments, tool.keywords.unexpected(arguments), tool.keywords.names or ())
         notes += more
     if tool.defaults and not tool.defaults.keys() <= arguments.keys():
-        arguments = {**decode(canonical(tool.defaults)), **arguments}
+        arguments = arguments | {name: value for name, value in decode(plain_bytes(tool.defaults)).items() if name not in arguments}
     return arguments, notes
 
 
@@ -284,7 +284,7 @@ def _redacted(raw: RawCall, redactor: Redactor) -> RawCall | None:
     given = raw.arguments
     try:
         if isinstance(given, Mapping):
-            before = canonical(given)
+            before = plain_bytes(given)
             after = redactor.redact(before)
             arguments: object = given if after == before else decode(after)
         else:

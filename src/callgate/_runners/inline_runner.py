@@ -79,7 +79,7 @@ def _enter(request: RunRequest) -> Execution | tuple[Coro, object]:
     INSIDE.set((*INSIDE.get(), request))
     approved = request.approved
     # Decoded again: changes that the tool makes to its arguments must not reach the record.
-    value = approved.call.tool.tool.invoke(request.context, decode(approved.encoded))
+    value = approved.call.tool.tool.invoke(request.context, decode(approved.arguments_json))
     if type(value) is not CoroutineType:
         if not inspect.isawaitable(value):
             return Execution(status="returned", value=value)

@@ -166,7 +166,7 @@ class _ThreadAttempt:
         INSIDE.set((*INSIDE.get(), self.request))
         approved, context = self.request.approved, self.request.context
         nested = None if context.nested is None else self._call
-        return approved.call.tool.tool.invoke(context.for_thread(self.relay.take, self._loop, nested), decode(approved.encoded))
+        return approved.call.tool.tool.invoke(context.for_thread(self.relay.take, self._loop, nested), decode(approved.arguments_json))
 
     def deliver(self, answer: Execution | Awaitable[object]) -> None:
         with suppress(RuntimeError):  # the event loop is closed: nothing waits for the result

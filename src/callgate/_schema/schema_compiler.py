@@ -29,12 +29,12 @@ MAX_DEPTH = 100
 MAX_BYTES = 1_048_576
 _LIMITS = Limits(arguments_bytes=MAX_BYTES, arguments_depth=MAX_DEPTH, arguments_keys=30_000)
 _FACTS = {
-    "invalid_json": "it is no JSON",
+    "invalid_json": "it is not JSON",
     "truncated": "its text is cut off",
-    "not_object": "it is no object",
+    "not_object": "it is not an object",
     "duplicate_key": "one of its objects has a key twice",
     "bad_number": "it holds a number that is out of range",
-    "bad_unicode": "its text is no valid Unicode",
+    "bad_unicode": "its text is not valid Unicode",
     "too_deep": f"it nests deeper than {MAX_DEPTH} levels, which is the limit",
     "too_large": f"it is larger than {MAX_BYTES} bytes or {_LIMITS.arguments_keys} keys, which is the limit",
 }
@@ -199,7 +199,7 @@ def _validator(root: Schema, schemas: Schemas, where: str, dialect: str, resourc
     except jsonschema_rs.ValidationError as error:
         if isinstance(error.kind, jsonschema_rs.ValidationErrorKind.Referencing):
             raise _remote(where, str(error.kind.error)) from error
-        fact = f"at {pointer(error.instance_path)[:200] or '/'} it is no valid JSON Schema: {error.message[:200]}. Correct it there."
+        fact = f"at {pointer(error.instance_path)[:200] or '/'} it is not valid JSON Schema: {error.message[:200]}. Correct it there."
         raise refuse(where, fact) from error
     except Exception as error:
         if isinstance(error, jsonschema_rs.ReferencingError):

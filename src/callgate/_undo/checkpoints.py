@@ -70,7 +70,7 @@ class Checkpoints:
         found = self.all()
         name = name or f"checkpoint-{len(found) + 1}"
         if kind not in KEPT_DAYS:
-            raise UsageError(f"'{kind[:40]}' is no kind of checkpoint. There are: {', '.join(KEPT_DAYS)}.")
+            raise UsageError(f"'{kind[:40]}' is not a kind of checkpoint. There are: {', '.join(KEPT_DAYS)}.")
         if not _NAME.fullmatch(name) or name == "last":
             raise UsageError(f"'{name[:80]}' cannot be a checkpoint's name. Use letters, digits, '.', '_' and '-', and not 'last'.")
         if any(one.name == name for one in found):

@@ -86,7 +86,7 @@ def described(state: State) -> str:
             return f"a link, {state.blob[:10]}"
         case "directory":
             return f"a folder, mode {state.mode:o}{_noted(state)}"
-    return "what may not be looked at" if state.why == "unreadable" else "something that is no file"
+    return "what may not be looked at" if state.why == "unreadable" else "something that is not a file"
 
 
 def _noted(state: State) -> str:
@@ -100,7 +100,7 @@ def opened_parent(root: int, path: str) -> Iterator[tuple[int, str]]:
 
     Raises:
         FileNotFoundError: A folder on the way is missing.
-        NotADirectoryError: Something on the way is no folder, or is a link.
+        NotADirectoryError: Something on the way is not a folder, or is a link.
     """
     *folders, name = path.split("/")
     held = os.open(".", _FOLDER, dir_fd=root)

@@ -75,7 +75,7 @@ class UndoHistory:
         own: Paths inside the workspace that belong to the host (a journal); snapshots leave them out.
 
     Raises:
-        UsageError: The workspace is no folder.
+        UsageError: The workspace is not a folder.
     """
 
     @by_name

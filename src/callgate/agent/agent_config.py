@@ -78,7 +78,7 @@ def model_of(model: Model | str) -> Model:
 
         return from_name(model)
     if not all(hasattr(model, name) for name in ("provider", "name", "native_tools", "stream")):
-        raise UsageError(f"Agent(model={shown(model)}) is no model. Give 'provider:model', or an object with what `Model` has.")
+        raise UsageError(f"Agent(model={shown(model)}) is not a model. Give 'provider:model', or an object with what `Model` has.")
     return model
 
 
@@ -165,11 +165,12 @@ def _exit_from_openai(entry: Mapping[str, object]) -> ToolSpec:
     function = entry.get("function", entry)
     if entry.get("type", "function") != "function" or not isinstance(function, Mapping):
         raise UsageError(
-            f"The exit tool {shown(entry)} is no function. Give {{'type': 'function', 'function': {{'name': ..., 'parameters': {{...}}}}}}."
+            f"The exit tool {shown(entry)} is not a function. "
+            "Give {'type': 'function', 'function': {'name': ..., 'parameters': {...}}}."
         )
     description, parameters = function.get("description"), function.get("parameters")
     if not isinstance(description, str | None):
-        raise UsageError(f"The exit tool {shown(entry)} has a description that is no text.")
+        raise UsageError(f"The exit tool {shown(entry)} has a description that is not text.")
     name, schema = function.get("name"), {} if parameters is None else parameters
     return ToolSpec(name=name, description=description or "", schema=schema)  # type: ignore[arg-type]  # looked at below
 

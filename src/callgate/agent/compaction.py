@@ -112,7 +112,7 @@ class Compactor:
         if not any(isinstance(message, UserMessage) for message in shorter):
             return "it has no message of the user"
         is_longer = shorter != given and sum(map(self._settings.estimate, shorter)) >= tokens
-        return "it is no shorter" if is_longer else ""
+        return "it is not shorter" if is_longer else ""
 
 
 def keep_last(count: int) -> Compact:
@@ -183,7 +183,7 @@ def _problem(messages: Sequence[object]) -> str:
         if waiting:
             return "a call has no result"
         if not isinstance(message, (SystemMessage, UserMessage, AssistantMessage)):
-            return f"a {type(message).__name__} is no message"
+            return f"a {type(message).__name__} is not a message"
         if isinstance(message, AssistantMessage):
             waiting = [call.id for call in message.calls]
     return "a call has no result" if waiting else ""

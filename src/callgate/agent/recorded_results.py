@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from callgate._json import canonical, decode
-from callgate._pipeline.event_bodies import clean, decode_reason, decode_result
+from callgate._pipeline.event_bodies import clean, decode_reason, decode_result, verdict_of
 from callgate.agent.message_calls import BROKEN_OFF
 from callgate.agent.run_recorder import PhaseAnsweredBody, RunBeganBody
 from callgate.agent.run_result import CommittedMessage, PendingCalls
@@ -81,8 +81,10 @@ def question_of(end: Event) -> Suspended:
     return Suspended(str(details.get("approval", "")), expires_at if isinstance(expires_at, int) else 0, clean(reason.reason), end.call)
 
 
-def final_of(event: Event) -> bytes:
-    """Return the arguments that the tool got, as canonical JSON; empty if the verdict was no allow."""
-    body = decode(event.body)
-    arguments = body.get("arguments")
-    return canonical(arguments) if body.get("verdict") == "allow" and isinstance(arguments, dict) else b""
+def final_of(event: Event) -> bytes | None:
+    """Return the arguments that the tool got, as canonical JSON; empty if the verdict was no allow. None if the event has no verdict."""
+    verdict = verdict_of(event)
+    if verdict is None:
+        return None
+    arguments = decode(verdict.arguments)
+    return canonical(arguments) if verdict.verdict == "allow" and isinstance(arguments, dict) else b""

@@ -258,8 +258,8 @@ class _RunReader:
     def _call(self, run: LoadedRun, event: Event) -> None:
         if event.kind in TERMINAL:
             run.ends[event.call] = event
-        elif event.kind == "call.verdict":
-            run.finals[event.call] = final_of(event)
+        elif (final := final_of(event)) is not None:
+            run.finals[event.call] = final
         elif event.kind == "call.received" and event.parents and event.parents[0] in self._causes:
             self._handed_in.append(event.call)
 

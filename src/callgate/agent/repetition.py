@@ -176,7 +176,7 @@ def _times(number: int) -> str:
 
 
 def _as_written(call: ToolCall) -> _Asked:
-    """A call that no tool takes: the same JSON is the same call, and the same text where it is no JSON."""
+    """A call that no tool takes: the same JSON is the same call, and the same text where it is not JSON."""
     try:
         return call.name, canonical(decode(call.arguments))
     except (ValueError, RecursionError):

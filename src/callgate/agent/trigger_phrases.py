@@ -121,7 +121,7 @@ def _expression(pattern: str, text: str, owner: str) -> Any:
         regex = jsonschema_rs.validator_for({"pattern": f"(?i){pattern}"}, pattern_options=options, offline=True)
     except ValueError as error:
         raise UsageError(
-            f"Trigger {text!r} of {owner} is no regular expression that runs in linear time. Correct it; look-around and"
+            f"Trigger {text!r} of {owner} is not a regular expression that runs in linear time. Correct it; look-around and"
             " back-references cannot be used."
         ) from error
     if regex.is_valid(""):

@@ -148,6 +148,7 @@ class Screen:
         )
 
     def _on_verdict(self, event: Event, body: dict[str, Any]) -> None:
+        """Show the notes on a call that may run, or why it may not."""
         for note in body.get("notes") or []:
             self._print(Text(f"     note  {one_line(note.get('text', ''), 110)}", style="yellow"))
         if body.get("verdict") == "deny":
@@ -173,6 +174,7 @@ class Screen:
         elif self._streaming:
             self._print(Text(f"     {self._tools.get(event.call, '')} starts while the message still streams", style="green"))
         self._running[event.call] = str(body.get("tool", ""))
+        self._on_verdict(event, body)
 
     def _progress(self, piece: Progress) -> None:
         for line in printable(piece.text).splitlines():

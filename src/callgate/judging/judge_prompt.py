@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from callgate._json import canonical, decode, json_text
+from callgate._json import decode, json_text, plain_bytes
 from callgate.call_stages import ValidatedCall
 from callgate.calls import Part, Text
 from callgate.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
@@ -47,7 +47,7 @@ def document(call: ValidatedCall, context: JudgeContext, *, argument_chars: int,
     Raises:
         PromptTooLarge: The final arguments are larger than `argument_chars`.
     """
-    arguments = canonical(call.arguments)
+    arguments = plain_bytes(call.arguments)
     if len(arguments) > argument_chars:
         raise PromptTooLarge(f"its arguments have {len(arguments):,} bytes, and the judge reads at most {argument_chars:,}")
     tool, scope = call.tool, call.scope

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-from callgate._call_summary import CallSummary, body_of, summarise
+from callgate._call_summary import CallSummary, body_of, summarise, verdict_in
 from callgate.agent.run_summary import episodes
 from callgate.calls import Scope
 from callgate.events import TERMINAL, Event
@@ -64,7 +64,8 @@ def ended_calls(events: Iterable[Event]) -> list[RememberedCall]:
     kept = list(events)
     lines = {episode.uid: episode.line for episode in episodes(kept)}
     scopes = {event.call: _mapping(body_of(event).get("scope")) for event in kept if event.kind == "call.received"}
-    arguments = {event.call: _mapping(body_of(event).get("arguments")) for event in kept if event.kind == "call.verdict"}
+    bodies = ((event, body_of(event)) for event in kept if event.kind in ("call.verdict", "call.started"))
+    arguments = {event.call: _mapping(body.get("arguments")) for event, body in bodies if verdict_in(event.kind, body)}
     return [
         RememberedCall(summary=call, line=lines.get(call.uid, ""), scope=scopes.get(call.uid, {}), arguments=arguments.get(call.uid, {}))
         for call in summarise(kept)

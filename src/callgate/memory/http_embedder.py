@@ -16,7 +16,7 @@ from msgspec import Struct
 from callgate.errors import UsageError
 from callgate.memory.embedder_protocol import EmbedderFailed
 from callgate.models._credential_redaction import SecretRedactor, redact_url, secrets_in_url
-from callgate.models._http_clients import create_client
+from callgate.models._http_clients import create_client, tls_context
 
 if TYPE_CHECKING:
     import httpx2
@@ -103,7 +103,7 @@ class EmbeddingsEndpoint:
     def _posted(self, body: bytes) -> bytes:
         httpx = _httpx()
         if self._client is None:
-            self._client = create_client(lambda: httpx.Client(timeout=self._timeout_s, follow_redirects=False))
+            self._client = create_client(lambda: httpx.Client(timeout=self._timeout_s, follow_redirects=False, verify=tls_context()))
         headers = {"content-type": "application/json", **self._headers}
         try:
             with self._client.stream("POST", self._url, content=body, headers=headers) as response:

@@ -17,7 +17,7 @@ from callgate.errors import ModelTimeout, ModelUnreachable, UsageError
 from callgate.models._connection_reuse import check_before_reuse
 from callgate.models._credential_redaction import SecretRedactor
 from callgate.models._deadlines import Deadline, RequestDeadlines, RequestInterrupted, Timeouts
-from callgate.models._http_clients import cause_chain, create_client, describe_cause, import_httpx2
+from callgate.models._http_clients import cause_chain, create_client, describe_cause, import_httpx2, tls_context
 from callgate.models._http_retries import Retries, is_retryable_response, retry_after_s
 from callgate.models._response_body import ResponseBody
 
@@ -181,7 +181,7 @@ class Transport:
     def _get_client(self) -> httpx2.AsyncClient:
         if self._client is None:
             limits = import_httpx2().Limits(max_connections=self._connections, max_keepalive_connections=20, keepalive_expiry=_KEEP_ALIVE_S)
-            self._client = create_client(lambda: import_httpx2().AsyncClient(limits=limits))
+            self._client = create_client(lambda: import_httpx2().AsyncClient(limits=limits, verify=tls_context()))
             check_before_reuse(self._client)
         return self._client
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from callgate._engine_limits import Limits
-from callgate._json import canonical
+from callgate._json import canonical, decode, plain_bytes
 from callgate._option_checks import check
 from callgate._pipeline.approvals import Question
 from callgate._pipeline.ask_judges import Judges
@@ -211,15 +211,15 @@ class _JudgingContext:
         before = HookChain.of(self._hooks, valid.tool).before
         answer = gate(valid, before, self, "", self)
         approved = await answer if isinstance(answer, Coroutine) else answer
-        return Decision(word="allow", rule=approved.rule, arguments=approved.encoded, notes=approved.call.notes)
+        return Decision(word="allow", rule=approved.rule, arguments=approved.arguments_json, notes=approved.call.notes)
 
     def _as_then(self, valid: ValidatedCall, then: Decision) -> Decision:
         """Return the recorded verdict on the call as it is validated now."""
         if then.word == "refused":
-            return Decision(word="allow", said="its arguments are accepted now", arguments=canonical(valid.arguments), notes=valid.notes)
+            return Decision(word="allow", said="its arguments are accepted now", arguments=plain_bytes(valid.arguments), notes=valid.notes)
         if then.word != "allow" or any(note.kind == "modified" for note in then.notes):
             return then
-        return Decision(word="allow", rule=then.rule, arguments=canonical(valid.arguments), notes=valid.notes)
+        return Decision(word="allow", rule=then.rule, arguments=plain_bytes(valid.arguments), notes=valid.notes)
 
     # The gate's interface
 
@@ -249,7 +249,7 @@ def change_between(then: Decision, now: Decision) -> Change:
     """Return the most serious difference between two decisions on one call."""
     if then.word != now.word or (then.word == "refused" and then.code != now.code):
         return "verdict"
-    if then.word == "allow" and then.arguments != now.arguments:
+    if then.word == "allow" and canonical(decode(then.arguments)) != canonical(decode(now.arguments)):
         return "arguments"
     if then.word != "allow" and _words(then) != _words(now):
         return "words"

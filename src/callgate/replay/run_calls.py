@@ -51,7 +51,7 @@ class Decision(Struct, frozen=True, kw_only=True):
     """The text that the model or the human was shown."""
     code: str = ""
     arguments: bytes = b""
-    """The final arguments as canonical JSON; empty if none were approved."""
+    """The final arguments as JSON, keys in the order of the record; empty if none were approved."""
     notes: tuple[Note, ...] = ()
 
     @property
@@ -176,9 +176,9 @@ def _scope(facts: Mapping[str, object], event: Event) -> Scope:
 
 def _told(call: ReplayedCall, event: Event) -> ReplayedCall:
     match event.kind:
-        case "call.verdict":
+        case "call.verdict" | "call.started":
             verdict = msgspec.json.decode(event.body, type=_Verdict)
-            return call if verdict.verdict == "modify" else _decided(call, verdict)
+            return call if verdict.verdict in ("", "modify") else _decided(call, verdict)
         case "call.replayed":
             return replace(call, undecided="it was a repeated call and got the stored result")
         case "call.completed":

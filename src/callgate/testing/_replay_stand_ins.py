@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from callgate._abort_signals import Control
 from callgate._clock import SystemClock
-from callgate._json import decode
+from callgate._json import canonical, decode
 from callgate._pipeline.result_check import Ran, check
 from callgate.agent.run_recorder import BlobReader
 from callgate.calls import Text, ToolResult
@@ -127,7 +127,7 @@ class RecordedResults:
         """The uids of calls without a recorded result."""
         for call in replay.calls:
             if call.decision is not None and call.decision.word == "allow" and not call.parent:
-                self._waiting[call.tool, call.decision.arguments].append(call)
+                self._waiting[call.tool, canonical(decode(call.decision.arguments))].append(call)
 
     async def run(self, request: RunRequest) -> Execution:
         """Return the recorded end of this call."""

@@ -33,7 +33,7 @@ def call_message(request: RunRequest, target: str, *, max_bytes: int, cpu_s: int
     not_sent = _why_not_sent(scope.extra)
     return CallMessage(
         target=target,
-        arguments=Raw(request.approved.encoded),
+        arguments=Raw(request.approved.arguments_json),
         scope=replace(scope, extra=None if not_sent else scope.extra, streaming=None) if not_sent or scope.streaming is not None else scope,
         extra=not_sent,
         call_id=context.call_id,

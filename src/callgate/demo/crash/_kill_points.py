@@ -36,7 +36,7 @@ class KillPoint(Struct, frozen=True, kw_only=True):
 
 
 MOMENTS: Final = (
-    KillPoint(name="approved", at="call.verdict charge", says="a charge was approved but not started: it runs", status="ok", effects=1),
+    KillPoint(name="received", at="call.received charge", says="a charge was received but not started: it runs", status="ok", effects=1),
     KillPoint(
         name="begun",
         at="call.started charge",

@@ -1,7 +1,7 @@
 """A dialect: what opens a call in a model's text, and how the call is read.
 
 A dialect is data and a reader. The reader starts behind the opener, moves the cursor and yields the calls it finds; it raises `NotACall` if
-the text is no call after all, and everything since its last call is text again. A dialect does not see the text that is shown.
+the text is not a call after all, and everything since its last call is text again. A dialect does not see the text that is shown.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ Incremental = Generator[None, None, T]
 """A generator that yields whenever it needs more text, and returns a T."""
 
 MAX_CANDIDATE_CHARS = 1_048_576
-"""Maximum length of a call in characters; longer text is no call."""
+"""Maximum length of a call in characters; longer text is not a call."""
 _MAX_NESTING = 200
 _LOOK_AHEAD_CHARS = 64
 _SPACE = re.compile(r"\s*")
@@ -247,7 +247,8 @@ class TextCursor:
     def read_bracketed(self, *ends: str) -> Incremental[str]:
         """Consume one bracketed value, JSON or Python, up to its closing bracket. The content is not checked.
 
-        If the brackets do not match, the value ends at the first of `ends`, which begin with an angle bracket; without any, it is no value.
+        If the brackets do not match, the value ends at the first of `ends`, which begin with an angle bracket. Without any, there is no
+        value.
         """
         parts: list[str] = []
         closers: list[str] = []
