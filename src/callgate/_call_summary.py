@@ -89,7 +89,7 @@ def body_of(event: Event) -> dict[str, Any]:
 
 
 def verdict_in(kind: str, body: Mapping[str, Any]) -> bool:
-    """Return whether an event with this body records a verdict: on its own, or with the start that it allowed."""
+    """Return whether an event with this body records a verdict: a verdict event, or a start with its verdict."""
     return kind == "call.verdict" or (kind == "call.started" and isinstance(body.get("verdict"), str))
 
 

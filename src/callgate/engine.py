@@ -226,7 +226,10 @@ class Engine:
         return await emission.seal()
 
     def asked(self, raw: RawCall, scope: Scope) -> tuple[str, bytes] | None:
-        """Which tool a call is for, and its valid arguments as canonical JSON; None where it is none. Records and runs nothing."""
+        """Return the name of a call's tool, and its valid arguments as canonical JSON; None if the call is invalid.
+
+        Records and runs nothing.
+        """
         return self._parts.route.asked(raw, scope)
 
     # What an operator does

@@ -1,10 +1,11 @@
-"""Queue events and commit them in groups, on one writing thread. Shared by every journal with a store.
+"""Queue events and commit them in groups on one writing thread. Used by every journal that has a store.
 
-`append` never waits. `durable` asks the thread to commit the pending events as soon as one turn of the event loop has brought no further
-waiter, so that calls that run side by side share a commit. Events that no task waits for are written within milliseconds. Leases are
-checked in the same commit: events of a run that another engine has taken are left out, and the tasks that wait for them get `LeaseLost`.
-After the first failure of the store no event is accepted any more, because an event that may be lost must not be followed by one that is
-stored. Knows neither databases nor what events mean.
+`append` never waits. `durable` requests a commit of the pending events after one turn of the event loop in
+which no other task has called `durable`, so that concurrent calls share a commit. Events that no task waits
+for are written within milliseconds. Each commit also checks the leases: events of a run that another engine
+has taken are left out, and the tasks that wait for these events get `LeaseLost`. After the first failure of
+the store the queue accepts no more events, because an event that may be lost must not be followed by one
+that is stored. This module knows neither databases nor the meaning of events.
 """
 
 from __future__ import annotations

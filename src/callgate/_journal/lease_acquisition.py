@@ -39,9 +39,11 @@ class Leases:
     """The leases of one opened journal.
 
     Args:
-        holder: The journal's writer number, which is also the store's last epoch at the time when the journal was opened.
+        holder: The journal's writer number. It equals the store's last epoch at the time when the journal was
+            opened.
         who: The description of this journal that others see.
-        lease_s: Seconds until a lease expires if it is not renewed; None: never, because a holder in this process cannot hang unnoticed.
+        lease_s: Seconds until a lease expires unless it is renewed. None: leases never expire; for a store in
+            this process, whose holders cannot hang unnoticed.
     """
 
     def __init__(self, store: LeaseStore, holder: int, who: str, lease_s: float | None) -> None:
@@ -107,7 +109,10 @@ class Leases:
         self._store.release_all(self.holder)
 
     def _end_ns(self) -> int | None:
-        """Return when a lease expires that is granted or renewed now, by the store's clock."""
+        """Return when a lease that is granted or renewed now will expire, by the store's clock.
+
+        None if leases never expire.
+        """
         return None if self._lease_s is None else self._store.now_ns() + int(self._lease_s * 1e9)
 
     def _until(self, lease: Lease) -> str:

@@ -46,7 +46,7 @@ class MemoryLeases:
 
     @property
     def writers(self) -> list[MemoryWriter]:
-        """The journals that are alive."""
+        """Return the writers whose journal objects still exist."""
         return list(self._writers)
 
     def join(self, deliver: Callable[[], object]) -> MemoryWriter:

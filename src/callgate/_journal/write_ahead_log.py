@@ -66,7 +66,7 @@ class WriteAheadLog:
         return _HEADER + frames * self._frame_bytes if frames else 0
 
     def end(self, frames: int) -> LogEnd:
-        """Return the end of a log with this number of frames."""
+        """Return the `LogEnd` that describes the last frame of a log with this number of frames."""
         return LogEnd(self._read(*_SALT), frames, self._frame(frames))
 
     def has(self, end: LogEnd) -> bool:

@@ -36,7 +36,7 @@ def ends_inside(text: str) -> bool:
 
 
 def unclosed(outside: str) -> bool:
-    """Return the same for the output of `outside_strings`."""
+    """Return the same as `ends_inside`, but take the output of `outside_strings` instead of the text."""
     marks = _NO_MARKS.sub("", outside.replace('""', ""))
     if marks.endswith('"'):
         return True

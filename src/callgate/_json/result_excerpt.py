@@ -71,7 +71,10 @@ def _shares(value: dict[str, object], budget: int) -> list[int] | None:
 def _ends(
     forwards: Iterable[object], backwards: Iterable[object], count: int, show: _Show, frame: tuple[bytes, bytes, bytes], budget: int
 ) -> bytes:
-    """Return whole parts of both ends; if not even one fits, the first and the last part, shortened."""
+    """Return the parts from the start and the end that fit into the budget, and how many are left out.
+
+    If the first or the last part does not fit, it is shortened.
+    """
     room = budget - _LEAST
     head, used = _take(forwards, room if count == 1 else int(room * _HEAD_SHARE), show)
     tail, _ = _take(islice(backwards, count - len(head)), room - used, show)
@@ -148,7 +151,14 @@ def _gap(left_out: int, size: int) -> bytes:
 
 
 def _cut(piece: bytes, *, from_start: bool) -> bytes:
-    """Return `piece` without a character that was cut, and without a cut line if the line's other end is near."""
+    """Return `piece` without the incomplete character and the incomplete line at its cut end.
+
+    The incomplete line is kept if it takes about half of `piece` or more.
+
+    Args:
+        from_start: Whether `piece` is the start of the text, so that its end was cut; otherwise its start was
+            cut.
+    """
     piece = piece.decode("utf-8", "ignore").encode()
     if from_start:
         end = piece.rfind(b"\n")

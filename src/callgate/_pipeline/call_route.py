@@ -177,7 +177,10 @@ class CallRoute:
             raise
 
     def asked(self, raw: RawCall, scope: Scope) -> tuple[str, bytes] | None:
-        """Which tool a call is for, and its valid arguments as canonical JSON; None where it is none. Records and runs nothing."""
+        """Return the name of a call's tool, and its valid arguments as canonical JSON; None if the call is invalid.
+
+        Records and runs nothing.
+        """
         try:
             call = self._valid(raw, scope)
             return call.tool.name, canonical(call.arguments)

@@ -119,7 +119,10 @@ class Normaliser:
         return canonical(replace(result, structured=None))
 
     def _beside(self, checked: Checked) -> Checked:
-        """Limit the size of the data that a tool returns beside its result, because it is not kept with the whole result."""
+        """Limit the size of the message and the image metadata that a tool returns in addition to its value.
+
+        These are not stored with the whole result.
+        """
         message, picture, notes = checked.message, checked.image_metadata, checked.notes
         if message is not None:
             message = _bounded(message, self._limits.error_bytes)

@@ -1,10 +1,14 @@
-"""Answer a call from a result that is still good, and let identical calls that run at the same time share one run.
+"""Answer a call from a cached result, and let identical calls that run at the same time share one run.
 
-Sits after the gate, so that a denied call is never answered from here, and before the run, which is all that a hit skips: the hooks after
-the call, normalisation and the record still happen. What is kept is what the hooks have left of a result, so that what they hide or
-withhold rests nowhere. On a hit they run over it again; where they would change it once more, it is dropped and the tool runs. What is kept
-or shared is encoded, so that copies go in and copies come out. Only successful results are kept, and none is given to a call that came
-after a write of what it reads, or while one is under way. A store that fails costs a run, never a result.
+Placed after the gate, so that a denied call is never answered from the cache, and before the run. A cache
+hit skips only the run: the hooks after the call, normalisation and recording still happen.
+
+A result is stored as the hooks leave it, so that data that they hide or withhold is never stored. On a hit
+the hooks run on the stored result again; if they change a result that they had changed before, it is
+dropped and the tool runs. Stored and shared results are encoded, so that no two calls share an object. Only
+successful results are stored. A result that was read before or during a write to its resources is never
+given to a call that arrives after that write has begun. If the store fails, the tool runs and the call
+still gets its result.
 """
 
 from __future__ import annotations
@@ -168,7 +172,11 @@ class Cache:
         return after
 
     async def _ended(self, state: CallState, approved: ApprovedCall, shared: _Shared) -> bool:
-        """Wait for another's run; False where the call's own kill or deadline came first."""
+        """Wait for an identical call's run to end; return False if this call is killed or times out first.
+
+        Raises:
+            CallNotStarted: The other run waits for this call.
+        """
         if self._waits.closes_circle(state, shared.leader):
             name = approved.call.tool.name
             raise CallNotStarted(

@@ -1,11 +1,16 @@
-"""Run the user's hooks around one call: observers isolated, transformers and rejecters failing closed.
+"""Run the user's hooks around one call.
 
-Stands at three places. Transformers and rejecters run before the policies, so that these judge final arguments. Observers run once the
-gate has let the call through, right before it starts. The hooks after a call run after the check, so that they see plain data. What a
-hook returns is checked again.
+If an observer fails, this is only recorded. If a transformer or rejecter fails, the call is denied or its
+result withheld.
 
-`HostCode` awaits all code of the host's, policies and the restart handler too: it ends nothing but itself, and delays nobody beyond its
-time. What it raises is a value there, `GeneratorExit` and `SystemExit` included; what does not stop when its time is over is abandoned.
+Hooks run at three points. Transformers and rejecters run before the policies, so that the policies judge
+the final arguments. Observers run after the gate has allowed the call, right before the call starts. The
+hooks after a call run after the result check, so that they see plain data. The value that a hook returns is
+checked again.
+
+`HostCode` awaits all code of the host, including policies and the restart handler. Exceptions of this code,
+including `GeneratorExit` and `SystemExit`, end nothing else: `HostCode.ask` returns them as values. Code
+that does not stop when its time is over is abandoned, so that it delays no other code.
 """
 
 from __future__ import annotations

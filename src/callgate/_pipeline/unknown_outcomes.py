@@ -146,7 +146,7 @@ def _answering(state: CallState, approved: ApprovedCall) -> dict[str, object]:
 
 
 def refuse_other_arguments(state: CallState, approved: ApprovedCall) -> None:
-    """Check that a call that may have taken effect is started again with its key only with the same arguments.
+    """Check that a call that is started again with its key, and may have taken effect, has the same arguments.
 
     Raises:
         OutcomeUnknown: The arguments have changed.

@@ -135,7 +135,7 @@ def modified(call: ValidatedCall, arguments: Arguments, reason: str, told: Redac
 
 
 def _refusal(call: ValidatedCall, kind: type[CallFailed], arguments: Arguments) -> str:
-    """What refuses these arguments; empty where nothing of that kind does."""
+    """Return the text of the `kind` error that these arguments raise; an empty string if they raise none."""
     try:
         revalidate(call, arguments)
     except kind as error:

@@ -211,7 +211,10 @@ class Drive:
                 return raised(error, self._request.not_done)
 
     def _check_waiting(self) -> BaseException | None:
-        """Take over the awaited future, as a task does; an object that asyncio cannot await is the tool's error."""
+        """Take over the future that the tool awaits, as an asyncio task does.
+
+        Return an error for the tool if the awaited object is not a future of this event loop; otherwise None.
+        """
         waiting = self._waiting
         if waiting is None:
             return None

@@ -95,7 +95,10 @@ def _of_alternatives(error: Any) -> Iterator[tuple[_Place, object]]:
 
 
 def _wanted(error: Any) -> frozenset[Any] | None:
-    """Return what the schema accepts instead: types by name, enum options as `("is", type, value)`; None for other errors."""
+    """Return what the schema accepts at the place of a type, enum or const error; None for other errors.
+
+    Types are returned by name; null, boolean and numeric options as `("is", type, value)`.
+    """
     name = type(error.kind).__name__
     if name == "Type":
         return frozenset(error.kind.types)

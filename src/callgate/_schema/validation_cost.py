@@ -158,7 +158,10 @@ class ValidationCost:
         return self._siblings_count or not isinstance(schema.get("$ref"), str)
 
     def _reached(self, schema: Schema, node: _SchemaNode) -> Iterable[tuple[Schema, list[int]]]:
-        """Yield each schema that `schema` applies, except those in `properties`, with the list that it belongs to."""
+        """Yield each schema that `schema` applies, except those in `properties`, and the list for its number.
+
+        The list is the field of `node` to which the number of the yielded schema belongs.
+        """
         yield from ((target, node.in_place) for target in self._referenced(schema))
         if not self._looks_inside(schema):
             return
@@ -272,7 +275,10 @@ class ValidationCost:
         return self._together(found)
 
     def _bounds(self) -> tuple[int, int]:
-        """Return the maximum cost per value and per character at any place, or `ENDLESS` if it grows with the value's depth."""
+        """Return the maximum cost per value and per character, over all places of a document.
+
+        Both are `ENDLESS` if the cost grows with the depth of the document, or if the schema is too large to tell.
+        """
         worst, dearest, looks = 0, 0, 0
         seen: dict[frozenset[int], int] = {}
         stack: list[tuple[State, dict[frozenset[int], int]]] = [(self._root, {})]

@@ -144,7 +144,10 @@ def _hunks(old: list[str], new: list[str]) -> Iterator[str]:
 
 
 def _grouped(edits: Sequence[_Edit]) -> Iterator[list[_Edit]]:
-    """Yield the edits of each hunk with their context lines. Equal lines divide two hunks if there are more than two contexts of them."""
+    """Yield the edits of each hunk with their context lines.
+
+    Equal lines separate two hunks if there are more of them than twice the number of context lines.
+    """
     group: list[_Edit] = []
     for place, (tag, old_from, old_to, new_from, new_to) in enumerate(edits):
         if tag != "equal":

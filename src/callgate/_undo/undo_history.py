@@ -61,7 +61,7 @@ class Undone(Struct, frozen=True, kw_only=True):
 
     @property
     def partial(self) -> bool:
-        """Return whether something that the calls changed may still be as they left it."""
+        """Return whether some effects of the calls may not have been undone or redone."""
         return bool(self.left or self.stay or self.told or self.not_kept)
 
 

@@ -58,9 +58,9 @@ class PathRefused(CallgateError):
     """The model must use another path: this one may not be used in this way.
 
     Args:
-        path: As given.
-        rule: The rule that the path breaks; stable.
-        detail: Follows the rule's sentence, for limits and numbers.
+        path: The path as it was given.
+        rule: The rule that the path breaks; a stable name.
+        detail: Text that is appended to the rule's message, such as a limit.
     """
 
     code = "path_refused"

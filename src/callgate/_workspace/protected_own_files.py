@@ -41,7 +41,7 @@ class OwnFiles:
             raise PathRefused(path, "own")
 
     def refuse_name(self, path: str, folder: int, name: str, otherwise: Callable[[], str]) -> None:
-        """Raise the same for a name in an open folder, whether it exists or not."""
+        """Raise `PathRefused` if `name` in the open folder belongs to callgate. The name need not exist."""
         if self._is(os.path.join(_real_path(folder, otherwise), name)):
             raise PathRefused(path, "own")
 
@@ -55,7 +55,7 @@ class OwnFiles:
         return any(real == own or real.startswith(own + "/") for own in self._paths)
 
     def _is_linked(self, found: os.stat_result) -> bool:
-        """Return whether it is another name of one of these files."""
+        """Return whether the file is a hard link to one of the engine's own files."""
         if not stat.S_ISREG(found.st_mode) or found.st_nlink < 2:
             return False
         for own in self._paths:

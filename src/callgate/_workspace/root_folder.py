@@ -83,7 +83,12 @@ class Root:
         return rest
 
     def open_path(self, path: str, flags: int, otherwise: Rule | None = None) -> int:
-        """Open `path`; the caller closes it. `otherwise`: the rule that the refusal names if a directory is expected and not found."""
+        """Open `path`. The caller must close the descriptor.
+
+        Args:
+            otherwise: The rule that `PathRefused` names if a directory is expected and not found; None: the usual
+                rule for this error.
+        """
         rest = self.rest(path)
         with translate_os_errors(path):
             try:

@@ -325,7 +325,10 @@ def _count(run: LoadedRun, ends: Sequence[Event | None], results: Sequence[ToolR
 
 
 def _repeats_data(result: ToolResult) -> bool:
-    """Whether this refusal of a repeated call is not a failure, because the repeated result was data."""
+    """Return whether the result refuses a repeated call whose earlier result was data.
+
+    Such a refusal is not counted as a failure.
+    """
     facts = result.structured if result.code == REPEATED else None
     return isinstance(facts, dict) and facts.get("repeated") == "data"
 

@@ -151,7 +151,7 @@ class _Terminal:
         return allowed
 
     def _last_call(self) -> CallSummary | None:
-        """Return the call's summary from the journal; None if it has none or cannot be read."""
+        """Return the summary of the run's latest call; None if it has no call or the journal cannot be read."""
         with suppress(JournalFailed):  # the outcome itself says that it is not recorded
             calls = summarise(self._engine.journal.read(run=self._engine.run))
             return calls[-1] if calls else None

@@ -53,7 +53,7 @@ class FoldedOutput:
         return shown
 
     def end(self) -> tuple[int, list[str]]:
-        """End the output: the number of lines that are not shown, and the last lines."""
+        """End the output. Return the number of lines that are left out, and the last lines to show."""
         shown = self._ended([self._open]) if self._open else []
         self._open = ""
         return self.lines - min(self.lines, HEAD_LINES) - len(self._tail), [*shown, *self._tail]

@@ -74,7 +74,7 @@ def log_result(id: str, /, *, journal: Journal = "") -> int:
     Parameters
     ----------
     id
-        A call's id, or its end if it is unique.
+        A call's id, or the last part of one, such as `0/3`, if only one id ends with it.
     """
     from callgate.cli._log_result import show_result
 

@@ -43,7 +43,7 @@ def _one_call(calls: list[CallSummary], identity: str) -> CallSummary:
 
 
 def _content(call: CallSummary) -> str:
-    """Return the text parts of the result as the model was shown it."""
+    """Return the text parts of the result that the model was shown."""
     parts = call.result.get("content")
     texts = [part.get("text") for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
     return "\n".join(text for text in texts if isinstance(text, str))

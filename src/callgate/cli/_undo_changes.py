@@ -151,7 +151,7 @@ def list_changes(options: UndoOptions) -> int:
     """Print the kept changes, the newest last.
 
     Raises:
-        UsageError: There are options of an undo, but nothing to undo is named.
+        UsageError: Options that only an undo accepts are given, but no call, run or checkpoint to undo.
     """
     if options.paths or options.exclude or options.dry_run or options.interrupted:
         raise UsageError("Nothing to undo is named. Name a call, a run or a checkpoint, or `last` for the newest call.")

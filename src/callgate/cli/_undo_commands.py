@@ -13,7 +13,7 @@ checkpoint_app = App(name="checkpoint", help="Mark moments to go back to: `callg
 
 
 def add_undo(app: App) -> None:
-    """Add these commands to the command line."""
+    """Add the undo, redo, diff and checkpoint commands to the command line."""
     for command in (undo, redo, diff):
         app.command(command)
     app.command(checkpoint_app)

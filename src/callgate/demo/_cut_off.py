@@ -48,7 +48,10 @@ _CASES = (
 
 
 async def cut_off(stage: DemoRun) -> list[Finding]:
-    """Book a room with arguments of every kind; only complete arguments without loss may reach the tool."""
+    """Call `book_room` with complete, cut-off, convertible and invalid arguments.
+
+    Only complete arguments that convert without loss may reach the tool.
+    """
     async with stage.engine([tools.book_room], repair=True) as engine:
         for iteration, case in enumerate(_CASES):
             raw = RawCall(name="book_room", arguments=case.arguments, origin="demonstration", closed=case.closed, reasoning=case.what)

@@ -23,7 +23,11 @@ _PAY = Call("charge", {"account": "B", "cents": 5, "seconds": 0.0})
 
 
 async def early(stage: DemoRun) -> list[Finding]:
-    """Run three tasks: one message continues after its read has ended, one has early start turned off, one breaks off."""
+    """Run three tasks that show the early start of calls.
+
+    In the first, the message continues after its read has ended. In the second, early start is turned off. In
+    the third, the connection drops before the message is complete.
+    """
     async with stage.engine([tools.look_up, tools.charge]) as engine:
         held = until_called(engine.bus, "call.completed")
         turns: list[Script] = [

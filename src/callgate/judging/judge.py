@@ -150,7 +150,7 @@ class Judge:
         return spent
 
     def _over(self, spent: _JudgeSpend) -> str:
-        """Return the part of the budget that is used up; empty if none is."""
+        """Return the limit of the budget that has been reached, as text; an empty string if none has been."""
         limits = self._limits
         if limits.calls is not None and spent.calls >= limits.calls:
             return f"{limits.calls} judgments"

@@ -24,10 +24,10 @@ log = logging.getLogger("callgate")
 
 
 class BackgroundJobs:
-    """Reads the files that marks name, and refreshes the indexes that searches found outdated.
+    """Reads files that are marked as possibly changed, and refreshes indexes that searches found outdated.
 
     Args:
-        stopped: Return whether to stop now; the rest is done later.
+        stopped: Returns whether to stop now. The remaining work is done later.
         wake: Called when a search has found outdated files.
     """
 
@@ -63,7 +63,10 @@ class BackgroundJobs:
         return not (marks and well)
 
     def _look_at(self, mark: ChangedFile) -> bool:
-        """Read the files of one mark; return False if it failed and will be tried again."""
+        """Read the files at one path that is marked as possibly changed.
+
+        Return False if this failed and will be tried again.
+        """
         try:
             if os.path.isdir(mark.workspace):
                 if self.index.has(mark.workspace):

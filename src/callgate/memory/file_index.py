@@ -66,8 +66,9 @@ class WorkspaceIndex:
     """The index of all workspaces that calls name.
 
     Args:
-        wanted: Called with a folder and the paths in it that a search found outdated; None instead of the paths for the whole folder.
-        secret: Return whether a file's name contains a secret. Such a file is treated as unknown.
+        wanted: Called with a workspace's root and the outdated paths that a search found; the paths are None if
+            the whole workspace must be indexed.
+        secret: Returns whether a file's name contains a secret. Such a file is treated as unknown.
     """
 
     def __init__(

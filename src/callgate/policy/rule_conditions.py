@@ -134,7 +134,7 @@ def _check_operand(value: object, what: str) -> None:
 
 
 def _all(found: Iterable[bool | None]) -> bool | None:
-    """Return True if all hold, False if one does not, else None."""
+    """Return True if all tests are True, False if at least one is False, otherwise None."""
     held = list(found)
     return False if False in held else None if None in held else True
 

@@ -29,10 +29,11 @@ class Lease(Struct, frozen=True, kw_only=True):
 
 
 class LeaseStore(Protocol):
-    """One lease for each run that is held.
+    """Stores the leases of runs: one lease for each run that an opened journal holds.
 
-    `get`, `now_ns` and `is_alive` may be called at any time. Everything else belongs to a commit of the store: commits of several writers
-    come one after the other, and where a store can fail, all of a commit is kept or nothing of it.
+    `get`, `now_ns` and `is_alive` may be called at any time. All other methods must be called within a commit
+    of the store. Commits of several writers run one after the other. In a store that can fail, a commit is kept
+    completely or not at all.
     """
 
     def now_ns(self) -> int:

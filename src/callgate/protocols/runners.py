@@ -121,9 +121,9 @@ class DistantRunner(Runner, Protocol):
     """The number of calls whose tool may still run and cannot be stopped."""
 
     def check(self, tool: Tool) -> None:
-        """Check a tool when it is registered.
+        """Check, when a tool is registered, that the other machine can find it.
 
         Raises:
-            UsageError: The other side cannot find the tool.
+            UsageError: The other machine cannot find the tool.
         """
         ...

@@ -46,7 +46,8 @@ class Attempt:
         request: The request that the engine gave to the runner.
         id: Its id in all messages; unique on its connection.
         max_bytes: The maximum size of the result.
-        answer_s: How long the far side may take, after the grace period, to report that the tool has ended. Together at most one second.
+        answer_s: How long the far side may take, after the grace period, to report that the tool has ended. The
+            grace period and this time must not exceed one second together.
         on_late: Called with the tool's answer if it arrives after the end of the attempt.
     """
 

@@ -1,7 +1,8 @@
-"""Ask another model what the recorded one was asked, pass by pass, and compare their calls.
+"""Ask another model what the recorded model was asked, pass by pass, and compare the calls of both.
 
-A recorded result can be used only for the same tool with the same arguments. The comparison continues while the other model makes the
-recorded calls, and ends at the first difference, because its result is not recorded. No call of the other model is started.
+A recorded result can be used only for a call of the same tool with the same arguments. The comparison
+continues while the other model makes the recorded calls, and ends at the first difference, because the
+results of other calls are not recorded. No call of the other model is started.
 """
 
 from __future__ import annotations

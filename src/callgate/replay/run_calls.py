@@ -56,7 +56,7 @@ class Decision(Struct, frozen=True, kw_only=True):
 
     @property
     def rule_id(self) -> str:
-        """The rule without file and line."""
+        """Return the rule's id, without file and line."""
         return self.rule.partition(" (")[0]
 
 

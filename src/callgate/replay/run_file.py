@@ -86,10 +86,10 @@ class RunFile:
 
     @classmethod
     def load(cls, path: str | Path) -> RunFile:
-        """Read a file of these lines.
+        """Read a recorded run from its file.
 
         Raises:
-            UsageError: The file does not exist or has another format.
+            UsageError: The file cannot be read, or is not a recorded run in this version's format.
         """
         try:
             head, *lines = Path(path).read_bytes().splitlines()

@@ -44,7 +44,10 @@ _RECORDED_EVENTS = frozenset({TextDelta, CallSealed, CallReopened, Finished})
 
 
 class StreamLimits(Options, frozen=True, kw_only=True):
-    """How long one pass may be silent, in seconds, measured from when the model first waits."""
+    """Time limits on a model's silence in one pass, in seconds.
+
+    They apply from the moment when the model first waits for something.
+    """
 
     idle_s: Seconds = 120.0
     """Between two events or reports of progress. `STREAM_SDK_CALL_TIMEOUT_MS` sets it for agents without limits of their own."""
@@ -71,17 +74,21 @@ async def stream_once(
     Args:
         model: Yields events and reports progress.
         request: The conversation so far; never modified.
-        context: The turn's context. Its `abort_signal`, `on_progress` and `silence_s` belong to this pass and are removed after it.
+        context: The turn's context. Its `abort_signal`, `on_progress` and `silence_s` belong to this pass and
+            are removed after it.
         control: The source of stop, kill and follow-up.
         limits: The limits on silence.
-        guards: Keeps models that do not stop; None: guards of this pass alone.
+        guards: Awaits the model, and keeps a model that does not stop when the pass ends; None: a new object
+            for this pass only.
         on_event: Receives every event at once, in order; an error that it raises ends the pass.
-        on_call: Receives only `CallSealed` and `CallReopened`, just before `on_event`; an error that it raises ends the pass.
-        texts: Receives the pieces of visible text, even if the pass raises.
+        on_call: Receives only `CallSealed` and `CallReopened`, just before `on_event`; an error that it raises
+            ends the pass.
+        texts: A list that receives the pieces of visible text. It is filled even if the pass raises.
 
     Raises:
         UsageError: `model` is not a model.
-        Exception: Any error that the model raises. If the provider reported a failure, the status is `error` instead.
+        Exception: Any error that the model raises. If the provider reported a failure, the status is `error`
+            instead.
     """
     if not callable(getattr(model, "stream", None)):
         raise not_a_model_error(model)
@@ -137,7 +144,10 @@ class _ModelPass(Struct, eq=False):
         self.control.enter_pass(self.context.conversation, self._interrupt)
 
     def start_waiting(self) -> None:
-        """Start to limit silence, because the model waits now."""
+        """Start the timer that limits the model's silence.
+
+        Called when the model first waits, and again while it closes its connection.
+        """
         loop = asyncio.get_running_loop()
         self._silent_until = loop.time() + self.allowed_silence_s
         self._timer = loop.call_at(self._silent_until, self._check_silence)

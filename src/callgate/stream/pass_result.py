@@ -41,5 +41,8 @@ class StreamResult(Struct, frozen=True, kw_only=True):
 
     @property
     def data(self) -> ToolCall | None:
-        """The payload of a `function_call`: the first of the message's calls."""
+        """Return the first of the message's calls; None if there are none.
+
+        This is the payload of a result with the status `function_call`.
+        """
         return self.calls[0] if self.calls else None

@@ -73,7 +73,7 @@ def messages_between(then: Replay, now: Replay) -> Iterable[str]:
 
 
 def _plain(replay: Replay) -> list[str]:
-    """Return each message as text, with rules by id, without file and line."""
+    """Return each message as text, with each rule replaced by its id, without file and line."""
     decided = (call.decision for call in replay.calls)
     rules = {(one.rule, one.rule_id) for one in decided if one is not None and one.rule}
     plain = []

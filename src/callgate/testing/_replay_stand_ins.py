@@ -214,7 +214,7 @@ async def restarts(data: object) -> bool:
 
 
 def _as_recorded(result: ToolResult) -> CallFailed:
-    """Return the error that is converted to this result, with its recorded text."""
+    """Return an error that the engine converts to this result, with the recorded text."""
     kind: Any = type("RecordedFailure", (CallFailed,), {"failure_class": result.failure_class})
     failure: CallFailed = kind(result.error or "The whole of this result is gone from the record.", code=result.code)
     return failure

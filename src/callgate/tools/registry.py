@@ -154,7 +154,10 @@ class ToolRegistry:
         return bound
 
     def _keep_checked(self, bound: BoundTool, check: Check) -> None:
-        """Remove the tool again if the check raises."""
+        """Run `check` on all tools; if it raises `UsageError`, remove the new tool and its aliases.
+
+        The error is raised again.
+        """
         try:
             check(tuple(self))
         except UsageError:

@@ -27,7 +27,7 @@ _WHAT_TO_DO = ("was not run again", "Check the real state")
 
 
 def verify_crash(root: Path) -> list[Finding]:
-    """Check every claim against the folder."""
+    """Check every claim of the demonstration against the files in its folder `root`."""
     events = events_in(root / "journal.db")
     calls, effects = summarise(events), Counter(entry.call for entry in EffectLog(root / "ledger.jsonl").entries("effect"))
     kills: dict[str, list[int]] = json.loads((root / "kills.json").read_text(encoding="utf-8"))

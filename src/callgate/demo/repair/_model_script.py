@@ -1,4 +1,7 @@
-"""The main demonstration's script as a model's turns: text, calls, and where a message is held or cut."""
+"""Convert the main demonstration's script to the turns of a scripted model.
+
+A turn consists of text, calls, and the points where its message pauses or is cut off.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Compare the repository after the undo with its state before the run: every byte, mode, time and absence."""
+"""Compare the repository after the undo with its state before the run.
+
+Compares which paths exist, and the content, mode and time of each.
+"""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class LineContext:
 
     @property
     def announces_example(self) -> bool:
-        """Whether the line announces an example so far."""
+        """Return whether the part of the current line that has arrived announces an example."""
         return self._from_line_start and announces_example(self._line)
 
     @property

@@ -268,7 +268,11 @@ class TextReader:
         self._output.add_marker(ignored=ignored)
 
     def _read_calls(self, opener: str) -> Incremental[bool]:
-        """Return whether a call starts here, with or without an opener. A call that was cut off is text, and so are its values."""
+        """Read calls at the current position, with or without an opener; return whether anything was read.
+
+        If the message ends within a call, the rest of its text is emitted as ordinary text, so that values in it
+        are not read as calls.
+        """
         cut_off = False
         for dialect in filter(self._may_try, self._markers.dialects.get(opener, ())):
             if (yield from self._try_dialect(dialect, opener)):

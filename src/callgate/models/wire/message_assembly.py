@@ -213,7 +213,7 @@ class MessageAssembly:
                 self._sealed_by_successor.pop(call.position, None)
 
     def add_native(self, kind: str, call_id: str, item: Mapping[str, object]) -> None:
-        """Add an item of something that the provider did itself."""
+        """Add an item for an action that the provider performed itself, such as a web search."""
         self._flush_surrogates()
         self._add(Native(kind=kind, id=call_id, item=item))
 

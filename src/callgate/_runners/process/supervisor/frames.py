@@ -76,7 +76,7 @@ class FrameChannel:
         self.flush()
 
     def flush(self) -> None:
-        """Write as much as possible without blocking; discard it if the other side has gone."""
+        """Write as much of `unsent` as possible without blocking. Clear `unsent` if the other side has closed."""
         try:
             while self.unsent:
                 del self.unsent[: os.write(self.fd, self.unsent)]

@@ -218,7 +218,10 @@ def report_service_error(message: MessageAssembly, code: str, value: Mapping[str
 
 
 def _unwrap_event(event: str, value: Mapping[str, object]) -> tuple[str, Mapping[str, object]]:
-    """Return an event's kind and body, also if the kind is the body's only key."""
+    """Return an event's kind and body.
+
+    If the event has no name of its own, take both from the entry of `value` that holds the body.
+    """
     if event and event != "message":
         return event, value
     for kind, body in value.items():
