@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from callgate import AbortController, Answered, Engine, Limits, Tool, ToolContext, tool
+from callgate import AbortController, Answered, Engine, Limits, Scope, Tool, ToolContext, tool
 from tests.cacheable_tool import Count, counting
 from tests.engine_calls import call, kinds, said
 from tests.waiting import PATIENCE_S, until
@@ -38,7 +38,13 @@ class Files:
             self.texts[path] = "new"
             return "written"
 
-        return [read, write]
+        @tool
+        async def overwrite(path: str) -> str:
+            """Write, without a word of what is written: calls of other runs do not wait for it."""
+            self.texts[path] = "new"
+            return "written"
+
+        return [read, write, overwrite]
 
 
 @pytest.fixture
@@ -61,7 +67,7 @@ async def test_a_read_whose_resource_is_written_meanwhile_is_not_cached(files: F
     async with Engine(files.tools()) as engine:
         early = asyncio.create_task(said(engine, call("read", path="a")))
         await until(lambda: files.reads)
-        await said(engine, call("write", path="a"))
+        await said(engine, call("overwrite", path="a"), Scope(run="another"))
         files.release.set()
         assert (await early).text == "old"
         assert (await said(engine, call("read", path="a"))).text == "new"
@@ -71,7 +77,7 @@ async def test_a_read_after_a_write_does_not_join_a_read_started_before_it(files
     async with Engine(files.tools()) as engine:
         early = [asyncio.create_task(said(engine, call("read", path="a"))) for _ in range(2)]
         await until(lambda: len(files.reads) == 1)
-        await said(engine, call("write", path="a"))
+        await said(engine, call("overwrite", path="a"), Scope(run="another"))
         late = [asyncio.create_task(said(engine, call("read", path="a"))) for _ in range(2)]
         await until(lambda: len(files.reads) == 2)
         files.release.set()

@@ -57,8 +57,8 @@ def from_a_loop_in_a_thread(engine: Engine) -> None:
 CLOSES = pytest.mark.parametrize("close", [from_another_loop, from_plain_code, from_a_loop_in_a_thread])
 
 
-async def by_asyncio(engine: Engine, raw: RawCall) -> Outcome:
-    return await engine.call(raw, SCOPE)
+async def by_asyncio(engine: Engine, raw: RawCall, scope: Scope = SCOPE) -> Outcome:
+    return await engine.call(raw, scope)
 
 
 def pid_of(outcome: Outcome) -> int:
@@ -130,7 +130,7 @@ def test_calls_of_a_closed_loop_are_ended_and_recorded_when_the_engine_closes(tm
     engine.bus.subscribe(lambda topic, item: begun.append(item), "call.progress")
     loop = asyncio.new_event_loop()
     tasks: list[asyncio.Task[object]] = [
-        loop.create_task(by_asyncio(engine, RawCall(name=name))) for name in ("held", "waits", "own_session")
+        loop.create_task(by_asyncio(engine, RawCall(name=name), Scope(run=name))) for name in ("held", "waits", "own_session")
     ]
     tasks.append(loop.create_task(engine.call_many([RawCall(name="waits")] * 2, SCOPE)))  # run one after the other
 

@@ -290,7 +290,7 @@ async def test_observers_do_not_see_a_call_that_an_unknown_outcome_prevents() ->
     seen: list[str] = []
     entered, first_ended = asyncio.Event(), asyncio.Event()
 
-    @tool
+    @tool(writes=())
     async def transfer() -> str:
         """Transfer, and lose the reply."""
         runs.append("")

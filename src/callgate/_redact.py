@@ -125,6 +125,9 @@ class RedactedLog:
         self._redactor = redactor
         self._log_to = log_to
 
+    def debug(self, message: str, *values: object) -> None:
+        self._log(logging.DEBUG, message, values, None)
+
     def info(self, message: str, *values: object) -> None:
         self._log(logging.INFO, message, values, None)
 

@@ -23,6 +23,7 @@ from msgspec import Struct
 
 from callgate._abort_signals import AbortSignal, settled
 from callgate._json import canonical
+from callgate._pipeline.call_locks import UNDECLARED_READ, footprint_of
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.concurrency import CallOrder, Footprint, QueueStarter, TaskQueue, may_run_beside
 from callgate._pipeline.outcomes import Outcomes, UnstartedCalls
@@ -48,7 +49,6 @@ _TOGETHER_BYTES = 262_144
 sealed."""
 _MAPPING_BYTES = 16_384
 """The assumed size of arguments that are not text; their real size is not computed."""
-_FREE = Footprint(reads_only=True, touched=None)
 
 
 class Route(Protocol):
@@ -94,7 +94,7 @@ class _Slot(Struct, eq=False):
     """The error with which the loop refuses the call, or None."""
     size_bytes: int = 0
     """The approximate size of the call's arguments."""
-    footprint: Footprint = _FREE
+    footprint: Footprint = UNDECLARED_READ
     """The resources that the call touches: as requested and, once it is approved, as it will run."""
     running: bool = False
     """Whether its tool may have started."""
@@ -401,7 +401,7 @@ class Emission:
         slot.call = prepared
         tool = prepared.tool
         if tool.effect != "none" or tool.tool.reads is not None or tool.tool.writes is not None:
-            slot.footprint = _footprint(prepared)
+            slot.footprint = footprint_of(prepared)
         if self._first is None:
             self._first = slot
         else:
@@ -457,7 +457,7 @@ class Emission:
 
     async def _in_turn(self, slot: _Slot, approved: ApprovedCall) -> None:
         if slot.call is not None and approved.encoded != canonical(slot.call.arguments):
-            slot.footprint = _footprint(approved.call)
+            slot.footprint = footprint_of(approved.call)
             self._changed.append(slot)
         if self._changed:
             while not self._kill.aborted and (other := self._in_the_way(slot)) is not None:
@@ -496,10 +496,3 @@ class Emission:
         self.end(reason)
         await asyncio.shield(self._queue.ended())
         self._end_rest(reason, self._slots)
-
-
-def _footprint(call: ValidatedCall) -> Footprint:
-    touched = call.tool.touched(call.arguments, call.scope)
-    if call.tool.effect == "none" and touched is None:
-        return _FREE
-    return Footprint(call.tool.effect == "none", touched)

@@ -26,6 +26,7 @@ KINDS: Final[dict[str, str]] = {
     " allow that let it start",
     "call.claimed": "a worker process is ready and gets the attempt now",
     "call.attempt_failed": "an attempt failed, and another one follows",
+    "call.raised": "the tool's code raised in an attempt: the exception's type, text and traceback, for the tool's author",
     "call.late": "an answer arrived after the call had ended, and was discarded",
     "call.completed": "the call's one result",
     "call.restarted": "the call's result was added to the context instead of the history",

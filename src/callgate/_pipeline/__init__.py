@@ -20,8 +20,9 @@ The record
     `event_bodies` defines the contents of events. `recorder` writes them to the journal.
 
 Concurrency and undo
-    `concurrency` controls how many calls run at the same time, in which order, and in which tasks. `undo_capture` stores the file contents
-    that a call changes.
+    `concurrency` controls how many calls run at the same time, in which order, and in which tasks. `call_locks` lets a call wait for
+    running ones that conflict with it, however they arrived. `wait_graph` finds calls that would wait for themselves. `undo_capture` stores
+    the file contents that a call changes.
 
 The engine
     `engine_options` checks the host's options. `engine_assembly` makes the parts of an engine from them. `engine_lifecycle` binds them to

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from callgate._abort_signals import FAILURES, AbortSignal
 from callgate._json import canonical, exceeds
 from callgate._pipeline.admission import Admission
+from callgate._pipeline.call_locks import UNDECLARED_READ, CallLocks, footprint_of
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.effect_claims import EffectClaims, EffectKnown
 from callgate._pipeline.engine_lifecycle import Activity, Lifecycle
@@ -57,6 +58,7 @@ class RouteParts(Struct, frozen=True, kw_only=True):
     plans: ToolPlans
     policies: EnginePolicies
     unknown: UnknownOutcomes
+    locks: CallLocks
     effects: EffectClaims
     cache: Cache
     executor: Executor
@@ -82,6 +84,7 @@ class CallRoute:
         self._plans = parts.plans.by_identity
         self._policies = parts.policies
         self._unknown = parts.unknown
+        self._locks = parts.locks
         self._effects = parts.effects
         self._cache = parts.cache
         self._executor = parts.executor
@@ -198,7 +201,7 @@ class CallRoute:
         """Take a valid call to its outcome, at most once: gate, cache, execute and check, hooks, normalise, record."""
         if self._lifecycle.ending:
             return self._unstarted.not_started(state, "the engine was closed")
-        tool = call.tool
+        tool, lock = call.tool, None
         self._running[state.uid] = state
         state.run_state.under_way += 1
         try:
@@ -216,6 +219,12 @@ class CallRoute:
                 refuse_other_arguments(state, approved)
             state.approved(approved)
             try:
+                if state.before_start is not None and (turn := state.before_start(approved)) is not None:
+                    await turn
+                undeclared_read = plan.reads_only and not plan.declares
+                lock = self._locks.take(state, tool.name, UNDECLARED_READ if undeclared_read else footprint_of(approved.call))
+                if not lock.granted:
+                    await self._locks.wait(lock)
                 if tool.effect_key is not None:
                     approved = await self._effects.claim(state, approved, tool.effect_key)
                 if tool.cache_scope is not None:
@@ -245,6 +254,8 @@ class CallRoute:
             self._outcomes.left(state, error)
             raise
         finally:
+            if lock is not None:
+                self._locks.release(lock)
             if state.known is not None:
                 state.run_state.over(state.known, state.key, started=state.started)
             if state.claim is not None:

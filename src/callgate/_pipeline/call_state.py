@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from math import inf
 
 from msgspec import Raw, Struct
@@ -20,6 +21,7 @@ from callgate._pipeline.event_bodies import (
     MOST_CHARS,
     MOST_RAW,
     AttemptFailed,
+    Raised,
     Reason,
     ReceivedCall,
     ScopeFacts,
@@ -33,7 +35,7 @@ from callgate._pipeline.run_recovery import Unfinished
 from callgate._pipeline.validate import Modified
 from callgate.call_stages import ApprovedCall, Checked, ParsedCall, ValidatedCall
 from callgate.calls import RawCall, Scope, ToolResult
-from callgate.errors import CallAborted, CallNotStarted
+from callgate.errors import CallAborted, CallNotStarted, RecordFailed
 from callgate.events import Body, Draft, Progress
 from callgate.protocols import Execution
 
@@ -69,6 +71,10 @@ class CallState(Struct, kw_only=True, eq=False):
     parsed: ParsedCall | BaseException | None = None
     """What `parse` returned or raised, where it was done before the call is prepared."""
     parent: CallState | None = None
+    caller: CallState | None = None
+    """The call within which this one was made: its parent, or the call whose tool handed it in at the engine itself."""
+    locked: bool = False
+    """Whether it holds a lock of its engine, or waits for one."""
     deadline: float = inf
     """On the same clock; until the call's own clock starts, that of the call that made this one."""
     asked_hash: str = ""
@@ -270,6 +276,15 @@ class CallState(Struct, kw_only=True, eq=False):
     def _numbered(self, attempt: int) -> int:
         """The attempt's number among all that there were, in earlier processes too."""
         return attempt if self.unfinished is None else attempt + self.unfinished.attempts
+
+    def raised(self, attempt: int, execution: Execution) -> None:
+        """Record the exception of a tool, and log it for the tool's author. Only its type, if hooks may withhold the result."""
+        if self.withholds:
+            execution = replace(execution, error="", traceback="")
+        name = self.raw.name if self.judged is None else self.judged.tool.name
+        self.recorder.log.debug("Tool %s raised %s (%s)\n%s", name, execution.error_type, self.uid, execution.traceback)
+        with suppress(RecordFailed):  # the end of the call fails in the same way and reports it
+            self.write("call.raised", Raised.of(execution, self.recorder.redactor), self._numbered(attempt))
 
     def attempt_failed(self, attempt: int, execution: Execution, wait_s: float) -> None:
         self.attempt = 0

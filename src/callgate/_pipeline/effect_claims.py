@@ -89,9 +89,6 @@ class EffectClaims:
         """
         key = effect_key.from_call(approved.call.arguments, state.scope)
         run, text = effect_run(approved.call.tool.name, key.digest), self._recorder.cut(key.text, _MOST_SHOWN)
-        turn, state.before_start = state.before_start, None
-        if turn is not None and (waiting := turn(approved)) is not None:
-            await waiting
         until = min(state.deadline, self._clock.monotonic() + self._timeout_s)
         joined = await self._wait_here(state, run, text, until)
         ended = asyncio.get_running_loop().create_future()

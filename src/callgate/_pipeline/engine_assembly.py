@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from callgate._cache import JournalCache, MemoryCache
 from callgate._pipeline.admission import Admission, EngineRuns
+from callgate._pipeline.call_locks import CallLocks
 from callgate._pipeline.call_route import CallRoute, RouteParts
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.concurrency import QueueStarter
@@ -26,6 +27,7 @@ from callgate._pipeline.result_cache import Cache
 from callgate._pipeline.run_leases import InboxDelivery, KnownRuns, RunLeases, Work
 from callgate._pipeline.tool_plan import ToolPlans
 from callgate._pipeline.unknown_outcomes import Fence, UnknownOutcomes
+from callgate._pipeline.wait_graph import WaitGraph
 from callgate._runners import Runners
 from callgate.hooks import Hook
 from callgate.protocols import CacheStore, CallJudge, Follower, HasCachePath, OnDisk, Policy, RestartHandler, Runner, WriteLog
@@ -94,7 +96,8 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
         policies = EnginePolicies(given.policies, context.host, approvals, known, limits)
 
         store = _persistent_store(context, given)
-        cache = Cache(MemoryCache(), store, context.clock, context.redactor)
+        waits = WaitGraph()
+        cache = Cache(MemoryCache(), store, context.clock, context.redactor, waits)
         runners = Runners(
             limits,
             context.clock,
@@ -130,6 +133,7 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
             plans=plans,
             policies=policies,
             unknown=unknown,
+            locks=CallLocks(waits, context.clock),
             effects=EffectClaims(context, known, unknown, given.timeout_s),
             cache=cache,
             executor=executor,

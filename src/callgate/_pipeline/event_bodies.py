@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from callgate._clock import Clock
 from callgate._json import canonical, exceeds, plain_bytes
-from callgate._redact import Redactor, cut_text, cut_utf8
+from callgate._redact import Redactor, cut_middle, cut_text, cut_utf8
 from callgate.calls import Note, RawCall, Scope, ToolResult
 from callgate.events import Event
 from callgate.protocols import Execution
@@ -26,6 +26,7 @@ __all__ = [
     "MOST_NAME",
     "MOST_RAW",
     "AttemptFailed",
+    "Raised",
     "Reason",
     "Received",
     "ReceivedCall",
@@ -50,6 +51,7 @@ MOST_CHARS = 4_096
 MOST_NAME = 256
 """Of the name of a call, in its record and its result."""
 _MOST_ERROR = 1_000
+_MOST_TRACEBACK = 8_192
 _WORDS = ("conversation", "turn", "tick", "iteration", "message_id", "phase", "principal", "actor", "workspace")
 _words = attrgetter(*_WORDS)
 _UNSAID: tuple[object, ...] = _words(Scope())
@@ -205,6 +207,19 @@ class AttemptFailed(_Json, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     @classmethod
     def of(cls, execution: Execution, wait_s: float, redactor: Redactor | None) -> AttemptFailed:
         return cls(status=execution.status, error=cut_text(execution.error, _MOST_ERROR, redactor), wait_s=round(wait_s, 3))
+
+
+class Raised(_Json, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """The body of `call.raised`."""
+
+    exception: str
+    error: str = ""
+    traceback: str = ""
+
+    @classmethod
+    def of(cls, execution: Execution, redactor: Redactor | None) -> Raised:
+        error = cut_text(execution.error, _MOST_ERROR, redactor)
+        return cls(exception=execution.error_type, error=error, traceback=cut_middle(execution.traceback, _MOST_TRACEBACK, redactor))
 
 
 class Reason(_Json, frozen=True, kw_only=True, omit_defaults=True, gc=False):

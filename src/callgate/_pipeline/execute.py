@@ -90,8 +90,6 @@ class Executor:
 
     async def execute(self, state: CallState, plan: ToolPlan, approved: ApprovedCall) -> Checked:
         """Take a slot, run the last checks and the attempts, and return the checked result."""
-        if state.before_start is not None and (turn := state.before_start(approved)) is not None:
-            await turn
         began = self._clock.monotonic()
         try:
             if plan.slots.take_nowait():
@@ -197,6 +195,8 @@ class Executor:
                 if failure is None:
                     return Ran(execution if not execution.error else self._recorder.bounded(execution), attempt, lost)
                 execution = replace(execution, error=failure, retryable=True)
+            if execution.status == "raised":
+                state.raised(attempt, execution)
             if execution.error or execution.partial:
                 execution = self._recorder.bounded(execution)
             wait_s = _wait_before_retry(tool, execution, attempt, min(deadline, ends) - clock.monotonic(), clock.jitter())

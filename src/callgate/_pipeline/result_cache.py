@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 import msgspec
@@ -25,6 +25,7 @@ from msgspec.structs import replace
 from callgate._abort_signals import FAILURES, settled
 from callgate._clock import Clock
 from callgate._pipeline.call_state import CallState
+from callgate._pipeline.wait_graph import WaitGraph
 from callgate._redact import RedactedLog, Redactor
 from callgate.call_stages import ApprovedCall, Checked
 from callgate.errors import CallNotStarted, ResultRejected
@@ -92,7 +93,9 @@ class _Shared(Struct, frozen=True, eq=False):
 class Cache:
     """The cache stage of one engine."""
 
-    def __init__(self, memory: CacheStore, persistent: CacheStore | None, clock: Clock, redactor: Redactor | None) -> None:
+    def __init__(
+        self, memory: CacheStore, persistent: CacheStore | None, clock: Clock, redactor: Redactor | None, waits: WaitGraph
+    ) -> None:
         self._memory = memory
         self._persistent = persistent
         self._trusted = True
@@ -101,7 +104,7 @@ class Cache:
         self._redactor = redactor
         self._log = RedactedLog(redactor)
         self._runs: dict[str, _Shared] = {}
-        self._waiting: dict[CallState, _Shared] = {}
+        self._waits = waits
         self._writing: list[frozenset[str]] = []
         """What the calls write that are under way, or whose code was abandoned."""
         self._abandoned: dict[str, frozenset[str]] = {}
@@ -174,31 +177,18 @@ class Cache:
         Raises:
             CallNotStarted: The other run waits for this call.
         """
-        if self._waits_for(shared, state):
+        if self._waits.closes_circle(state, shared.leader):
             name = approved.call.tool.name
             raise CallNotStarted(
                 f"{name} was not started: a call of {name} with these very arguments is under way and waits for this one, so that this one"
                 " would wait for itself. Give it other arguments, or do the work without it.",
                 code="waits_for_itself",
             )
-        self._waiting[state] = shared
+        self._waits.begin(state, shared.leader)
         try:
             return await settled(shared.done, state.kill, state.deadline - self._clock.monotonic())
         finally:
-            del self._waiting[state]
-
-    def _waits_for(self, shared: _Shared, state: CallState) -> bool:
-        """Whether a run cannot end before this call does: the call was made within it, or within one that it waits for in turn."""
-        line = set(_line(state))
-        found, queue = {shared}, [shared]
-        while line and queue:
-            leader = queue.pop().leader
-            if leader in line:
-                return True
-            more = {awaited for waiter, awaited in self._waiting.items() if leader in _line(waiter)} - found
-            found |= more
-            queue += more
-        return False
+            self._waits.end(state)
 
     async def _lead(
         self,
@@ -343,11 +333,3 @@ def _same(one: Checked, other: Checked) -> bool:
 
 def _meet(writes: frozenset[str], reads: frozenset[str]) -> bool:
     return any(meet(write, read) for write in writes for read in reads)
-
-
-def _line(state: CallState) -> Iterator[CallState]:
-    """The calls within which this one was made."""
-    above = state.parent
-    while above is not None:
-        yield above
-        above = above.parent

@@ -159,10 +159,9 @@ def _ended(tool: BoundTool, ran: Ran, duration_ms: float) -> Checked:
         details["exception"] = execution.error_type
         fact = f"failed with {execution.error_type}"
     reason = f"{tool.name} {fact}{': ' + execution.error.removesuffix('.') if execution.error else ''}."
-    tried = f"It was tried {ran.attempts} times. " if ran.attempts > 1 and execution.status == "raised" else ""
     return Checked(
         status="unknown" if in_doubt else "error",
-        error=f"{reason} {tried}{_advice(tool, ran, in_doubt=in_doubt)}".strip(),
+        error=f"{reason} {_tried(ran)}{_advice(tool, ran, in_doubt=in_doubt)}".strip(),
         failure_class=failure_class,
         code=code,
         details=details or None,
@@ -182,6 +181,13 @@ _FACTS: Mapping[str, tuple[str, str, str]] = {
     "crashed": ("exception", "tool_crashed", "ended before it answered"),
     "not_started": ("not_started", "not_started", "was not started"),
 }
+
+
+def _tried(ran: Ran) -> str:
+    """Say how many attempts were made. After a timeout, say it for one attempt, too, because its reader asks whether there were more."""
+    if ran.attempts > 1:
+        return f"It was tried {ran.attempts} times. "
+    return "It was tried once. " if ran.attempts == 1 and ran.execution.status == "timed_out" else ""
 
 
 def _advice(tool: BoundTool, ran: Ran, *, in_doubt: bool) -> str:

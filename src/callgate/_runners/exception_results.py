@@ -1,4 +1,6 @@
-"""Convert a tool's exception to an `Execution`: bounded, valid text and what it proves about a repetition, never a stack trace.
+"""Convert a tool's exception to an `Execution`: bounded, valid text and what it proves about a repetition.
+
+The traceback is beside the text, for the tool's author; the text goes to the model and never contains it.
 
 Shared by all runners and the worker process, so that each reports the same failure in the same way. Must not know who ran the tool.
 """
@@ -14,6 +16,7 @@ from typing import Protocol
 from callgate._abort_signals import AbortSignal
 from callgate._json import type_name
 from callgate._redact import middle_left_out
+from callgate._runners.tracebacks import traceback_of
 from callgate.errors import NotDone, Retryable
 from callgate.protocols import Execution
 from callgate.tools.effect_evidence import evidence_of
@@ -83,12 +86,13 @@ def failed(error: BaseException, not_done: tuple[type[BaseException], ...] = ())
         not_done: Exceptions that prove that nothing happened.
     """
     kind, text = describe(error)
-    evidence = evidence_of(error, not_done)
+    evidence, trace = evidence_of(error, not_done), _trace(error)
     if isinstance(error, Retryable):
         return Execution(
             status="raised",
             error_type=kind,
             error=text,
+            traceback=trace,
             retryable=True,
             not_started=error.not_started,
             evidence=evidence,
@@ -96,16 +100,20 @@ def failed(error: BaseException, not_done: tuple[type[BaseException], ...] = ())
         )
     if isinstance(error, asyncio.CancelledError):
         text = "the tool cancelled itself; nobody had asked it to stop"
-        return Execution(status="raised", error_type=kind, error=text, evidence=evidence)
+        return Execution(status="raised", error_type=kind, error=text, traceback=trace, evidence=evidence)
     retryable = not isinstance(error, NotDone) and is_retryable_error(error)
-    return Execution(status="raised", error_type=kind, error=text, retryable=retryable, evidence=evidence)
+    return Execution(status="raised", error_type=kind, error=text, traceback=trace, retryable=retryable, evidence=evidence)
 
 
 def not_begun(error: BaseException) -> Execution:
     """Return the execution of a tool that could not be imported or given its arguments. Its code did not run, and a retry would not
     help."""
     kind, text = describe(error)
-    return Execution(status="raised", error_type=kind, error=text, evidence="not_done")
+    return Execution(status="raised", error_type=kind, error=text, traceback=_trace(error), evidence="not_done")
+
+
+def _trace(error: BaseException) -> str:
+    return clean(traceback_of(error, lambda one: ": ".join(describe(one)) if _has_builtin_text(one) else type_name(one)))
 
 
 def raised(error: BaseException, not_done: tuple[type[BaseException], ...] = ()) -> Execution:

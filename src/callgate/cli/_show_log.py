@@ -248,6 +248,12 @@ def _print_event(event: Event, options: LogOptions, indent: int = 0) -> None:
     for key, value in body_of(event).items():
         if value is None or value is False or value in ("", [], {}):
             continue
+        if key == "traceback" and isinstance(value, str):
+            screen.print(Text(f"{margin}    traceback:"))
+            for line in value.splitlines():
+                spaces = " " * min(len(line) - len(line.lstrip()), 8)
+                screen.print(Text(f"{margin}      {spaces}{field(line, 400)}"))
+            continue
         shown = value if isinstance(value, str) else msgspec.json.encode(value).decode()
         screen.print(Text(f"{margin}    {field(str(key))}: {field(shown, 400)}"))
 

@@ -56,6 +56,8 @@ class Execution(Struct, frozen=True, kw_only=True):
     error_type: str = ""
     error: str = ""
     """The exception's text, or why the attempt ended; for the model, never a stack trace."""
+    traceback: str = ""
+    """For `raised`: the exception's type and traceback, for the tool's author; never for the model."""
     retryable: bool = False
     """Whether the failure is temporary."""
     not_started: bool = False

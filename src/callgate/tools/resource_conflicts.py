@@ -112,6 +112,19 @@ class KeyIndex:
             place = found
         place.numbers.append(number)
 
+    def remove(self, key: str, number: int) -> None:
+        """Remove a number that was added under `key`."""
+        path = [self._root]
+        steps = _steps(key)
+        for step in steps:
+            path.append(path[-1].below[step])
+        path[-1].numbers.remove(number)
+        for place, step in zip(reversed(path[:-1]), reversed(steps), strict=True):
+            child = place.below[step]
+            if child.numbers or child.below:
+                return
+            del place.below[step]
+
     def above(self, key: str) -> Iterator[list[int]]:
         """Return the lists at `key` and the keys that contain it; the lists may be changed in place."""
         place: _KeyNode | None = self._root

@@ -1,0 +1,312 @@
+"""Locks of running calls: a call starts when no call that runs in its engine conflicts with it.
+
+After the gate, because the final arguments say what a call touches, and before the cache, so that a read that waits for a write is not
+answered with what was there before it. Two calls of one run conflict unless `may_run_beside` allows both. Calls of different runs conflict
+only if both declare what they touch. Calls wait in the order in which they arrive, so none starves.
+
+A call that a tool makes is part of the tool's call, and cannot deadlock. It does not wait for the calls within which it was made, and of
+those that have not started only for earlier ones of the same tool's call. If it would wait for a call that waits for the one that made it,
+it starts, unless both declare that they touch the same thing: then it is refused.
+
+Knows neither what a call does nor how it is recorded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from contextvars import ContextVar
+from itertools import chain, takewhile
+
+from msgspec import Struct
+
+from callgate._abort_signals import settled
+from callgate._clock import Clock
+from callgate._pipeline.call_state import CallState
+from callgate._pipeline.concurrency import Footprint
+from callgate._pipeline.wait_graph import WaitGraph, callers
+from callgate.call_stages import ValidatedCall
+from callgate.errors import CallNotStarted
+from callgate.tools.resource_conflicts import KeyIndex
+
+__all__ = ["UNDECLARED_READ", "CallLock", "CallLocks", "footprint_of"]
+
+UNDECLARED_READ = Footprint(reads_only=True, touched=None)
+_FOREVER_S = 1e9
+_RUNNING: ContextVar[CallState | None] = ContextVar("callgate_running_call", default=None)
+"""The call whose tool, hooks or handlers run in this context."""
+
+
+def footprint_of(call: ValidatedCall) -> Footprint:
+    """Return what a call touches."""
+    touched = call.tool.touched(call.arguments, call.scope)
+    reads_only = call.tool.effect == "none"
+    return UNDECLARED_READ if reads_only and touched is None else Footprint(reads_only, touched)
+
+
+class CallLock(Struct, eq=False):
+    """One call that runs, or waits until it may."""
+
+    number: int
+    state: CallState
+    tool: str
+    footprint: Footprint
+    outer: CallLock | None
+    """The call within which this one was made, if that runs in this engine."""
+    before: CallState | None
+    """The call that ran in this context before this one started."""
+    granted: bool = False
+    waiting: list[CallLock] = []
+    """The calls that wait for this one."""
+    awaited: CallLock | None = None
+    """The call that this one waits for."""
+    refusal: CallNotStarted | None = None
+    """Why the call will not start; None if it may."""
+    ready: asyncio.Future[None] | None = None
+    """Resolved when the call is granted or refused."""
+
+    def tell(self) -> None:
+        """Wake the task that waits for the lock."""
+        if self.ready is not None and not self.ready.done():
+            with suppress(RuntimeError):  # the event loop of the waiting task is closed
+                self.ready.set_result(None)
+
+    def within(self, other: CallLock) -> bool:
+        """Return whether this call was made within another one."""
+        outer = self.outer
+        while outer is not None and outer is not other:
+            outer = outer.outer
+        return outer is not None
+
+
+class _RunLocks:
+    """The locks of one run, by number and therefore in the order of their arrival."""
+
+    __slots__ = ("barriers", "effects", "every", "inner", "reads")
+
+    def __init__(self) -> None:
+        self.every: dict[int, CallLock] = {}
+        self.effects: dict[int, CallLock] = {}
+        self.barriers: dict[int, CallLock] = {}
+        """The calls with an effect that do not declare what they touch."""
+        self.reads: dict[int, CallLock] = {}
+        """The calls without an effect that do not declare what they touch."""
+        self.inner: dict[int, CallLock] = {}
+        """The calls that were made within others, and may have started before calls that arrived earlier."""
+
+    def groups(self, lock: CallLock) -> list[dict[int, CallLock]]:
+        """Return where a lock is listed."""
+        effect, declared = not lock.footprint.reads_only, lock.footprint.touched is not None
+        listed = [self.every]
+        if effect:
+            listed.append(self.effects)
+        if not declared:
+            listed.append(self.barriers if effect else self.reads)
+        if lock.outer is not None:
+            listed.append(self.inner)
+        return listed
+
+    def undeclared_conflicts(self, footprint: Footprint) -> list[dict[int, CallLock]]:
+        """Return the locks of the run that conflict with a footprint because one of the two is not declared."""
+        if footprint.touched is None:
+            return [self.effects if footprint.reads_only else self.every]
+        return [self.barriers] if footprint.reads_only else [self.barriers, self.reads]
+
+
+class CallLocks:
+    """The locks of one engine. Belongs to its event loop.
+
+    Args:
+        waits: The waits of the engine's calls.
+    """
+
+    def __init__(self, waits: WaitGraph, clock: Clock) -> None:
+        self._waits = waits
+        self._clock = clock
+        self._runs: dict[str, _RunLocks] = {}
+        self._by_number: dict[int, CallLock] = {}
+        self._by_state: dict[CallState, CallLock] = {}
+        self._last = 0
+        self._reads = KeyIndex()
+        self._writes = KeyIndex()
+
+    def take(self, state: CallState, tool: str, footprint: Footprint) -> CallLock:
+        """Add the lock of a call. The call may start if it is granted; otherwise `wait` for it. `release` it in any case.
+
+        From now on, calls that are made in this context are part of this call.
+        """
+        before = _RUNNING.get()
+        state.caller = state.parent or (None if before is None else _running(before))
+        self._last = number = self._last + 1
+        outer = None if state.caller is None else self._outer(state)
+        lock = CallLock(number, state, tool, footprint, outer, before)
+        state.locked = True
+        _RUNNING.set(state)
+        self._by_number[number] = self._by_state[state] = lock
+        run = self._runs.get(state.scope.run)
+        if run is None:
+            run = self._runs[state.scope.run] = _RunLocks()
+        if footprint is UNDECLARED_READ and outer is None and not run.effects:
+            run.every[number] = run.reads[number] = lock
+            lock.granted = True
+        else:
+            self._add(lock, run)
+            self._decide(lock, new=True)
+        return lock
+
+    async def wait(self, lock: CallLock) -> None:
+        """Wait until the call may start.
+
+        Raises:
+            CallNotStarted: The call was killed, its time was over, or it would wait for itself.
+        """
+        state = lock.state
+        if lock.refusal is None:
+            lock.ready = asyncio.get_running_loop().create_future()
+            await settled(lock.ready, state.kill, min(state.deadline - self._clock.monotonic(), _FOREVER_S))
+        if lock.granted:
+            return
+        if lock.refusal is not None:
+            raise lock.refusal
+        why = state.kill.reason or f"{_named(lock.awaited, lock)}, which must end before it, had not ended when its time was over"
+        raise CallNotStarted(f"It was not started: {why}. Nothing happened; it may be sent again.")
+
+    def release(self, lock: CallLock) -> None:
+        """Remove the lock of a call that has ended, or will not start, and let the calls start that waited for it."""
+        state, number = lock.state, lock.number
+        state.locked = False
+        _RUNNING.set(lock.before)
+        del self._by_number[number], self._by_state[state]
+        run = self._runs[state.scope.run]
+        if lock.footprint is UNDECLARED_READ and lock.outer is None:
+            del run.every[number], run.reads[number]
+        else:
+            self._remove(lock, run)
+        if not run.every:
+            del self._runs[state.scope.run]
+        if lock.awaited is not None:
+            self._waits.end(state)
+        for waiting in lock.waiting:
+            if waiting.awaited is lock and waiting.number in self._by_number:
+                self._decide(waiting)
+
+    def _outer(self, state: CallState) -> CallLock | None:
+        """Return the lock of the innermost call within which a call was made, among those that run in this engine."""
+        for caller in callers(state):
+            lock = self._by_state.get(caller)
+            if lock is not None:
+                return lock
+        return None
+
+    def _add(self, lock: CallLock, run: _RunLocks) -> None:
+        for group in run.groups(lock):
+            group[lock.number] = lock
+        if (touched := lock.footprint.touched) is not None:
+            for key in touched.reads:
+                self._reads.add(key, lock.number)
+            for key in touched.writes:
+                self._writes.add(key, lock.number)
+
+    def _remove(self, lock: CallLock, run: _RunLocks) -> None:
+        for group in run.groups(lock):
+            del group[lock.number]
+        if (touched := lock.footprint.touched) is not None:
+            for key in touched.reads:
+                self._reads.remove(key, lock.number)
+            for key in touched.writes:
+                self._writes.remove(key, lock.number)
+
+    def _decide(self, lock: CallLock, *, new: bool = False) -> None:
+        """Grant a lock, let it wait for one that is in its way, or refuse it if it would wait for itself.
+
+        Args:
+            new: Whether it has just been added, so that all others are older.
+        """
+        lock.awaited = None
+        for other, declared in self._conflicts(lock, new=new):
+            if not _comes_first(other, lock):
+                continue
+            if lock.outer is None or not self._waits.closes_circle(lock.state, other.state):
+                lock.awaited = other
+                other.waiting.append(lock)
+                self._waits.begin(lock.state, other.state)
+                return
+            if declared and other.granted:
+                lock.refusal = _refusal(lock, other)
+                break
+        else:
+            lock.granted = True
+        self._waits.end(lock.state)
+        lock.tell()
+
+    def _conflicts(self, lock: CallLock, *, new: bool) -> Iterator[tuple[CallLock, bool]]:
+        """Return the locks that conflict with this one, and whether they do over resources that both declare."""
+        run = self._runs[lock.state.scope.run]
+        for group in run.undeclared_conflicts(lock.footprint):
+            for other in _in_order(lock, group, run.inner, new=new):
+                yield other, False
+        for number in sorted(self._declared_conflicts(lock), reverse=True):
+            other = self._by_number[number]
+            if not (other.footprint.reads_only and lock.footprint.reads_only):
+                yield other, True
+
+    def _declared_conflicts(self, lock: CallLock) -> set[int]:
+        """Return the numbers of the locks whose declared resources conflict with those of this one."""
+        touched, found = lock.footprint.touched, set[int]()
+        if touched is None:
+            return found
+        for key in touched.writes:
+            found.update(self._reads.below(key), *self._reads.above(key), self._writes.below(key), *self._writes.above(key))
+        for key in touched.reads:
+            found.update(self._writes.below(key), *self._writes.above(key))
+        found.discard(lock.number)
+        return found
+
+
+def _in_order(lock: CallLock, group: dict[int, CallLock], inner: dict[int, CallLock], *, new: bool) -> Iterator[CallLock]:
+    """Return the conflicting locks that may be in the way, in an order in which those that are come soon.
+
+    A new lock finds the latest one, so that many calls that conflict wait for one another in a row. Later, the older ones come first. An
+    inner one may have started before an older one, so that older ones are not enough.
+    """
+    others: Iterable[CallLock]
+    if new:
+        others = reversed(group.values())
+    elif lock.outer is not None:
+        others = group.values()
+    else:
+        older = takewhile(lambda one: one.number < lock.number, group.values())
+        others = chain(older, (one for one in inner.values() if one.number in group))
+    return (one for one in others if one is not lock)
+
+
+def _comes_first(other: CallLock, lock: CallLock) -> bool:
+    """Return whether a conflicting call has started, or starts, before this one."""
+    if lock.outer is None:
+        return other.granted or other.number < lock.number
+    if not other.granted:
+        return other.outer is lock.outer and other.number < lock.number
+    return not lock.within(other)
+
+
+def _refusal(lock: CallLock, other: CallLock) -> CallNotStarted:
+    return CallNotStarted(
+        f"{lock.tool} was not started: it must not run beside {_named(other, lock)}, which waits for the call that made this one."
+        " Nothing happened; it may be sent again when one of the two has ended.",
+        code="waits_for_itself",
+    )
+
+
+def _named(other: CallLock | None, lock: CallLock) -> str:
+    """Return a name of a call for the model of another one, which must learn nothing of other runs."""
+    if other is None or other.state.scope.run != lock.state.scope.run:
+        return "a call of another run"
+    return f"{other.tool} ({other.state.uid})"
+
+
+def _running(state: CallState | None) -> CallState | None:
+    """Return the innermost call that still runs, of a call and those within which it was made."""
+    while state is not None and not state.locked:
+        state = state.caller
+    return state

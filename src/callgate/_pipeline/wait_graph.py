@@ -1,0 +1,61 @@
+"""Which calls wait for which others, and whether one more wait would make a call wait for itself.
+
+A call that makes another one waits for it, so a call waits for itself if it waits for a call within which it was made, directly or through
+others. Pure. Shared by all stages in which a call may wait for another call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from callgate._pipeline.call_state import CallState
+
+__all__ = ["WaitGraph", "callers"]
+
+
+def callers(state: CallState) -> Iterator[CallState]:
+    """Return the calls within which this one was made, the innermost first."""
+    above = state.caller
+    while above is not None:
+        yield above
+        above = above.caller
+
+
+class WaitGraph:
+    """The waits of one engine's calls."""
+
+    def __init__(self) -> None:
+        self._awaited: dict[CallState, CallState] = {}
+        """The call that each waiting call waits for."""
+        self._within: dict[CallState, dict[CallState, None]] = {}
+        """The waiting calls that are a call, or were made within it."""
+
+    def begin(self, waiting: CallState, awaited: CallState) -> None:
+        """Note that a call waits for another one, and for no other than this."""
+        if waiting not in self._awaited:
+            for state in (waiting, *callers(waiting)):
+                self._within.setdefault(state, {})[waiting] = None
+        self._awaited[waiting] = awaited
+
+    def end(self, waiting: CallState) -> None:
+        """Note that a call waits for no other one. Does nothing if it did not wait."""
+        if self._awaited.pop(waiting, None) is None:
+            return
+        for state in (waiting, *callers(waiting)):
+            within = self._within[state]
+            del within[waiting]
+            if not within:
+                del self._within[state]
+
+    def closes_circle(self, waiting: CallState, awaited: CallState) -> bool:
+        """Return whether `awaited` cannot end before `waiting`, or before a call within which that was made."""
+        line = {waiting, *callers(waiting)}
+        found, queue = {awaited}, [awaited]
+        while queue:
+            state = queue.pop()
+            if state in line:
+                return True
+            more = {self._awaited[one] for one in self._within.get(state, ())} - found
+            found |= more
+            queue += more
+        return False
