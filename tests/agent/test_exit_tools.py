@@ -241,11 +241,11 @@ async def test_an_exit_tool_can_be_given_as_an_openai_function_dictionary(board:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"type": "web_search"}, "is no function"),
-        ({"type": "function", "function": "done"}, "is no function"),
+        ({"type": "web_search"}, "is not a function"),
+        ({"type": "function", "function": "done"}, "is not a function"),
         ({"type": "function", "function": {"parameters": {}}}, "has no name"),
         ({"type": "function", "function": {"name": "done", "parameters": []}}, "'done' has the schema"),
-        ({"type": "function", "function": {"name": "done", "description": 5}}, "no text"),
+        ({"type": "function", "function": {"name": "done", "description": 5}}, "not text"),
     ],
 )
 def test_an_exit_tool_dictionary_without_a_valid_function_is_refused(given: dict[str, object], said: str) -> None:

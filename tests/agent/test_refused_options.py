@@ -194,7 +194,7 @@ async def test_an_instructions_function_that_returns_no_text_fails_the_run_with_
 
 @pytest.mark.parametrize("model", [None, 5, object])
 def test_a_value_that_is_not_a_model_is_refused(model: Any) -> None:
-    with pytest.raises(UsageError, match=r"is no model\. Give 'provider:model'"):
+    with pytest.raises(UsageError, match=r"is not a model\. Give 'provider:model'"):
         Agent(model)
 
 
