@@ -23,9 +23,9 @@ from callgate import (
     tool,
 )
 from callgate._call_summary import summarise
-from callgate.call_stages import ValidatedCall
 from callgate.recorded_calls import find_tool_calls
 from callgate.replay import Replay
+from callgate.stage_types import ValidatedCall
 from tests.cacheable_tool import Count, counting
 from tests.engine_calls import bodies, body, call, kinds, said
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from callgate import Engine, Limits, Scope, tool
 from callgate._json import plain_bytes
-from callgate._json.result_excerpt import excerpt
+from callgate._json.truncated_result import excerpt
 from callgate.builtins import result_tools
 from tests.effect_ledger import Ledger
 from tests.engine_calls import bodies, call, said
@@ -219,7 +219,7 @@ def test_an_excerpt_encodes_a_large_value_at_most_once_more(monkeypatch: pytest.
         encoded += len(raw)
         return raw
 
-    monkeypatch.setattr("callgate._json.result_excerpt.plain_bytes", counting)
+    monkeypatch.setattr("callgate._json.truncated_result.plain_bytes", counting)
     row = [["z" * 1000] * 10] * 10
     for value in (
         [row] * 20,

@@ -13,12 +13,12 @@ import pytest
 
 from callgate import Aborted, Answered, Engine, Restarted, Scope, SqliteJournal, Tool, tool
 from callgate.agent import Agent
-from callgate.call_stages import ValidatedCall
 from callgate.calls import Outcome
 from callgate.errors import JournalFailed
 from callgate.event_queries import EventQuery
 from callgate.events import Draft
 from callgate.protocols import Allow, Ask, Deny, Verdict
+from callgate.stage_types import ValidatedCall
 from tests.agent.scripted_model import Script, says
 from tests.agent.scripted_model import call as model_call
 from tests.engine_calls import call

@@ -28,10 +28,10 @@ from callgate._pipeline.call_state import CallState
 from callgate._pipeline.concurrency import CallOrder, Footprint, QueueStarter, TaskQueue, may_run_beside
 from callgate._pipeline.outcomes import Outcomes, UnstartedCalls
 from callgate._pipeline.parse import has_large_arguments
-from callgate._pipeline.run_recovery import Unfinished
-from callgate.call_stages import ApprovedCall, ValidatedCall
+from callgate._run_state.run_recovery import Unfinished
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Scope, ToolResult
 from callgate.errors import CallFailed, UsageError
+from callgate.stage_types import ApprovedCall, ValidatedCall
 
 __all__ = ["Emission", "EndedCall", "Refusal"]
 

@@ -19,7 +19,6 @@ from callgate._json import decode
 from callgate._limits_from_environment import timeout_from_environment
 from callgate._option_checks import by_name
 from callgate._pipeline.approval_answers import answer_approval, edited_arguments
-from callgate._pipeline.approvals import Answer
 from callgate._pipeline.engine_assembly import EngineParts, GivenParts
 from callgate._pipeline.engine_lifecycle import SyncRunner
 from callgate._pipeline.engine_options import (
@@ -32,9 +31,10 @@ from callgate._pipeline.engine_options import (
     runners_of,
     tools_of,
 )
-from callgate._pipeline.recorder import too_late
-from callgate._pipeline.settlements import Settlement, settle_call
-from callgate._redact import Redactor
+from callgate._run_state.approvals import Answer
+from callgate._run_state.recorder import too_late
+from callgate._run_state.settlements import Settlement, settle_call
+from callgate._secret_redaction import Redactor
 from callgate.calls import Approval, CurrentToolCall, Outcome, RawCall, Scope, ToolResult
 from callgate.emission import Emission
 from callgate.errors import RecordFailed, RunHeld

@@ -21,10 +21,10 @@ from callgate._journal.event_rows import Unreadable
 from callgate._journal.inbox_sender import EDIT_CHARS, MESSAGE_CHARS, open_inbox
 from callgate._json import canonical, decode, json_text
 from callgate._pipeline.approval_answers import EDIT, EditMessage, edited_arguments
-from callgate._pipeline.approvals import Question
-from callgate._pipeline.event_bodies import Received, decode_reason
-from callgate._pipeline.run_recovery import RunReader
-from callgate._pipeline.settlements import call_in_doubt, why_not_in_doubt
+from callgate._run_state.approvals import Question
+from callgate._run_state.event_bodies import Received, decode_reason
+from callgate._run_state.run_recovery import RunReader
+from callgate._run_state.settlements import call_in_doubt, why_not_in_doubt
 from callgate.errors import UsageError
 from callgate.event_queries import EventQuery
 from callgate.events import Event

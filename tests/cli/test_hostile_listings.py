@@ -19,9 +19,9 @@ import pytest
 
 from callgate import Allow, Ask, Deny, Engine, RawCall, Scope, SqliteJournal, ToolContext, tool
 from callgate.agent import Agent
-from callgate.call_stages import ValidatedCall
 from callgate.memory import Memory
 from callgate.protocols import Verdict
+from callgate.stage_types import ValidatedCall
 from callgate.undo import UndoHistory, UndoStore
 from tests.agent.scripted_model import Script, call, says
 from tests.cli.shell import shell

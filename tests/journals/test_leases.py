@@ -13,8 +13,8 @@ import pytest
 from msgspec.structs import replace
 
 from callgate import Engine, MemoryJournal, PostgresJournal, Scope, SqliteJournal, UsageError
+from callgate._journal.in_memory_store import MemoryLeases
 from callgate._journal.lease_acquisition import Leases
-from callgate._journal.memory_store import MemoryLeases
 from callgate.agent import Agent
 from callgate.errors import LeaseLost, RunHeld
 from callgate.events import Draft

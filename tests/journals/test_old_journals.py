@@ -12,11 +12,11 @@ import pytest
 
 from callgate import Answered, Deny, PostgresJournal, Scope, SqliteJournal, Suspended
 from callgate._journal import open_reader
-from callgate.call_stages import ValidatedCall
 from callgate.calls import Outcome
 from callgate.event_queries import EventQuery, select
 from callgate.policy import Rules
 from callgate.replay import Replay, judge_again
+from callgate.stage_types import ValidatedCall
 from tests.agent.scripted_model import call, says
 from tests.cli.shell import shell
 from tests.effect_ledger import Ledger

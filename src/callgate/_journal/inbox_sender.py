@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from callgate._engine_limits import JOURNAL_WAIT_S
 from callgate._journal.event_rows import Value
+from callgate._journal.in_memory_journal import MemoryJournal
 from callgate._journal.journal_reader import is_url
 from callgate._journal.lease_acquisition import holder_of
-from callgate._journal.memory_journal import MemoryJournal
 from callgate._journal.open_for_reading import JournalAddress
 from callgate._journal.sql_leases import SqlInbox, SqlLeases
 from callgate._unusable_paths import refused_paths

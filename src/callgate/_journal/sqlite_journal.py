@@ -18,10 +18,11 @@ from typing import Final, Literal
 
 from callgate._clock import Clock, SystemClock
 from callgate._engine_limits import LEASE_S
-from callgate._journal.commit_queue import CommitQueue
+from callgate._journal.commit_batching import CommitQueue
 from callgate._journal.commit_writer import CommitWriter
 from callgate._journal.event_rows import ChainFault
 from callgate._journal.journal_blobs import JournalBlobs
+from callgate._journal.journal_watchers import Watchers
 from callgate._journal.lease_acquisition import Leases, refuse_odd_lease
 from callgate._journal.lock_file import LockFile, LockFileReader, RecordedEnd, this_boot
 from callgate._journal.open_sqlite import open_file
@@ -30,7 +31,6 @@ from callgate._journal.sqlite_file_checks import JournalFiles
 from callgate._journal.sqlite_reader import checked, found
 from callgate._journal.sqlite_store import SqliteStore, failures, leave_log
 from callgate._journal.stored_journal import StoredJournal
-from callgate._journal.watchers import Watchers
 from callgate._option_checks import by_name
 from callgate._unusable_paths import resolved
 from callgate.errors import UsageError

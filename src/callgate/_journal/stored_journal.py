@@ -8,8 +8,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 
-from callgate._journal.commit_queue import CommitQueue
-from callgate._journal.watchers import Watchers
+from callgate._journal.commit_batching import CommitQueue
+from callgate._journal.journal_watchers import Watchers
 from callgate.event_queries import EventQuery
 from callgate.events import Draft, Event
 from callgate.protocols import RunWatcher

@@ -19,10 +19,10 @@ from callgate._pipeline.ask_judges import Judges
 from callgate._pipeline.call_state import CallState, Nest
 from callgate._pipeline.engine_lifecycle import Lifecycle
 from callgate._pipeline.engine_options import EngineContext, HostFields
-from callgate._pipeline.event_bodies import MOST_CHARS, ScopeFacts, valid_text, with_id
 from callgate._pipeline.outcomes import Outcomes
 from callgate._pipeline.run_leases import KnownRuns, RunLeases
-from callgate._pipeline.run_recovery import Unfinished
+from callgate._run_state.event_bodies import MOST_CHARS, ScopeFacts, valid_text, with_id
+from callgate._run_state.run_recovery import Unfinished
 from callgate.calls import RawCall, Scope, ToolResult
 from callgate.errors import RecordFailed, RunHeld, UsageError
 from callgate.events import Body, Draft

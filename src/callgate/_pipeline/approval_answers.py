@@ -14,13 +14,13 @@ import msgspec
 from msgspec import Struct
 
 from callgate._json import canonical, decode
-from callgate._pipeline.approvals import Answer, Approvals, Question, binding, denied_by_human
-from callgate._pipeline.event_bodies import Reason, arguments_hash, verdict_of
-from callgate._pipeline.recorder import Recorder, off_loop
 from callgate._pipeline.validate import Modified, Redacting, check_arguments, modified
-from callgate.call_stages import ValidatedCall
+from callgate._run_state.approvals import Answer, Approvals, Question, binding, denied_by_human
+from callgate._run_state.event_bodies import Reason, arguments_hash, verdict_of
+from callgate._run_state.recorder import Recorder, off_loop
 from callgate.errors import CallDenied, CallFailed, UsageError
 from callgate.events import Draft
+from callgate.stage_types import ValidatedCall
 from callgate.tools import ToolRegistry
 
 __all__ = ["ANSWERS", "EDIT", "EditMessage", "Edited", "answer_approval", "as_answered", "edited_arguments", "record_answer"]

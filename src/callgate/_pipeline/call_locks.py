@@ -26,8 +26,8 @@ from callgate._clock import Clock
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.concurrency import Footprint
 from callgate._pipeline.wait_graph import WaitGraph, callers
-from callgate.call_stages import ValidatedCall
 from callgate.errors import CallNotStarted
+from callgate.stage_types import ValidatedCall
 from callgate.tools.resource_conflicts import KeyIndex
 
 __all__ = ["UNDECLARED_READ", "CallLock", "CallLocks", "footprint_of"]

@@ -20,28 +20,28 @@ from msgspec.structs import replace
 from callgate._abort_signals import FAILURES, AbortSignal
 from callgate._json import canonical, exceeds
 from callgate._pipeline.admission import Admission
+from callgate._pipeline.call_hooks import hook_result
 from callgate._pipeline.call_locks import UNDECLARED_READ, CallLocks, footprint_of
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.effect_claims import EffectClaims, EffectKnown
 from callgate._pipeline.engine_lifecycle import Activity, Lifecycle
 from callgate._pipeline.engine_options import EngineContext
-from callgate._pipeline.event_bodies import Reason, arguments_hash
 from callgate._pipeline.execute import Executor
 from callgate._pipeline.gate import EnginePolicies, gate
-from callgate._pipeline.idempotency import Known, call_key, earlier_result
 from callgate._pipeline.outcomes import Outcomes, UnstartedCalls
 from callgate._pipeline.parse import check_name, has_large_arguments, parse, parsed_or_error
 from callgate._pipeline.resolve import resolve
 from callgate._pipeline.result_cache import Cache
-from callgate._pipeline.run_hooks import hook_result
-from callgate._pipeline.run_recovery import Unfinished
 from callgate._pipeline.tool_plan import ToolPlan, ToolPlans
 from callgate._pipeline.unknown_outcomes import UnknownOutcomes, refuse_other_arguments
 from callgate._pipeline.validate import quoted_error, quoted_notes, validate
+from callgate._run_state.event_bodies import Reason, arguments_hash
+from callgate._run_state.idempotency import Known, call_key, earlier_result
+from callgate._run_state.run_recovery import Unfinished
 from callgate._runners.offload_to_threads import LARGE_BYTES
-from callgate.call_stages import ApprovedCall, Checked, ValidatedCall
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Restarted, Scope, Suspended, ToolResult
 from callgate.errors import CallAborted, CallFailed, CallNotStarted, ResultRejected
+from callgate.stage_types import ApprovedCall, Checked, ValidatedCall
 from callgate.tools import ToolRegistry
 
 __all__ = ["CallRoute", "RouteParts"]

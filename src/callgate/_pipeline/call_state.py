@@ -16,8 +16,9 @@ from msgspec.structs import replace
 from callgate._abort_signals import AbortSignal, Control
 from callgate._json import exceeds, plain_bytes
 from callgate._pipeline.concurrency import Slots
-from callgate._pipeline.earlier_effect import EffectClaim
-from callgate._pipeline.event_bodies import (
+from callgate._pipeline.validate import Modified
+from callgate._run_state.earlier_effect import EffectClaim
+from callgate._run_state.event_bodies import (
     MOST_CHARS,
     MOST_RAW,
     AttemptFailed,
@@ -29,15 +30,14 @@ from callgate._pipeline.event_bodies import (
     Verdict,
     arguments_hash,
 )
-from callgate._pipeline.idempotency import Doubt, Known, RunState
-from callgate._pipeline.recorder import Recorder
-from callgate._pipeline.run_recovery import Unfinished
-from callgate._pipeline.validate import Modified
-from callgate.call_stages import ApprovedCall, Checked, ParsedCall, ValidatedCall
+from callgate._run_state.idempotency import Doubt, Known, RunState
+from callgate._run_state.recorder import Recorder
+from callgate._run_state.run_recovery import Unfinished
 from callgate.calls import RawCall, Scope, ToolResult
 from callgate.errors import CallAborted, CallNotStarted, RecordFailed
 from callgate.events import Body, Draft, Progress
 from callgate.protocols import Execution
+from callgate.stage_types import ApprovedCall, Checked, ParsedCall, ValidatedCall
 
 __all__ = ["CallState", "Nest"]
 

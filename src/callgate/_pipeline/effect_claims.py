@@ -18,18 +18,18 @@ from msgspec.structs import replace
 from callgate._abort_signals import settled
 from callgate._json import canonical
 from callgate._pipeline.call_state import CallState
-from callgate._pipeline.earlier_effect import EarlierEffect, EffectClaim, effect_run
 from callgate._pipeline.engine_options import EngineContext
-from callgate._pipeline.event_bodies import Reason, decode_reason, decode_result
-from callgate._pipeline.idempotency import Uncertain
-from callgate._pipeline.recorder import off_loop, too_late
 from callgate._pipeline.run_leases import KnownRuns
 from callgate._pipeline.unknown_outcomes import UnknownOutcomes
-from callgate.call_stages import ApprovedCall, Checked
+from callgate._run_state.earlier_effect import EarlierEffect, EffectClaim, effect_run
+from callgate._run_state.event_bodies import Reason, decode_reason, decode_result
+from callgate._run_state.idempotency import Uncertain
+from callgate._run_state.recorder import off_loop, too_late
 from callgate.calls import Metadata, Note, Text, ToolResult
 from callgate.errors import CallNotStarted, OutcomeUnknown, RecordFailed, RunHeld
 from callgate.events import Draft
 from callgate.protocols import NamesWriters
+from callgate.stage_types import ApprovedCall, Checked
 from callgate.tools.effect_key import EffectKey
 
 __all__ = ["EffectClaims", "EffectKnown"]

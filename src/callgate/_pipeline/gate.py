@@ -19,12 +19,11 @@ from callgate._abort_signals import is_own_failure
 from callgate._engine_limits import Limits
 from callgate._json import canonical, plain_bytes
 from callgate._pipeline.approval_answers import Edited, as_answered
-from callgate._pipeline.approvals import Approvals, Question, binding
 from callgate._pipeline.ask_judges import Judges
-from callgate._pipeline.run_hooks import HookHost, hook_arguments
+from callgate._pipeline.call_hooks import HookHost, hook_arguments
 from callgate._pipeline.run_leases import KnownRuns
 from callgate._pipeline.validate import Modified, modified
-from callgate.call_stages import ApprovedCall, ValidatedCall
+from callgate._run_state.approvals import Approvals, Question, binding
 from callgate.calls import Scope
 from callgate.errors import ActorRequired, ApprovalNeeded, CallDenied, DangerousLimitReached
 from callgate.hooks import Hook
@@ -42,6 +41,7 @@ from callgate.protocols import (
     Policy,
     Verdict,
 )
+from callgate.stage_types import ApprovedCall, ValidatedCall
 
 __all__ = ["EnginePolicies", "GateParts", "PolicyRecheck", "Verdicts", "gate", "policies_to_ask"]
 

@@ -16,13 +16,13 @@ from msgspec.structs import replace
 from callgate._abort_signals import is_own_failure
 from callgate._engine_limits import Limits
 from callgate._json import canonical, plain_bytes, utf8
-from callgate._json.result_excerpt import excerpt
-from callgate._pipeline.event_bodies import MOST_NAME, clean
-from callgate._redact import RedactedLog, Redactor
-from callgate.call_stages import Checked, ValidatedCall
+from callgate._json.truncated_result import excerpt
+from callgate._run_state.event_bodies import MOST_NAME, clean
+from callgate._secret_redaction import RedactedLog, Redactor
 from callgate.calls import Metadata, Note, Part, RawCall, Text, ToolResult
 from callgate.errors import CallFailed
 from callgate.protocols import BlobStore
+from callgate.stage_types import Checked, ValidatedCall
 from callgate.tools.registry import ToolRegistry
 
 __all__ = ["Normaliser"]

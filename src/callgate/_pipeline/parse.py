@@ -15,9 +15,9 @@ from callgate._engine_limits import Limits
 from callgate._json import exceeds, read_object, strict_object
 from callgate._json.json_repair import repair_text
 from callgate._runners.offload_to_threads import LARGE_BYTES
-from callgate.call_stages import ParsedCall
 from callgate.calls import Note, RawCall
 from callgate.errors import ArgumentsMalformed, ArgumentsTruncated, CallAborted
+from callgate.stage_types import ParsedCall
 
 __all__ = ["check_name", "has_large_arguments", "parse", "parsed_or_error"]
 

@@ -26,10 +26,10 @@ from callgate._abort_signals import FAILURES, settled
 from callgate._clock import Clock
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.wait_graph import WaitGraph
-from callgate._redact import RedactedLog, Redactor
-from callgate.call_stages import ApprovedCall, Checked
+from callgate._secret_redaction import RedactedLog, Redactor
 from callgate.errors import CallNotStarted, ResultRejected
 from callgate.protocols import CacheStore
+from callgate.stage_types import ApprovedCall, Checked
 from callgate.tools.resource_conflicts import ANYTHING, TouchedKeys, meet
 
 __all__ = ["Cache", "Finish", "cache_key"]

@@ -13,13 +13,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callgate._pipeline.validate import quoted_value
-from callgate._redact import Redactor
 from callgate._runners.return_values import UNREADABLE
 from callgate._schema import CompiledSchema, ValidationProblem
-from callgate.call_stages import Checked
+from callgate._secret_redaction import Redactor
 from callgate.calls import Effect, Note
 from callgate.errors import ResultInvalid, ResultNotSerializable
 from callgate.protocols import Execution
+from callgate.stage_types import Checked
 from callgate.tools import BoundTool, validate_tool_result
 from callgate.tools.result_format import declared_failure, has_standard_shape
 

@@ -19,14 +19,14 @@ from msgspec import Struct, field
 from callgate._abort_signals import Control
 from callgate._json import canonical
 from callgate._pipeline.approval_answers import ANSWERS, EDIT, EditMessage, record_answer
-from callgate._pipeline.approvals import Answer, Approvals
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.engine_options import EngineContext
-from callgate._pipeline.event_bodies import Reason
-from callgate._pipeline.idempotency import RunState
-from callgate._pipeline.recorder import Recorder, off_loop
-from callgate._pipeline.run_recovery import RunReader
-from callgate._pipeline.settlements import SETTLEMENTS, Settlement
+from callgate._run_state.approvals import Answer, Approvals
+from callgate._run_state.event_bodies import Reason
+from callgate._run_state.idempotency import RunState
+from callgate._run_state.recorder import Recorder, off_loop
+from callgate._run_state.run_recovery import RunReader
+from callgate._run_state.settlements import SETTLEMENTS, Settlement
 from callgate.errors import RecordFailed, UsageError
 from callgate.events import Draft
 from callgate.protocols import InboxMessage

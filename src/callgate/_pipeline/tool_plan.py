@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from callgate._engine_limits import Limits
+from callgate._pipeline.call_hooks import HookChain
 from callgate._pipeline.concurrency import Slots
 from callgate._pipeline.engine_options import check_policies
-from callgate._pipeline.run_hooks import HookChain
-from callgate._redact import RedactedLog
 from callgate._runners import Runners
+from callgate._secret_redaction import RedactedLog
 from callgate.hooks import Hook
 from callgate.protocols import CallJudge, Policy, Start
 from callgate.tools import BoundTool, Tool

@@ -13,10 +13,10 @@ from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from callgate._pipeline.call_state import CallState
-from callgate._pipeline.event_bodies import Reason
 from callgate._run_in_thread import in_thread
-from callgate.call_stages import ApprovedCall
+from callgate._run_state.event_bodies import Reason
 from callgate.protocols import Kept, WriteLog
+from callgate.stage_types import ApprovedCall
 from callgate.tools.resource_conflicts import TouchedKeys
 
 __all__ = ["captured"]

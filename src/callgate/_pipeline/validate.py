@@ -25,12 +25,12 @@ from msgspec.structs import replace
 from callgate._abort_signals import is_own_failure
 from callgate._engine_limits import Limits
 from callgate._json import canonical, decode, exceeds, plain_bytes, strict_object
-from callgate._pipeline.event_bodies import MOST_CHARS
-from callgate._redact import Redactor, redacted_text
+from callgate._run_state.event_bodies import MOST_CHARS
 from callgate._schema import ValidationProblem
-from callgate.call_stages import ResolvedCall, ValidatedCall
+from callgate._secret_redaction import Redactor, redacted_text
 from callgate.calls import Note, RawCall, Scope
 from callgate.errors import ArgumentsInvalid, CallDenied, CallFailed, RecordFailed, ToolRaised
+from callgate.stage_types import ResolvedCall, ValidatedCall
 from callgate.tools.argument_cleaning import fitted, without
 from callgate.tools.registry import BoundTool
 from callgate.tools.tool_declaration import TypedFindings, ValidationResult

@@ -16,9 +16,9 @@ from callgate._engine_limits import Limits
 from callgate._json import canonical, strict_object
 from callgate._schema.references import DRAFTS, References
 from callgate._schema.regex_patterns import engine_of, linear_engine
-from callgate._schema.schema_repair import mended, object_of_parameters, refuse, refuse_unusable
 from callgate._schema.subschemas import Schema, Schemas, everywhere, mapping, pointer, subschemas
 from callgate._schema.text_formats import TextFormats
+from callgate._schema.tool_schema_repair import mended, object_of_parameters, refuse, refuse_unusable
 from callgate._schema.validation_cost import EndlessSchema, ValidationCost
 from callgate._schema.validation_errors import ValidationProblem, listed, too_dear
 from callgate.errors import ArgumentsMalformed, ArgumentsTruncated

@@ -8,8 +8,8 @@ In reading order:
 
 - `undo_store` is given to an engine; `undo_history` lists, undoes, redoes and prunes the changes of one workspace.
 - `change_capture` stores the content before and after a call. `snapshot` observes a file tree, `snapshot_cache` saves the last snapshot,
-  `workspace_comparison` compares two observations, `attribution` decides which call made a change, `pending_changes` holds the calls that
-  have not ended, `interrupted_undo` recognises what a killed undo left.
+  `workspace_comparison` compares two observations, `change_attribution` decides which call made a change, `pending_changes` holds the calls
+  that have not ended, `interrupted_undo` recognises what a killed undo left.
 - `stored_change` writes and reads one change as a commit; `path_state` is the state of one path; `checkpoints` are names for moments in the
   history.
 - `undo_plan` decides what to write where, and `apply_undo` writes it, all or nothing; `patch_text` shows a change as a patch;

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from callgate._option_checks import Options, Whole
 from callgate._undo.apply_undo import drop_drafts
-from callgate._undo.attribution import EVERYTHING, attribute
+from callgate._undo.change_attribution import EVERYTHING, attribute
 from callgate._undo.git_objects import Objects
 from callgate._undo.interrupted_undo import interrupted_steps
 from callgate._undo.path_state import ABSENT, Seen, Signature, State, sees

@@ -5,7 +5,7 @@ In reading order:
 - `agent`: the class `Agent`. `loop_settings`, `agent_options`, `agent_config`: its options. `run_result`, `run_events`: what a run returns
   and yields.
 - `run_starter`: starts a run. `run_executor`: executes it. `run_resumer` and `resume_plan`: resume it.
-- `turn_loop`: the loop. `model_passes`, `message_calls`, `commit_message`: its three steps. `turn_factory`, `turn_state`: the parts they
+- `turn_loop`: the loop. `model_passes`, `message_calls`, `commit_results`: its three steps. `turn_factory`, `turn_state`: the parts they
   share.
 - `budget` and `repetition`: end a run that uses too much or repeats itself.
 - `history`: the conversation. `history_repair` and `conversation_formats`: import and export it. `compaction`: makes it shorter.

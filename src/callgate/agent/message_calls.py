@@ -14,7 +14,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callgate._pipeline.run_recovery import Unfinished
+from callgate._run_state.run_recovery import Unfinished
 from callgate.agent.exit_tools import ExitTools, as_signal
 from callgate.agent.run_result import Signal
 from callgate.calls import Answered, Outcome, RawCall, Scope, ToolResult

@@ -1,7 +1,7 @@
 """Run the passes of one turn. A pass is one request to the model and its streamed answer.
 
 Decides whether a further pass may begin, makes its request, streams the answer, and decides what follows a message without calls.
-`message_calls` runs the calls of a message and `commit_message` commits them; this module only hands them in while they stream.
+`message_calls` runs the calls of a message and `commit_results` commits them; this module only hands them in while they stream.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from callgate._json import canonical, decode
-from callgate._pipeline.event_bodies import clean, decode_reason, decode_result, verdict_of
+from callgate._run_state.event_bodies import clean, decode_reason, decode_result, verdict_of
 from callgate.agent.message_calls import BROKEN_OFF
 from callgate.agent.run_recorder import PhaseAnsweredBody, RunBeganBody
 from callgate.agent.run_result import CommittedMessage, PendingCalls

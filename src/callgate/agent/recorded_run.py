@@ -12,8 +12,8 @@ from typing import Protocol
 import msgspec
 from msgspec import Struct, field
 
-from callgate._pipeline.event_bodies import decode_reason
-from callgate._pipeline.run_recovery import Unfinished, unfinished_calls
+from callgate._run_state.event_bodies import decode_reason
+from callgate._run_state.run_recovery import Unfinished, unfinished_calls
 from callgate.agent.context_restarts import AddedContext
 from callgate.agent.exit_tools import ExitTools, as_signal
 from callgate.agent.history import History, committed

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
-from callgate._pipeline.approvals import denied_by_human
-from callgate._pipeline.event_bodies import decode_result
-from callgate._pipeline.run_recovery import Unfinished, why_unknown
+from callgate._run_state.approvals import denied_by_human
+from callgate._run_state.event_bodies import decode_result
+from callgate._run_state.run_recovery import Unfinished, why_unknown
 from callgate.agent.exit_tools import ExitTools
 from callgate.agent.loop_settings import Prices
 from callgate.agent.message_calls import UncommittedCall

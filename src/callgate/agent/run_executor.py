@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from callgate._abort_signals import is_own_failure
 from callgate._json import decode
-from callgate._pipeline.recorder import off_loop
-from callgate._redact import RedactedLog, Redactor, cut_middle, redacted_text
+from callgate._run_state.recorder import off_loop
 from callgate._runners.exception_results import describe
+from callgate._secret_redaction import RedactedLog, Redactor, cut_middle, redacted_text
 from callgate.agent.agent_config import AgentConfig
 from callgate.agent.budget import enforce_wall_time
 from callgate.agent.history import History

@@ -16,8 +16,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callgate._json import canonical, decode
-from callgate._pipeline.event_bodies import clean, valid_text
-from callgate._redact import Redactor
+from callgate._run_state.event_bodies import clean, valid_text
+from callgate._secret_redaction import Redactor
 from callgate.agent.context_restarts import AddedContext
 from callgate.agent.loop_settings import Settings
 from callgate.agent.prompt_hash import PromptHash, as_json

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from callgate._conversation_queue import QueuedTurn
-from callgate._pipeline.recorder import off_loop
+from callgate._run_state.recorder import off_loop
 from callgate.agent.agent_config import AgentConfig
 from callgate.agent.history import History, HistoryCache
 from callgate.agent.run_events import AgentEvent

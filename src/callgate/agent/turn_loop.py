@@ -3,7 +3,7 @@
     ready? → stream → calls? → run → commit → go on?          each arrow may end the turn with one `Ending`
 
 Before the next step begins, every pass (one request to the model) and every call is in the record and in the history. `model_passes` runs a
-pass, `message_calls` runs the calls of a message, and `commit_message` commits them and decides; this module only orders these steps.
+pass, `message_calls` runs the calls of a message, and `commit_results` commits them and decides; this module only orders these steps.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from callgate.agent.commit_message import ExecutedMessage, MessageCommitter
+from callgate.agent.commit_results import ExecutedMessage, MessageCommitter
 from callgate.agent.exit_tools import ask_for_more
 from callgate.agent.message_calls import MessageCalls, UncommittedCall
 from callgate.agent.model_passes import ModelPasses

@@ -10,7 +10,7 @@ import asyncio
 from callgate import inbox
 from callgate._call_summary import CallSummary, summarise
 from callgate._journal import open_reader
-from callgate._pipeline.settlements import call_in_doubt, why_not_in_doubt
+from callgate._run_state.settlements import call_in_doubt, why_not_in_doubt
 from callgate._terminal_text import one_line
 from callgate.cli import _exit_codes as _exits
 from callgate.cli._answer_approvals import login, refuse_memory, say_fate

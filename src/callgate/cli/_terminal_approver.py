@@ -10,10 +10,10 @@ import json
 from rich.text import Text
 
 from callgate._terminal_text import one_line, printable
-from callgate.call_stages import ValidatedCall
 from callgate.cli._console import console, say
 from callgate.cli._keyboard import Keyboard
 from callgate.protocols import Allow, Verdict
+from callgate.stage_types import ValidatedCall
 
 __all__ = ["TerminalApprover"]
 

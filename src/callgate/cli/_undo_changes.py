@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from callgate._journal import is_url, open_reader
-from callgate._pipeline.event_bodies import Reason, clean
+from callgate._run_state.event_bodies import Reason, clean
 from callgate._terminal_text import one_line
 from callgate.cli import _exit_codes as _exits
 from callgate.cli._call_arguments import refuse_odd_text

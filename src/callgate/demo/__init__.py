@@ -8,7 +8,7 @@ this package.
 from __future__ import annotations
 
 from callgate.demo._catalogue import DEMOS, Demo, Outcome, run_demo
-from callgate.demo._claims import Finding
+from callgate.demo._checks import Finding
 from callgate.demo.crash import verify_crash
 from callgate.demo.repair import verify_repair
 

@@ -11,12 +11,12 @@ from msgspec import Struct
 from rich.console import Console
 
 from callgate._call_summary import CallSummary
-from callgate.demo._claims import Finding
+from callgate.demo._checks import Finding
 from callgate.demo._concurrent_calls import side_by_side
-from callgate.demo._cut_off import cut_off
 from callgate.demo._demo_run import DemoRun, calls_in
 from callgate.demo._early_started_reads import early
 from callgate.demo._large_results import large
+from callgate.demo._message_cut_off import cut_off
 from callgate.demo._replay import replay
 from callgate.demo._stoppable_tools import stop
 from callgate.demo._undo import undo

@@ -6,7 +6,7 @@ from itertools import combinations
 
 from callgate._call_summary import CallSummary
 from callgate.demo import tools
-from callgate.demo._claims import Finding, finding
+from callgate.demo._checks import Finding, finding
 from callgate.demo._demo_run import DemoRun, calls_in, overlap, raw
 
 __all__ = ["side_by_side"]

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from callgate.agent import PRESETS, Agent
 from callgate.calls import Scope
 from callgate.demo import tools
-from callgate.demo._claims import Finding, finding
+from callgate.demo._checks import Finding, finding
 from callgate.demo._demo_run import DemoRun, events_in
 from callgate.demo._model import asked, scripted_model, until_called
 from callgate.events import Event

@@ -18,7 +18,7 @@ from rich.text import Text
 from callgate._call_summary import CallSummary, body_of
 from callgate._terminal_text import one_line, printable
 from callgate.agent.run_events import AgentEvent, MessageBegan, MessageEnded
-from callgate.demo._claims import Finding
+from callgate.demo._checks import Finding
 from callgate.events import Bus, Event, Progress
 from callgate.models.model_events import CallOpened, Finished, TextDelta
 

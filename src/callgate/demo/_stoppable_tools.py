@@ -6,7 +6,7 @@ import asyncio
 import time
 
 from callgate.demo import tools
-from callgate.demo._claims import Finding, finding
+from callgate.demo._checks import Finding, finding
 from callgate.demo._demo_run import DemoRun, calls_in, killed_at, raw
 
 __all__ = ["stop"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from callgate.builtins import command_tools, workspace_tools
-from callgate.demo._claims import Finding, finding
+from callgate.demo._checks import Finding, finding
 from callgate.demo._demo_run import DemoRun, raw
 from callgate.demo._file_snapshot import Facts, facts
 from callgate.undo import UndoHistory, UndoRefused, UndoStore

@@ -13,13 +13,13 @@ from msgspec.structs import replace
 from callgate._abort_signals import Control
 from callgate._option_checks import Count, Options, Seconds, Whole, by_name, check, refused
 from callgate._runners.await_host_code import HostAwaits
-from callgate.call_stages import ValidatedCall
 from callgate.judging.judge_answer import AS_TEXT, SCHEMA, VERDICT, judgment_of
 from callgate.judging.judge_prompt import INSTRUCTIONS, PromptTooLarge, document
 from callgate.messages import SystemMessage, UserMessage
 from callgate.models.model_protocol import Model, StreamingContext
 from callgate.models.wire.request import ModelRequest
 from callgate.protocols import JudgeContext, Judgment
+from callgate.stage_types import ValidatedCall
 from callgate.stream import StreamLimits, StreamResult, stream_once
 
 __all__ = ["Judge", "JudgeLimits"]

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from callgate._redact import Redactor
+from callgate._secret_redaction import Redactor
 from callgate._workspace import DirectoryEntry, PathRefused, Workspace, stamp_of
 from callgate.builtins._text_pages import decoded, is_binary
 from callgate.errors import UsageError

@@ -18,8 +18,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callgate._option_checks import by_name
-from callgate._redact import Redactor
 from callgate._run_in_thread import in_thread
+from callgate._secret_redaction import Redactor
 from callgate._terminal_text import one_line
 from callgate.calls import Scope
 from callgate.errors import UsageError

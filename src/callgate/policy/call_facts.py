@@ -19,8 +19,8 @@ from callgate._engine_limits import RULE_COMMAND_CHARS, RULE_LIST_ITEMS, RULE_PA
 from callgate._json import canonical
 from callgate._network_addresses import is_local_name, is_public, scheme_and_host
 from callgate._workspace.protected_names import OWN_FOLDER, is_own
-from callgate.call_stages import ValidatedCall
 from callgate.policy.ignored_paths import ProjectIgnores
+from callgate.stage_types import ValidatedCall
 
 __all__ = ["ARGUMENTS", "FACTS", "MISSING", "PATH_FACTS", "UNKNOWN", "Fact", "Facts", "HasToWait", "TooLarge"]
 

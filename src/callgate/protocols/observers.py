@@ -7,7 +7,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from callgate._redact import Redactor
+from callgate._secret_redaction import Redactor
 from callgate.calls import Scope
 from callgate.events import Bus
 from callgate.protocols.journals import Journal

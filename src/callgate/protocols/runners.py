@@ -8,7 +8,7 @@ from typing import Literal, Protocol, runtime_checkable
 from msgspec import Struct
 
 from callgate._abort_signals import AbortSignal
-from callgate.call_stages import ApprovedCall
+from callgate.stage_types import ApprovedCall
 from callgate.tools.effect_evidence import Evidence
 from callgate.tools.tool_context import ToolContext
 from callgate.tools.tool_declaration import Tool

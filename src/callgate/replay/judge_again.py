@@ -15,22 +15,22 @@ from msgspec import Struct
 from callgate._engine_limits import Limits
 from callgate._json import canonical, decode, plain_bytes
 from callgate._option_checks import check
-from callgate._pipeline.approvals import Question
 from callgate._pipeline.ask_judges import Judges
+from callgate._pipeline.call_hooks import HookChain, HostAnswer, HostAwaits
 from callgate._pipeline.engine_options import check_policies
-from callgate._pipeline.event_bodies import MOST_CHARS, clean
 from callgate._pipeline.gate import gate, policies_to_ask
 from callgate._pipeline.parse import parse
 from callgate._pipeline.resolve import resolve
-from callgate._pipeline.run_hooks import HookChain, HostAnswer, HostAwaits
 from callgate._pipeline.validate import Modified, validate
-from callgate.call_stages import ValidatedCall
+from callgate._run_state.approvals import Question
+from callgate._run_state.event_bodies import MOST_CHARS, clean
 from callgate.errors import ApprovalNeeded, CallAborted, CallDenied, CallFailed, DangerousLimitReached
 from callgate.hooks import Hook
 from callgate.protocols import CallJudge, Judgment, Policy
 from callgate.replay.rebuild_run import Replay
 from callgate.replay.recorded_tools import changed_tools, tools_of
 from callgate.replay.run_calls import Decision, ReplayedCall
+from callgate.stage_types import ValidatedCall
 from callgate.tools import Tool, ToolRegistry
 
 __all__ = ["Change", "ComparedVerdict", "JudgedRun", "change_between", "judge_again"]

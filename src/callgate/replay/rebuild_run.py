@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from callgate._hash_chain import is_as_written
 from callgate._json import canonical
-from callgate._pipeline.event_bodies import clean, decode_reason
+from callgate._run_state.event_bodies import clean, decode_reason
 from callgate.agent.recorded_run import LoadedRun, load_run
 from callgate.agent.run_recorder import (
     BlobReader,

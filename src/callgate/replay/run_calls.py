@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callgate._pipeline.event_bodies import Reason, Received, Verdict
+from callgate._run_state.event_bodies import Reason, Received, Verdict
 from callgate.calls import Note, RawCall, Scope, ToolResult
 from callgate.errors import UsageError
 from callgate.events import Event

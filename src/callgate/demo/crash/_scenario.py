@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from callgate.demo._claims import Finding
+from callgate.demo._checks import Finding
 from callgate.demo._demo_run import DemoRun, calls_in
 from callgate.demo._model import scripted_server
 from callgate.demo._processes import killed, started

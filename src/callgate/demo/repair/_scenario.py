@@ -10,7 +10,7 @@ import json
 import shutil
 
 from callgate.agent import Agent, RunResult
-from callgate.demo._claims import Finding
+from callgate.demo._checks import Finding
 from callgate.demo._demo_run import DemoRun, events_in
 from callgate.demo._file_snapshot import facts
 from callgate.demo._model import held_until, own_model, scripted_server

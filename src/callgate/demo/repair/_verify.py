@@ -16,7 +16,7 @@ import psutil
 
 from callgate._call_summary import CallSummary, summarise
 from callgate._journal.event_rows import verify
-from callgate.demo._claims import Finding, finding
+from callgate.demo._checks import Finding, finding
 from callgate.demo._demo_run import events_in, overlap
 from callgate.demo._effect_log import EffectLog
 from callgate.demo._model import asked

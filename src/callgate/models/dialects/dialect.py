@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator
 from msgspec import Struct
 
 from callgate.models.dialects.known_tools import KnownTools
-from callgate.models.dialects.parsed_parts import FoundCall
+from callgate.models.dialects.text_and_call_parts import FoundCall
 from callgate.models.dialects.text_cursor import TextCursor
 
 __all__ = ["Dialect", "ParsedCalls"]

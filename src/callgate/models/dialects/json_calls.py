@@ -15,9 +15,9 @@ from msgspec.structs import replace
 
 from callgate.models.dialects.dialect import ParsedCalls
 from callgate.models.dialects.known_tools import KnownTools
-from callgate.models.dialects.parsed_parts import FoundCall
 from callgate.models.dialects.python_literals import python_to_json
 from callgate.models.dialects.schema_matching import single_text_argument
+from callgate.models.dialects.text_and_call_parts import FoundCall
 from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCursor
 from callgate.models.dialects.typed_values import json_object
 

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 
 from callgate.models.dialects.dialect import ParsedCalls
 from callgate.models.dialects.known_tools import KnownTools
-from callgate.models.dialects.parsed_parts import FoundCall
 from callgate.models.dialects.python_literals import parse_keyword_arguments
 from callgate.models.dialects.schema_matching import matches_schema
+from callgate.models.dialects.text_and_call_parts import FoundCall
 from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCursor
 from callgate.models.dialects.typed_values import json_object
 

@@ -15,8 +15,8 @@ from msgspec import Struct
 from callgate.models.dialects.dialect import ParsedCalls
 from callgate.models.dialects.json_calls import normalise_arguments
 from callgate.models.dialects.known_tools import MAX_NAME_CHARS, KnownTools
-from callgate.models.dialects.parsed_parts import FoundCall
 from callgate.models.dialects.tag_values import TURN_ENDS, ValueTags, read_value, tag_name
+from callgate.models.dialects.text_and_call_parts import FoundCall
 from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCursor
 from callgate.models.dialects.typed_values import allowed_types, json_object, json_string, parameter_schema, to_typed_json
 

@@ -10,7 +10,7 @@ import re
 
 from callgate.models.dialects.json_nesting import JsonNesting
 from callgate.models.dialects.line_context import InlineCode, LineContext
-from callgate.models.dialects.parsed_parts import FoundCall, ParsedPart, ReasoningPart, TextPart
+from callgate.models.dialects.text_and_call_parts import FoundCall, ParsedPart, ReasoningPart, TextPart
 
 __all__ = ["TextOutput"]
 

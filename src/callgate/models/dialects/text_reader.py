@@ -14,12 +14,12 @@ from collections.abc import Generator, Iterator, Mapping
 
 from msgspec.structs import replace
 
-from callgate.models.dialects.call_mentions import WASTED_CHARS, WASTED_PER_CHAR, MentionFinder
 from callgate.models.dialects.dialect import Dialect
 from callgate.models.dialects.known_tools import KnownTools
 from callgate.models.dialects.marker_search import MarkerSearch
 from callgate.models.dialects.markers import ANSWER_TAGS, CODE_FENCE, END_MARKERS, FINAL_ANSWERS, OBSERVATIONS, markers_for
-from callgate.models.dialects.parsed_parts import ParsedPart, ParsedText, collect_parts
+from callgate.models.dialects.mentioned_calls import WASTED_CHARS, WASTED_PER_CHAR, MentionFinder
+from callgate.models.dialects.text_and_call_parts import ParsedPart, ParsedText, collect_parts
 from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCursor
 from callgate.models.dialects.text_output import TextOutput
 

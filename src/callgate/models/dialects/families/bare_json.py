@@ -20,8 +20,8 @@ from msgspec.structs import replace
 from callgate.models.dialects.dialect import Dialect, ParsedCalls
 from callgate.models.dialects.json_calls import JsonCall, may_start_call, parse_unmarked_calls
 from callgate.models.dialects.known_tools import KnownTools
-from callgate.models.dialects.parsed_parts import FoundCall
 from callgate.models.dialects.schema_matching import is_tool_definition, matches_known_schema
+from callgate.models.dialects.text_and_call_parts import FoundCall
 from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCursor
 
 __all__ = ["BARE_JSON", "FENCED_JSON", "JSON_IN_TAGS", "JSON_IN_TEXT"]

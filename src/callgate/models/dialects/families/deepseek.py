@@ -15,8 +15,8 @@ from itertools import product
 from callgate.models.dialects.dialect import Dialect, ParsedCalls
 from callgate.models.dialects.json_calls import normalise_arguments
 from callgate.models.dialects.known_tools import KnownTools
-from callgate.models.dialects.parsed_parts import FoundCall
 from callgate.models.dialects.tagged_calls import CallTags, read_tagged_call
+from callgate.models.dialects.text_and_call_parts import FoundCall
 from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCursor
 
 __all__ = ["DEEPSEEK"]

@@ -17,8 +17,8 @@ import re
 
 from callgate.models.dialects.dialect import Dialect, ParsedCalls
 from callgate.models.dialects.known_tools import MAX_NAME_CHARS, KnownTools
-from callgate.models.dialects.parsed_parts import FoundCall
 from callgate.models.dialects.schema_matching import matches_schema, peek_known_name, single_text_argument
+from callgate.models.dialects.text_and_call_parts import FoundCall
 from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCursor
 
 __all__ = ["FUNCTIONARY"]

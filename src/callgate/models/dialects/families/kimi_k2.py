@@ -13,7 +13,7 @@ import re
 from callgate.models.dialects.dialect import Dialect, ParsedCalls
 from callgate.models.dialects.json_calls import normalise_arguments
 from callgate.models.dialects.known_tools import KnownTools
-from callgate.models.dialects.parsed_parts import FoundCall
+from callgate.models.dialects.text_and_call_parts import FoundCall
 from callgate.models.dialects.text_cursor import NotACall, TextCursor
 
 __all__ = ["KIMI_K2"]

@@ -16,8 +16,8 @@ from collections.abc import Mapping
 
 from callgate.models.dialects.dialect import Dialect, ParsedCalls
 from callgate.models.dialects.known_tools import MAX_NAME_CHARS, KnownTools
-from callgate.models.dialects.parsed_parts import FoundCall
 from callgate.models.dialects.tag_values import read_balanced, tag_name
+from callgate.models.dialects.text_and_call_parts import FoundCall
 from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCursor
 from callgate.models.dialects.typed_values import allowed_types, is_text_only, json_object, json_string, nested_schema, to_typed_json
 

@@ -15,7 +15,7 @@ import re
 from callgate.models.dialects.dialect import Dialect, ParsedCalls
 from callgate.models.dialects.json_calls import MarkedJson, parse_call
 from callgate.models.dialects.known_tools import MAX_NAME_CHARS, KnownTools
-from callgate.models.dialects.parsed_parts import FoundCall
+from callgate.models.dialects.text_and_call_parts import FoundCall
 from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCursor
 
 __all__ = ["MISTRAL"]

@@ -17,10 +17,10 @@ import re
 from callgate.models.dialects.dialect import Dialect, ParsedCalls
 from callgate.models.dialects.json_calls import normalise_arguments, read_json_calls
 from callgate.models.dialects.known_tools import KnownTools
-from callgate.models.dialects.parsed_parts import FoundCall
 from callgate.models.dialects.python_calls import parse_python_arguments
 from callgate.models.dialects.python_literals import python_to_json
 from callgate.models.dialects.schema_matching import matches_schema, single_text_argument
+from callgate.models.dialects.text_and_call_parts import FoundCall
 from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCursor
 from callgate.models.dialects.typed_values import json_type
 

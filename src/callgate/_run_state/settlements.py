@@ -13,7 +13,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from callgate._call_summary import body_of, summarise
-from callgate._pipeline.recorder import Recorder, off_loop
+from callgate._run_state.recorder import Recorder, off_loop
 from callgate.calls import Text, ToolResult
 from callgate.errors import UsageError
 from callgate.events import Event

@@ -20,13 +20,13 @@ from msgspec.structs import replace
 
 from callgate._abort_signals import AbortSignal, settled
 from callgate._json import canonical
-from callgate._pipeline.event_bodies import arguments_hash, decode_result
-from callgate._pipeline.recorder import off_loop
-from callgate._pipeline.settlements import EARLIER, Settlement, happened_result, until_settled
-from callgate.call_stages import ApprovedCall, ValidatedCall
+from callgate._run_state.event_bodies import arguments_hash, decode_result
+from callgate._run_state.recorder import off_loop
+from callgate._run_state.settlements import EARLIER, Settlement, happened_result, until_settled
 from callgate.calls import Note, RawCall, Scope, ToolResult
 from callgate.errors import CallNotStarted, IdempotencyConflict, OutcomeUnknown
 from callgate.protocols import Journal
+from callgate.stage_types import ApprovedCall, ValidatedCall
 
 __all__ = ["Doubt", "Happened", "Known", "Origin", "RunState", "Uncertain", "call_key", "earlier_result"]
 

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator
 from callgate._clock import Clock, SystemClock
 from callgate._journal.delivered_messages import JournalInbox
 from callgate._journal.event_rows import ChainFault
+from callgate._journal.in_memory_store import MemoryStore
+from callgate._journal.journal_watchers import Watchers
 from callgate._journal.lease_acquisition import Leases
-from callgate._journal.memory_store import MemoryStore
-from callgate._journal.watchers import Watchers
 from callgate._option_checks import by_name
 from callgate.errors import LeaseLost, RunHeld, UsageError
 from callgate.event_queries import EventQuery

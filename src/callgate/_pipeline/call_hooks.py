@@ -27,18 +27,18 @@ from msgspec.structs import replace
 from callgate._abort_signals import FAILURES, AbortSignal
 from callgate._engine_limits import Limits
 from callgate._json import canonical, decode, plain_bytes, small_jsonable
-from callgate._pipeline.event_bodies import Reason
-from callgate._pipeline.recorder import Recorder
 from callgate._pipeline.result_check import recheck
 from callgate._pipeline.validate import Modified, modified
-from callgate._redact import Redactor
+from callgate._run_state.event_bodies import Reason
+from callgate._run_state.recorder import Recorder
 from callgate._runners.await_host_code import HostAnswer, HostAwaits
 from callgate._runners.return_values import ReadingTimeout, ResultReader
-from callgate.call_stages import ApprovedCall, Checked, ValidatedCall
+from callgate._secret_redaction import Redactor
 from callgate.errors import CallDenied, CallFailed, CallNotStarted, ResultRejected
 from callgate.events import Draft
 from callgate.hooks import Hook
 from callgate.protocols import Execution
+from callgate.stage_types import ApprovedCall, Checked, ValidatedCall
 from callgate.tools import BoundTool
 
 __all__ = ["HookChain", "HookHost", "HostAnswer", "HostAwaits", "HostCode", "hook_arguments", "hook_result", "observe_start"]

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from callgate.calls import RawCall
 from callgate.demo import tools
-from callgate.demo._claims import Finding, finding
+from callgate.demo._checks import Finding, finding
 from callgate.demo._demo_run import DemoRun, calls_in
 
 __all__ = ["cut_off"]

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from callgate._clock import Clock
 from callgate._json import canonical, exceeds, plain_bytes
-from callgate._redact import Redactor, cut_middle, cut_text, cut_utf8
+from callgate._secret_redaction import Redactor, cut_middle, cut_text, cut_utf8
 from callgate.calls import Note, RawCall, Scope, ToolResult
 from callgate.events import Event
 from callgate.protocols import Execution

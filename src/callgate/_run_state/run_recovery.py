@@ -14,10 +14,10 @@ import msgspec
 from msgspec import Struct
 
 from callgate._json import canonical, decode
-from callgate._pipeline.approvals import Answer, Question
-from callgate._pipeline.event_bodies import Reason, Started, arguments_hash, decode_reason, decode_result, verdict_of
-from callgate._pipeline.idempotency import Known, Origin, RunState, Uncertain
-from callgate._pipeline.settlements import until_settled
+from callgate._run_state.approvals import Answer, Question
+from callgate._run_state.event_bodies import Reason, Started, arguments_hash, decode_reason, decode_result, verdict_of
+from callgate._run_state.idempotency import Known, Origin, RunState, Uncertain
+from callgate._run_state.settlements import until_settled
 from callgate.calls import ToolResult
 from callgate.errors import OutcomeUnknown
 from callgate.events import TERMINAL, Event

@@ -12,9 +12,9 @@ from typing import Literal
 
 from msgspec import Struct
 
-from callgate._pipeline.event_bodies import arguments_hash, decode_reason, decode_result
-from callgate._pipeline.idempotency import Uncertain
-from callgate._pipeline.run_recovery import Unfinished, unfinished_calls
+from callgate._run_state.event_bodies import arguments_hash, decode_reason, decode_result
+from callgate._run_state.idempotency import Uncertain
+from callgate._run_state.run_recovery import Unfinished, unfinished_calls
 from callgate.calls import ToolResult
 from callgate.events import TERMINAL, Event
 

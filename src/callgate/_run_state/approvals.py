@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from callgate._clock import Clock
-from callgate.call_stages import ValidatedCall
 from callgate.errors import CallDenied, UsageError
+from callgate.stage_types import ValidatedCall
 
 __all__ = ["Answer", "Approvals", "Question", "binding", "denied_by_human"]
 
