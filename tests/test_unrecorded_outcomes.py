@@ -65,7 +65,7 @@ class Shop:
         else:
             expire(self.journal)
             self._other = self._other or SqliteJournal(self.path)
-            await self._other.hold("order")
+            await self._other.acquire_lease("order")
 
     async def decide(self, call: ValidatedCall) -> Verdict:
         if call.tool.name in ("pay", "look"):
@@ -189,7 +189,7 @@ async def test_an_unrecorded_context_restart_is_marked_as_unrecorded(shop: Shop)
 async def test_a_call_whose_run_cannot_be_opened_is_marked_as_unrecorded(shop: Shop) -> None:
     if shop._how == "lease":
         other = SqliteJournal(shop.path)
-        await other.hold("order")
+        await other.acquire_lease("order")
         outcome = await alone(shop, "look")
         await other.close()
     else:

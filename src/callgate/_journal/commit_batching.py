@@ -52,7 +52,7 @@ class CommitQueue:
         last_seq: Return the number of a run's last stored event; 0 for none. Must not wait for long, and may be behind.
         where: The name of the journal in errors.
         on_lost: Called in the writing thread with each run that another engine has taken, and the reason.
-        on_message: Called in the writing thread with each new message, before `hold` returns for its run.
+        on_message: Called in the writing thread with each new message, before `acquire_lease` returns for its run.
     """
 
     def __init__(
@@ -169,7 +169,7 @@ class CommitQueue:
                 self._urgent = True
                 self._guard.notify_all()
 
-    async def hold(self, run: str) -> bool:
+    async def acquire_lease(self, run: str) -> bool:
         """Acquire the lease of a run, and return whether this journal did not hold it before.
 
         Raises:
@@ -189,7 +189,7 @@ class CommitQueue:
     def holds(self, run: str) -> bool:
         return run in self._writing.leases.epochs
 
-    def let_go(self, run: str) -> None:
+    def release_lease(self, run: str) -> None:
         """Release the lease of a run once its pending events are written."""
         with self._guard:
             if run in self._writing.leases.epochs or any(event.run == run for event in self._pending):
@@ -203,7 +203,7 @@ class CommitQueue:
             self._writing.watched = True
             self._guard.notify_all()
 
-    def place(self, position: int) -> int:
+    def final_position(self, position: int) -> int:
         return self._writing.places.of(position)
 
     def answered(self, query: EventQuery, stored: Callable[[EventQuery], list[Event]]) -> list[Event]:

@@ -114,7 +114,7 @@ class PostgresJournal(StoredJournal):
             lambda run: seqs.get(run, 0),
             where=place.name,
             on_lost=self._watchers.lost,
-            on_message=self._watchers.came,
+            on_message=self._watchers.message_arrived,
         )
         self._closed = False
 

@@ -93,7 +93,7 @@ class SqliteJournal(StoredJournal):
             self._last_seq,
             where=str(self.path),
             on_lost=self._watchers.lost,
-            on_message=self._watchers.came,
+            on_message=self._watchers.message_arrived,
         )
         self._closed = False
 

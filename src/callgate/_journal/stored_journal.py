@@ -40,14 +40,14 @@ class StoredJournal(ABC):
         """See `QueuedJournal`."""
         await self._commits.wait_for_capacity()
 
-    def place(self, position: int) -> int:
-        return self._commits.place(position)
+    def final_position(self, position: int) -> int:
+        return self._commits.final_position(position)
 
-    async def hold(self, run: str) -> bool:
-        return await self._commits.hold(run)
+    async def acquire_lease(self, run: str) -> bool:
+        return await self._commits.acquire_lease(run)
 
-    def let_go(self, run: str) -> None:
-        self._commits.let_go(run)
+    def release_lease(self, run: str) -> None:
+        self._commits.release_lease(run)
 
     def watch(self, watcher: RunWatcher) -> None:
         self._watchers.add(watcher)

@@ -340,7 +340,7 @@ class EngineRuns:
             await self._recorder.durable(position)
         except RecordFailed:
             return 0
-        return self._journal.place(position)
+        return self._journal.final_position(position)
 
     def abandon(self, unfinished: Unfinished, scope: Scope, why: str) -> None:
         """Record the end of a call that a run left open and that will not be resumed. Does not run the call."""

@@ -106,7 +106,7 @@ class EffectClaims:
         """Give a key back, after the end of its call was recorded."""
         self._held.pop(claim.run, None)
         claim.ended.set_result(None)
-        self._journal.let_go(claim.run)
+        self._journal.release_lease(claim.run)
 
     # Waiting for the key
 
@@ -148,7 +148,7 @@ class EffectClaims:
         Raises:
             TimeoutError: The call was killed, or its time was over.
         """
-        holding = asyncio.ensure_future(self._journal.hold(claim.run))
+        holding = asyncio.ensure_future(self._journal.acquire_lease(claim.run))
         try:
             if not await settled(holding, state.kill, until - self._clock.monotonic()):
                 raise TimeoutError
@@ -167,7 +167,7 @@ class EffectClaims:
     def _let_go_late(self, run: str, holding: asyncio.Future[bool]) -> None:
         """Give a lease back that came after its call had ended."""
         if not holding.cancelled() and holding.exception() is None and run not in self._held:
-            self._journal.let_go(run)
+            self._journal.release_lease(run)
 
     def _still_held(self, state: CallState, text: str, by: object) -> CallNotStarted:
         if state.kill.reason is not None:

@@ -14,7 +14,7 @@ from callgate.protocols import Journal
 
 __all__ = ["check_journal"]
 
-_METHODS = ("append", "durable", "place", "hold", "let_go", "watch", "read", "find", "status", "close")
+_METHODS = ("append", "durable", "final_position", "acquire_lease", "release_lease", "watch", "read", "find", "status", "close")
 _ATTRIBUTES = ("strength", "remote", "shared")
 
 

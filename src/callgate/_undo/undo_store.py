@@ -15,7 +15,7 @@ from callgate._option_checks import by_name
 from callgate._undo.change_capture import CallCapture, UndoLimits
 from callgate._undo.stored_change import Change, ChangeSource
 from callgate._undo.undo_history import UndoHistory
-from callgate.protocols import Kept
+from callgate.protocols import CapturedChange
 
 if TYPE_CHECKING:
     from callgate.calls import Scope
@@ -79,7 +79,7 @@ class UndoStore:
         call = ChangeSource(uid=uid, run=scope.run, tool=tool, conversation=scope.conversation, turn=scope.turn)
         return undo_history, undo_history.capture.begin(call, keys)
 
-    def finish(self, opened: object) -> Kept | None:
+    def finish(self, opened: object) -> CapturedChange | None:
         """See `callgate.protocols.WriteLog`."""
         if not (
             isinstance(opened, tuple) and len(opened) == 2 and isinstance(opened[0], UndoHistory) and isinstance(opened[1], CallCapture)
@@ -89,10 +89,10 @@ class UndoStore:
         return None if change is None else _kept(change)
 
 
-def _kept(change: Change) -> Kept:
+def _kept(change: Change) -> CapturedChange:
     unkept = [step.path for step in change.steps if step.before.why or step.after.why]
     unkept += [path for gap in change.gaps if gap.blocks or gap.why == "left_out" for path in gap.paths]
-    return Kept(
+    return CapturedChange(
         commit=change.commit,
         paths=tuple(step.path for step in change.steps[:_SHOWN]),
         count=len(change.steps),

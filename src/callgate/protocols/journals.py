@@ -37,7 +37,7 @@ class RunWatcher(Protocol):
         """Another engine has taken over the run: nothing of it is recorded here any more, and nothing may start in it."""
         ...
 
-    def came(self, message: InboxMessage) -> None:
+    def message_arrived(self, message: InboxMessage) -> None:
         """A message for a held run has arrived. Record it once, in an event with the message's id as `inbox`."""
         ...
 
@@ -68,11 +68,11 @@ class Journal(Protocol):
         """
         ...
 
-    def place(self, position: int) -> int:
+    def final_position(self, position: int) -> int:
         """Return the final position of a durable event, given the position that `append` returned; a final position is returned as is."""
         ...
 
-    async def hold(self, run: str) -> bool:
+    async def acquire_lease(self, run: str) -> bool:
         """Acquire the run's lease until it is released or the journal is closed; return whether it was newly acquired.
 
         The first event that only the holder may write acquires it too, without waiting.
@@ -82,7 +82,7 @@ class Journal(Protocol):
         """
         ...
 
-    def let_go(self, run: str) -> None:
+    def release_lease(self, run: str) -> None:
         """Release a run's lease when all its events are written. Never waits."""
         ...
 

@@ -13,10 +13,10 @@ from callgate.events import Bus
 from callgate.protocols.journals import Journal
 from callgate.tools import ToolRegistry
 
-__all__ = ["Follower", "Kept", "RestartHandler", "WriteLog"]
+__all__ = ["CapturedChange", "Follower", "RestartHandler", "WriteLog"]
 
 
-class Kept(Struct, frozen=True, kw_only=True):
+class CapturedChange(Struct, frozen=True, kw_only=True):
     """What an undo store kept of a call's writes."""
 
     commit: str
@@ -46,7 +46,7 @@ class WriteLog(Protocol):
         """
         ...
 
-    def finish(self, opened: object) -> Kept | None:
+    def finish(self, opened: object) -> CapturedChange | None:
         """Keep what has changed since `begin`; return None if nothing has. Called once for each `begin`, also if the call failed."""
         ...
 
