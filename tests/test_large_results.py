@@ -52,7 +52,9 @@ async def test_a_large_text_shows_head_and_tail_and_how_to_read_the_rest() -> No
     assert whole.decode().splitlines()[54_321] == "line 54321"
 
 
-@pytest.mark.parametrize("names", [set(), {"read_result"}, {"search_result"}, {"read_result", "search_result"}], ids=["none", "read", "search", "both"])
+@pytest.mark.parametrize(
+    "names", [set(), {"read_result"}, {"search_result"}, {"read_result", "search_result"}], ids=["none", "read", "search", "both"]
+)
 async def test_a_large_result_names_only_tools_that_the_model_can_call(names: set[str]) -> None:
     async with Engine([log]) as engine:
         for one in result_tools(engine.blobs):
