@@ -31,7 +31,7 @@ _FIRST_WITH_INBOX: Final = 3
 MESSAGE_CHARS: Final = 2_000
 """The largest number of characters of each text field of a message, unless it carries arguments."""
 EDIT_CHARS: Final = 65_536
-"""The same of the reason of a message that carries arguments."""
+"""The largest number of characters of the reason of a message that carries arguments."""
 
 
 class InboxClient:

@@ -72,13 +72,13 @@ class PostgresJournal(StoredJournal):
 
     Args:
         url: `postgresql://user@host/database`, or another form that libpq accepts.
-        schema: The schema of this journal, which holds nothing else; created if it does not exist. A schema in the address, as
-            `?schema=NAME`, takes precedence.
-        lease_s: Seconds for which a hanging engine still keeps others from its runs after its last lease renewal. An engine whose
-            connection is lost keeps no run.
+        schema: The schema of this journal, which must hold nothing else. It is created if it does not exist. A schema
+            in the address, as `?schema=NAME`, takes precedence.
+        lease_s: Seconds after the last renewal until the leases of an engine that hangs expire. An engine whose
+            connection is lost loses its leases at once.
 
     Raises:
-        UsageError: The server cannot be reached, or the schema is no journal of a version that this callgate knows.
+        UsageError: The server cannot be reached, or the schema is not a journal of a version that this callgate knows.
     """
 
     strength = _STRENGTH

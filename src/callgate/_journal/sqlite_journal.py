@@ -50,14 +50,15 @@ class SqliteJournal(StoredJournal):
     """A `Journal` in a file.
 
     Args:
-        path: The file. The file and its folder are created if they do not exist. A file of an older version is migrated.
-        synchronous: `full` waits until each commit is on the disk. `normal` does not: it is faster, and a power cut may lose events that
-            were already reported as durable; `status` says so.
-        lease_s: Seconds for which a hanging engine still keeps others from its runs after its last lease renewal. An engine whose process
-            has ended keeps no run.
+        path: The file. The file and its folder are created if they do not exist. A file of an older version is
+            migrated.
+        synchronous: `full` waits until each commit is on the disk. `normal` does not wait: it is faster, but a power
+            cut may lose events that were already reported as durable. `status` says so.
+        lease_s: Seconds after the last renewal until the leases of an engine that hangs expire. An engine whose process
+            has ended loses its leases at once.
 
     Raises:
-        UsageError: The file is no journal of a version that this callgate knows, or an older callgate writes to it.
+        UsageError: The file is not a journal of a version that this callgate knows, or an older callgate writes to it.
     """
 
     @by_name

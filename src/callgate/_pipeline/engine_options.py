@@ -290,7 +290,7 @@ class EngineContext(Struct, frozen=True, kw_only=True, eq=False):
     approvals: Approvals
     normaliser: Normaliser
     tools: ToolRegistry
-    """Empty until the parts that check tools are made."""
+    """The registered tools; empty until the parts that check tools are made."""
     offload: Offload
     host: HostCode
     reader: ResultReader

@@ -89,7 +89,10 @@ def parsed_or_error(raw: RawCall, uid: str, limits: Limits, *, repair: bool) -> 
 
 
 def _told_apart(error: ArgumentsMalformed | ArgumentsTruncated) -> ArgumentsMalformed | ArgumentsTruncated:
-    """Return the error with another code if the text is truncated although the message is complete: then the model wrote it so."""
+    """Return the error, with another code if the text is truncated although the message is complete.
+
+    In this case, the model itself wrote the text so.
+    """
     return ArgumentsTruncated(str(error), code="invalid_json") if isinstance(error, ArgumentsTruncated) else error
 
 

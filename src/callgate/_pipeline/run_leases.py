@@ -164,7 +164,10 @@ class KnownRuns:
         return position
 
     def settle_by_hand(self, uid: str, said: Settlement, *, cause: int = 0) -> int | None:
-        """Record what an operator says of a call. Return the event's position; None if its outcome is not unknown, as far as is known."""
+        """Record an operator's statement about a call.
+
+        Return the event's position; None if no unknown outcome of the call is known.
+        """
         state = self.by_run.get(uid.rsplit("/", 2)[0])
         if state is None or not state.is_in_doubt(uid):
             return None
@@ -176,7 +179,7 @@ class KnownRuns:
         return position
 
     def tell_happened(self, uid: str, details: Mapping[str, object]) -> None:
-        """Record that another call is answered with what an operator has said of this one."""
+        """Record that an operator's statement about one call has answered another call."""
         run = uid.rsplit("/", 2)[0]
         body = Reason(reason="an identical call was told that this one happened", status="happened", details=details)
         self._recorder.write(Draft(kind="fact.settled", run=run, body=body, call=uid))

@@ -72,8 +72,9 @@ class UnknownOutcomes:
         """Prevent a call from starting while this earlier call may have happened; see `rule_out_repeat`.
 
         Args:
-            arguments: The final arguments of the earlier call; empty if they are not known, so that `verify` cannot be asked.
-            common: What the two calls have in common, for the message.
+            arguments: The final arguments of the earlier call; empty if they are not known, so that `verify` cannot be
+                called.
+            common: What both calls have in common, for the message.
         """
         tool = approved.call.tool
         ask = partial(_verified, tool, arguments, doubt.tool_key, self._host.hook_timeout_s, state.kill)

@@ -20,13 +20,13 @@ __all__ = ["Answer", "Approvals", "Question", "binding", "denied_by_human"]
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """What a human says to a question."""
+    """A human's answer to a question."""
 
     allow: bool
     by: str = ""
     reason: str = ""
     arguments: bytes = b""
-    """The arguments with which the call is to run instead, as canonical JSON; empty: its own."""
+    """The arguments with which the call runs instead of its own, as canonical JSON; empty for its own."""
 
 
 class Question(Struct, kw_only=True):
@@ -37,22 +37,22 @@ class Question(Struct, kw_only=True):
     run: str
     binding: str
     expires_at: int
-    """UTC nanoseconds."""
+    """When the question expires, in UTC nanoseconds."""
     allowed: bool | None = None
     """None until it is answered."""
     by: str = ""
     reason: str = ""
     arguments: bytes = b""
-    """The arguments with which the human allowed the call instead of its own, as canonical JSON; empty: its own."""
+    """The arguments with which the human allowed the call instead of its own, as canonical JSON; empty for its own."""
     answered_at: int = 0
     """The position of the answer's event, if the answer was given in this process."""
 
     def take(self, answer: Answer) -> None:
-        """Be answered."""
+        """Set the answer."""
         self.allowed, self.by, self.reason, self.arguments = answer.allow, answer.by, answer.reason, answer.arguments
 
     def is_answered_with(self, answer: Answer) -> bool:
-        """Return whether this answer changes nothing."""
+        """Return whether the question already has this answer."""
         return self.allowed is answer.allow and self.arguments == answer.arguments
 
     def waits(self, now_ns: int) -> bool:
@@ -102,7 +102,7 @@ class Approvals:
         self._most = most
         self._questions: dict[str, Question] = {}
         self._answered: dict[str, Question] = {}
-        """Those that are answered and not used up, by binding."""
+        """The questions that are answered and not used up, by binding."""
 
     def ask(self, approval_id: str, run: str, bound_to: str) -> Question:
         """Open a question, or return the open one for the same call."""
@@ -124,7 +124,7 @@ class Approvals:
                 self._answered[kept.binding] = kept
 
     def answer(self, question: Question, answer: Answer, position: int) -> None:
-        """Let an answer count that was recorded at this position."""
+        """Apply an answer that was recorded at this position."""
         question.take(answer)
         question.answered_at = position
         self._answered[question.binding] = question
@@ -155,7 +155,7 @@ class Approvals:
         return question
 
     def answer_to(self, call: ValidatedCall, encoded: bytes) -> Question | None:
-        """Return the question about exactly this call, if it is answered and not used up; else None."""
+        """Return the question about exactly this call if it is answered and not used up, otherwise None."""
         if not self._answered:
             return None
         self._forget_expired()
@@ -180,7 +180,7 @@ class Approvals:
             self.drop(key)
 
     def drop(self, approval_id: str) -> None:
-        """Forget a question: it is used up or has expired, or it could not be recorded and so was never asked."""
+        """Remove a question, because it is used up, has expired, or could not be recorded and so was never asked."""
         question = self._questions.pop(approval_id, None)
         if question is not None and self._answered.get(question.binding) is question:
             del self._answered[question.binding]

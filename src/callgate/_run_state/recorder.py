@@ -45,7 +45,9 @@ class Recorder:
         self.redactor = redactor
         self.log = RedactedLog(redactor)
         self.argument_log = RedactedLog(redactor, _argument_log)
-        """What was repaired in arguments. A host that has not set up logging does not see it: the model and the record do."""
+        """Logs repairs of arguments. A host that has not configured logging does not see them; they are recorded, and
+        the model is told.
+        """
 
     def write(self, draft: Draft) -> int:
         """Append one event and return its position.

@@ -80,7 +80,10 @@ class Offload:
 
     @property
     def refusal(self) -> str:
-        """Why code of others is not run; empty if it is. Too many threads are held by code that did not return."""
+        """Why no further code of others is run; empty if it is.
+
+        The reason is that code which did not return holds too many threads.
+        """
         if self.abandoned < self._most_abandoned:
             return ""
         return f"{self.abandoned} threads are held by code that never returned; {self._most_abandoned} is the limit. Restart this program."

@@ -1,6 +1,7 @@
 """Execute one run, from its first recorded event to its last: begin, run the turn, convert the answer to its type, end.
 
-Only this module converts an exception of a model to a status. `runs` decides when the run may begin.
+Only this module converts an exception of a model to a status. `run_starter` and `run_resumer` decide when the run may
+begin.
 """
 
 from __future__ import annotations
@@ -157,7 +158,10 @@ class RunExecutor:
         return replace(result, recorded=history.recorded)
 
     async def _typed(self, turn: Turn, ending: Ending) -> RunResult:
-        """Read the answer as its type. An invalid answer is sent back to the model, at most `output_retries` times."""
+        """Read the answer as the requested type.
+
+        An invalid answer is sent back to the model, at most `output_retries` times.
+        """
         from callgate.agent.typed_output import OutputInvalid
 
         assert self._config.output is not None

@@ -30,7 +30,7 @@ class Missing:
 
 
 class Unknown:
-    """The fact could not be computed. Only a deny or an ask may follow from it."""
+    """The fact could not be computed. A condition on it counts as true for every rule but an allow rule."""
 
 
 class TooLarge(Exception):
@@ -118,7 +118,12 @@ class Facts:
         return known[name]
 
     def at(self, path: str, size_bytes: int) -> Facts:
-        """Return the facts of the same call with this file of the workspace, given by its real path, as its path."""
+        """Return the facts of the same call as if its path argument were another file of the workspace.
+
+        Args:
+            path: The file's real path.
+            size_bytes: The file's size.
+        """
         facts = Facts(self._call, may_wait=self._may_wait)
         facts._known = {name: value for name, value in self._known.items() if name not in PATH_FACTS}
         facts._known |= {"path": path, "path.inside": True, "path.bytes": size_bytes, "own_files": False}

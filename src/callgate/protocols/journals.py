@@ -31,7 +31,7 @@ class JournalStatus(Struct, frozen=True, kw_only=True):
 
 
 class RunWatcher(Protocol):
-    """Receives, on its own event loop, news of the runs that it holds."""
+    """Receives news of the runs that it holds, on its own event loop."""
 
     def lost(self, run: str, why: str) -> None:
         """Another engine has taken over the run: nothing of it is recorded here any more, and nothing may start in it."""
@@ -50,7 +50,7 @@ class Journal(Protocol):
     remote: bool
     """Whether reading waits for a server."""
     shared: bool
-    """Whether other engines may write to the same record, and others send messages to its inbox."""
+    """Whether other engines may write to the same journal, and other processes may send messages to its inbox."""
 
     def append(self, draft: Draft) -> int:
         """Add the event and return its provisional position. Never waits.
@@ -125,7 +125,7 @@ class QueuedJournal(Protocol):
 
     @property
     def crowded(self) -> bool:
-        """Whether so many events wait that nothing should be started that adds more."""
+        """Whether so many events are waiting that no call that would add more should start."""
         ...
 
     async def wait_for_capacity(self) -> None:

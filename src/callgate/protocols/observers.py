@@ -17,10 +17,10 @@ __all__ = ["CapturedChange", "Follower", "RestartHandler", "WriteLog"]
 
 
 class CapturedChange(Struct, frozen=True, kw_only=True):
-    """What an undo store kept of a call's writes."""
+    """What an undo store has stored of a call's writes."""
 
     commit: str
-    """The commit that has the kept changes."""
+    """The commit in the undo store that has the stored changes."""
     paths: tuple[str, ...]
     """The first of the changed paths."""
     count: int

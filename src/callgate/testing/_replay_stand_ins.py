@@ -45,7 +45,7 @@ _PLAYED = frozenset({"completed", "function_call", "empty_response", "error"})
 _HERE = "\x00"
 _RESTART = "context_restart_recorded"
 _FRAME = frozenset({"status", "error", "code"})
-"""The keys that the route adds to a failure."""
+"""The keys that the engine adds to a failure."""
 
 
 class NoWaitClock(SystemClock):
@@ -75,7 +75,7 @@ class RecordedModel:
     Args:
         passes: The passes of the recorded run.
         name: The recorded model's name, `provider:model`.
-        on_end: Called with the reason when the recording cannot be continued: a stop, a silence, or its end.
+        on_end: Called with the reason if a recorded pass did not end normally, so that the run cannot continue.
     """
 
     native_tools = True
@@ -152,7 +152,7 @@ class RecordedResults:
 
 
 def _execution(tool: BoundTool, result: ToolResult, attempt: int, blobs: BlobReader) -> Execution:
-    """Return the execution from which the route makes this result."""
+    """Return the execution that the engine converts to this result."""
     if result.status == "ok":
         return Execution(status="returned", value=_value(result, blobs))
     told = _told(result)
@@ -174,7 +174,7 @@ def _execution(tool: BoundTool, result: ToolResult, attempt: int, blobs: BlobRea
 
 
 def _proof(tool: BoundTool, result: ToolResult, status: str, details: dict[str, Any]) -> dict[str, Any]:
-    """Return the details of an exception that makes the result unknown, or not, as it was recorded."""
+    """Return the details of the tool's exception that make the engine mark the result as recorded, unknown or not."""
     if status != "raised" or tool.effect == "none":
         return {}
     if result.status == "error" and tool.effect == "once" and result.code != "not_done":
@@ -196,7 +196,7 @@ def _value(result: ToolResult, blobs: BlobReader) -> object:
 
 
 def _told(result: ToolResult) -> dict[str, Any]:
-    """Return the failure that the model was shown, as data; empty if it was shown in part."""
+    """Return the failure that the model was shown, as data; empty if the model was shown only a part of it."""
     try:
         told = decode(_shown(result))
     except ValueError:

@@ -65,7 +65,10 @@ def _read_call(cursor: TextCursor, tools: KnownTools, known_only: bool) -> Incre
 
 
 def parse_python_arguments(name: str, text: str, tools: KnownTools) -> str:
-    """Return the text between a call's brackets as an object. A single positional object that matches the tool becomes all arguments."""
+    """Return the arguments in a call's brackets as the text of an object.
+
+    If the only argument is positional and is an object that matches the tool, it becomes all arguments.
+    """
     try:
         bare, named = parse_keyword_arguments(text)
     except ValueError:

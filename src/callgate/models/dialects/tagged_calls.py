@@ -36,13 +36,13 @@ class CallTags(Struct, frozen=True, kw_only=True):
     parameter: tuple[str, ...]
     end_parameter: tuple[str, ...]
     trim_line_breaks: bool = False
-    """Whether a line break on either side of a value belongs to the tags."""
+    """Whether line breaks directly before and after a value are not part of it."""
     is_xml: bool = False
     """Whether values are XML, with entities and CDATA."""
     has_namespace: bool = False
-    """Whether names follow a namespace and a dot."""
+    """Whether tool names are written with a namespace and a dot before them."""
     unique_parameters: bool = False
-    """Whether a repeated parameter makes it no call; else the last one counts."""
+    """Whether text with a repeated parameter is not a call. Otherwise the last of the repeated parameters counts."""
     ignored_tags: tuple[str, ...] = ()
     """Tags around parameters that have no meaning."""
 

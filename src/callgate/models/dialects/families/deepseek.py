@@ -75,7 +75,7 @@ def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
 
 
 def _read_json_call(cursor: TextCursor, tools: KnownTools, header: str) -> Incremental[FoundCall]:
-    """Read the name, unless it came before the separator, and the arguments."""
+    """Read the arguments, and before them the name unless it came before the separator."""
     name = (yield from cursor.take_while(_NAME)).strip() if header in ("function", "") else header
     yield from cursor.skip_space()
     yield from cursor.take("```json", "```")

@@ -60,7 +60,10 @@ def _read_text_argument(cursor: TextCursor, tools: KnownTools, name: str) -> Inc
 
 
 def _read_first(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
-    """Read the first part, whose recipient the prompt opened: the tool must be known, and only the next part may follow."""
+    """Read the first part of a message, whose opening token is part of the prompt.
+
+    The tool must be known, and the end of the message or the next part must follow.
+    """
     yield from cursor.skip_space()
     if (yield from cursor.take(f"{_USER}\n{_CONTENT}")):
         return

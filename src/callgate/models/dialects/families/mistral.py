@@ -42,7 +42,7 @@ def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
 
 
 def _read_header(cursor: TextCursor, name_pattern: re.Pattern[str]) -> Incremental[tuple[str, str, str]]:
-    """Return what comes before the arguments: the name, the marker after it and the id, if present."""
+    """Return the name, the marker after it, and the id, which come before the arguments. Each may be empty."""
     name, call_id = (yield from cursor.take_while(name_pattern)).strip(), ""
     marker = yield from cursor.take("[CALL_ID]", "[ARGS]")
     if marker == "[CALL_ID]":
