@@ -93,9 +93,9 @@ async def test_a_cached_answer_says_who_allowed_the_call() -> None:
 async def test_a_call_that_is_refused_between_gate_and_start_says_who_allowed_it() -> None:
     """By the limit of dangerous calls, which is counted when a call is about to start."""
 
-    @tool(category="dangerous")
+    @tool(category="dangerous", writes=())
     async def fire() -> str:
-        """Fire."""
+        """Fire. The calls declare that they do not conflict, so both reach their start."""
         return "fired"
 
     gated = asyncio.Barrier(2)

@@ -23,9 +23,8 @@ from msgspec import Struct
 
 from callgate._abort_signals import AbortSignal, settled
 from callgate._json import canonical
-from callgate._pipeline.call_locks import UNDECLARED_READ, footprint_of
 from callgate._pipeline.call_state import CallState
-from callgate._pipeline.concurrency import CallOrder, Footprint, QueueStarter, TaskQueue, may_run_beside
+from callgate._pipeline.concurrency import UNDECLARED_READ, CallOrder, Footprint, QueueStarter, TaskQueue, footprint_of, may_run_beside
 from callgate._pipeline.outcomes import Outcomes, UnstartedCalls
 from callgate._pipeline.parse import has_large_arguments
 from callgate._run_state.run_recovery import Unfinished

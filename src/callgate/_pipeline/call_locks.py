@@ -26,25 +26,16 @@ from msgspec import Struct
 from callgate._abort_signals import settled
 from callgate._clock import Clock
 from callgate._pipeline.call_state import CallState
-from callgate._pipeline.concurrency import Footprint
+from callgate._pipeline.concurrency import UNDECLARED_EFFECT, UNDECLARED_READ, Footprint
 from callgate._pipeline.wait_graph import WaitGraph, callers
 from callgate.errors import CallNotStarted
-from callgate.stage_types import ValidatedCall
 from callgate.tools.resource_conflicts import KeyIndex
 
-__all__ = ["UNDECLARED_READ", "CallLock", "CallLocks", "footprint_of"]
+__all__ = ["CallLock", "CallLocks"]
 
-UNDECLARED_READ = Footprint(reads_only=True, touched=None)
 _FOREVER_S = 1e9
 _RUNNING: ContextVar[CallState | None] = ContextVar("callgate_running_call", default=None)
 """The call whose tool, hooks or handlers run in this context."""
-
-
-def footprint_of(call: ValidatedCall) -> Footprint:
-    """Return the resources that a call touches."""
-    touched = call.tool.touched(call.arguments, call.scope)
-    reads_only = call.tool.effect == "none"
-    return UNDECLARED_READ if reads_only and touched is None else Footprint(reads_only, touched)
 
 
 class CallLock(Struct, eq=False):
@@ -82,20 +73,17 @@ class CallLock(Struct, eq=False):
         return outer is not None
 
 
-class _RunLocks:
+class _RunLocks(Struct, eq=False):
     """The locks of one run by number, which is the order of their arrival."""
 
-    __slots__ = ("barriers", "effects", "every", "inner", "reads")
-
-    def __init__(self) -> None:
-        self.every: dict[int, CallLock] = {}
-        self.effects: dict[int, CallLock] = {}
-        self.barriers: dict[int, CallLock] = {}
-        """The calls with an effect that do not declare what they touch."""
-        self.reads: dict[int, CallLock] = {}
-        """The calls without an effect that do not declare what they touch."""
-        self.inner: dict[int, CallLock] = {}
-        """The nested calls, which may have started before calls that arrived earlier."""
+    every: dict[int, CallLock] = {}
+    effects: dict[int, CallLock] = {}
+    barriers: dict[int, CallLock] = {}
+    """The calls with an effect that do not declare what they touch."""
+    reads: dict[int, CallLock] = {}
+    """The calls without an effect that do not declare what they touch."""
+    inner: dict[int, CallLock] = {}
+    """The nested calls, which may have started before calls that arrived earlier."""
 
     def groups(self, lock: CallLock) -> list[dict[int, CallLock]]:
         """Return the dicts in which a lock is listed."""
@@ -155,6 +143,9 @@ class CallLocks:
         if footprint is UNDECLARED_READ and outer is None and not run.effects:
             run.every[number] = run.reads[number] = lock
             lock.granted = True
+        elif footprint is UNDECLARED_EFFECT and outer is None and not run.every:
+            run.every[number] = run.effects[number] = run.barriers[number] = lock
+            lock.granted = True
         else:
             self._add(lock, run)
             self._decide(lock, new=True)
@@ -186,6 +177,8 @@ class CallLocks:
         run = self._runs[state.scope.run]
         if lock.footprint is UNDECLARED_READ and lock.outer is None:
             del run.every[number], run.reads[number]
+        elif lock.footprint is UNDECLARED_EFFECT and lock.outer is None:
+            del run.every[number], run.effects[number], run.barriers[number]
         else:
             self._remove(lock, run)
         if not run.every:

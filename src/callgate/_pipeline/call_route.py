@@ -22,8 +22,9 @@ from callgate._abort_signals import FAILURES, AbortSignal
 from callgate._json import canonical, exceeds
 from callgate._pipeline.admission import Admission
 from callgate._pipeline.call_hooks import hook_result
-from callgate._pipeline.call_locks import UNDECLARED_READ, CallLocks, footprint_of
+from callgate._pipeline.call_locks import CallLocks
 from callgate._pipeline.call_state import CallState
+from callgate._pipeline.concurrency import footprint_of
 from callgate._pipeline.effect_claims import EffectClaims, EffectKnown
 from callgate._pipeline.engine_lifecycle import Activity, Lifecycle
 from callgate._pipeline.engine_options import EngineContext
@@ -224,8 +225,7 @@ class CallRoute:
             try:
                 if state.before_start is not None and (turn := state.before_start(approved)) is not None:
                     await turn
-                undeclared_read = plan.reads_only and not plan.declares
-                lock = self._locks.take(state, tool.name, UNDECLARED_READ if undeclared_read else footprint_of(approved.call))
+                lock = self._locks.take(state, tool.name, plan.footprint or footprint_of(approved.call))
                 if not lock.granted:
                     await self._locks.wait(lock)
                 if tool.effect_key is not None:

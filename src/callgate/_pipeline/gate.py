@@ -78,6 +78,8 @@ class GateParts(Protocol):
     judges: Judges
     rounds: int
     policy_timeout_s: float
+    answered: Mapping[str, Question]
+    """The answers of humans that are not used up."""
 
     @property
     def host(self) -> HookHost: ...
@@ -328,7 +330,7 @@ def _approve(
     if not isinstance(rule, str) and not isinstance(verdict, Ask):
         raise CallDenied(f"{call.name} was denied: the policy gave {type(rule).__name__} for its rule's name.", code="policy_failed")
     named = rule if isinstance(rule, str) and rule.isascii() else deps.host.cut(rule)
-    if edit is None and (answer := deps.answer_to(call, encoded)) is not None:
+    if edit is None and deps.answered and (answer := deps.answer_to(call, encoded)) is not None:
         edited = as_answered(call, encoded, answer, deps.host)
         if edited is not None:
             deps.spend_approval(answer.binding)
@@ -381,6 +383,7 @@ class EnginePolicies:
         self.rounds = limits.policy_rounds
         self.policy_timeout_s = limits.policy_timeout_s
         self.host = host
+        self.answered: Mapping[str, Question] = approvals.answered
         self.answer_to = approvals.answer_to
         self.spend_approval = approvals.spend
         self._runs = runs

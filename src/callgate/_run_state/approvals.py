@@ -101,8 +101,8 @@ class Approvals:
         self._life_ns = int(life_s * 1e9)
         self._most = most
         self._questions: dict[str, Question] = {}
-        self._answered: dict[str, Question] = {}
-        """The questions that are answered and not used up, by binding."""
+        self.answered: dict[str, Question] = {}
+        """The answered questions that are not used up, by the hash of their calls."""
 
     def ask(self, approval_id: str, run: str, bound_to: str) -> Question:
         """Open a question, or return the open one for the same call."""
@@ -121,13 +121,13 @@ class Approvals:
         for question in questions:
             kept = self._questions.setdefault(question.approval_id, question)
             if kept.allowed is not None:
-                self._answered[kept.binding] = kept
+                self.answered[kept.binding] = kept
 
     def answer(self, question: Question, answer: Answer, position: int) -> None:
         """Apply an answer that was recorded at this position."""
         question.take(answer)
         question.answered_at = position
-        self._answered[question.binding] = question
+        self.answered[question.binding] = question
 
     def forget(self, run: str) -> None:
         """Forget the run's questions, because another engine may have resumed the run: only the record has their current state."""
@@ -156,17 +156,17 @@ class Approvals:
 
     def answer_to(self, call: ValidatedCall, encoded: bytes) -> Question | None:
         """Return the question about exactly this call if it is answered and not used up, otherwise None."""
-        if not self._answered:
+        if not self.answered:
             return None
         self._forget_expired()
-        return self._answered.get(binding(call, encoded))
+        return self.answered.get(binding(call, encoded))
 
     def spend(self, bound_to: str) -> Question | None:
         """Use up an approval that is bound to this hash, and return it; None if there is none."""
-        if not self._answered:
+        if not self.answered:
             return None
         self._forget_expired()
-        question = self._answered.get(bound_to)
+        question = self.answered.get(bound_to)
         if question is None or not question.allowed:
             return None
         self.drop(question.approval_id)
@@ -182,5 +182,5 @@ class Approvals:
     def drop(self, approval_id: str) -> None:
         """Remove a question, because it is used up, has expired, or could not be recorded and so was never asked."""
         question = self._questions.pop(approval_id, None)
-        if question is not None and self._answered.get(question.binding) is question:
-            del self._answered[question.binding]
+        if question is not None and self.answered.get(question.binding) is question:
+            del self.answered[question.binding]

@@ -1,7 +1,7 @@
 """Capture the changes of an engine's calls, each in the repository of its workspace.
 
-A store belongs to one engine or is shared by several. It has one `UndoHistory` for each workspace that calls have named. Its methods are
-called from threads.
+A store may be shared by several engines. It has one `UndoHistory` for each workspace that calls have named. Its methods
+may be called from any thread.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ _SHOWN = 50
 
 
 class UndoStore:
-    """Stores what calls change; pass it to `Engine(undo=...)`.
+    """Stores what calls change. Pass it to `Engine(undo=...)`.
 
     Args:
-        place: The folder that holds all repositories; None: `CALLGATE_UNDO`, or `callgate/undo` in the user's state folder.
+        place: The folder that contains all repositories. Default: `CALLGATE_UNDO`, or `callgate/undo` in the user's
+            state folder.
         limits: Limits on what is stored.
-        sync: Whether the old content survives a power cut before a call may write.
-        own: Paths of the host's own files, which snapshots leave out. An engine adds the files that it writes itself (journal, blobs,
-            cache).
+        sync: Whether the old content is flushed to disk before a call may write, so that it survives a power cut.
+        own: Paths of the host's own files, which snapshots leave out. An engine adds the files that it writes itself
+            (journal, blobs, cache).
     """
 
     @by_name

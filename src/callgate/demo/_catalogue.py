@@ -1,4 +1,4 @@
-"""The list of demonstrations, and the function that runs one and shows its findings."""
+"""The list of demonstrations, and the function that runs one and shows whether its claims hold."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ __all__ = ["DEMOS", "Demo", "Outcome", "run_demo"]
 class Demo(Struct, frozen=True):
     title: str
     prove: Callable[[DemoRun], Awaitable[list[Finding]]] | None
-    """None for the demonstration that needs a folder."""
+    """Runs the demonstration and returns its findings. None for the demonstration that needs a folder."""
     tables: bool = True
-    """Whether to show a table of its calls."""
+    """Whether to show a table and a timeline of its calls."""
 
 
 DEMOS: dict[str, Demo] = {
@@ -122,6 +122,9 @@ def _show(stage: DemoRun, outcome: Outcome, findings: list[Finding]) -> None:
 
 
 def _odd(calls: list[CallSummary]) -> str:
-    """Return a unique id of the first call that is not ok, else of the last call."""
+    """Return the id of the first call that is not ok, or of the last call if all are ok.
+
+    The id is short if the short form is unique.
+    """
     odd = next((call for call in calls if call.status != "ok"), calls[-1])
     return odd.short if sum(call.short == odd.short for call in calls) == 1 else odd.uid

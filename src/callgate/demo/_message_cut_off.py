@@ -20,9 +20,9 @@ class _Case(Struct, frozen=True):
     what: str
     arguments: str
     expected: str
-    """A status, or the failure class."""
+    """The expected failure class of the call, or its status if it has no failure class."""
     notes: int = 0
-    """How many arguments are converted."""
+    """The number of arguments that are expected to be converted."""
     closed: Closed = "finished"
 
 

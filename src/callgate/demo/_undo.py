@@ -18,7 +18,7 @@ _COMMAND = (
 
 
 async def undo(stage: DemoRun) -> list[Finding]:
-    """Let a tool and a command change a folder; undo it, redo it, and refuse to undo over a person's edit."""
+    """Let a tool and a command change a folder. Undo and redo the changes, and refuse to undo over a person's edit."""
     work, kept = stage.root / "work", stage.root / "kept"
     work.mkdir()
     _fill(work)

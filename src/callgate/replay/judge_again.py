@@ -182,6 +182,7 @@ class _JudgingContext:
         self._bindings: Mapping[str, str] = {call.approval: call.binding for call in replay.calls if call.ended == "asked"}
         self._by = {approval: by for approval, allowed, by in replay.answers if allowed}
         self._call: ReplayedCall | None = None
+        self.answered: Mapping[str, Question] = {}
         self.judges: Judges = _Judges([one for one in given if isinstance(one, CallJudge)], self.host)
 
     async def compared(self, call: ReplayedCall) -> ComparedVerdict:
