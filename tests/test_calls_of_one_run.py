@@ -102,6 +102,12 @@ async def test_calls_run_side_by_side_as_they_would_in_one_message(calls: tuple[
     assert await most_at_once(*calls) == most
 
 
+async def test_conversations_without_a_run_of_their_own_do_not_wait_for_each_other() -> None:
+    """A server that names only the conversation of each user must not become one queue."""
+    assert await most_at_once(*[("act", name, Scope(conversation=name)) for name in "abcd"]) == 4
+    assert await most_at_once(*[("act", name, Scope(conversation="one")) for name in "abcd"]) == 1
+
+
 async def test_two_messages_of_one_run_keep_the_rules_between_each_other() -> None:
     meeting = Meeting()
     async with Engine(meeting.tools()) as engine:

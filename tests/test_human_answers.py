@@ -137,9 +137,10 @@ async def test_changed_arguments_are_judged_again(shop: Shop) -> None:
         ({"to": "ann"}, "amount"),
         ({"to": "ann", "amount": "much"}, "amount"),
         ({"to": "ann", "amount": object()}, "JSON"),
+        ({"to": "ann", "amount": 5, "Amount": 6}, "Did you mean"),
         ("amount=5", "must be a mapping of argument names to values"),
     ],
-    ids=["missing", "wrong type", "no JSON", "no mapping"],
+    ids=["missing", "wrong type", "no JSON", "unknown name", "no mapping"],
 )
 async def test_invalid_arguments_are_refused_to_the_human_and_the_question_stays_open(
     tmp_path: Path, shop: Shop, arguments: Any, said: str, elsewhere: bool
@@ -229,3 +230,14 @@ async def test_arguments_that_no_message_can_carry_are_refused_before_they_are_s
     for arguments, said in (({"to": "a" * 70_000, "amount": 1}, "65,536"), ({"to": object()}, "JSON"), ([1], "mapping")):
         with pytest.raises(UsageError, match=said):
             inbox.approve(journal, question, by="carol", arguments=arguments)  # type: ignore[arg-type]
+
+
+async def test_an_answer_or_settlement_that_is_not_a_bool_is_refused(shop: Shop) -> None:
+    """The text "no" would count as true."""
+    async with Engine(shop.tools(), policies=[Asks()]) as engine:
+        question = await asked(engine)
+        with pytest.raises(UsageError, match="allow='no'"):
+            await engine.answer(question, allow="no")  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match="happened='no'"):
+            await engine.settle(question, happened="no")  # type: ignore[arg-type]
+    assert shop.paid == []

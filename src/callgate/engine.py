@@ -17,7 +17,7 @@ from callgate._clock import Clock
 from callgate._engine_limits import Limits
 from callgate._json import decode
 from callgate._limits_from_environment import timeout_from_environment
-from callgate._option_checks import by_name
+from callgate._option_checks import by_name, check
 from callgate._pipeline.approval_answers import answer_approval, edited_arguments
 from callgate._pipeline.engine_assembly import EngineParts, GivenParts
 from callgate._pipeline.engine_lifecycle import SyncRunner
@@ -310,10 +310,12 @@ class Engine:
 
     async def answer(self, approval_id: str, *, allow: bool, by: str = "operator") -> None:
         """Approve or deny a `Suspended` call. An older form of `approve` and `deny`, without a reason or arguments."""
+        check("engine.answer", "allow", allow, bool)
         await (self.approve if allow else self.deny)(approval_id, by=by)
 
     def answer_sync(self, approval_id: str, *, allow: bool, by: str = "operator") -> None:
         """Do the same as `answer`, from synchronous code; see `call_sync`."""
+        check("engine.answer_sync", "allow", allow, bool)
         (self.approve_sync if allow else self.deny_sync)(approval_id, by=by)
 
     def approval(self, approval_id: str) -> Approval | None:
@@ -346,6 +348,7 @@ class Engine:
                 on the run; use `callgate.inbox` to send this to that engine.
             RecordFailed: This could not be recorded, so it has no effect.
         """
+        check("engine.settle", "happened", happened, bool)
         self._parts.lifecycle.check_open()
         recorder = self._parts.context.recorder
         position = await settle_call(uid, Settlement(happened=happened, by=by, reason=reason), self._parts.known, recorder)

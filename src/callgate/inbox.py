@@ -21,6 +21,7 @@ from callgate._journal import JournalAddress, JournalReader, MemoryJournal, open
 from callgate._journal.event_rows import Unreadable
 from callgate._journal.inbox_sender import EDIT_CHARS, MESSAGE_CHARS, open_inbox
 from callgate._json import canonical, decode, json_text
+from callgate._option_checks import check
 from callgate._pipeline.approval_answers import EDIT, EditMessage, edited_arguments
 from callgate._run_state.approvals import Question
 from callgate._run_state.event_bodies import Received, decode_reason
@@ -197,6 +198,7 @@ def settle(journal: JournalAddress, call: str, *, happened: bool, by: str, reaso
     Raises:
         UsageError: The outcome of the call is not unknown.
     """
+    check("settle", "happened", happened, bool)
     with _reading(journal) as reader:
         first = call_in_doubt(reader.find(EventQuery(call=call)), call)
         run = first.rsplit("/", 2)[0]

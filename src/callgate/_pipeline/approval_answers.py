@@ -95,9 +95,12 @@ def _check(name: str, arguments: dict[str, object], tools: ToolRegistry) -> None
     if tool is None:  # the gate checks them where the tool is known
         return
     try:
-        check_arguments(tool, arguments)
+        notes = check_arguments(tool, arguments)
     except CallFailed as error:
         raise UsageError(f"The question stays open: {error}") from error
+    unknown = [note.text for note in notes if note.kind == "dropped"]
+    if unknown:
+        raise UsageError(f"The question stays open: {' '.join(unknown)} Give the arguments that {name} takes.")
 
 
 def record_answer(recorder: Recorder, approvals: Approvals, question: Question, answer: Answer, *, cause: int = 0) -> int:

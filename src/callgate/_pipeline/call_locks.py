@@ -1,9 +1,9 @@
 """Locks of running calls: a call starts only when it conflicts with no running call of its engine.
 
-Placed after the gate, because the final arguments determine what a call touches, and before the cache, so that a read
-that waits for a write does not get a result from before that write. Two calls of one run conflict unless
-`may_run_beside` allows both. Calls of different runs conflict only if both declare the resources that they touch. Calls
-wait in the order of their arrival, so that none waits forever.
+Placed after the gate, because the final arguments determine what a call touches, and before the cache, so that a read that waits for a
+write does not get a result from before that write. Two calls of one run and conversation conflict unless `may_run_beside` allows both.
+Other calls conflict only if both declare the resources that they touch. Calls wait in the order of their arrival, so that none waits
+forever.
 
 A nested call, which a tool makes, is part of the call of that tool and cannot deadlock. It does not wait for the calls
 within which it was made. Of the calls that have not started, it waits only for earlier nested calls of the same call.
@@ -43,6 +43,8 @@ class CallLock(Struct, eq=False):
 
     number: int
     state: CallState
+    group: tuple[str, str]
+    """The run and the conversation of the call."""
     tool: str
     footprint: Footprint
     outer: CallLock | None
@@ -74,7 +76,7 @@ class CallLock(Struct, eq=False):
 
 
 class _RunLocks(Struct, eq=False):
-    """The locks of one run by number, which is the order of their arrival."""
+    """The locks of one conversation of a run by number, which is the order of their arrival."""
 
     every: dict[int, CallLock] = {}
     effects: dict[int, CallLock] = {}
@@ -116,7 +118,7 @@ class CallLocks:
     def __init__(self, waits: WaitGraph, clock: Clock) -> None:
         self._waits = waits
         self._clock = clock
-        self._runs: dict[str, _RunLocks] = {}
+        self._runs: dict[tuple[str, str], _RunLocks] = {}
         self._by_number: dict[int, CallLock] = {}
         self._by_state: dict[CallState, CallLock] = {}
         self._last = 0
@@ -133,13 +135,14 @@ class CallLocks:
         state.caller = state.parent or (None if before is None else _running(before))
         self._last = number = self._last + 1
         outer = None if state.caller is None else self._outer(state)
-        lock = CallLock(number, state, tool, footprint, outer, before)
+        group = (state.scope.run, state.scope.conversation)
+        lock = CallLock(number, state, group, tool, footprint, outer, before)
         state.locked = True
         _RUNNING.set(state)
         self._by_number[number] = self._by_state[state] = lock
-        run = self._runs.get(state.scope.run)
+        run = self._runs.get(group)
         if run is None:
-            run = self._runs[state.scope.run] = _RunLocks()
+            run = self._runs[group] = _RunLocks()
         if footprint is UNDECLARED_READ and outer is None and not run.effects:
             run.every[number] = run.reads[number] = lock
             lock.granted = True
@@ -174,7 +177,7 @@ class CallLocks:
         state.locked = False
         _RUNNING.set(lock.before)
         del self._by_number[number], self._by_state[state]
-        run = self._runs[state.scope.run]
+        run = self._runs[lock.group]
         if lock.footprint is UNDECLARED_READ and lock.outer is None:
             del run.every[number], run.reads[number]
         elif lock.footprint is UNDECLARED_EFFECT and lock.outer is None:
@@ -182,7 +185,7 @@ class CallLocks:
         else:
             self._remove(lock, run)
         if not run.every:
-            del self._runs[state.scope.run]
+            del self._runs[lock.group]
         if lock.awaited is not None:
             self._waits.end(state)
         for waiting in lock.waiting:
@@ -240,7 +243,7 @@ class CallLocks:
 
     def _conflicts(self, lock: CallLock, *, new: bool) -> Iterator[tuple[CallLock, bool]]:
         """Yield the locks that conflict with this one, and whether the conflict is about resources that both declare."""
-        run = self._runs[lock.state.scope.run]
+        run = self._runs[lock.group]
         for group in run.undeclared_conflicts(lock.footprint):
             for other in _in_order(lock, group, run.inner, new=new):
                 yield other, False

@@ -109,9 +109,12 @@ def revalidate(call: ValidatedCall, arguments: Arguments, *, limits: Limits = _L
     )
 
 
-def check_arguments(tool: BoundTool, arguments: Arguments) -> None:
-    """Check the arguments that a human gives for a call of this tool. Raises the same errors as `revalidate`."""
-    _checked(tool, strict_object(arguments, _LIMITS), False)
+def check_arguments(tool: BoundTool, arguments: Arguments) -> Notes:
+    """Check the arguments that a human gives for a call of this tool, and return the notes about them.
+
+    Raises the same errors as `revalidate`.
+    """
+    return _checked(tool, strict_object(arguments, _LIMITS), False)[1]
 
 
 class Modified(Struct, frozen=True, kw_only=True):
