@@ -17,7 +17,7 @@ from callgate.errors import UsageError
 from callgate.events import Event
 from callgate.replay import Replay
 
-__all__ = ["HumanSteps", "killed_in_call", "of_last_run", "resumed_at", "without_lost_passes"]
+__all__ = ["HumanSteps", "of_last_run", "record_ends_open", "resumed_at", "without_lost_passes"]
 
 
 class _Said(Struct, frozen=True, kw_only=True):
@@ -106,7 +106,7 @@ def resumed_at(events: Iterable[Event]) -> list[int]:
     return found
 
 
-def killed_in_call(replay: Replay) -> bool:
+def record_ends_open(replay: Replay) -> bool:
     """Return whether the record of an agent's run ends before the run did, as it does if its process was killed and it was not resumed."""
     return replay.began is not None and replay.end.status == "open"
 

@@ -28,7 +28,7 @@ from callgate.protocols import Policy
 from callgate.replay import Replay
 from callgate.replay.run_file import RunFile
 from callgate.testing._comparison import calls_between, ends_between, messages_between
-from callgate.testing._recorded_steps import HumanSteps, killed_in_call, of_last_run, resumed_at, without_lost_passes
+from callgate.testing._recorded_steps import HumanSteps, of_last_run, record_ends_open, resumed_at, without_lost_passes
 from callgate.testing._replay_stand_ins import RECORDED, NoWaitClock, RecordedModel, RecordedResults, restarts, stand_in
 from callgate.tools import Tool
 
@@ -143,7 +143,7 @@ class _Player:
     async def _run(self, options: dict[str, Any]) -> None:
         began = self._then.began
         assert began is not None
-        model = RecordedModel(self._then.passes, began.model, self._break_off, ends_open=killed_in_call(self._then))
+        model = RecordedModel(self._then.passes, began.model, self._break_off, ends_open=record_ends_open(self._then))
         given: dict[str, Any] = {"settings": began.settings, "exit_tools": began.exits} | options
         async with Agent(model, self._engine, **given) as agent:
             scope = replace(began.scope, conversation="")
@@ -176,7 +176,7 @@ class _Player:
     # Comparison
 
     def _differences(self, now: Replay) -> Iterable[str]:
-        ends_open = killed_in_call(self._then)
+        ends_open = record_ends_open(self._then)
         yield from calls_between(self._then, now, ends_open=ends_open)
         for uid in self._results.missing if not ends_open else ():
             yield f"Call {uid} has no recorded result: it ran with other arguments, or did not run."
