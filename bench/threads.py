@@ -18,9 +18,9 @@ from callgate._pipeline.parse import parse
 from callgate._pipeline.resolve import resolve
 from callgate._pipeline.validate import validate
 from callgate._runners.thread_runner import ThreadRunner
-from callgate.call_stages import ApprovedCall
 from callgate.calls import RawCall, Scope
 from callgate.protocols import RunRequest
+from callgate.stage_types import ApprovedCall
 from callgate.tools import ToolContext
 
 __all__ = ["HandOff", "SleepingTools"]

@@ -14,8 +14,8 @@ from callgate._pipeline.parse import parse
 from callgate._pipeline.resolve import resolve
 from callgate._pipeline.validate import validate
 from callgate._schema import compile_schema
-from callgate.call_stages import ResolvedCall
 from callgate.calls import RawCall, Scope
+from callgate.stage_types import ResolvedCall
 
 __all__ = ["CASES", "Compiling", "Validation"]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from callgate.call_stages import ValidatedCall
 from callgate.protocols import Allow, Ask, Verdict
+from callgate.stage_types import ValidatedCall
 
 __all__ = ["Asks", "Hider"]
 

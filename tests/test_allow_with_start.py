@@ -23,9 +23,9 @@ from callgate import (
     tool,
 )
 from callgate._call_summary import summarise
-from callgate.call_stages import ValidatedCall
 from callgate.recorded_calls import find_tool_calls
 from callgate.replay import Replay
+from callgate.stage_types import ValidatedCall
 from tests.cacheable_tool import Count, counting
 from tests.engine_calls import bodies, body, call, kinds, said
 
@@ -93,9 +93,9 @@ async def test_a_cached_answer_says_who_allowed_the_call() -> None:
 async def test_a_call_that_is_refused_between_gate_and_start_says_who_allowed_it() -> None:
     """By the limit of dangerous calls, which is counted when a call is about to start."""
 
-    @tool(category="dangerous")
+    @tool(category="dangerous", writes=())
     async def fire() -> str:
-        """Fire."""
+        """Fire. The calls declare that they do not conflict, so both reach their start."""
         return "fired"
 
     gated = asyncio.Barrier(2)

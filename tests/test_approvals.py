@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from callgate import Allow, Ask, Engine, Limits, Modify, Scope, SqliteJournal, Suspended, Tool, tool
-from callgate.call_stages import ValidatedCall
 from callgate.protocols import Policy, Verdict
+from callgate.stage_types import ValidatedCall
 from callgate.testing import ManualClock
 from tests.effect_ledger import Ledger
 from tests.effect_tools import paying_amounts

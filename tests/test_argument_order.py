@@ -12,10 +12,10 @@ import pytest
 
 from callgate import Allow, Engine, RawCall, Scope, SqliteJournal, Suspended, Tool, Verified, after_call, before_call, tool
 from callgate.agent import Agent
-from callgate.call_stages import ValidatedCall
 from callgate.policy import Rules
 from callgate.recorded_calls import find_tool_calls
 from callgate.replay import Replay, judge_again
+from callgate.stage_types import ValidatedCall
 from tests.agent.scripted_model import Script, says
 from tests.agent.scripted_model import call as model_call
 from tests.engine_calls import bodies, result_of, said

@@ -24,8 +24,8 @@ from callgate import (
     before_call,
     tool,
 )
-from callgate.call_stages import ValidatedCall
 from callgate.protocols import Policy, Verdict
+from callgate.stage_types import ValidatedCall
 from tests.effect_ledger import Ledger
 from tests.effect_tools import paying_amounts
 from tests.engine_calls import bodies, call, ends, kinds, said

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from callgate import Deny, Engine, Scope, SqliteCache, after_call, tool
-from callgate.call_stages import Checked, ValidatedCall
 from callgate.protocols import Allow, Verdict
+from callgate.stage_types import Checked, ValidatedCall
 from callgate.testing import ManualClock
 from tests.cacheable_tool import Count, counting
 from tests.engine_calls import bodies, call, kinds, said

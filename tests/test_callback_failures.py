@@ -8,10 +8,10 @@ from typing import Any, NoReturn
 import pytest
 
 from callgate import Aborted, Ask, Engine, Limits, MemoryJournal, Scope, Tool, after_call, tool
-from callgate.call_stages import Checked, ValidatedCall
 from callgate.errors import UsageError
 from callgate.events import Draft
 from callgate.protocols import Verdict
+from callgate.stage_types import Checked, ValidatedCall
 from tests.engine_calls import bodies, call, kinds, result_of, said
 from tests.waiting import PATIENCE_S
 

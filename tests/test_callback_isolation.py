@@ -12,8 +12,8 @@ from typing import Any, NoReturn
 import pytest
 
 from callgate import Engine, Limits, Scope, Tool, after_call, before_call, tool
-from callgate.call_stages import ValidatedCall
 from callgate.protocols import Allow, Verdict
+from callgate.stage_types import ValidatedCall
 from tests.engine_calls import bodies, call, ends, said
 from tests.waiting import soon
 

@@ -89,7 +89,7 @@ def ends_eventually(pid: int) -> bool:
 async def assert_run_lease_is_free(path: Path) -> None:
     """Check that another journal can acquire the lease."""
     journal = SqliteJournal(path)
-    assert await asyncio.wait_for(journal.hold(SCOPE.run), PATIENCE_S)
+    assert await asyncio.wait_for(journal.acquire_lease(SCOPE.run), PATIENCE_S)
     await journal.close()
 
 

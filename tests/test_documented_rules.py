@@ -13,9 +13,9 @@ import pytest
 
 from callgate import Engine, RawCall, Rules, Scope, Suspended, Tool, tool
 from callgate.builtins import command_tools, fetch_tool, symbol_tools, workspace_tools
-from callgate.call_stages import ValidatedCall
 from callgate.calls import Outcome
 from callgate.protocols import JudgeContext, Judgment
+from callgate.stage_types import ValidatedCall
 from tests.engine_calls import call, result_of
 
 ROOT = Path(__file__).parents[1]

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from callgate import Agent, Answered, Engine, RawCall, Scope, SqliteJournal, tool
-from callgate.call_stages import ValidatedCall
 from callgate.calls import Outcome
 from callgate.policy import Ask
 from callgate.protocols import Verdict
+from callgate.stage_types import ValidatedCall
 from tests.agent.scripted_model import Script, says
 from tests.agent.scripted_model import call as model_call
 from tests.effect_ledger import Ledger

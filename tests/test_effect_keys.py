@@ -25,9 +25,9 @@ from callgate import (
     Verified,
     tool,
 )
-from callgate.call_stages import Checked, ValidatedCall
 from callgate.hooks import after_call
 from callgate.protocols import Verdict
+from callgate.stage_types import Checked, ValidatedCall
 from tests.effect_ledger import Ledger
 from tests.engine_calls import call, kinds, result_of, said
 

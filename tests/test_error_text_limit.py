@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from callgate import Ask, Deny, Engine, Limits, RawCall, Suspended, before_call, tool
-from callgate.call_stages import ValidatedCall
 from callgate.protocols import Verdict
+from callgate.stage_types import ValidatedCall
 from tests.engine_calls import call, said
 
 MUCH = "no! " * 500_000

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from callgate import Allow, Ask, Deny, Engine, Limits, Modify, Scope, Suspended, Tool, before_call, tool
-from callgate.call_stages import ValidatedCall
 from callgate.errors import UsageError
 from callgate.protocols import Policy, Verdict
+from callgate.stage_types import ValidatedCall
 from tests.effect_ledger import Ledger
 from tests.engine_calls import bodies, call, kinds, result_of, said, verdicts
 

@@ -11,9 +11,9 @@ import pytest
 from msgspec.structs import replace
 
 from callgate import Allow, Ask, Deny, Engine, Hook, Limits, Modify, Scope, after_call, before_call, tool
-from callgate.call_stages import Checked, ValidatedCall
 from callgate.errors import UsageError
 from callgate.protocols import Verdict
+from callgate.stage_types import Checked, ValidatedCall
 from tests.canonical_json import canonical
 from tests.engine_calls import call, kinds, said
 from tests.waiting import HANGS_S, PATIENCE_S

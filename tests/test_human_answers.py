@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from callgate import Allow, Answered, Ask, Deny, Engine, RawCall, Scope, SqliteJournal, Suspended, Tool, inbox, tool
-from callgate.call_stages import ValidatedCall
 from callgate.errors import UsageError
 from callgate.events import Event
 from callgate.protocols import Verdict
+from callgate.stage_types import ValidatedCall
 from tests.engine_calls import result_of
 from tests.host_fakes import Asks, Hider
 

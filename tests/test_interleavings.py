@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from callgate import Allow, Ask, Deny, Engine, Limits, Modify, RawCall, RetryPolicy, Scope, SqliteJournal, Suspended, ToolContext, tool
-from callgate.call_stages import ValidatedCall
 from callgate.emission import Emission
 from callgate.errors import UsageError
 from callgate.events import TERMINAL
 from callgate.protocols import Verdict
+from callgate.stage_types import ValidatedCall
 from tests.effect_ledger import Ledger
 from tests.engine_calls import call, kinds, result_of
 from tests.waiting import PATIENCE_S

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from callgate import Engine, Scope, ToolContext, ToolResult, after_call, tool
-from callgate.call_stages import Checked, ValidatedCall
+from callgate.stage_types import Checked, ValidatedCall
 from tests.engine_calls import call, said
 from tests.waiting import PATIENCE_S, until
 

@@ -15,11 +15,11 @@ import pytest
 
 from callgate import Engine, MemoryJournal, Scope, SqliteJournal, UsageError, tool
 from callgate._journal import open_reader
-from callgate.call_stages import ValidatedCall
 from callgate.errors import JournalFailed
 from callgate.event_queries import EventQuery
 from callgate.events import KINDS, TERMINAL, Draft
 from callgate.protocols import Ask, Deny, Verdict
+from callgate.stage_types import ValidatedCall
 from tests.effect_ledger import Ledger
 from tests.engine_calls import bodies, call, said
 

@@ -138,9 +138,9 @@ async def test_the_event_loop_runs_while_a_large_message_is_added_and_run(hand_i
 @pytest.fixture
 def short_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     """Limit the journal's queue to a few hundred events."""
-    monkeypatch.setattr("callgate._journal.commit_queue._MOST_PENDING", 400)
-    monkeypatch.setattr("callgate._journal.commit_queue._MANY_PENDING", 100)
-    monkeypatch.setattr("callgate._journal.commit_queue._MOST_TOGETHER", 50)
+    monkeypatch.setattr("callgate._journal.commit_batching._MOST_PENDING", 400)
+    monkeypatch.setattr("callgate._journal.commit_batching._MANY_PENDING", 100)
+    monkeypatch.setattr("callgate._journal.commit_batching._MOST_TOGETHER", 50)
 
 
 @pytest.mark.usefixtures("short_queue")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from callgate import Engine, Limits, Scope, tool
 from callgate._json import plain_bytes
-from callgate._json.result_excerpt import excerpt
+from callgate._json.truncated_result import excerpt
 from callgate.builtins import result_tools
 from tests.effect_ledger import Ledger
 from tests.engine_calls import bodies, call, said
@@ -52,7 +52,9 @@ async def test_a_large_text_shows_head_and_tail_and_how_to_read_the_rest() -> No
     assert whole.decode().splitlines()[54_321] == "line 54321"
 
 
-@pytest.mark.parametrize("names", [set(), {"read_result"}, {"search_result"}, {"read_result", "search_result"}], ids=str)
+@pytest.mark.parametrize(
+    "names", [set(), {"read_result"}, {"search_result"}, {"read_result", "search_result"}], ids=["none", "read", "search", "both"]
+)
 async def test_a_large_result_names_only_tools_that_the_model_can_call(names: set[str]) -> None:
     async with Engine([log]) as engine:
         for one in result_tools(engine.blobs):
@@ -219,7 +221,7 @@ def test_an_excerpt_encodes_a_large_value_at_most_once_more(monkeypatch: pytest.
         encoded += len(raw)
         return raw
 
-    monkeypatch.setattr("callgate._json.result_excerpt.plain_bytes", counting)
+    monkeypatch.setattr("callgate._json.truncated_result.plain_bytes", counting)
     row = [["z" * 1000] * 10] * 10
     for value in (
         [row] * 20,

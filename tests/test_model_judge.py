@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from callgate import Allow, Engine, Judge, MemoryJournal, Modify, Rules, Scope, Suspended, Tool, UsageError, tool
 from callgate.builtins.command import run_command
 from callgate.builtins.files import FileTools
-from callgate.call_stages import ValidatedCall
 from callgate.calls import Outcome
 from callgate.judging import JudgeContext, JudgeLimits, Judgment
 from callgate.models.model_events import ModelEvent, Usage
@@ -24,6 +23,7 @@ from callgate.models.providers import model as provider_model
 from callgate.models.wire.request import ModelRequest
 from callgate.protocols import CallJudge, JudgmentRequired, Policy, Verdict
 from callgate.replay import Replay, judge_again
+from callgate.stage_types import ValidatedCall
 from callgate.testing import Call, End, Fail, Item, Pause, Raise, ScriptedModel, ScriptedServer, Thought
 from tests.effect_ledger import Ledger
 from tests.engine_calls import call, result_of, said, verdicts

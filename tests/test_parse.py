@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from callgate import Limits
 from callgate._json.json_repair import repair_text
 from callgate._pipeline.parse import parse
-from callgate.call_stages import ParsedCall
 from callgate.calls import RawCall
 from callgate.errors import ArgumentsMalformed, ArgumentsTruncated, CallAborted
+from callgate.stage_types import ParsedCall
 
 LIMITS = Limits()
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from callgate import Allow, Ask, Deny, Engine, Hook, Modify, Scope, SqliteJournal, before_call, inbox, tool
-from callgate.call_stages import ValidatedCall
 from callgate.protocols import Policy, Verdict
+from callgate.stage_types import ValidatedCall
 from tests.engine_calls import body, call, said, verdicts
 
 

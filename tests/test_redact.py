@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from callgate import Deny, Engine, Limits, RawCall, SqliteCache, ToolResult, before_call, tool
-from callgate.call_stages import ValidatedCall
 from callgate.protocols import Allow, Modify, Verdict
+from callgate.stage_types import ValidatedCall
 from tests.canonical_json import canonical
 from tests.engine_calls import call, said
 from tests.host_fakes import Hider

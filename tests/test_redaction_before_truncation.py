@@ -14,10 +14,10 @@ import pytest
 
 from callgate import Engine, MemoryJournal, RawCall, Retryable, RetryPolicy, Scope, ToolContext, after_call, before_call, tool
 from callgate.agent import Agent
-from callgate.call_stages import ValidatedCall
 from callgate.calls import ToolResult
 from callgate.events import Event, Progress
 from callgate.protocols import Ask, Deny, Modify
+from callgate.stage_types import ValidatedCall
 from callgate.testing import ScriptedModel
 from tests.engine_calls import bodies, call
 

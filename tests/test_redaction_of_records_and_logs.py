@@ -23,10 +23,10 @@ from callgate import (
     tool,
 )
 from callgate.agent import Agent
-from callgate.call_stages import ValidatedCall
 from callgate.calls import ToolResult
 from callgate.events import Event, Progress
 from callgate.protocols import Allow, Ask, Deny, Modify, Policy
+from callgate.stage_types import ValidatedCall
 from callgate.testing import ScriptedModel
 from tests.engine_calls import call
 

@@ -311,9 +311,9 @@ def test_the_architecture_page_lists_every_module_in_its_layer() -> None:
     """The layers are those that the import check enforces."""
     shown = table("ARCHITECTURE.md", "## Layers")
     contract = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"][0]["layers"]
-    layers = [[room.strip().removeprefix("callgate.") for room in re.split("[|:]", layer)] for layer in contract]
-    listed = [room for layer in layers for room in layer]
+    layers = [[name.strip().removeprefix("callgate.") for name in re.split("[|:]", layer)] for layer in contract]
+    listed = [name for layer in layers for name in layer]
     assert list(shown) == listed
     assert [int(row[0]) for row in shown.values()] == [number for number, layer in enumerate(reversed(layers), 1) for _ in layer][::-1]
-    rooms = {path.stem for path in SOURCE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()} - {"__init__"}
-    assert set(listed) == rooms
+    present = {path.stem for path in SOURCE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()} - {"__init__"}
+    assert set(listed) == present

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from callgate import Allow, Deny, Engine, Limits, MemoryJournal, Scope, SqliteJournal, Verified, tool
-from callgate.call_stages import ValidatedCall
 from callgate.events import Draft
 from callgate.protocols import Verdict
+from callgate.stage_types import ValidatedCall
 from callgate.testing import ManualClock
 from tests.effect_ledger import Ledger
 from tests.effect_tools import paying_amounts

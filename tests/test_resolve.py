@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callgate._pipeline.resolve import almost, resolve
-from callgate.call_stages import ParsedCall, ResolvedCall
 from callgate.calls import RawCall, Scope
 from callgate.errors import ToolBlocked, UnknownTool
+from callgate.stage_types import ParsedCall, ResolvedCall
 from callgate.tools import Tool, ToolRegistry
 from tests.canonical_json import canonical
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from callgate import Aborted, Allow, Engine, Limits, Modify, Scope, ToolContext, tool
-from callgate.call_stages import ValidatedCall
 from callgate.protocols import Verdict
+from callgate.stage_types import ValidatedCall
 from tests.effect_ledger import Ledger
 from tests.effect_tools import paying_amounts
 from tests.engine_calls import call, ends, result_of, said

@@ -8,9 +8,9 @@ import pytest
 
 from callgate import AbortController, Aborted, Allow, Engine, RawCall, RetryPolicy, Scope, Tool, ToolContext, UsageError, tool
 from callgate._limits_from_environment import timeout_from_environment
-from callgate.call_stages import ValidatedCall
 from callgate.calls import Effect
 from callgate.protocols import Verdict
+from callgate.stage_types import ValidatedCall
 from callgate.testing import ManualClock
 from tests.engine_calls import bodies, call, kinds, result_of, said
 from tests.waiting import HANGS_S, PATIENCE_S, until

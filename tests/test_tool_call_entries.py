@@ -9,9 +9,9 @@ import pytest
 
 from callgate import Ask, Deny, Engine, EventQuery, MemoryJournal, Modify, RawCall, Scope, SqliteJournal, ToolContext, tool
 from callgate.agent import Agent
-from callgate.call_stages import ValidatedCall
 from callgate.protocols import Allow, Verdict
 from callgate.recorded_calls import ToolCallEntry, find_tool_calls
+from callgate.stage_types import ValidatedCall
 from tests.agent.scripted_model import Script, says
 from tests.agent.scripted_model import call as model_call
 from tests.engine_calls import call

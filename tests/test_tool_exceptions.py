@@ -131,8 +131,8 @@ async def test_log_show_prints_the_traceback_line_by_line(tmp_path: Path, capsys
         uid = (await said(engine, call("look", path="x"))).uid
     assert main(["log", "show", uid, "--journal", str(path)]) == 0
     shown = capsys.readouterr().out
-    assert re.search(r"\n( +)  File .*test_tool_exceptions.py.*\n\1    return ", shown), "the indentation of the traceback is lost"
-    lines = [line.strip() for line in shown.splitlines()]
+    assert re.search(r"\n( +\| )  File .*test_tool_exceptions.py.*\n\1    return ", shown), "the indentation of the traceback is lost"
+    lines = [line.lstrip(" |").rstrip() for line in shown.splitlines()]
     assert "exception: ValueError" in lines
     assert 'return {"a": "b"}[path]' in lines
     assert "ValueError: there is no x" in lines

@@ -13,12 +13,12 @@ import pytest
 
 from callgate import Aborted, Answered, Engine, Restarted, Scope, SqliteJournal, Tool, tool
 from callgate.agent import Agent
-from callgate.call_stages import ValidatedCall
 from callgate.calls import Outcome
 from callgate.errors import JournalFailed
 from callgate.event_queries import EventQuery
 from callgate.events import Draft
 from callgate.protocols import Allow, Ask, Deny, Verdict
+from callgate.stage_types import ValidatedCall
 from tests.agent.scripted_model import Script, says
 from tests.agent.scripted_model import call as model_call
 from tests.engine_calls import call
@@ -65,7 +65,7 @@ class Shop:
         else:
             expire(self.journal)
             self._other = self._other or SqliteJournal(self.path)
-            await self._other.hold("order")
+            await self._other.acquire_lease("order")
 
     async def decide(self, call: ValidatedCall) -> Verdict:
         if call.tool.name in ("pay", "look"):
@@ -189,7 +189,7 @@ async def test_an_unrecorded_context_restart_is_marked_as_unrecorded(shop: Shop)
 async def test_a_call_whose_run_cannot_be_opened_is_marked_as_unrecorded(shop: Shop) -> None:
     if shop._how == "lease":
         other = SqliteJournal(shop.path)
-        await other.hold("order")
+        await other.acquire_lease("order")
         outcome = await alone(shop, "look")
         await other.close()
     else:

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from callgate._pipeline.validate import revalidate, validate
 from callgate._schema import whole_numbers
-from callgate.call_stages import ParsedCall, ResolvedCall, ValidatedCall
 from callgate.calls import RawCall, Scope
 from callgate.errors import ArgumentsInvalid, ArgumentsMalformed, ToolRaised
+from callgate.stage_types import ParsedCall, ResolvedCall, ValidatedCall
 from callgate.tools import BoundTool, Tool, ToolRegistry, ValidationResult, tool
 from tests.canonical_json import canonical
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from callgate import Engine, MemoryJournal, RetryPolicy, Scope, SqliteCache, SqliteJournal, after_call, tool
-from callgate.call_stages import Checked, ValidatedCall
 from callgate.memory import Memory
+from callgate.stage_types import Checked, ValidatedCall
 from callgate.undo import UndoStore
 from tests.engine_calls import bodies, call, kinds, said
 

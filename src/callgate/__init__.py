@@ -1,7 +1,8 @@
 """callgate: the tool-call engine for LLM agents.
 
-From "the model emitted a tool call" to "the result is in the next prompt", every call takes one route: parse, resolve, validate, gate,
-cache, run, check, hooks, normalise, all of it recorded. The names below are the public door; what each needs is imported with it.
+Every tool call that a model emits takes one route until its result is ready for the next prompt: parse, resolve,
+validate, gate, cache, run, check, hooks, normalise. Each step is recorded. The names below are the public API; the
+modules behind a name are imported when it is first used.
 """
 
 from __future__ import annotations

@@ -15,8 +15,9 @@ from typing import Any, Final, Literal
 __all__ = ["FAILURES", "AbortController", "AbortSignal", "Control", "Interruption", "is_own_failure", "settled"]
 
 FAILURES: Final = (Exception, SystemExit, GeneratorExit, asyncio.CancelledError)
-"""Exceptions of foreign synchronous code that are its own failure: no task can be cancelled and no generator closed while it runs. An
-interrupt of the program is not its own."""
+"""Exceptions of the host's synchronous code that count as a failure of that code, because while such code runs, no task
+can be cancelled and no generator closed. An interrupt of the program does not count.
+"""
 log = logging.getLogger("callgate")
 
 Interruption = Literal["stop", "kill", "follow_up", "time"]
@@ -71,7 +72,7 @@ class AbortSignal:
         return self.reason or ""
 
     def fire(self, reason: str) -> None:
-        """Fire, unless it has fired already. For the engine and the controller."""
+        """Fire the signal, unless it has fired already. For the engine and the controller."""
         if self.reason is not None:
             return
         self._reason = reason.encode("utf-8", "backslashreplace").decode()
@@ -141,15 +142,17 @@ async def settled(future: asyncio.Future[Any], kill: AbortSignal, timeout_s: flo
 class Control:
     """Stop, kill and follow-up requests, per conversation.
 
-    *stop*: no further call and no second attempt starts; a running call finishes and ends its message as
+    *stop*: no further call and no second attempt starts. A running call finishes and ends its message as
     `stopped_by_user`.
-    *kill*: a stop that also fires the turn's abort signal, so that running tools end now, and ends every wait for the turn. *follow-up*: a
-    new message arrived; it interrupts the model's answer, but never running tools. Consecutive failures are counted, so that a loop
-    can end a turn that makes no progress.
-    `end_turn` clears the state of one conversation.
+    *kill*: a stop that also fires the turn's abort signal, so that running tools end now, and ends every wait for the
+    turn.
+    *follow-up*: a new message arrived. It interrupts the model's answer, but never running tools.
+
+    Failures in a row are counted, so that a loop can end a turn that makes no progress. `end_turn` clears the state of
+    one conversation.
 
     Args:
-        on_kill: Called first, with the conversation and the reason, to end what waits for its turn.
+        on_kill: Called first by `kill`, with the conversation and the reason, to end what waits for its turn.
     """
 
     def __init__(self, on_kill: Callable[[str, str], None] | None = None) -> None:
@@ -191,13 +194,16 @@ class Control:
         self._turns[conversation].abort(reason)
 
     def time_is_up(self, conversation: str, reason: str) -> None:
-        """End the turn's model answer and running calls because its time is over, without a stop request."""
+        """End the turn's model answer and running calls because the turn's time is over, without a stop request."""
         self._interrupt(conversation, "time", reason)
         self.signal(conversation)
         self._turns[conversation].abort(reason)
 
     def follow_up(self, conversation: str, reason: str = "another message came in") -> None:
-        """Ask the turn to yield: the model's answer is interrupted; running tools finish, and the turn yields before the next request."""
+        """Ask the turn to yield to a new message.
+
+        The model's answer is interrupted. Running tools finish, and the turn yields before its next request.
+        """
         self._follow_ups.setdefault(conversation, reason)
         if conversation not in self.stops:
             self._interrupt(conversation, "follow_up", reason)
@@ -211,18 +217,21 @@ class Control:
         return self._follow_ups.get(conversation) if self._follow_ups else None
 
     def enter_pass(self, conversation: str, interrupt: Callable[[Interruption, str], None]) -> None:
-        """Register `interrupt`, which ends the model answer that begins now. One at a time."""
+        """Register `interrupt`, which ends the model answer that begins now. A conversation has one at a time."""
         self._passes[conversation] = interrupt
 
     def leave_pass(self, conversation: str) -> None:
         self._passes.pop(conversation, None)
 
     def kill_callback(self, conversation: str) -> Callable[[Interruption, str], None] | None:
-        """What would end the pass in progress; None outside one."""
+        """Return the function that interrupts the current model answer; None if there is no answer in progress."""
         return self._passes.get(conversation)
 
     def errors_in_a_row(self, conversation: str) -> int:
-        """How many calls of the present turn, denied and refused ones included, have failed since the last success or restart."""
+        """Return how many calls of the current turn have failed since the last success or restart.
+
+        Denied and refused calls count.
+        """
         return self._errors.get(conversation, 0)
 
     def count(self, conversation: str, *, success: bool) -> None:
@@ -233,7 +242,7 @@ class Control:
             self._errors.pop(conversation, None)
 
     def take_over_errors(self, conversation: str, errors: int) -> None:
-        """A turn goes on that had so many failures in a row."""
+        """Set the number of failures in a row for a turn that is resumed."""
         if errors:
             self._errors[conversation] = errors
 

@@ -25,7 +25,7 @@ _log = logging.getLogger("callgate.blobs")
 
 
 def is_digest(text: str) -> bool:
-    """Return whether `text` is 64 lower-case hex digits, and so safe to use as a file name."""
+    """Return whether `text` is 64 lower-case hex digits, which also makes it safe to use as a file name."""
     return _DIGEST.fullmatch(text) is not None
 
 

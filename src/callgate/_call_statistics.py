@@ -26,7 +26,7 @@ class ToolStatistics(Struct, frozen=True, kw_only=True):
     calls: int
     statuses: dict[str, int]
     p50_ms: float
-    """Durations from arrival to end, only of calls that ran; also for the other percentiles."""
+    """Percentile of the durations from arrival to end, in milliseconds. The percentiles include only calls that ran."""
     p95_ms: float
     longest_ms: float
     times_ms: tuple[float, ...]

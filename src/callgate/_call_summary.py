@@ -43,7 +43,7 @@ class CallSummary(Struct, kw_only=True):
     settled: str = ""
     """`happened` or `not_happened`, if somebody settled the unknown outcome."""
     settled_by: str = ""
-    """The operator who did; empty if its tool did."""
+    """The operator who settled the outcome; empty if the tool did."""
     failure_class: str = ""
     code: str = ""
     error: str = ""
@@ -120,7 +120,7 @@ def _settle(call: CallSummary, body: Mapping[str, Any]) -> None:
 
 
 def without_process(call: CallSummary) -> None:
-    """Say what became of a call without an end, because no process works on its run any longer."""
+    """Set the status of a call without a recorded end, because no process works on its run any longer."""
     if call.status != "open":
         return
     if call.starts and call.effect != "none":

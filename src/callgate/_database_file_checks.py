@@ -33,7 +33,7 @@ _INDEX_BYTES: Final = 65_536
 
 
 def refuse_scrap(path: str | os.PathLike[str], kind: str, then: str) -> None:
-    """Refuse a file that is not empty and cannot be a database, and a device, a pipe or a socket.
+    """Refuse a path that is a device, a pipe or a socket, or a non-empty file that cannot be a database.
 
     Args:
         kind: What the file should be, for the message.
@@ -56,10 +56,12 @@ def refuse_scrap(path: str | os.PathLike[str], kind: str, then: str) -> None:
 
 
 def refused_by_system(path: Path, *, to_read: bool = False) -> UsageError | None:
-    """Return why the system does not let SQLite open or write a journal's file, which SQLite itself does not report; None if it does.
+    """Return why the system does not let SQLite open or write a journal's file; None if it does.
+
+    SQLite itself does not report the reason.
 
     Args:
-        to_read: The file is only read.
+        to_read: Whether the file is only read.
     """
     if path.is_dir():
         return path_error(path, "a journal", IsADirectoryError(errno.EISDIR, "", str(path)))
@@ -72,7 +74,10 @@ def refused_by_system(path: Path, *, to_read: bool = False) -> UsageError | None
 
 
 def space_error(path: Path, error: apsw.Error) -> OSError | None:
-    """Return why SQLite had no space to write, which it reports as an I/O error in some places; None where space is not the cause."""
+    """Return the error if SQLite had no space to write; None if another cause is found.
+
+    In some places SQLite reports a lack of space as an I/O error.
+    """
     import apsw
 
     if not isinstance(error, apsw.FullError | apsw.IOError):
@@ -103,9 +108,10 @@ def make_folder(folder: str | os.PathLike[str]) -> None:
 
 
 def make_private(path: str | os.PathLike[str]) -> None:
-    """Create an empty file for its owner only, if there is none; SQLite creates its other files with the same mode.
+    """Create an empty file that only its owner can read, if there is none.
 
-    An existing file is not opened: that would release its locks.
+    SQLite creates its other files with the same mode. An existing file is not opened, because closing it would release
+    its locks.
     """
     if os.fspath(path) == ":memory:":
         return

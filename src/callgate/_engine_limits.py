@@ -36,26 +36,26 @@ JOURNAL_CHECK_BYTES: Final = 67_108_864
 JOURNAL_WAIT_S: Final = 30.0
 """Seconds to wait for a journal that another process has locked."""
 LOOK_S: Final = 0.25
-"""Seconds between two looks into the inbox of a run that an engine holds."""
+"""Seconds between two checks of the inbox of a run that an engine holds."""
 RECORD_S: Final = 2.0
 """Seconds that the end of a call may wait for the journal after its deadline."""
 SERVER_CONNECT_S: Final = 10
 """Seconds that a database server may take to answer a new connection."""
 SERVER_STATEMENT_S: Final = 30
-"""Seconds that one statement may take on a database server, with waits for locks."""
+"""Seconds that one statement may take on a database server, including waits for locks."""
 SERVER_ANSWER_S: Final = 40
 """Seconds that a database server may be silent; longer than a statement may take."""
 SERVER_STILL_S: Final = 10
 """Seconds for which an engine that was suspended during a commit blocks all others."""
 RULE_PATH_BYTES: Final = 4_096
-"""Bytes. A longer path is denied if a rule needs a fact about it; no file system accepts one."""
+"""The longest path in bytes for which rules compute facts. A longer path is denied; no file system accepts one."""
 RULE_COMMAND_CHARS: Final = 131_072
-"""Bytes of all words of a command; the longest single word on Linux."""
+"""The largest size in bytes of all words of a command; it is the longest single word that Linux accepts."""
 RULE_URL_CHARS: Final = 8_192
 RULE_IGNORE_FOLDERS: Final = 64
 """The maximum depth of a path for which ignore files are read."""
 RULE_TEXT_CHARS: Final = 1_048_576
-"""Bytes of an argument's text, or of all texts of a list, that a rule may examine."""
+"""The largest size in bytes of an argument's text, or of all texts of a list, that a rule may examine."""
 RULE_LIST_ITEMS: Final = 10_000
 
 

@@ -1,7 +1,7 @@
 """The environment variables that set limits, and their valid values.
 
-A limit given in code is used unchanged; one from the environment is raised to its minimum. A value that is not a number is refused rather
-than ignored, because its author would expect another limit than the one in force.
+A limit that is given in code is used unchanged. A limit from the environment is raised to its minimum if it is lower. A
+value that is not a number is an error, because ignoring it would apply another limit than its author expects.
 """
 
 from __future__ import annotations

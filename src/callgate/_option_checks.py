@@ -1,7 +1,7 @@
-"""Options that users set: check names and value types when they are set.
+"""Options that users set: check their names and the types of their values when they are set.
 
-A low layer, because most packages have options. A class of options declares each with its type; bounds are part of the type. Knows
-nothing of which values suit a task.
+A low layer, because most packages have options. A class of options declares each option with its type; bounds are part
+of the type. Does not know which values suit a task.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def by_name(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def by_name_with(options: type) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Do the same for a function whose `**` keywords are the keys of `options`, a TypedDict."""
+    """Do the same as `by_name`, for a function whose `**` keywords are the keys of the TypedDict `options`."""
     return lambda function: _by_name(function, tuple(options.__annotations__))
 
 

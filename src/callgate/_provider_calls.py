@@ -1,8 +1,8 @@
-"""Read a call from the item of a provider's message, as its SDK gives it: an object or a dict.
+"""Read a call from an item of a provider's message, as its SDK returns it: an object or a dict.
 
-Below `calls`, which makes a `RawCall` of the fields. What a model wrote is never refused here: an invalid item becomes a call without
-a name. What cannot come from a model, such as a whole response, is the host's mistake and raises. Imports no SDK: it reads keys
-or attributes.
+Used by `calls`, which makes a `RawCall` from the fields. Items that a model may have written are never an error here:
+an invalid one becomes a call without a name. Items that cannot come from a model, such as a whole response, are a
+mistake of the host and raise. Imports no SDK: it reads keys or attributes.
 """
 
 from __future__ import annotations
@@ -45,11 +45,12 @@ def provider_call(item: _Item, reader: str, finish_reason: str | None) -> CallFi
 
     Args:
         item: One call of a message, as an SDK's object or a dict.
-        reader: What the host called, for messages.
-        finish_reason: Why the message ended, in the provider's word. Any word that does not mean a complete message marks the call as cut.
+        reader: The name of the function that the host called, for error messages.
+        finish_reason: Why the message ended, as the provider says it. A value that does not mean a complete message
+            marks the call as cut.
 
     Raises:
-        UsageError: It is something else than one call, and cannot come from a model.
+        UsageError: `item` is not one call, and cannot come from a model.
     """
     _refuse_piece(item, reader)
     fields = _fields(item)
@@ -62,7 +63,7 @@ def provider_call(item: _Item, reader: str, finish_reason: str | None) -> CallFi
 
 
 def is_plain_call(item: object) -> bool:
-    """Return whether a dict is a call in no provider's format: its name stands beside its parameters."""
+    """Return whether a dict is a call in no provider's format, with its name beside its parameters."""
     if not isinstance(item, Mapping) or "tool" in item:
         return isinstance(item, Mapping)
     if "name" not in item or "toolUseId" in item or _word(item, "type") == "tool_use":
@@ -119,7 +120,7 @@ def _gemini_part(item: _Item) -> CallFields | None:
 
 
 def _named(item: _Item) -> CallFields | None:
-    """Return a call whose name stands beside its arguments, without a type: Gemini's and OpenAI's first format."""
+    """Return a call that has its name beside its arguments and no type: Gemini's format, and OpenAI's first one."""
     for key, origin in (("arguments", "openai.chat"), ("args", "gemini.generate")):
         if _has(item, key) and _has(item, "name"):
             fields = _call(item, key, origin)
@@ -175,7 +176,10 @@ def text_value(value: object) -> str:
 
 
 def argument_value(value: object) -> str | bytes | Mapping[str, object]:
-    """Return arguments as a call takes them. JSON data that is no object becomes JSON text, for the parser to refuse."""
+    """Return the arguments in a form that `RawCall` accepts.
+
+    JSON data that is not an object becomes JSON text, which the parser refuses.
+    """
     if value is None:
         return ""
     if isinstance(value, (str, bytes, Mapping)):

@@ -1,8 +1,10 @@
-"""Run blocking work in threads, so that it does not block the event loop. If no thread can be started, the work runs in the caller.
+"""Run blocking work in threads, so that it does not block the event loop.
 
-`in_thread` starts a thread for each piece of work; `BlockingPool` shares a few threads among many small ones. They are daemon threads: the
-threads of the event loop's executor are shared with the host and joined when the program ends, so closing an engine would wait for the
-host's work. Work that may be abandoned at a deadline uses `_runners.offload`. Must not know what the work is.
+If no thread can be started, the work runs in the caller. `in_thread` starts a thread for each piece of work;
+`BlockingPool` shares a few threads among many small pieces. They are daemon threads of their own, because the threads
+of the event loop's executor are shared with the host and joined when the program ends, so that closing an engine would
+wait for the host's work. Work that may be abandoned at a deadline uses `_runners.offload_to_threads`. Must not know
+what the work is.
 """
 
 from __future__ import annotations
@@ -22,11 +24,11 @@ T = TypeVar("T")
 _IDLE_S = 10.0
 _LOOK_S = 1.0
 _CANNOT_START = (RuntimeError, MemoryError)
-"""There is no thread to be had, or the interpreter is ending."""
+"""The exceptions of a thread that cannot be started, because the system has none left or the interpreter is ending."""
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """Return what `work` returns; it runs exactly once, in a copy of this context."""
+    """Run `work` in a thread and return its result. It runs exactly once, in a copy of the current context."""
     done: Future[T] = Future()
     run = partial(copy_context().run, _run, work, done)
     try:
@@ -40,8 +42,8 @@ class BlockingPool:
     """A few threads that are started when there is work, and end when there has been none for a while.
 
     Args:
-        name: Of its threads.
-        most: Threads at once. Where all of them hang, further work waits, and its caller's deadline ends the wait.
+        name: The name of the threads.
+        most: The maximum number of threads. If all of them hang, further work waits until its caller's deadline.
     """
 
     def __init__(self, name: str, most: int) -> None:
@@ -53,7 +55,7 @@ class BlockingPool:
         self._idle = 0
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Return what `work` returns."""
+        """Run `work` in a thread of the pool and return its result."""
         done: Future[T] = Future()
         with self._lock:
             if self._idle <= self._jobs.qsize() and self._threads < self._most:
@@ -96,17 +98,17 @@ class BlockingPool:
 
 
 class LoopEnded(Exception):
-    """An event loop ended before it came to what a thread waits for."""
+    """Raised in a thread that waits for an event loop, if the loop has ended before it could return the result."""
 
 
 def wait_for_loop(running: Future[T], has_ended: Callable[[], bool]) -> T:
-    """Return what an event loop makes of `running`, to a thread that waits for it.
+    """Return the result of `running`, which an event loop in another thread sets.
 
     Args:
-        has_ended: Whether the loop has; asked each second.
+        has_ended: Returns whether that event loop has ended; called every second.
 
     Raises:
-        LoopEnded: It has.
+        LoopEnded: The event loop has ended.
     """
     while True:
         try:

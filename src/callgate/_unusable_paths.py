@@ -39,15 +39,18 @@ def displayed(path: str | os.PathLike[str]) -> str:
 
 
 def expanded(path: str | os.PathLike[str]) -> Path:
-    """Return the path with the home folder for a `~` at its beginning. A name that begins with `~` and is no user's stays as it is."""
+    """Return the path with a `~user` or `~` at its beginning replaced by the home folder.
+
+    A name that begins with `~` but names no user is unchanged.
+    """
     return Path(os.path.expanduser(path))
 
 
 def resolved(path: str | os.PathLike[str], use: str) -> Path:
-    """Return the path without symbolic links, so that two names of one file are equal.
+    """Return the path without symbolic links, so that two names of one file give the same path.
 
     Args:
-        use: Its purpose, as in "cannot be used as a journal".
+        use: What the path is for, as in "cannot be used as a journal".
 
     Raises:
         UsageError: It cannot be a path.
@@ -64,10 +67,10 @@ def resolved(path: str | os.PathLike[str], use: str) -> Path:
 
 @contextmanager
 def refused_paths(path: str | os.PathLike[str], use: str) -> Iterator[None]:
-    """Raise a `UsageError` for an `OSError` about the path in the block.
+    """Raise a `UsageError` for an `OSError` of the block that is about the path.
 
     Args:
-        use: Its purpose, as in "cannot be used as a journal".
+        use: What the path is for, as in "cannot be used as a journal".
     """
     try:
         yield
@@ -101,7 +104,7 @@ def _cause(path: str | os.PathLike[str], error: OSError) -> tuple[str, str]:
 
 
 def _parent_file(path: Path) -> Path:
-    """Return the parent that is not a folder."""
+    """Return the first parent of the path that exists and is not a folder."""
     for parent in reversed(path.parents):
         with suppress(OSError):
             if parent.exists() and not parent.is_dir():

@@ -55,40 +55,50 @@ class RawCall(NamedStruct, frozen=True, kw_only=True):
     origin: str = ""
     """Where the call comes from, for the journal: a provider's API, `cli`, or the host's own name."""
     closed: Literal["sealed", "finished", "cut"] = "sealed"
-    """What proves the arguments complete: their own end (`sealed`), the message's end (`finished`), or nothing (`cut`; never runs)."""
+    """What proves that the arguments are complete: their own end (`sealed`), or the end of the message (`finished`). A
+    call with `cut`, for which nothing proves it, never runs.
+    """
     idempotency_key: str | None = None
     """The caller's idempotency key for this call; scoped to principal and tool."""
     reasoning: str = ""
     """The model's reason for the call, if it gave one. Recorded, never interpreted."""
     beside: Mapping[str, object] | None = None
-    """Keys that the model wrote beside `arguments` instead of inside; used as the arguments if those are empty."""
+    """Keys that the model wrote beside `arguments` instead of inside. They are used as the arguments if `arguments` is
+    empty.
+    """
     lifted: bool = False
-    """Whether the reader of the call has already used keys from beside the arguments. The result has the same note then."""
+    """Whether the arguments already include keys that the model wrote beside them. The result gets the same note as if
+    `beside` had been used.
+    """
 
     @classmethod
     def from_provider(cls, item: object, *, finish_reason: str | None = "tool_calls") -> RawCall:
-        """Read one call of a model's message, as a provider's SDK gives it: its object, or a dict of the same form.
+        """Read one call from a model's message, as a provider's SDK returns it: an object or a dict.
 
-        Read are the calls of OpenAI (chat and responses), Anthropic, Gemini, Bedrock, Mistral, Cohere, Ollama, and of compatible servers.
-        An invalid item, as a model may write it, becomes a call without a name, which ends its message.
+        Supports the calls of OpenAI (chat and responses), Anthropic, Gemini, Bedrock, Mistral, Cohere and Ollama, and
+        of compatible servers. An invalid item, which a model may have written, becomes a call without a name, which
+        ends its message.
 
         Args:
             item: An item of `tool_calls`, a `function_call` item or part, a `tool_use` block, or a `toolUse` block.
-            finish_reason: Why the message ended, in the provider's word: OpenAI's `finish_reason`, Anthropic's `stop_reason`, and so on. A
-                word that does not mean a complete message, such as `length`, marks the call as cut.
+            finish_reason: Why the message ended, as the provider says it: OpenAI's `finish_reason`, Anthropic's
+                `stop_reason`, and so on. A value that does not mean a complete message, such as `length`, marks the
+                call as cut.
 
         Raises:
-            UsageError: It is something else than one call, such as a whole response or a list of calls.
+            UsageError: `item` is not one call, but for example a whole response or a list of calls.
         """
         return cls._from_item(item, "RawCall.from_provider", finish_reason)
 
     @classmethod
     def from_openai(cls, item: object, *, finish_reason: str | None = "tool_calls") -> RawCall:
-        """Do the same as `from_provider`, under the name that fits an item of an OpenAI chat message's `tool_calls`.
+        """Do the same as `from_provider`. The name suits an item of `tool_calls` in an OpenAI chat message.
 
         Args:
-            item: The SDK's object, or `{"id", "type": "function", "function": {"name", "arguments"}}`; a `reasoning` in either is kept.
-            finish_reason: The finish reason of the choice. Anything but `stop`, `tool_calls` or `function_call` means the message was cut.
+            item: The SDK's object, or `{"id", "type": "function", "function": {"name", "arguments"}}`. Either object
+                may have a `reasoning`, which is kept.
+            finish_reason: The finish reason of the choice. Anything but `stop`, `tool_calls` or `function_call` means
+                that the message was cut.
         """
         return cls._from_item(item, "RawCall.from_openai", finish_reason)
 
@@ -100,13 +110,14 @@ class RawCall(NamedStruct, frozen=True, kw_only=True):
 
     @classmethod
     def from_dict(cls, item: object) -> RawCall:
-        """Read a call written as `{"tool" | "name", "parameters" | "arguments", "reasoning"}`, or in a provider's format.
+        """Read a call from a dict in callgate's format or in a provider's.
 
-        If the parameters are missing or empty, keys beside `tool` are used as parameters when the call is parsed.
-        JSON data that is not a call becomes a call without a name, which ends its message.
+        callgate's format has the keys `tool` or `name`, `parameters` or `arguments`, and `reasoning`. If the parameters
+        are missing or empty, the keys beside `tool` are used as parameters when the call is parsed. JSON data that is
+        not a call becomes a call without a name, which ends its message.
 
         Raises:
-            UsageError: It is something else than one call, such as a whole response or a list of calls.
+            UsageError: `item` is not one call, but for example a whole response or a list of calls.
         """
         _refuse_read_call(item, "RawCall.from_dict")
         if not is_plain_call(item):
@@ -142,8 +153,10 @@ class Scope(NamedStruct, frozen=True, kw_only=True):
     iteration: int = 0
     """The number of the message within the turn, from 0."""
     message_id: str = ""
-    """The provider's id of the message that has the calls, such as `chatcmpl-...`. With it, calls of two messages are never the same call,
-    and a message that is handed in again is recognised, also if iterations are not counted. An agent counts them and ignores it."""
+    """The provider's id of the message that has the calls, such as `chatcmpl-...`. With it, calls of two messages are
+    never taken for the same call, and a message that is submitted again is recognised, even if iterations are not
+    counted. An agent counts iterations and ignores it.
+    """
     phase: str = ""
     """The phase of the run, for the journal. An agent names each pass of the model `run/iteration`."""
     principal: str = ""
@@ -183,13 +196,13 @@ class Text(Struct, frozen=True, kw_only=True, gc=False, tag_field="type", tag="t
 
 class Image(NamedStruct, frozen=True, kw_only=True, tag_field="type", tag="image", rename="camel"):
     data: str
-    """Base64."""
+    """The image, encoded as Base64."""
     mime_type: str
 
 
 class Audio(NamedStruct, frozen=True, kw_only=True, tag_field="type", tag="audio", rename="camel"):
     data: str
-    """Base64."""
+    """The audio, encoded as Base64."""
     mime_type: str
 
 
@@ -213,7 +226,9 @@ class Metadata(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     bytes: int = 0
     """Size of the whole content, before anything was left out: in UTF-8, or as the tool reports, such as the size of a file."""
     truncated: bool = False
-    """Whether the model sees only a part; `blob` then names the whole, or the content says how to read on."""
+    """Whether the model sees only a part of the content. Then `blob` names the whole content, or the content says how
+    to read the rest.
+    """
     mime: str = "text/plain"
     content_key: str = ""
     """The key of `structured` whose text is the content; if empty, the content is the whole value."""
@@ -225,7 +240,7 @@ class Metadata(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     rule: str = ""
     """The rule that decided, as `id (file:line)`."""
     cached: str | None = None
-    """The cache scope that answered, if one did."""
+    """The cache scope of the cached result that was used; None if none was used."""
     replayed: bool = False
     """Whether this is the stored result of an earlier identical call."""
     joined: bool = False
@@ -253,7 +268,7 @@ class ToolResult(Struct, frozen=True, kw_only=True):
     name: str
     status: Literal["ok", "error", "unknown"]
     content: tuple[Part, ...] = ()
-    """For the model, within the output limit; says what to do next if the call did not succeed."""
+    """The content for the model, within the output limit. If the call did not succeed, it says what to do next."""
     structured: object = None
     """The checked value as JSON data; None if it is large (`metadata.blob`)."""
     error: str | None = None
@@ -263,7 +278,7 @@ class ToolResult(Struct, frozen=True, kw_only=True):
     code: str | None = None
     """The exact reason; stable across versions."""
     message: str | None = None
-    """The tool's own message beside its data."""
+    """The message that the tool returned in addition to its data."""
     end_turn: bool = False
     image_metadata: object = None
     metadata: Metadata = Metadata()
@@ -278,7 +293,7 @@ class ToolResult(Struct, frozen=True, kw_only=True):
 
     @property
     def data(self) -> object:
-        """The tool's output: the `data` of a result that has it, else the whole value."""
+        """The tool's output: the `data` of a result that has this key, otherwise the whole value."""
         value = self.structured
         return value["data"] if isinstance(value, dict) and "data" in value and "success" in value else value
 
@@ -298,14 +313,15 @@ class CurrentToolCall(ToolResult, frozen=True, kw_only=True):
 
 
 class Answered(Struct, frozen=True):
-    """The call has a result; add it to the history in the call's place."""
+    """The call has a result. Add it to the history at the call's place."""
 
     result: ToolResult
 
     def message(self) -> dict[str, Any]:
         """Return the result as a `tool` message of an OpenAI chat request.
 
-        The other outcomes have this method too, so that it can be called without a case distinction. They have no message.
+        The other outcomes have this method, too, so that it can be called without checking the type of the outcome.
+        They raise.
 
         Raises:
             UsageError: The call has no result; the error says what to do instead.
@@ -325,7 +341,7 @@ class Restarted(NamedStruct, frozen=True):
 
 
 class Aborted(NamedStruct, frozen=True):
-    """The message ends with this turn status; add no history entry."""
+    """The call ended its message without a result, with this turn status. Add no history entry."""
 
     status: Literal["error", "stopped_by_user"]
     reason: str = ""
@@ -343,23 +359,23 @@ class Approval(NamedStruct, frozen=True, kw_only=True):
     """The uid of the call that was suspended for it."""
     run: str
     expires_at: int
-    """UTC nanoseconds."""
+    """When the question expires, in UTC nanoseconds."""
     allowed: bool | None = None
     """None while nobody has answered."""
     by: str = ""
-    """Who has answered."""
+    """Who has answered; empty if nobody has."""
     reason: str = ""
-    """Why."""
+    """The reason that was given with the answer."""
     arguments: Mapping[str, object] | None = None
-    """The arguments with which they allowed the call instead of its own; None: its own."""
+    """The arguments with which the human allowed the call instead of its own; None for its own."""
 
 
 class Suspended(NamedStruct, frozen=True):
-    """A human has to decide. Nothing ran, and nothing waits."""
+    """The call needs the decision of a human. It has not run, and the engine does not wait."""
 
     approval_id: str
     expires_at: int
-    """UTC nanoseconds. After it, the question must be asked again."""
+    """When the question expires, in UTC nanoseconds. After that, the call must be submitted again."""
     question: str = ""
     uid: str = ""
 

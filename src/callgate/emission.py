@@ -23,15 +23,14 @@ from msgspec import Struct
 
 from callgate._abort_signals import AbortSignal, settled
 from callgate._json import canonical
-from callgate._pipeline.call_locks import UNDECLARED_READ, footprint_of
 from callgate._pipeline.call_state import CallState
-from callgate._pipeline.concurrency import CallOrder, Footprint, QueueStarter, TaskQueue, may_run_beside
+from callgate._pipeline.concurrency import UNDECLARED_READ, CallOrder, Footprint, QueueStarter, TaskQueue, footprint_of, may_run_beside
 from callgate._pipeline.outcomes import Outcomes, UnstartedCalls
 from callgate._pipeline.parse import has_large_arguments
-from callgate._pipeline.run_recovery import Unfinished
-from callgate.call_stages import ApprovedCall, ValidatedCall
+from callgate._run_state.run_recovery import Unfinished
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Scope, ToolResult
 from callgate.errors import CallFailed, UsageError
+from callgate.stage_types import ApprovedCall, ValidatedCall
 
 __all__ = ["Emission", "EndedCall", "Refusal"]
 
@@ -120,7 +119,7 @@ class _Slot(Struct, eq=False):
             await settled(self.ended, kill, _FOREVER_S)
 
     def tell(self) -> None:
-        """Wake the tasks that wait for the end."""
+        """Wake the tasks that wait for the end of the call."""
         if self.ended is not None and not self.ended.done():
             with suppress(RuntimeError):  # the event loop of the waiting task is closed
                 self.ended.set_result(None)
@@ -177,7 +176,7 @@ class Emission:
         parallel: int,
     ) -> None:
         self.cause = 0
-        """The position of the event that causes the calls that are added next; 0: no event of this run."""
+        """The position of the event that causes the calls that are added next; 0 if no event of this run does."""
         self._route = route
         self._unstarted = unstarted
         self._outcomes = outcomes
@@ -247,7 +246,11 @@ class Emission:
         return position
 
     def leave_out(self, position: int | None = None, ended: EndedCall = _LEFT_OUT) -> int:
-        """Skip the next call of the message, which does not take the route; `ended` is its end. Return its position."""
+        """Skip the next call of the message and return its position. The call does not take the route.
+
+        Args:
+            ended: The end of the call.
+        """
         if self._over:
             raise self._is_over()
         now = len(self._places)
@@ -379,7 +382,10 @@ class Emission:
                 self._unstarted.note("emission.discarded", [slot.state.uid for slot in self._slots], reason)
 
     def end(self, reason: str) -> None:
-        """End every call now: calls that have not begun will not begin, running ones are killed. `seal` still returns their outcomes."""
+        """End every call now: calls that have not begun will not begin, and running calls are killed.
+
+        `seal` still returns their outcomes.
+        """
         self._kill.fire(reason)
         self._end_rest(reason, [slot for slot in self._slots if not slot.entered])
 
@@ -449,7 +455,10 @@ class Emission:
             slot.state.first = first.outcome.result if isinstance(first.outcome, Answered) else None
 
     def _clear_to_start(self, slot: _Slot, approved: ApprovedCall) -> Awaitable[None] | None:
-        """Return an awaitable that ends when the call conflicts with no other one; None if no hook or policy has changed a call."""
+        """Return an awaitable that ends when no other call conflicts with this one.
+
+        None if no hook or policy has changed a call of the message.
+        """
         if self._changed or approved.call is not slot.call:
             return self._in_turn(slot, approved)
         slot.running = True
@@ -465,7 +474,11 @@ class Emission:
         slot.running = True
 
     def _in_the_way(self, slot: _Slot) -> _Slot | None:
-        """Return a call that this one must wait for: one that runs, or one that precedes a changed call, and that it conflicts with."""
+        """Return a call that this one conflicts with and must wait for; None if there is none.
+
+        If a hook or policy has changed this call, these are all running and all earlier calls. Otherwise, they are the
+        running calls that were changed.
+        """
         changed = slot in self._changed
         for other in self._slots if changed else self._changed:
             if other is slot or other.outcome is not None or may_run_beside(slot.footprint, other.footprint):
@@ -486,7 +499,7 @@ class Emission:
                 raise asyncio.CancelledError  # the tasks of the message were cancelled from outside
 
     def _end_rest(self, why: str, slots: list[_Slot]) -> None:
-        """End the calls among these that have no outcome, as not started."""
+        """End those of these calls that have no outcome, as not started."""
         for slot in slots:
             if slot.outcome is None and not slot.state.ended:
                 slot.outcome = self._unstarted.not_started(slot.state, why)

@@ -1,7 +1,7 @@
-"""The engine: makes the one route that every tool call takes, and owns what lives longer than a call.
+"""The engine: runs every tool call along one route, and owns everything that outlives a single call.
 
-The route itself is `_pipeline/call_route.py`. Here are its parts, put together once, and what a host does with an engine: hand in calls,
-register tools, answer questions, close. Knows nothing of models, loops or transports.
+`_pipeline/call_route.py` contains the route. `Engine` assembles the parts of the route once, and offers what a host
+needs: run calls, register tools, answer approval questions, close. Knows nothing of models, loops or transports.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from callgate._json import decode
 from callgate._limits_from_environment import timeout_from_environment
 from callgate._option_checks import by_name
 from callgate._pipeline.approval_answers import answer_approval, edited_arguments
-from callgate._pipeline.approvals import Answer
 from callgate._pipeline.engine_assembly import EngineParts, GivenParts
 from callgate._pipeline.engine_lifecycle import SyncRunner
 from callgate._pipeline.engine_options import (
@@ -32,9 +31,10 @@ from callgate._pipeline.engine_options import (
     runners_of,
     tools_of,
 )
-from callgate._pipeline.recorder import too_late
-from callgate._pipeline.settlements import Settlement, settle_call
-from callgate._redact import Redactor
+from callgate._run_state.approvals import Answer
+from callgate._run_state.recorder import too_late
+from callgate._run_state.settlements import Settlement, settle_call
+from callgate._secret_redaction import Redactor
 from callgate.calls import Approval, CurrentToolCall, Outcome, RawCall, Scope, ToolResult
 from callgate.emission import Emission
 from callgate.errors import RecordFailed, RunHeld
@@ -54,36 +54,43 @@ _NOWHERE = Scope()
 _DEFAULTS = Limits()
 _MEMORY_END_S = 5.0
 _TOGETHER = 256
-"""Calls of a message that are taken in before the event loop comes round."""
+"""The number of calls of a message to add before other tasks of the event loop may run."""
 
 
 class Engine:
-    """Runs tool calls: checked, stoppable, never twice, all on record.
+    """Runs tool calls. Each call is checked, can be stopped, takes effect at most once, and is recorded.
 
-    Use it as `async with Engine(tools) as engine`. An engine belongs to one event loop; many engines may live in one process.
+    Use it as `async with Engine(tools) as engine`. An engine belongs to one event loop; a process may have many
+    engines.
 
     Args:
-        tools: Registered as built-in; of a class, an instance is made.
-        policies: Asked in order, about every call; none: everything validated may run. Rules that name a tool, an argument or a value
-            that does not exist are refused.
-        hooks: The user's code around calls.
-        journal: Where everything is recorded; None: in memory.
-        blobs: Where large results are kept; None: with the journal, on its server or in the folder `<journal>.blobs`; in memory with one
-            that is in memory, up to 256 MiB, the oldest going first.
-        persistent_cache: For tools with cache scope `persistent`; None: the file `<journal>.cache` beside a journal in a file; with any
-            other journal, such results live as long as the engine, and a warning in the log says so.
-        limits: Every bound.
-        runners: The host's own, by the name that tools give as `runner`.
-        process_limits: Of the worker processes that run process tools; None: the defaults.
-        timeout_s: Of a whole call, retries and waits included; None: from `TOOL_EXECUTION_TIMEOUT_MS`, or 300.
-        coerce: Put arguments of a wrong type right where nothing is lost (`"5"` → `5`), and note it.
-        repair: Repair complete but malformed JSON arguments, and note it; cut-off ones are refused either way.
-        restart: Consumes results that enrich the context instead of the history.
-        redactor: Takes secrets out of whatever is recorded or shown.
-        undo: Keeps what calls change in their workspace, so that it can be undone (`callgate.undo.UndoStore`); None: nothing is kept.
-        memory: Follows the record and remembers what calls came to (`callgate.memory.Memory`); closed with the engine. None: nobody does.
-        run: The id of the engine's own run, for scopes that name none.
-        extra: The class of what scopes have as `extra`, with annotated fields: every scope's is checked against it. None: anything goes.
+        tools: The tools to register as built-in. For a class, an instance is created.
+        policies: Asked in order about every call. If there are none, every valid call may run. Rules that name a tool,
+            an argument or a value that does not exist are refused.
+        hooks: The user's code that runs before and after calls.
+        journal: Stores all events. None: a journal in memory.
+        blobs: Stores large results. None: they are stored with the journal, which means on its server or in the folder
+            `<journal>.blobs`; for a journal in memory, in memory up to 256 MiB, and the oldest are dropped first.
+        persistent_cache: Stores results of tools with the cache scope `persistent`. None: the file `<journal>.cache`
+            beside a journal in a file. With any other journal, such results are kept until the engine is closed, and a
+            warning is logged.
+        limits: All limits of the engine.
+        runners: The host's own runners, by the name that tools use as `runner`.
+        process_limits: The limits of the worker processes that run process tools. None: the defaults.
+        timeout_s: Seconds for a whole call, including retries and waits. None: `TOOL_EXECUTION_TIMEOUT_MS`, or 300.
+        coerce: Whether to convert arguments of a wrong type if this loses nothing (`"5"` to `5`). Each conversion is
+            noted.
+        repair: Whether to repair complete but malformed JSON arguments. Each repair is noted. Truncated arguments are
+            always refused.
+        restart: Called with results that enrich the context instead of the history.
+        redactor: Removes secrets from everything that is recorded or shown.
+        undo: Stores what calls change in their workspace, so that it can be undone (`callgate.undo.UndoStore`). None:
+            nothing can be undone.
+        memory: Follows the journal and remembers the outcomes of calls (`callgate.memory.Memory`); closed with the
+            engine. None: nothing is remembered.
+        run: The id of the engine's own run, which is used for scopes without a run.
+        extra: A class with annotated fields. The `extra` of every scope is checked against it. None: any `extra` is
+            accepted.
     """
 
     @by_name
@@ -140,15 +147,16 @@ class Engine:
         self._sync_runner = SyncRunner()
 
     async def call(self, raw: RawCall, scope: Scope = _NOWHERE, *, signal: AbortSignal | None = None) -> Outcome:
-        """Take one call through the whole route.
+        """Run one call through the whole route, and return its outcome.
 
         Args:
-            raw: As the model emitted it.
-            scope: Where and for whom.
-            signal: Ends the call when it fires; None: the conversation's own, which `control.kill` fires.
+            raw: The call as the model emitted it.
+            scope: Where and for whom the call runs.
+            signal: Ends the call when it fires. None: the conversation's signal, which `control.kill` fires.
 
         Returns:
-            `Answered` with the one result, `Restarted`, `Aborted` or `Suspended`. Whatever the tool, the model or a hook did, this returns.
+            `Answered` with the result, `Restarted`, `Aborted` or `Suspended`. Errors of the tool, the model or a hook
+                become part of the outcome and are not raised.
         """
         parts = self._parts
         if scope is not parts.admission.last_scope:
@@ -160,7 +168,7 @@ class Engine:
         return await parts.route.call(raw, scope, signal or self.control.signal(scope.conversation))
 
     async def _open(self, scope: Scope) -> None:
-        """Acquire the lease of a scope's run and load its state, in the time that a call has."""
+        """Acquire the lease of a scope's run and load its state, within the timeout of a call."""
         waiting = asyncio.timeout(self._parts.timeout_s)
         try:
             async with waiting:
@@ -171,10 +179,12 @@ class Engine:
             raise
 
     def call_sync(self, raw: RawCall, scope: Scope = _NOWHERE) -> Outcome:
-        """The same for plain code: runs on an event loop in a thread of the engine's own; end it with `close_sync`.
+        """Run one call as `call` does, from synchronous code.
+
+        The call runs on an event loop in a thread that belongs to the engine. Use `close_sync` to close the engine.
 
         Raises:
-            UsageError: Inside a running event loop.
+            UsageError: The calling thread has a running event loop.
         """
         return self._sync_runner.run(self._parts.lifecycle.check_unclosed, lambda: self.call(raw, scope))
 
@@ -188,7 +198,7 @@ class Engine:
         early: bool = True,
         on_result: Callable[[ToolResult], None] | None = None,
     ) -> Emission:
-        """Begin a message's calls; see `Emission`."""
+        """Return an `Emission`, to which the calls of one message are added."""
         parts = self._parts
         parts.admission.check(scope)
         kill, limits = signal or self.control.signal(scope.conversation), self.limits
@@ -209,7 +219,10 @@ class Engine:
         return emission
 
     async def call_many(self, raws: Iterable[RawCall], scope: Scope = _NOWHERE, *, signal: AbortSignal | None = None) -> list[Outcome]:
-        """Take all calls of one message through the route, side by side where they may; outcomes in the order of the calls."""
+        """Run all calls of one message through the route, concurrently if they do not conflict.
+
+        Return the outcomes in the order of the calls.
+        """
         parts = self._parts
         if scope is not parts.admission.last_scope:
             parts.admission.check_extra(scope)
@@ -231,17 +244,18 @@ class Engine:
     def asked(self, raw: RawCall, scope: Scope) -> tuple[str, bytes] | None:
         """Return the name of a call's tool, and its valid arguments as canonical JSON; None if the call is invalid.
 
-        Records and runs nothing.
+        The call is neither recorded nor run.
         """
         return self._parts.route.asked(raw, scope)
 
     # What an operator does
 
     def register(self, tool: Tool | type[Tool], *, layer: Layer = "builtin") -> None:
-        """Add a tool, or an instance of its class; see `ToolRegistry.register`.
+        """Add a tool, or an instance of a tool class; see `ToolRegistry.register`.
 
         Raises:
-            UsageError: It is incomplete, its name is taken, its runner could not run it, or a rule about it could never match.
+            UsageError: The tool is incomplete, its name is taken, its runner cannot run it, or a rule about it can
+                never match.
         """
         tool = instance_of(tool)
         self._parts.plans.check_runner(tool)
@@ -250,27 +264,30 @@ class Engine:
     async def approve(
         self, approval_id: str, *, by: str = "operator", reason: str = "", arguments: Mapping[str, object] | None = None
     ) -> None:
-        """Answer the question of a `Suspended` call with yes. Hand the same call in again: it runs once.
+        """Approve a `Suspended` call. Submit the same call again after that: it runs once.
 
-        Comes back when the answer is on disk, where the record survives. It counts from before that, also where the caller is cancelled.
-        The same said again changes nothing: who said it first stays on record.
+        Returns when the approval is durable, if the journal is. It takes effect before that, and stays in effect if the
+        caller is cancelled. Repeating an approval changes nothing; the first `by` stays on record.
 
         Args:
-            by: Who says so; the model is told, like the reason.
-            arguments: With which the call is to run, instead of its own. They are validated now and again when it is handed in, and judged
-                again then; the model is told. None: its own.
+            by: Who approves. The model is told.
+            reason: Why. The model is told.
+            arguments: The arguments with which the call runs instead of its own. They are validated now, and validated
+                and judged when the call is submitted again; the model is told. None: the call's own.
 
         Raises:
-            UsageError: No such question is open; or its tool does not accept the arguments, and it stays open; or, as `RunHeld`, another
-                engine works on its run: tell that one by `callgate.inbox`.
-            RecordFailed: It could not be kept, so it does not count.
+            UsageError: No such question is open, or the tool does not accept the arguments; then the question stays
+                open. The subclass `RunHeld` means that another engine works on the run; use `callgate.inbox` to send
+                the approval to that engine.
+            RecordFailed: The approval could not be recorded, so it has no effect.
         """
         await self._answer(approval_id, Answer(allow=True, by=by, reason=reason, arguments=edited_arguments(arguments)))
 
     async def deny(self, approval_id: str, *, by: str = "operator", reason: str = "") -> None:
-        """Answer it with no. The same call, handed in again, gets one `Answered` with a denial that says who denied it, and why.
+        """Deny a `Suspended` call, or withdraw an approval that no call has used.
 
-        Comes back and raises as `approve` does. Takes back a yes that no call has used.
+        If the same call is submitted again, it gets one `Answered` with a denial that says who denied it and why.
+        Returns and raises as `approve` does.
         """
         await self._answer(approval_id, Answer(allow=False, by=by, reason=reason))
 
@@ -283,24 +300,24 @@ class Engine:
     def approve_sync(
         self, approval_id: str, *, by: str = "operator", reason: str = "", arguments: Mapping[str, object] | None = None
     ) -> None:
-        """The same as `approve` for plain code, as `call_sync` is."""
+        """Do the same as `approve`, from synchronous code; see `call_sync`."""
         check = self._parts.lifecycle.check_unclosed
         self._sync_runner.run(check, lambda: self.approve(approval_id, by=by, reason=reason, arguments=arguments))
 
     def deny_sync(self, approval_id: str, *, by: str = "operator", reason: str = "") -> None:
-        """The same as `deny` for plain code, as `call_sync` is."""
+        """Do the same as `deny`, from synchronous code; see `call_sync`."""
         self._sync_runner.run(self._parts.lifecycle.check_unclosed, lambda: self.deny(approval_id, by=by, reason=reason))
 
     async def answer(self, approval_id: str, *, allow: bool, by: str = "operator") -> None:
-        """The older form of `approve` and `deny`, without a reason or arguments."""
+        """Approve or deny a `Suspended` call. An older form of `approve` and `deny`, without a reason or arguments."""
         await (self.approve if allow else self.deny)(approval_id, by=by)
 
     def answer_sync(self, approval_id: str, *, allow: bool, by: str = "operator") -> None:
-        """The same for plain code, as `call_sync` is."""
+        """Do the same as `answer`, from synchronous code; see `call_sync`."""
         (self.approve_sync if allow else self.deny_sync)(approval_id, by=by)
 
     def approval(self, approval_id: str) -> Approval | None:
-        """What a human was asked under this id and answered; None where it was never asked, is used up, or has expired."""
+        """Return the question with this id and its answer; None if it was never asked, is used up, or has expired."""
         question = self._parts.context.approvals.find(approval_id)
         if question is None:
             return None
@@ -315,17 +332,19 @@ class Engine:
         )
 
     async def settle(self, uid: str, *, happened: bool, by: str = "operator", reason: str = "") -> None:
-        """Say what became of a call that ended `unknown`, or whose process ended while it ran.
+        """Record whether a call took effect that ended `unknown`, or whose process ended while it ran.
 
-        If it did not happen, the same call may be sent again in its run. If it did, the next one like it is told so, and not run.
-        Comes back when that is on disk, where the record survives. It counts from before that, also where the caller is cancelled.
+        If it did not happen, the same call may be submitted again in its run. If it happened, the next identical call
+        is told so and does not run. Returns when this is durable, if the journal is. It takes effect before that, and
+        stays in effect if the caller is cancelled.
 
         Args:
-            uid: The call's, or that of a call that was refused because of it.
+            uid: The uid of the call, or of a call that was refused because of it.
 
         Raises:
-            UsageError: The call is not in doubt; or, as `RunHeld`, another engine works on its run: tell that one by `callgate.inbox`.
-            RecordFailed: It could not be kept, so it does not count.
+            UsageError: The outcome of the call is not unknown. The subclass `RunHeld` means that another engine works
+                on the run; use `callgate.inbox` to send this to that engine.
+            RecordFailed: This could not be recorded, so it has no effect.
         """
         self._parts.lifecycle.check_open()
         recorder = self._parts.context.recorder
@@ -333,20 +352,24 @@ class Engine:
         await recorder.durable(position)
 
     def settle_sync(self, uid: str, *, happened: bool, by: str = "operator", reason: str = "") -> None:
-        """The same for plain code, as `call_sync` is."""
+        """Do the same as `settle`, from synchronous code; see `call_sync`."""
         self._sync_runner.run(self._parts.lifecycle.check_unclosed, lambda: self.settle(uid, happened=happened, by=by, reason=reason))
 
     def current_tool_call(self, conversation: str) -> CurrentToolCall | None:
-        """The conversation's latest successful call, with its parameters and why it was made; survives where the journal does.
+        """Return the conversation's latest successful call, with its parameters and its reason; None if there is none.
 
-        None where a redactor changes the conversation's name. Waits for the server where the journal is on one: call it in a thread then,
-        as `await asyncio.to_thread(...)`.
+        The call is read from the journal, so it survives a restart if the journal does. None is also returned if a
+        redactor changes the conversation's name. If the journal is on a server, this blocks: call it in a thread, with
+        `await asyncio.to_thread(...)`.
         """
         return latest_tool_call(self._parts.context.journal, conversation)
 
     @property
     def activity_since_wake(self) -> int:
-        """Calls that have succeeded since `wake`, or since this was set, in any conversation or none. Cached results do not count."""
+        """The number of calls that have succeeded since `wake` was called or this attribute was set.
+
+        Calls outside of a conversation count, cached results do not.
+        """
         return self._parts.activity.total
 
     @activity_since_wake.setter
@@ -354,33 +377,42 @@ class Engine:
         self._parts.activity.total = count
 
     def activity(self, conversation: str) -> int:
-        """The same of one conversation. Kept in memory, for the 10,000 conversations that were active last."""
+        """Return the number of calls of one conversation that have succeeded since `wake`.
+
+        Cached results do not count. The numbers are kept in memory, for the 10,000 most recently active conversations.
+        """
         return self._parts.activity.of(conversation)
 
     def wake(self, conversation: str | None = None) -> None:
-        """Count activity anew: that of this conversation, or of the engine and all of them."""
+        """Reset the count of successful calls of this conversation, or all counts if no conversation is given."""
         self._parts.activity.wake(conversation)
 
     # Lifecycle
 
     @property
     def abandoned(self) -> int:
-        """How much code of calls that have ended still runs: threads and coroutines that would not stop, and tasks that tools left."""
+        """The number of threads, coroutines and tasks that still run although their calls have ended.
+
+        These are threads and coroutines that did not stop when told to, and tasks that tools left running.
+        """
         return self._parts.runners.abandoned + self._parts.context.offload.abandoned
 
     async def close(self) -> None:
-        """End running calls in bounded time and release all resources. Idempotent; finishes even if the waiting task is cancelled.
+        """End running calls in bounded time and release all resources.
+
+        Idempotent. Closing continues if the task that waits for it is cancelled.
 
         Raises:
-            UsageError: The engine's event loop is another one, and still runs.
+            UsageError: The engine belongs to another event loop that still runs.
         """
         await self._parts.lifecycle.close()
 
     def close_sync(self) -> None:
-        """Close an engine that was used through `call_sync`, or not at all.
+        """Close an engine from synchronous code, if it was used through `call_sync` or not at all.
 
         Raises:
-            UsageError: Inside a running event loop, or where the engine's own is another that still runs.
+            UsageError: The calling thread has a running event loop, or the engine belongs to another event loop that
+                still runs.
         """
         self._sync_runner.close(self._parts.lifecycle.shut, self.close)
 

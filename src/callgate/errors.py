@@ -1,8 +1,9 @@
 """Every error that callgate raises or turns into a result.
 
-One class per *who must act*: the model may try again, the model must stop, the tool's author, the developer. Each carries a stable
-`code` (the fine reason, safe to match on) and, where it becomes a result, one of `FAILURE_CLASSES`. A message states the fact, then
-the limit or the cause, then the next step. Only the engine turns these errors into results. Imports nothing of callgate.
+There is one class for each party that must act: the model (try again, or stop), the tool's author, the developer, the
+operator. Each error has a stable `code`, which is the exact reason and safe to match on. An error that becomes a result
+also has one of `FAILURE_CLASSES`. A message states the fact, then the limit or the cause, then the next step. Only the
+engine turns these errors into results. Imports nothing of callgate.
 """
 
 from __future__ import annotations
@@ -115,13 +116,14 @@ class LeaseLost(JournalFailed):
 
 
 class Retryable(CallgateError):
-    """Raised by a tool: the same call may succeed shortly. Retried if the tool's effect allows it.
+    """Raised by a tool if the same call may succeed shortly. The call is retried if the tool's effect allows it.
 
     Args:
         message: What happened, for the model.
-        not_started: True if nothing can have happened yet (the request never left). Then every effect class is retried. Otherwise the
-            call may have taken effect, and ends `unknown` if it is not retried or all attempts fail.
-        retry_after_s: Wait at least this long before the next attempt; seconds.
+        not_started: True if nothing can have happened yet, because the request was never sent. Then the call is retried
+            whatever its effect is. Otherwise the call may have taken effect, and ends `unknown` if it is not retried or
+            all attempts fail.
+        retry_after_s: Seconds to wait at least before the next attempt.
     """
 
     code = "retryable"
@@ -246,7 +248,7 @@ class ArgumentsInvalid(CallFailed):
 
 
 class UnknownTool(CallFailed):
-    """The model must pick another tool: none has this name."""
+    """The model must choose another tool: no tool has this name."""
 
     code = "unknown_tool"
     failure_class = "unknown_tool"
@@ -285,8 +287,8 @@ class CallRepeated(CallDenied):
     """The model must use the result it has: the same call had the same result too often.
 
     Args:
-        message: See `CallFailure`.
-        of_data: Whether that result is data. Then the refusal does not count as a failure in a row.
+        message: See `CallFailed`.
+        of_data: Whether the repeated result is data. If so, the refusal does not count towards the failures in a row.
     """
 
     code = "stuck_loop"
@@ -304,7 +306,7 @@ class ActorRequired(CallFailed):
 
 
 class DangerousLimitReached(CallFailed):
-    """The model must wait for the next tick: the dangerous calls of this one are used up."""
+    """The model must wait for the next tick: this tick's limit of dangerous calls is reached."""
 
     code = "dangerous_limit"
     failure_class = "dangerous_limit"
@@ -353,7 +355,7 @@ class CallNotStarted(CallFailed):
 
 
 class OutcomeUnknown(CallFailed):
-    """The call may have taken effect; somebody must check before it is repeated."""
+    """The call may have taken effect. Somebody must check this before the call is repeated."""
 
     code = "outcome_unknown"
     failure_class = "outcome_unknown"

@@ -24,9 +24,9 @@ class EventQuery(Options, frozen=True, kw_only=True):
 
     run: str | None = None
     call: str | None = None
-    """A call's uid."""
+    """The uid of a call."""
     calls: tuple[str, ...] = ()
-    """Any of these calls; at most some hundreds."""
+    """The uids of calls; events of any of them match. At most some hundreds."""
     tool: str | None = None
     """Events of the calls of this tool: its resolved name, or the name in the call if no tool was found."""
     actor: str | None = None
@@ -51,7 +51,10 @@ class EventQuery(Options, frozen=True, kw_only=True):
     newest_first: bool = False
 
     def holds(self, event: Event) -> bool:
-        """Whether the event alone matches: every field but `tool`, `actor`, `conversation` and `caused_by`."""
+        """Whether the event matches every field that can be checked without other events.
+
+        These are all fields but `tool`, `actor`, `conversation` and `caused_by`.
+        """
         return (
             event.position > self.after
             and self.run in (None, event.run)
@@ -65,12 +68,12 @@ class EventQuery(Options, frozen=True, kw_only=True):
         )
 
     def is_of_kind(self, kind: str) -> bool:
-        """Whether events of this kind match, as far as `kinds` goes."""
+        """Whether events of this kind match the field `kinds`."""
         return not self.kinds or any(_of_kind(kind, wanted) for wanted in self.kinds)
 
     @property
     def derived(self) -> bool:
-        """Whether matching needs other events too."""
+        """Whether matching an event needs other events, too."""
         return self.by_call or self.caused_by is not None
 
     @property
@@ -79,7 +82,7 @@ class EventQuery(Options, frozen=True, kw_only=True):
         return self.tool is not None or self.actor is not None or self.conversation is not None
 
     def is_about(self, facts: CallFacts | None) -> bool:
-        """Whether events of a call with these facts match, as far as `tool`, `actor` and `conversation` go."""
+        """Whether events of a call with these facts match the fields `tool`, `actor` and `conversation`."""
         return (
             facts is not None
             and self.tool in (None, facts.tool)
@@ -99,7 +102,7 @@ class CallFacts(Struct, frozen=True, kw_only=True):
     actor: str = ""
     conversation: str = ""
     final: bool = False
-    """Whether the tool's name is the resolved one."""
+    """Whether the tool's name is the resolved one, and not the one in the call."""
 
 
 def select(events: Iterable[Event], query: EventQuery) -> list[Event]:
@@ -140,7 +143,7 @@ def _calls(events: Iterable[Event]) -> dict[str, CallFacts]:
 
 
 def merged(known: CallFacts | None, new: CallFacts) -> CallFacts:
-    """Return the facts of both; a resolved name replaces the name in the call."""
+    """Return the combination of two facts about one call. A resolved tool name replaces the name in the call."""
     if known is None:
         return new
     better = new.tool and (new.final or not known.tool) and not (known.final and not new.final)

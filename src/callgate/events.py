@@ -88,7 +88,7 @@ class Draft(Struct, frozen=True, kw_only=True, gc=False):
     kind: str
     run: str
     body: Body
-    """JSON, redacted; or the value to encode."""
+    """The body as redacted JSON, or a value that is encoded to it."""
     call: str = ""
     """The call's uid; empty for events of the run."""
     attempt: int = 0

@@ -1,8 +1,9 @@
-"""Send messages to a run from another process: answer its questions, settle its calls, stop it, kill it.
+"""Send messages to a run from another process: answer its questions, settle its calls, stop it, or kill it.
 
-A message is stored in the journal's inbox. The process that works on the run records it in an event, exactly once, and acts on it at once.
-If no process works on the run, the message waits for the next one that does. Before a message is sent, it is checked against the record,
-and a message that does not fit the run's state is refused. Runs nothing, and needs no engine.
+A message is stored in the journal's inbox. The process that works on the run records the message in an event, exactly
+once, and acts on it at once. If no process works on the run, the message waits for the next process that does. Each
+message is checked against the record before it is sent, and refused if it does not fit the state of the run. This
+module runs no calls and needs no engine.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from callgate._journal.event_rows import Unreadable
 from callgate._journal.inbox_sender import EDIT_CHARS, MESSAGE_CHARS, open_inbox
 from callgate._json import canonical, decode, json_text
 from callgate._pipeline.approval_answers import EDIT, EditMessage, edited_arguments
-from callgate._pipeline.approvals import Question
-from callgate._pipeline.event_bodies import Received, decode_reason
-from callgate._pipeline.run_recovery import RunReader
-from callgate._pipeline.settlements import call_in_doubt, why_not_in_doubt
+from callgate._run_state.approvals import Question
+from callgate._run_state.event_bodies import Received, decode_reason
+from callgate._run_state.run_recovery import RunReader
+from callgate._run_state.settlements import call_in_doubt, why_not_in_doubt
 from callgate.errors import UsageError
 from callgate.event_queries import EventQuery
 from callgate.events import Event
@@ -49,33 +50,35 @@ _received = msgspec.json.Decoder(Received).decode
 
 
 class PendingApproval(Struct, frozen=True, kw_only=True):
-    """A call that waits for a human."""
+    """A call that waits for the decision of a human."""
 
     approval: str
-    """Names the question; the uid of the call."""
+    """The id of the question, which is the uid of the call."""
     run: str
     tool: str
     arguments: str
-    """The final ones, as JSON: what the human decides about. As they came, where an older callgate wrote the record."""
+    """The final arguments as JSON, about which the human decides. If an older callgate wrote the record: the arguments
+    as received.
+    """
     question: str
     asked_ns: int
-    """When, in UTC nanoseconds."""
+    """When the question was asked, in UTC nanoseconds."""
     expires_ns: int
-    """Until when it may be answered."""
+    """When the question expires, in UTC nanoseconds."""
     held_by: str
-    """Who works on its run; empty for nobody."""
+    """The process that works on the run; empty if none does."""
 
 
 class CallToRepeat(Struct, frozen=True, kw_only=True):
-    """A call that has to be handed in again for an answer to count, because its run is no agent's."""
+    """A call that must be submitted again for an answer to take effect, because its run is not an agent's."""
 
     tool: str
     arguments: str
-    """As they came; empty where the record does not have the whole of them."""
+    """The arguments as received; empty if they are not recorded completely."""
     origin: str
-    """Who handed it in, as `cli`."""
+    """Where the call came from, such as `cli`."""
     key: str = ""
-    """The caller's own, if it gave one."""
+    """The caller's idempotency key, if it gave one."""
     principal: str = ""
     actor: str = ""
     workspace: str = ""
@@ -89,27 +92,30 @@ class SentMessage(Struct, frozen=True, kw_only=True):
     held_by: str
     """The process that will record the message; empty if no process works on the run, and the message waits for the next one."""
     again: CallToRepeat | None = None
-    """The call that was asked about, where its run is no agent's: nothing goes on by itself, it has to be handed in again."""
+    """The call to submit again for an answer to take effect, if the run is not an agent's; None otherwise."""
 
 
 class MessageOutcome(Struct, frozen=True, kw_only=True):
-    """What became of a message."""
+    """The outcome of a message."""
 
     position: int = 0
-    """Of the event that recorded it; 0: it still waits."""
+    """The position of the event that recorded the message; 0 while the message waits."""
     refused: str = ""
-    """Why it was not done."""
+    """Why the message was refused; empty if it was not."""
 
 
 def waiting(journal: JournalAddress, *, on_unreadable: Callable[[str], None] | None = None) -> list[PendingApproval]:
-    """Return the questions that nobody has answered and that have not expired, the oldest first. Needs no right to write.
+    """Return the open questions, the oldest first: those that nobody has answered and that have not expired.
+
+    Does not require the right to write to the journal.
 
     Args:
-        journal: Its file, its `postgresql://` address, or a `MemoryJournal` of this process.
-        on_unreadable: Told, in a sentence, of each run whose record is damaged, and that is left out; None: that is an error.
+        journal: The journal's file, its `postgresql://` address, or a `MemoryJournal` of this process.
+        on_unreadable: Called with one sentence for each run that is left out because its record is damaged. None: a
+            damaged record is an error.
 
     Raises:
-        UsageError: There is none, or it cannot be read.
+        UsageError: There is no journal, or it cannot be read.
     """
     with _reading(journal) as reader, open_inbox(journal, read_only=True) as client:
         asked: dict[str, list[Event]] = {}
@@ -135,7 +141,7 @@ def _passing_over(what: str, on_unreadable: Callable[[str], None] | None) -> Ite
 
 
 def _open_ones(reader: JournalReader, run: str, asked: Iterable[Event], holder: str) -> list[tuple[int, PendingApproval]]:
-    """What waits in one run, each by its place in the record."""
+    """Return the open questions of one run, each with the position of its event."""
     questions, now = _questions(reader, run), SystemClock.wall_ns()
     return [
         (event.position, _told(reader, event, question, holder))
@@ -147,15 +153,16 @@ def _open_ones(reader: JournalReader, run: str, asked: Iterable[Event], holder: 
 def approve(
     journal: JournalAddress, approval: str, *, by: str, reason: str = "", arguments: Mapping[str, object] | None = None
 ) -> SentMessage:
-    """Allow the call that asked to run, once, with the arguments that it asked with, or with others.
+    """Allow a suspended call to run once, with its own arguments or with others.
 
     Args:
-        journal: Its file, its `postgresql://` address, or a `MemoryJournal` of this process.
-        approval: Of the question; `waiting` lists them.
-        by: Who says so; goes on record.
-        reason: The same.
-        arguments: With which the call is to run instead: all of them, at most 65,536 characters as JSON. The process that works on the run
-            validates and judges them when the call is made, and tells the model. None: its own.
+        journal: The journal's file, its `postgresql://` address, or a `MemoryJournal` of this process.
+        approval: The id of the question; `waiting` lists the open ones.
+        by: Who approves. Recorded.
+        reason: Why. Recorded.
+        arguments: All arguments with which the call runs instead of its own; at most 65,536 characters as JSON. The
+            process that works on the run validates and judges them when the call is made, and tells the model. None:
+            the call's own.
 
     Raises:
         UsageError: No such question is open, or a message cannot carry the arguments.
@@ -167,25 +174,28 @@ def approve(
 
 
 def deny(journal: JournalAddress, approval: str, *, by: str, reason: str = "") -> SentMessage:
-    """Refuse the call that asked, and withdraw an approval that no call has used. Takes and raises what `approve` does.
+    """Deny a suspended call, or withdraw an approval that no call has used.
 
-    The model is told, with the reason, when its run goes on or its host hands the call in again.
+    The model is told, with the reason, when its run continues or its host submits the call again. Arguments and errors
+    are those of `approve`, without `arguments`.
     """
     return _answer(journal, "deny", approval, by, reason)
 
 
 def settle(journal: JournalAddress, call: str, *, happened: bool, by: str, reason: str = "") -> SentMessage:
-    """Say what became of a call whose outcome is not known, so that the same call may be sent again, or is told that it happened.
+    """Record whether a call with an unknown outcome took effect.
+
+    If it did not, the same call may be submitted again. If it did, the next identical call is told so and does not run.
 
     Args:
-        journal: Its file, its `postgresql://` address, or a `MemoryJournal` of this process.
-        call: Its id, or that of a call that was refused because of it.
-        happened: Whether it did.
-        by: Who says so; goes on record.
-        reason: The same.
+        journal: The journal's file, its `postgresql://` address, or a `MemoryJournal` of this process.
+        call: The uid of the call, or of a call that was refused because of it.
+        happened: Whether the call took effect.
+        by: Who says so. Recorded.
+        reason: Why. Recorded.
 
     Raises:
-        UsageError: The call is not in doubt.
+        UsageError: The outcome of the call is not unknown.
     """
     with _reading(journal) as reader:
         first = call_in_doubt(reader.find(EventQuery(call=call)), call)
@@ -198,27 +208,27 @@ def settle(journal: JournalAddress, call: str, *, happened: bool, by: str, reaso
 
 
 def stop(journal: JournalAddress, run: str, *, by: str, reason: str = "") -> SentMessage:
-    """End a run soon: a pass of the model ends now, and a call that runs is the last.
+    """End a run soon: the model's answer is interrupted, a running call finishes, and no further call starts.
 
     Args:
-        journal: Its file, its `postgresql://` address, or a `MemoryJournal` of this process.
-        run: Its id.
-        by: Who says so; goes on record.
-        reason: The same, and what the run says of its end.
+        journal: The journal's file, its `postgresql://` address, or a `MemoryJournal` of this process.
+        run: The id of the run.
+        by: Who requests it. Recorded.
+        reason: Why. Recorded, and given as the reason why the run ended.
 
     Raises:
-        UsageError: No such run is on record, or it is over.
+        UsageError: No such run is recorded, or it has ended.
     """
     return _end(journal, "stop", run, by, reason)
 
 
 def kill(journal: JournalAddress, run: str, *, by: str, reason: str = "") -> SentMessage:
-    """End a run and its tools now. Takes and raises what `stop` does."""
+    """End a run and its running tools now. Arguments and errors are those of `stop`."""
     return _end(journal, "kill", run, by, reason)
 
 
 def outcome(journal: JournalAddress, message: int, *, wait_s: float = 0.0) -> MessageOutcome:
-    """Return what became of a message, once it is recorded or the wait is over."""
+    """Return the outcome of a message, waiting up to `wait_s` seconds until it is recorded."""
     until = time.monotonic() + wait_s
     with _reading(journal) as reader, open_inbox(journal) as client:
         while not (position := client.position(message)) and time.monotonic() < until:

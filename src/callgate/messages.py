@@ -65,9 +65,9 @@ class ToolCall(Struct, frozen=True, kw_only=True, tag_field="type", tag="tool_ca
     custom: bool = False
     """Whether the tool takes free text instead of JSON."""
     made_id: bool = False
-    """Whether the id was generated; then it is not sent to APIs without ids."""
+    """Whether the id was generated. A generated id is not sent to APIs without ids."""
     opaque: Mapping[str, object] | None = None
-    """Data that the provider expects back with the call: a signature, an item id."""
+    """Data that the provider expects to be sent back with the call, such as a signature or an item id."""
     reasoning: str | UnsetType = UNSET
     """The reason for the call, if the call contains one, as calls in text may."""
     lifted: bool | UnsetType = UNSET

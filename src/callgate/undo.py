@@ -1,7 +1,7 @@
-"""Undo what tools wrote: exactly, or not at all and saying why.
+"""Undo what tools have written. A change is restored exactly, or refused with the reason.
 
-`UndoStore` goes into an engine and keeps what its calls change. `UndoHistory` lists one workspace's changes, and undoes, redoes and prunes
-them. The work is done in `_undo`.
+Pass an `UndoStore` to an engine to store what its calls change. `UndoHistory` lists the changes in one workspace, and
+undoes, redoes and prunes them. The implementation is in `_undo`.
 """
 
 from __future__ import annotations

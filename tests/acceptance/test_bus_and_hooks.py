@@ -10,10 +10,10 @@ import pytest
 
 from callgate import Allow, Deny, Engine, MemoryJournal, Scope, ToolContext, ToolResult, after_call, before_call, tool
 from callgate.builtins import command_tools
-from callgate.call_stages import Checked, ValidatedCall
 from callgate.events import Progress
 from callgate.hooks import Hook
 from callgate.protocols import Policy, Verdict
+from callgate.stage_types import Checked, ValidatedCall
 from tests.acceptance.process_tools import RUNNERS, run_by, talks
 from tests.engine_calls import call, kinds, said
 

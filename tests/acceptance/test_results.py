@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from callgate import Aborted, Answered, Deny, Engine, RawCall, Scope, Tool, ToolResult, tool
-from callgate.call_stages import ValidatedCall
 from callgate.errors import FAILURE_CLASSES
 from callgate.messages import function_response, openai_message
 from callgate.protocols import Allow, Verdict
+from callgate.stage_types import ValidatedCall
 from callgate.testing import ManualClock
 from callgate.tools import validate_tool_result
 from tests.acceptance.process_tools import RUNNERS, answers, raises, run_by

@@ -11,8 +11,8 @@ import pytest
 
 from callgate import Allow, Engine, Limits, MemoryJournal, RawCall, SqliteJournal, before_call, tool
 from callgate.agent import Agent, AgentRunOptions, AgentStreamOptions, EngineOptions, Settings
-from callgate.call_stages import ValidatedCall
 from callgate.errors import UsageError
+from callgate.stage_types import ValidatedCall
 from tests.agent.scripted_model import Script, call, says
 
 

@@ -80,10 +80,10 @@ class SlowToOpen(MemoryJournal):
         super().__init__()
         self.gate = gate
 
-    async def hold(self, run: str) -> bool:
+    async def acquire_lease(self, run: str) -> bool:
         self.gate.reached.set()
         await self.gate.open.wait()
-        return await super().hold(run)
+        return await super().acquire_lease(run)
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])

@@ -20,7 +20,6 @@ from callgate.agent import Agent, Budget, RunResult, Settings
 from callgate.agent.history_repair import repair_history
 from callgate.agent.recorded_run import load_run
 from callgate.agent.repetition import StuckLimits
-from callgate.call_stages import ValidatedCall
 from callgate.errors import UsageError
 from callgate.loop_decision import LoopRules
 from callgate.models.http_transport import Retries
@@ -29,6 +28,7 @@ from callgate.models.model_protocol import Model, StreamingContext
 from callgate.models.providers import model
 from callgate.models.wire.request import ModelRequest, ToolSpec
 from callgate.protocols import Allow, Ask, Deny, Verdict
+from callgate.stage_types import ValidatedCall
 from callgate.testing import Call, Drop, End, Piece, ScriptedServer
 from tests.waiting import PATIENCE_S
 

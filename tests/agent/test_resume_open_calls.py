@@ -12,10 +12,10 @@ import pytest
 
 from callgate import Allow, Deny, Engine, Modify, Scope, SqliteJournal, Tool, Verified, before_call, tool
 from callgate.agent import Agent, RunResult
-from callgate.call_stages import ValidatedCall
 from callgate.calls import Effect
 from callgate.events import TERMINAL, Event
 from callgate.protocols import Verdict
+from callgate.stage_types import ValidatedCall
 from tests.agent.scripted_model import Answer, Gate, Script, call, says
 from tests.effect_ledger import Ledger
 from tests.host_fakes import Hider

@@ -16,7 +16,6 @@ from msgspec import structs
 from callgate import Engine, Hook, Limits, Scope, SqliteJournal, Tool, ToolContext, Verified, after_call, tool
 from callgate.agent import Agent, Compaction, RunResult, Settings, keep_last
 from callgate.agent.recorded_run import load_run
-from callgate.call_stages import Checked, ValidatedCall
 from callgate.calls import Text
 from callgate.errors import RunHeld, UsageError
 from callgate.event_queries import EventQuery
@@ -25,6 +24,7 @@ from callgate.messages import AssistantMessage, Message, UserMessage
 from callgate.models.model_events import Usage
 from callgate.models.wire.request import ToolSpec
 from callgate.protocols import Journal
+from callgate.stage_types import Checked, ValidatedCall
 from callgate.testing import ManualClock
 from tests.agent.scripted_model import Gate, Script, call, says, tool_texts
 from tests.effect_ledger import Ledger

@@ -12,13 +12,13 @@ from msgspec.structs import replace
 
 from callgate import Engine, MemoryJournal, Scope, SqliteJournal, ToolContext, tool
 from callgate.agent import PRESETS, Agent, AgentEvent, Settings
-from callgate.call_stages import ValidatedCall
 from callgate.calls import Text
 from callgate.errors import ModelUnreachable
 from callgate.loop_decision import CallEnd, Failures, LoopRules, check_loop_continuation
 from callgate.messages import AssistantMessage, ToolMessage, UserMessage
 from callgate.models.model_events import TextDelta
 from callgate.protocols import Deny, Verdict
+from callgate.stage_types import ValidatedCall
 from tests.agent.recording_tools import LOOK, Board, run
 from tests.agent.scripted_model import Script, call, ends, says, tool_texts
 

@@ -130,7 +130,7 @@ def test_wrong_usage_is_explained_and_runs_nothing(folder: Path, words: tuple[st
 
 async def test_a_call_in_a_run_held_by_another_process_is_refused(folder: Path) -> None:
     journal = SqliteJournal(folder / "busy.db")
-    await journal.hold("case")
+    await journal.acquire_lease("case")
     done = shell(folder, *REFUND, "order=A7", "cents=1", "--journal", "busy.db", "--run", "case")
     assert (done.code, paid(folder)) == (1, [])
     assert f"worked on by process {os.getpid()}" in " ".join((done.out + done.err).split())

@@ -19,9 +19,9 @@ import pytest
 
 from callgate import Allow, Ask, Deny, Engine, RawCall, Scope, SqliteJournal, ToolContext, tool
 from callgate.agent import Agent
-from callgate.call_stages import ValidatedCall
 from callgate.memory import Memory
 from callgate.protocols import Verdict
+from callgate.stage_types import ValidatedCall
 from callgate.undo import UndoHistory, UndoStore
 from tests.agent.scripted_model import Script, call, says
 from tests.cli.shell import shell
@@ -177,7 +177,7 @@ async def test_the_lease_holder_in_the_list_of_approvals_is_escaped(hostile: Pat
         run = str(database.execute("SELECT run FROM events WHERE kind = 'call.suspended'").get)
         database.execute("DELETE FROM leases")
     journal = SqliteJournal(path)
-    await journal.hold(run)
+    await journal.acquire_lease(run)
     with apsw.Connection(str(path)) as database:
         database.execute("UPDATE leases SET who = ?", (f"process {HOSTILE}".replace("\x00", ""),))
     done = await asyncio.to_thread(shell, hostile, *LISTINGS["approvals"], COLUMNS="600")

@@ -79,6 +79,8 @@ WRONG: tuple[tuple[tuple[str, ...], str], ...] = (
     (("approvals", "--journal", "folder"), "folder"),
     (("approve", "none"), "none"),
     (("deny", "none", "--journal", "text.txt"), "text.txt"),
+    (("settle", "none", "--happened"), "none"),
+    (("settle", "case/0/0"), "--happened"),
     (("stop", "none"), "none"),
     (("kill", "case", "--wait", "-1"), "--wait"),
     (("undo", "none"), "Nothing is kept of"),

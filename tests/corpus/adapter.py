@@ -12,7 +12,6 @@ from callgate._pipeline.parse import parse
 from callgate._pipeline.resolve import almost
 from callgate._pipeline.validate import validate
 from callgate._schema import CompiledSchema, coerced, compile_schema
-from callgate.call_stages import ParsedCall, ResolvedCall
 from callgate.calls import RawCall, Scope, Text
 from callgate.errors import ArgumentsInvalid, ArgumentsMalformed, ArgumentsTruncated, CallAborted
 from callgate.messages import Native, ToolMessage
@@ -20,6 +19,7 @@ from callgate.models.dialects import read_text
 from callgate.models.model_events import CallSealed, Finished
 from callgate.models.wire import codec
 from callgate.models.wire.tool_names import WireNames
+from callgate.stage_types import ParsedCall, ResolvedCall
 from callgate.tools import Tool, ToolRegistry
 
 __all__ = ["check_args", "is_valid", "parse_response", "parse_text", "repair", "resolve", "tool_message"]

@@ -10,8 +10,8 @@ import pytest
 
 from callgate import Answered, Engine, RawCall, Scope, SqliteJournal, Suspended, UsageError, before_call
 from callgate.builtins import workspace_tools
-from callgate.call_stages import ValidatedCall
 from callgate.hooks import Hook
+from callgate.stage_types import ValidatedCall
 from tests.corpus.fixture_tools import fixture_tools
 from tests.corpus.input_files import build, rows
 from tests.corpus.test_engine_hostile_calls import assert_alive_and_clean

@@ -12,9 +12,9 @@ from callgate._pipeline.parse import parse
 from callgate._pipeline.resolve import resolve
 from callgate._pipeline.validate import validate
 from callgate._schema import CompiledSchema, compile_schema
-from callgate.call_stages import ValidatedCall
 from callgate.calls import RawCall, Scope
 from callgate.errors import CallAborted, CallFailed, UsageError
+from callgate.stage_types import ValidatedCall
 from callgate.tools import ToolRegistry
 from tests.canonical_json import canonical
 from tests.corpus.adapter import SchemaTool

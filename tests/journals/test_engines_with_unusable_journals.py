@@ -57,7 +57,7 @@ def test_a_journal_that_lacks_a_part_of_the_protocol_is_refused_by_what_it_lacks
         def close(self) -> None: ...
 
     with pytest.raises(
-        UsageError, match="was given a Half, which lacks place, hold, let_go, watch, find, status, strength, remote, shared"
+        UsageError, match="was given a Half, which lacks final_position, acquire_lease, release_lease, watch, find, status, "
     ):
         Engine(journal=Half())  # type: ignore[arg-type]
 

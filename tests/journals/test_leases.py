@@ -13,8 +13,8 @@ import pytest
 from msgspec.structs import replace
 
 from callgate import Engine, MemoryJournal, PostgresJournal, Scope, SqliteJournal, UsageError
+from callgate._journal.in_memory_store import MemoryLeases
 from callgate._journal.lease_acquisition import Leases
-from callgate._journal.memory_store import MemoryLeases
 from callgate.agent import Agent
 from callgate.errors import LeaseLost, RunHeld
 from callgate.events import Draft
@@ -90,23 +90,23 @@ def note(n: int, run: str = "order", *parents: int, kind: str = "call.received")
 
 
 async def test_a_run_held_by_another_engine_is_refused_with_its_holder_and_expiry(first: Stored, second: Stored) -> None:
-    assert await first.hold("order")
-    assert not await first.hold("order")
+    assert await first.acquire_lease("order")
+    assert not await first.acquire_lease("order")
     with pytest.raises(RunHeld, match=HELD) as refused:
-        await second.hold("order")
+        await second.acquire_lease("order")
     assert refused.value.code == "run_held"
     with pytest.raises(LeaseLost, match="worked on by process"):
         await second.durable(second.append(note(1)))
-    first.let_go("order")
+    first.release_lease("order")
     assert await soon(lambda: not holds(first, "order"))
-    assert await second.hold("order")
+    assert await second.acquire_lease("order")
 
 
 async def test_closing_a_journal_releases_its_leases(place: Open, second: Stored) -> None:
     first = place()
-    await first.hold("order")
+    await first.acquire_lease("order")
     await first.close()
-    assert await second.hold("order")
+    assert await second.acquire_lease("order")
 
 
 async def test_two_journals_write_different_runs_concurrently_into_one_hash_chain(first: Stored, second: Stored) -> None:
@@ -119,7 +119,7 @@ async def test_two_journals_write_different_runs_concurrently_into_one_hash_chai
             if n % 3 == 0:
                 await journal.durable(given[-1])
         await journal.durable(given[-1])
-        return [journal.place(position) for position in given]
+        return [journal.final_position(position) for position in given]
 
     ours, theirs = await asyncio.gather(work(first, "a"), work(second, "b"))
     assert sorted(ours + theirs) == list(range(1, 81))
@@ -145,7 +145,7 @@ async def test_a_journal_that_lost_a_lease_records_only_its_other_runs(first: St
     await first.durable(first.append(note(1)))
     await first.durable(first.append(note(1, "other")))
     expire(first)
-    await second.hold("order")
+    await second.acquire_lease("order")
     with pytest.raises(LeaseLost, match="was taken over by another engine"):
         await first.durable(first.append(note(2)))
     with pytest.raises(LeaseLost):
@@ -170,7 +170,7 @@ async def test_a_lease_with_an_impossibly_late_expiry_can_be_taken_over(first: S
     """A clock that was set back must not make a run unavailable for ever."""
     await first.durable(first.append(note(1)))
     expire(first, at_ns=9_000_000_000_000_000_000)
-    assert await second.hold("order")
+    assert await second.acquire_lease("order")
 
 
 async def test_an_invalid_lease_duration_is_refused(place: Open, tmp_path: object) -> None:
@@ -196,7 +196,7 @@ async def test_an_engine_that_lost_a_lease_starts_no_more_calls_in_that_run(firs
     async with Engine([paying(ledger)], journal=first) as engine:
         assert (await said(engine, raw_call("pay", to="ann"), Run)).success
         expire(first)
-        await second.hold("order")
+        await second.acquire_lease("order")
         for _ in range(2):
             refused = await said(engine, raw_call("pay", to="bob"), Run)
             assert (refused.status, refused.code) == ("error", "lease_lost")
@@ -211,7 +211,7 @@ async def test_a_running_call_whose_lease_is_lost_ends_with_an_unknown_outcome(f
         calling = asyncio.ensure_future(said(engine, raw_call("act"), Run))
         await unending.begun.wait()
         expire(first)
-        await second.hold("order")
+        await second.acquire_lease("order")
         with suppress(LeaseLost):  # an idle engine notices the loss at its next write or renewal
             first.append(note(9, kind="run.message"))
         result = await calling
@@ -228,7 +228,7 @@ async def test_an_agent_run_that_is_taken_over_fails_with_the_reason(first: Stor
         running = asyncio.ensure_future(agent.run("Pay.", scope=Run))
         await gate.reached.wait()
         expire(first)
-        await second.hold("order")
+        await second.acquire_lease("order")
         with suppress(LeaseLost):  # the journal may have noticed the loss already
             first.append(note(9, kind="run.message"))
         gate.open.set()
@@ -329,7 +329,7 @@ async def test_an_idle_holder_renews_its_lease(tmp_path: object, request: pytest
     import apsw
 
     journal = SqliteJournal(f"{tmp_path}/journal.db", lease_s=0.5)
-    await journal.hold("order")
+    await journal.acquire_lease("order")
     reader = apsw.Connection(str(journal.path), flags=apsw.SQLITE_OPEN_READONLY)
     ends = reader.execute("SELECT expires_ns FROM leases").get
     assert await soon(lambda: reader.execute("SELECT expires_ns FROM leases").get > ends)
@@ -340,12 +340,12 @@ async def test_an_idle_holder_renews_its_lease(tmp_path: object, request: pytest
 async def test_postgres_releases_the_lease_of_a_holder_whose_connection_ended(server: Server, database: str) -> None:
     """The run is free as soon as the connection ends, long before the lease expires."""
     journal, other = PostgresJournal(database, lease_s=3_000), PostgresJournal(f"{database}", lease_s=3_000)
-    await journal.hold("order")
+    await journal.acquire_lease("order")
     journal._commits._writing._store._connection.close()  # type: ignore[attr-defined]
     held = False
     async with asyncio.timeout(PATIENCE_S):
         while not held:
             with suppress(RunHeld):  # until the server notices the closed connection
-                held = await other.hold("order")
+                held = await other.acquire_lease("order")
     await other.close()
     await journal.close()

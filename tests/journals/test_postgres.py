@@ -193,7 +193,7 @@ async def test_a_modified_event_is_detected(server: Server, database: str) -> No
     ("url", "schema", "why"),
     [
         ("postgresql://nobody@127.0.0.1:1/none", "callgate", "cannot be reached"),
-        ("no address at all", "callgate", "no address of a PostgreSQL database"),
+        ("no address at all", "callgate", "not the address of a PostgreSQL database"),
         ("postgresql://localhost/x", "Robert'); DROP TABLE events;--", "cannot be a schema"),
     ],
     ids=["nobody there", "no address", "no schema"],

@@ -261,7 +261,7 @@ async def plan_of(path: Path, query: EventQuery) -> str:
 
 async def test_calls_of_one_message_share_two_commits(path: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     """Group commit uses one commit for all intents and one for all results, whichever event loop iterations the calls start in."""
-    monkeypatch.setattr("callgate._journal.commit_queue._SOON_S", HANGS_S)  # a slow machine may take long for 64 calls
+    monkeypatch.setattr("callgate._journal.commit_batching._SOON_S", HANGS_S)  # a slow machine may take long for 64 calls
     async with Engine([paying(ledger, writes="person:{to}")], journal=SqliteJournal(path)) as engine:
         assert (await said(engine, call("pay", id="first", to="first"))).status == "ok"
         before = commits_in(path)
@@ -279,7 +279,7 @@ def commits_in(journal: Path) -> int:
 
 
 async def test_a_commit_is_not_delayed_by_events_that_keep_arriving(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("callgate._journal.commit_queue._MOST_TOGETHER", 1_000_000)  # no commit because of the batch size
+    monkeypatch.setattr("callgate._journal.commit_batching._MOST_TOGETHER", 1_000_000)  # no commit because of the batch size
     journal = SqliteJournal(path)
     tasks: list[asyncio.Task[None]] = []
 

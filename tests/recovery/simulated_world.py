@@ -17,10 +17,10 @@ import apsw
 from msgspec import Struct
 
 from callgate import Engine, RawCall, Retryable, RetryPolicy, Scope, SqliteJournal, ToolContext, Verified, tool
-from callgate.call_stages import ValidatedCall
 from callgate.calls import Outcome
 from callgate.events import Draft, Event
 from callgate.protocols import Allow, Ask, Deny, Verdict
+from callgate.stage_types import ValidatedCall
 from callgate.tools import Tool
 from tests.waiting import PATIENCE_S
 

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from callgate import Allow, Deny, Engine, Limits, MemoryJournal, RawCall, Rules, Scope, SqliteJournal, Tool, before_call, tool
 from callgate.agent import Agent
-from callgate.call_stages import ValidatedCall
 from callgate.errors import UsageError
 from callgate.protocols import Policy, Verdict
 from callgate.replay import JudgedRun, Replay, judge_again
+from callgate.stage_types import ValidatedCall
 from tests.agent.scripted_model import Script, call, says
 from tests.cli.shell import environment
 from tests.effect_ledger import Ledger

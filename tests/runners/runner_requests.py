@@ -9,9 +9,9 @@ from contextlib import suppress
 
 from callgate import AbortController
 from callgate._json import plain_bytes
-from callgate.call_stages import ApprovedCall, ValidatedCall
 from callgate.calls import RawCall, Scope
 from callgate.protocols import RunRequest
+from callgate.stage_types import ApprovedCall, ValidatedCall
 from callgate.tools import Tool, ToolContext, ToolRegistry
 from tests.canonical_json import canonical
 from tests.waiting import DEADLINE_S

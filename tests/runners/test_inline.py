@@ -290,6 +290,7 @@ async def test_late_results_and_late_errors_are_reported(kit: Kit) -> None:
 
 
 async def test_asynchronous_clean_up_may_use_the_grace_period(kit: Kit) -> None:
+    tidied.clear()
     execution = await kit.runner.run(Made(tidies_up, timeout_s=0.02, grace_s=PATIENCE_S).request)
     assert (execution.status, execution.abandoned, tidied) == ("timed_out", False, [True])
 

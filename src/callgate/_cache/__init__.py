@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from callgate._cache.in_memory_cache import MemoryCache
 from callgate._cache.journal_cache import JournalCache
-from callgate._cache.memory_cache import MemoryCache
 from callgate._cache.sqlite_cache import SqliteCache
 
 __all__ = ["JournalCache", "MemoryCache", "SqliteCache"]

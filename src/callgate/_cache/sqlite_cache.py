@@ -1,6 +1,6 @@
-"""A cache in a table of an SQLite file; results outlive the process.
+"""A cache in a table of an SQLite file, so that results outlive the process.
 
-A lost write makes a tool run again, and never returns a wrong result.
+If a write is lost, the tool runs again; a wrong result is never returned.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 In reading order:
 
-- `memory_journal` is the smallest journal; it uses `memory_events` and `memory_store`.
-- `stored_journal` is the shared part of the other two: `commit_queue` accepts events at once and lets one thread write them,
+- `in_memory_journal` is the smallest journal; it uses `in_memory_events` and `in_memory_store`.
+- `stored_journal` is the shared part of the other two: `commit_batching` accepts events at once and lets one thread write them,
   `commit_writer` makes one commit, `event_positions` corrects the positions of events, `commit_waiters` wakes the tasks that wait.
-- `lease_acquisition` decides which engine holds a run, `delivered_messages` which message is new, and `watchers` notifies engines;
+- `lease_acquisition` decides which engine holds a run, `delivered_messages` which message is new, and `journal_watchers` notifies engines;
   `inbox_sender` sends messages.
 - `event_rows` and `sql_schema` map events to tables; `sql_leases` does the same for leases and the inbox.
 - `sqlite_journal` is the journal in a file. It uses `open_sqlite`, `sqlite_store`, `sqlite_rows` and `sqlite_reader`; `lock_file`,
@@ -18,8 +18,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from callgate._journal.in_memory_journal import MemoryJournal
 from callgate._journal.journal_reader import JournalReader, is_url
-from callgate._journal.memory_journal import MemoryJournal
 from callgate._journal.open_for_reading import JournalAddress, open_reader
 from callgate._journal.sqlite_journal import SqliteJournal
 

@@ -1,7 +1,7 @@
 """Make one commit: check, acquire and release leases, write the events at their final positions, and deliver messages.
 
-Either all of this is committed or nothing. `commit_queue` calls this module, which writes to a store. The code is the same for every store;
-a store must only keep other writers out until its commit ends.
+Either all of this is committed or nothing. `commit_batching` calls this module, which writes to a store. The code is the same for every
+store; a store must only keep other writers out until its commit ends.
 """
 
 from __future__ import annotations

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from callgate._engine_limits import JOURNAL_WAIT_S
 from callgate._journal.event_rows import Value
+from callgate._journal.in_memory_journal import MemoryJournal
 from callgate._journal.journal_reader import is_url
 from callgate._journal.lease_acquisition import holder_of
-from callgate._journal.memory_journal import MemoryJournal
 from callgate._journal.open_for_reading import JournalAddress
 from callgate._journal.sql_leases import SqlInbox, SqlLeases
 from callgate._unusable_paths import refused_paths
@@ -31,7 +31,7 @@ _FIRST_WITH_INBOX: Final = 3
 MESSAGE_CHARS: Final = 2_000
 """The largest number of characters of each text field of a message, unless it carries arguments."""
 EDIT_CHARS: Final = 65_536
-"""The same of the reason of a message that carries arguments."""
+"""The largest number of characters of the reason of a message that carries arguments."""
 
 
 class InboxClient:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from callgate._journal.in_memory_journal import MemoryJournal, MemoryReader
 from callgate._journal.journal_reader import JournalReader, is_url
-from callgate._journal.memory_journal import MemoryJournal, MemoryReader
 
 __all__ = ["JournalAddress", "open_reader"]
 

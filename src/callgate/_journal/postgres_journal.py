@@ -19,11 +19,12 @@ from msgspec.structs import replace
 
 from callgate._clock import Clock, SystemClock
 from callgate._engine_limits import LEASE_S
-from callgate._journal.commit_queue import CommitQueue
+from callgate._journal.commit_batching import CommitQueue
 from callgate._journal.commit_writer import CommitWriter
 from callgate._journal.event_positions import JournalEnd
 from callgate._journal.event_rows import ChainFault, Value, calls_of, causes_of, event_to_row, row_to_event
 from callgate._journal.journal_reader import filtered, verify_events
+from callgate._journal.journal_watchers import Watchers
 from callgate._journal.lease_acquisition import Leases, refuse_odd_lease
 from callgate._journal.postgres_blobs import TABLE, PostgresBlobs, kept
 from callgate._journal.postgres_server import PostgresSchema, opening_errors, server_errors, sql, without_nul
@@ -42,7 +43,6 @@ from callgate._journal.sql_schema import (
     to_index,
 )
 from callgate._journal.stored_journal import StoredJournal
-from callgate._journal.watchers import Watchers
 from callgate._option_checks import by_name
 from callgate._process_identity import has_ended, process_identity
 from callgate.errors import JournalFailed, UsageError
@@ -72,13 +72,13 @@ class PostgresJournal(StoredJournal):
 
     Args:
         url: `postgresql://user@host/database`, or another form that libpq accepts.
-        schema: The schema of this journal, which holds nothing else; created if it does not exist. A schema in the address, as
-            `?schema=NAME`, takes precedence.
-        lease_s: Seconds for which a hanging engine still keeps others from its runs after its last lease renewal. An engine whose
-            connection is lost keeps no run.
+        schema: The schema of this journal, which must hold nothing else. It is created if it does not exist. A schema
+            in the address, as `?schema=NAME`, takes precedence.
+        lease_s: Seconds after the last renewal until the leases of an engine that hangs expire. An engine whose
+            connection is lost loses its leases at once.
 
     Raises:
-        UsageError: The server cannot be reached, or the schema is no journal of a version that this callgate knows.
+        UsageError: The server cannot be reached, or the schema is not a journal of a version that this callgate knows.
     """
 
     strength = _STRENGTH
@@ -114,7 +114,7 @@ class PostgresJournal(StoredJournal):
             lambda run: seqs.get(run, 0),
             where=place.name,
             on_lost=self._watchers.lost,
-            on_message=self._watchers.came,
+            on_message=self._watchers.message_arrived,
         )
         self._closed = False
 

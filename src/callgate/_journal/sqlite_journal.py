@@ -18,10 +18,11 @@ from typing import Final, Literal
 
 from callgate._clock import Clock, SystemClock
 from callgate._engine_limits import LEASE_S
-from callgate._journal.commit_queue import CommitQueue
+from callgate._journal.commit_batching import CommitQueue
 from callgate._journal.commit_writer import CommitWriter
 from callgate._journal.event_rows import ChainFault
 from callgate._journal.journal_blobs import JournalBlobs
+from callgate._journal.journal_watchers import Watchers
 from callgate._journal.lease_acquisition import Leases, refuse_odd_lease
 from callgate._journal.lock_file import LockFile, LockFileReader, RecordedEnd, this_boot
 from callgate._journal.open_sqlite import open_file
@@ -30,7 +31,6 @@ from callgate._journal.sqlite_file_checks import JournalFiles
 from callgate._journal.sqlite_reader import checked, found
 from callgate._journal.sqlite_store import SqliteStore, failures, leave_log
 from callgate._journal.stored_journal import StoredJournal
-from callgate._journal.watchers import Watchers
 from callgate._option_checks import by_name
 from callgate._unusable_paths import resolved
 from callgate.errors import UsageError
@@ -50,14 +50,15 @@ class SqliteJournal(StoredJournal):
     """A `Journal` in a file.
 
     Args:
-        path: The file. The file and its folder are created if they do not exist. A file of an older version is migrated.
-        synchronous: `full` waits until each commit is on the disk. `normal` does not: it is faster, and a power cut may lose events that
-            were already reported as durable; `status` says so.
-        lease_s: Seconds for which a hanging engine still keeps others from its runs after its last lease renewal. An engine whose process
-            has ended keeps no run.
+        path: The file. The file and its folder are created if they do not exist. A file of an older version is
+            migrated.
+        synchronous: `full` waits until each commit is on the disk. `normal` does not wait: it is faster, but a power
+            cut may lose events that were already reported as durable. `status` says so.
+        lease_s: Seconds after the last renewal until the leases of an engine that hangs expire. An engine whose process
+            has ended loses its leases at once.
 
     Raises:
-        UsageError: The file is no journal of a version that this callgate knows, or an older callgate writes to it.
+        UsageError: The file is not a journal of a version that this callgate knows, or an older callgate writes to it.
     """
 
     @by_name
@@ -93,7 +94,7 @@ class SqliteJournal(StoredJournal):
             self._last_seq,
             where=str(self.path),
             on_lost=self._watchers.lost,
-            on_message=self._watchers.came,
+            on_message=self._watchers.message_arrived,
         )
         self._closed = False
 

@@ -148,7 +148,7 @@ def connect_to_read(path: Path) -> tuple[apsw.Connection, int]:
 
 
 def has_end(connection: apsw.Connection, end: RecordedEnd) -> bool:
-    """Return whether the journal has the event that it is known to have had."""
+    """Return whether the journal has the last event that it is known to have had."""
     return bool(connection.execute("SELECT hash FROM events WHERE position = ?", (end.position,)).get == end.hash)
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 
-from callgate._journal.commit_queue import CommitQueue
-from callgate._journal.watchers import Watchers
+from callgate._journal.commit_batching import CommitQueue
+from callgate._journal.journal_watchers import Watchers
 from callgate.event_queries import EventQuery
 from callgate.events import Draft, Event
 from callgate.protocols import RunWatcher
@@ -40,14 +40,14 @@ class StoredJournal(ABC):
         """See `QueuedJournal`."""
         await self._commits.wait_for_capacity()
 
-    def place(self, position: int) -> int:
-        return self._commits.place(position)
+    def final_position(self, position: int) -> int:
+        return self._commits.final_position(position)
 
-    async def hold(self, run: str) -> bool:
-        return await self._commits.hold(run)
+    async def acquire_lease(self, run: str) -> bool:
+        return await self._commits.acquire_lease(run)
 
-    def let_go(self, run: str) -> None:
-        self._commits.let_go(run)
+    def release_lease(self, run: str) -> None:
+        self._commits.release_lease(run)
 
     def watch(self, watcher: RunWatcher) -> None:
         self._watchers.add(watcher)

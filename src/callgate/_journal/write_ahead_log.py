@@ -1,7 +1,8 @@
 """Read the write-ahead log file of an SQLite database: its required length, its last frame, and the pages in it.
 
-SQLite remembers the number of frames in memory and writes after the last one, whether the file is still that long or not. `sqlite_files`
-compares the two. Reading this file while SQLite uses it is safe, because SQLite holds no locks on it. Knows nothing of events.
+SQLite remembers the number of frames in memory and writes after the last one, even if the file has become shorter.
+`sqlite_file_checks` compares the two. Reading this file while SQLite uses it is safe, because SQLite holds no locks on
+it. Knows nothing of events.
 
 Source:
     SQLite, "Database File Format", 4.1 and 4.2: the header and the frames of a write-ahead log.
@@ -58,7 +59,9 @@ class WriteAheadLog:
         self._scanned = 0
         self._pages: set[int] = set()
         self._complete = 0
-        """The log is known to have all pages from the end of the database's file up to this page."""
+        """The number of the page up to which the log is known to have all pages that follow the end of the database's
+        file.
+        """
         self._file_pages = 0
 
     def size_of(self, frames: int) -> int:
@@ -70,7 +73,9 @@ class WriteAheadLog:
         return LogEnd(self._read(*_SALT), frames, self._frame(frames))
 
     def has(self, end: LogEnd) -> bool:
-        """Return whether the last frame of an earlier end is still there, or the log was restarted since, after a full checkpoint."""
+        """Return whether the log still has the last frame of an earlier end, or was restarted after all frames were
+        checkpointed.
+        """
         frame, header = self._frame(end.frames), self._read(0, _HEADER)
         at, size = _SALT
         salt = header[at : at + size]

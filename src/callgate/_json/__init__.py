@@ -34,15 +34,18 @@ __all__ = [
 ]
 
 canonical: Callable[[object], bytes] = msgspec.json.Encoder(order="deterministic").encode
-"""Encode plain JSON data (Structs included) deterministically: no white space, keys sorted. For hashes."""
+"""Encode plain JSON data (Structs included) deterministically, without white space and with sorted keys.
+
+Used for hashes.
+"""
 
 plain_bytes: Callable[[object], bytes] = msgspec.json.Encoder().encode
-"""Encode plain JSON data with keys in their own order."""
+"""Encode plain JSON data, keeping the order of keys."""
 
 decode: Callable[[bytes | str], Any] = msgspec.json.Decoder().decode
 """Decode JSON that callgate wrote."""
 
 
 def json_text(value: object) -> str:
-    """Return plain JSON data as text, with keys in their own order."""
+    """Return plain JSON data as text, keeping the order of keys."""
     return plain_bytes(value).decode()

@@ -1,6 +1,6 @@
-"""Errors for arguments that are not a JSON object: one function per reason, shared by texts and mappings.
+"""Errors for arguments that are not a JSON object. Each reason has one function, for text and mappings alike.
 
-Every message has a maximum length: keys are clipped, and the text itself is never repeated.
+Every message has a maximum length: keys are cut, and the text itself is never repeated.
 """
 
 from __future__ import annotations

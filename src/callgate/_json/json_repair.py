@@ -1,10 +1,10 @@
 """Repair JSON that is complete but malformed, if it has only one possible meaning.
 
-The text is split into tokens, and the tokens are written as JSON. This repairs other quotes, words without quotes, Python's constants,
-comments, code fences, and missing or additional commas. The result is parsed by the strict parser, which refuses duplicate keys, missing
-values and several objects as usual. The time is proportional to the size of the text. Repair libraries were measured and are not used: they
-complete truncated text, merge objects, treat prose as values, and one needed five seconds for 16 KB of quotes. Pure. Off unless the host
-enables it.
+The text is split into tokens, and the tokens are written as JSON. This repairs other quotes, words without quotes,
+Python's constants, comments, code fences, and missing or additional commas. The result is parsed by the strict parser,
+which refuses duplicate keys, missing values and several objects as usual. The time is proportional to the size of the
+text. Repair libraries were measured and are not used: they complete truncated text, merge objects and treat prose as
+values, and one of them needed five seconds for 16 KB of quotes. Pure. Used only if the host enables it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,10 @@ Token = tuple[str, str]
 
 
 def repair_text(text: str, limits: Limits) -> tuple[bool, object]:
-    """Return whether `text` has exactly one meaning as JSON, and that value. Truncated and empty text have no meaning."""
+    """Return whether `text` has exactly one meaning as JSON, and the value that it means.
+
+    Truncated and empty text have none.
+    """
     try:
         value = strict_value(text, limits)
         return value not in (None, "") or text.strip() == "null", value
@@ -56,7 +59,10 @@ def repair_text(text: str, limits: Limits) -> tuple[bool, object]:
 
 
 def _tokens(text: str) -> list[Token] | None:
-    """Return the words and punctuation of `text`, without white space, comments and fences; None if it contains anything else."""
+    """Return the words and punctuation of `text`, without white space, comments and code fences.
+
+    Return None if the text contains anything else.
+    """
     found: list[Token] = []
     for match in _TOKEN.finditer(text):
         kind = match.lastgroup or ""
@@ -81,7 +87,10 @@ class _Writer:
         self.gap = False
 
     def write(self, tokens: list[Token]) -> str | None:
-        """Return the text; None if a token is in the wrong place. The strict parser finds other errors."""
+        """Return the tokens as text, or None if a token is in the wrong place.
+
+        Other errors are left to the strict parser.
+        """
         for (kind, text), (following, _) in zip(tokens, [*tokens[1:], ("", "")], strict=True):
             if not self._take(kind, text, following):
                 return None
@@ -134,7 +143,7 @@ class _Writer:
 
 
 def _word(kind: str, text: str, *, is_key: bool) -> str | None:
-    """Return one word as JSON; None if it has no value."""
+    """Return one word as JSON; None if it stands for no JSON value, such as `NaN`."""
     if kind == "key":
         return json.dumps(text[:-1])
     if kind != "bare":
@@ -147,7 +156,7 @@ def _word(kind: str, text: str, *, is_key: bool) -> str | None:
 
 
 def _quoted(body: str) -> str | None:
-    """Return the content of a string as JSON. An escape that JSON does not have stands for its letter."""
+    """Return the content of a string as JSON. The backslash of an escape that JSON does not have is removed."""
     escaped = _ESCAPE.sub(lambda match: match[1] or (r"\"" if match[2] else match[0]), body)
     try:
         return json.dumps(json.loads(f'"{escaped}"', strict=False))
@@ -156,7 +165,7 @@ def _quoted(body: str) -> str | None:
 
 
 def _number(text: str) -> str | None:
-    """Return a number in JSON's notation: with a digit before and after the point."""
+    """Return a number in JSON's notation, with a digit before and after the point; None if the text is not a number."""
     found = _NUMBER.fullmatch(text)
     if found is None or not (found["whole"] or found["part"]):
         return None

@@ -6,7 +6,10 @@ __all__ = ["exceeds"]
 
 
 def exceeds(value: object, budget: int) -> bool:
-    """Return whether `value` certainly takes more than `budget` bytes as JSON; stop reading as soon as that is known."""
+    """Return whether `value` certainly takes more than `budget` bytes as JSON.
+
+    Stops reading the value as soon as this is known.
+    """
     stack = [value]
     while stack and budget >= 0:
         part = stack.pop()

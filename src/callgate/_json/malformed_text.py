@@ -1,6 +1,6 @@
 """Inspect text that is not JSON: whether it was cut off, and how to quote a part of it.
 
-Pure and linear in the text's length. Decides nothing: `strict_parser` and the parse stage do.
+Pure. The time is linear in the text's length. Decides nothing; `strict_parser` and the parse stage decide.
 """
 
 from __future__ import annotations
@@ -12,9 +12,12 @@ __all__ = ["SURROGATE", "clip", "ends_inside", "outside_strings", "unclosed", "u
 SURROGATE = re.compile("[\ud800-\udfff]")
 _STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _PROBE = 'x""'
-"""Appended to a text: closes a string that the text leaves open, and changes nothing otherwise."""
+"""Appended to a text to detect and close a string that the text leaves open. Has no other effect."""
 _PIECE = 1_048_576
-"""Characters that are encoded at once. Encoding holds the interpreter lock, so the event loop waits meanwhile."""
+"""How many characters are encoded at once.
+
+Encoding holds the interpreter lock, so the event loop cannot run meanwhile.
+"""
 _STAND_INS = "\x01\x02\x03\ufdd0\ufdd1"
 """Characters that hardly any text contains."""
 _NO_MARKS = re.compile(r"[^\[\]{}\"]+")
@@ -36,7 +39,7 @@ def ends_inside(text: str) -> bool:
 
 
 def unclosed(outside: str) -> bool:
-    """Return the same as `ends_inside`, but take the output of `outside_strings` instead of the text."""
+    """Return what `ends_inside` returns for a text, given the output of `outside_strings` for this text."""
     marks = _NO_MARKS.sub("", outside.replace('""', ""))
     if marks.endswith('"'):
         return True
@@ -47,7 +50,10 @@ def unclosed(outside: str) -> bool:
 
 
 def utf8_size(text: str, limit: int) -> int | None:
-    """Return the size of `text` in UTF-8 in bytes, or any number above `limit` if it is larger; None for lone surrogates."""
+    """Return the size of `text` in bytes of UTF-8. Return None if it contains a lone surrogate.
+
+    If the size is above `limit`, the result may be any number above `limit`.
+    """
     size = 0
     try:
         for start in range(0, len(text), _PIECE):
@@ -69,8 +75,8 @@ def utf8(text: str) -> bytes:
 def without_surrogates(text: str) -> str:
     """Return `text` with each lone surrogate replaced by U+FFFD.
 
-    The encoder replaces each with a question mark, which is many times faster than replacing them one by one. The text's own question
-    marks are temporarily replaced by a character that the text does not contain.
+    The encoder replaces lone surrogates by question marks, which is many times faster than replacing them one by one.
+    Meanwhile, the text's own question marks are replaced by a character that the text does not contain.
     """
     stand_in = next((mark for mark in _STAND_INS if mark not in text), None)
     if stand_in is None:

@@ -1,4 +1,7 @@
-"""Copy arguments that a host passes as a mapping, by the same rules as for text, so that later changes by the host have no effect."""
+"""Copy arguments that a host passes as a mapping, so that later changes by the host have no effect.
+
+The same rules apply as for text.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Convert Python types without a JSON equivalent: dates, decimals, paths, sets, dataclasses, Structs, pydantic models.
 
-Imported with the first such value. Other types are refused: their form might differ from run to run.
+This module is imported when the first such value occurs. All other types are refused, because their JSON form might
+differ from run to run.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _WITHOUT_CODE = frozenset(
 
 
 class ToPlainData(Protocol):
-    """Converts nested values to plain data, within the limits of the whole value."""
+    """Converts nested values to plain data. The limits apply to the outermost value as a whole."""
 
     def plain(self, value: object, depth: int) -> object: ...
 

@@ -1,8 +1,9 @@
 """Parse one JSON object from untrusted text, or raise an error with the exact reason.
 
-msgspec is strict about syntax, numbers and Unicode, but silently keeps the last of two equal keys. Every text that it accepts is therefore
-checked for duplicate keys: by counting colons if that suffices, otherwise by parsing again. Errors are classified only after msgspec has
-refused the text. Must not know what the object is for.
+msgspec is strict about syntax, numbers and Unicode, but of two equal keys it silently keeps the last. Therefore every
+text that it accepts is checked for duplicate keys: by counting colons if that suffices, otherwise by parsing the text
+again. The reason of an error is determined only after msgspec has refused the text. Does not know what the object is
+for.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def strict_object(text: str | bytes | Mapping[str, object], limits: Limits) -> d
 
 
 def read_object(text: str | bytes | Mapping[str, object], limits: Limits) -> tuple[dict[str, object], bool]:
-    """Return the same object, and whether it may contain a float without a fraction."""
+    """Return the object that `strict_object` returns, and whether it may contain a float without a fraction."""
     if not isinstance(text, str):
         if not isinstance(text, bytes):
             return copied_object(text, limits), True
@@ -57,12 +58,12 @@ def read_object(text: str | bytes | Mapping[str, object], limits: Limits) -> tup
 
 
 def strict_value(text: str, limits: Limits) -> object:
-    """Parse `text` as any JSON value, by the same rules; None for empty text."""
+    """Parse `text` as any JSON value, by the rules of `strict_object`. Return None for empty text."""
     return _read(text, limits)[0]
 
 
 def _read(text: str, limits: Limits) -> tuple[object, bool]:
-    """Return the value, and whether it may contain a float without a fraction."""
+    """Return the JSON value of `text`, and whether it may contain a float without a fraction."""
     if len(text) * 4 > limits.arguments_bytes:
         _check_size(text, limits)
     try:
@@ -85,7 +86,7 @@ def _read(text: str, limits: Limits) -> tuple[object, bool]:
 
 
 def _is_plain(value: dict[str, object]) -> bool:
-    """Return whether the object needs no further checks: it holds no container, no float and no large integer."""
+    """Return whether the object needs no further checks: it has no list, object, float or large integer."""
     for item in value.values():
         if item.__class__ in _PLAIN:
             continue
@@ -95,7 +96,10 @@ def _is_plain(value: dict[str, object]) -> bool:
 
 
 def _members(root: object, limits: Limits) -> tuple[int, bool]:
-    """Count the members of all objects and check depth and integers; also return whether a float has no fraction."""
+    """Count the members of all objects, and return whether a float has no fraction.
+
+    Check the depth and the integers.
+    """
     count, depth, whole, level = 0, 0, False, [root]
     while level:
         depth += 1
@@ -118,9 +122,10 @@ def _members(root: object, limits: Limits) -> tuple[int, bool]:
 
 
 def _prove_unique(text: str, value: object, members: int) -> None:
-    """Raise if `text` contains a key twice in one object.
+    """Raise if an object in `text` contains a key twice.
 
-    Each colon follows a key or is part of a string. If none is escaped and the decoded value accounts for all colons, no member was lost.
+    Each colon in the text follows a key or is inside a string. If no colon is escaped, and their number equals that of
+    the members and of the colons in decoded strings, no member was lost. Otherwise the text is parsed again.
     """
     if "\\u003" not in text and text.count(":") == members + _colons(value):
         return
@@ -167,7 +172,7 @@ def _utf8(data: bytes, limits: Limits) -> str:
 
 
 def _explain(text: str, error: BaseException, limits: Limits) -> None:
-    """Raise the most specific error for a text that msgspec refused; return if it is empty."""
+    """Raise the most specific error for a text that msgspec refused. Return if the text is empty."""
     if not text.strip(_WHITE):
         return
     if isinstance(error, (RecursionError, MemoryError)):

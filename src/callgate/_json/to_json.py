@@ -1,9 +1,9 @@
 """Convert a tool's return value to plain JSON data, or raise an error with the path of the value that has no JSON form.
 
-Nothing is lost silently: a type with one obvious JSON form is converted and noted, any other is refused with its path and type.
-Limited in depth, number of values and bytes, so that cycles end. `python_types` converts types without a JSON equivalent.
-Reading a value may run its own code for any length of time; `small_jsonable` reads only values that certainly have none. Must not
-know which tool the value came from.
+Nothing is lost silently: a type with one obvious JSON form is converted and noted, any other type is refused with its
+path. The depth, the number of values and the bytes are limited, so that cycles end. `python_types` converts types
+without a JSON equivalent. Reading a value may run its own code for any length of time; `small_jsonable` reads only
+values that certainly have none. Does not know which tool the value came from.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["small_jsonable", "to_jsonable"]
 
 _NEXT = "Return JSON data: dicts with text keys, lists, text, finite numbers, booleans, null."
 _PLAIN_BYTES = 131_072
-"""Size limit of the fast path, larger than any value that takes it."""
+"""An upper bound of the size of values on the fast path. If `max_bytes` is at least this, their size is not checked."""
 _PLAIN_CHARS = 4_096
 _MOST_BITS = 13_000  # fewer than the 4,300 digits that Python converts between int and str
 _SMALL_VALUES = 2_000
@@ -29,9 +29,10 @@ _SMALL_BYTES = 65_536
 
 
 def small_jsonable(value: object, max_bytes: int) -> tuple[object, tuple[str, ...]] | None:
-    """Return what `to_jsonable` returns for a small value of built-in types; None for other values and for those without a JSON form.
+    """Return what `to_jsonable` returns for a small value of built-in types. Return None for any other value.
 
-    Takes at most a millisecond and runs no foreign code, so that it can run on the event loop.
+    Also returns None for a value without a JSON form. Takes at most a millisecond and runs no foreign code, so that it
+    can run on the event loop.
     """
     if type(value) is str and len(value) < _PLAIN_CHARS and value.isascii() and max_bytes >= _PLAIN_BYTES:
         return value, ()
@@ -47,15 +48,16 @@ def small_jsonable(value: object, max_bytes: int) -> tuple[object, tuple[str, ..
 def to_jsonable(
     value: object, *, max_depth: int = 200, max_values: int = 250_000, max_bytes: int = 67_108_864
 ) -> tuple[object, tuple[str, ...]]:
-    """Return `value` as plain JSON data that shares no container with it, and notes of the conversions.
+    """Return `value` as plain JSON data, and notes on the conversions. The data shares no list or dict with `value`.
 
     Args:
-        max_depth: Maximum nesting depth; a cycle exceeds any depth.
+        max_depth: Maximum nesting depth. A cycle exceeds any depth.
         max_values: Maximum number of values after conversion.
         max_bytes: Maximum size of the text after conversion.
 
     Raises:
-        ResultNotSerializable: `code` is `non_serializable` or `output_too_large`; the message names the path and the Python type.
+        ResultNotSerializable: `code` is `non_serializable` or `output_too_large`. The message names the path and the
+            Python type.
     """
     if type(value) is str and len(value) < _PLAIN_CHARS and value.isascii() and max_bytes >= _PLAIN_BYTES:
         return value, ()
@@ -76,7 +78,10 @@ def to_jsonable(
 
 
 def _is_plain(value: object) -> bool:
-    """Return whether the value is one small scalar or a small dict of scalars; False also if checking would take long."""
+    """Return whether the value is a small scalar or a small dict of scalars.
+
+    Return False if a check would take long.
+    """
     if type(value) is str:
         return len(value) < _PLAIN_CHARS and value.isascii()
     if type(value) is not dict:
@@ -210,7 +215,7 @@ class _JsonMaker:
 
 
 class _SmallJsonMaker(_JsonMaker):
-    """Stops at a value whose type has code of its own."""
+    """Refuses a value whose type may run code of its own."""
 
     def _other(self, value: object, depth: int) -> object:
         from callgate._json.python_types import has_own_code

@@ -15,7 +15,10 @@ def type_name(value: object) -> str:
 
 
 class NotJson(Exception):
-    """Collects its path while it propagates, so that conversion without errors pays nothing for paths."""
+    """A value has no JSON form.
+
+    The path is collected while the error propagates, so that conversions without errors spend no time on paths.
+    """
 
     def __init__(self, fact: str, code: str = "non_serializable") -> None:
         super().__init__(fact)
@@ -29,7 +32,7 @@ class NotJson(Exception):
 
     @property
     def where(self) -> str:
-        """Return the outermost steps of the path."""
+        """Return the outermost steps of the path as text."""
         steps = [_step(key) for key in reversed(self.path[-8:])] + ["…"] * (len(self.path) > 8)
         return f" at {''.join(steps)}" if steps else ""
 

@@ -19,10 +19,10 @@ from callgate._pipeline.ask_judges import Judges
 from callgate._pipeline.call_state import CallState, Nest
 from callgate._pipeline.engine_lifecycle import Lifecycle
 from callgate._pipeline.engine_options import EngineContext, HostFields
-from callgate._pipeline.event_bodies import MOST_CHARS, ScopeFacts, valid_text, with_id
 from callgate._pipeline.outcomes import Outcomes
 from callgate._pipeline.run_leases import KnownRuns, RunLeases
-from callgate._pipeline.run_recovery import Unfinished
+from callgate._run_state.event_bodies import MOST_CHARS, ScopeFacts, valid_text, with_id
+from callgate._run_state.run_recovery import Unfinished
 from callgate.calls import RawCall, Scope, ToolResult
 from callgate.errors import RecordFailed, RunHeld, UsageError
 from callgate.events import Body, Draft
@@ -340,7 +340,7 @@ class EngineRuns:
             await self._recorder.durable(position)
         except RecordFailed:
             return 0
-        return self._journal.place(position)
+        return self._journal.final_position(position)
 
     def abandon(self, unfinished: Unfinished, scope: Scope, why: str) -> None:
         """Record the end of a call that a run left open and that will not be resumed. Does not run the call."""

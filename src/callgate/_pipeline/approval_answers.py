@@ -1,7 +1,8 @@
 """Record the answers of humans (yes, yes with other arguments, or no), and apply them to the calls that they are about.
 
-An answer comes from the host's own code or, through the inbox, from another process. It is recorded before it counts. Other arguments are
-checked here if the tool is known, so that the human hears of a mistake; `gate` validates and judges them again when the call is made.
+An answer comes from the host's own code or, through the inbox, from another process. It is recorded before it takes
+effect. Other arguments are checked here if the tool is known, so that the human is told of a mistake; `gate` validates
+and judges them again when the call is made.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ import msgspec
 from msgspec import Struct
 
 from callgate._json import canonical, decode
-from callgate._pipeline.approvals import Answer, Approvals, Question, binding, denied_by_human
-from callgate._pipeline.event_bodies import Reason, arguments_hash, verdict_of
-from callgate._pipeline.recorder import Recorder, off_loop
 from callgate._pipeline.validate import Modified, Redacting, check_arguments, modified
-from callgate.call_stages import ValidatedCall
+from callgate._run_state.approvals import Answer, Approvals, Question, binding, denied_by_human
+from callgate._run_state.event_bodies import Reason, arguments_hash, verdict_of
+from callgate._run_state.recorder import Recorder, off_loop
 from callgate.errors import CallDenied, CallFailed, UsageError
 from callgate.events import Draft
+from callgate.stage_types import ValidatedCall
 from callgate.tools import ToolRegistry
 
 __all__ = ["ANSWERS", "EDIT", "EditMessage", "Edited", "answer_approval", "as_answered", "edited_arguments", "record_answer"]
@@ -29,7 +30,7 @@ EDIT = "edit"
 """The inbox message that approves with other arguments. Its reason is an `EditMessage` as JSON."""
 ANSWERS = ("approve", "deny", EDIT)
 _MOST_TOLD = 500
-"""Of the arguments that a human gives, the model is told no more characters."""
+"""The largest number of characters of a human's arguments that the model is told."""
 
 
 class EditMessage(Struct, frozen=True, kw_only=True):
@@ -46,10 +47,10 @@ class OpensRuns(Protocol):
 
 
 def edited_arguments(arguments: object) -> bytes:
-    """Return the arguments that a human gives as canonical JSON; empty for None.
+    """Return the arguments from a human as canonical JSON; empty for None.
 
     Raises:
-        UsageError: They are no mapping, or not JSON data.
+        UsageError: They are not a mapping, or not JSON data.
     """
     if arguments is None:
         return b""
@@ -100,7 +101,7 @@ def _check(name: str, arguments: dict[str, object], tools: ToolRegistry) -> None
 
 
 def record_answer(recorder: Recorder, approvals: Approvals, question: Question, answer: Answer, *, cause: int = 0) -> int:
-    """Record the answer, let it count, and return the event's position."""
+    """Record the answer, apply it to the question, and return the event's position."""
     by, reason = recorder.cut(answer.by), recorder.cut(answer.reason)
     details: dict[str, object] = {"approval": question.approval_id}
     if reason:
@@ -116,18 +117,18 @@ def record_answer(recorder: Recorder, approvals: Approvals, question: Question, 
 
 
 class Edited(Modified, frozen=True, kw_only=True):
-    """A call that a human has allowed with other arguments; they are judged again."""
+    """A call that a human has allowed with other arguments, which are judged again."""
 
     question: Question
-    """Now bound to these arguments."""
+    """The question, bound to the new arguments."""
 
 
 def as_answered(call: ValidatedCall, encoded: bytes, question: Question, told: Redacting) -> Edited | None:
-    """Return the call with the arguments that a human has given it, whatever the policies say by now; None if it keeps its own.
+    """Return the call with the arguments that a human gave, whatever the policies now decide; None if it keeps its own.
 
     Args:
-        encoded: Its own arguments as canonical JSON.
-        question: About exactly this call, answered.
+        encoded: The call's own arguments as canonical JSON.
+        question: The answered question about exactly this call.
 
     Raises:
         CallDenied: The human has denied the call, or its tool does not accept the arguments.

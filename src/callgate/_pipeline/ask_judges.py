@@ -16,12 +16,12 @@ from msgspec.structs import asdict, replace
 
 from callgate._abort_signals import is_own_failure
 from callgate._option_checks import Seconds, check
-from callgate._pipeline.run_hooks import HookHost
-from callgate._redact import NothingSecret, Redactor
+from callgate._pipeline.call_hooks import HookHost
+from callgate._secret_redaction import NothingSecret, Redactor
 from callgate._terminal_text import printable
-from callgate.call_stages import ValidatedCall
 from callgate.messages import Message
 from callgate.protocols import CallJudge, JudgeContext, Judgment
+from callgate.stage_types import ValidatedCall
 
 __all__ = ["Judges"]
 

@@ -1,12 +1,14 @@
-"""Locks of running calls: a call starts when no call that runs in its engine conflicts with it.
+"""Locks of running calls: a call starts only when it conflicts with no running call of its engine.
 
-After the gate, because the final arguments say what a call touches, and before the cache, so that a read that waits for a write is not
-answered with what was there before it. Two calls of one run conflict unless `may_run_beside` allows both. Calls of different runs conflict
-only if both declare what they touch. Calls wait in the order in which they arrive, so none starves.
+Placed after the gate, because the final arguments determine what a call touches, and before the cache, so that a read
+that waits for a write does not get a result from before that write. Two calls of one run conflict unless
+`may_run_beside` allows both. Calls of different runs conflict only if both declare the resources that they touch. Calls
+wait in the order of their arrival, so that none waits forever.
 
-A call that a tool makes is part of the tool's call, and cannot deadlock. It does not wait for the calls within which it was made, and of
-those that have not started only for earlier ones of the same tool's call. If it would wait for a call that waits for the one that made it,
-it starts, unless both declare that they touch the same thing: then it is refused.
+A nested call, which a tool makes, is part of the call of that tool and cannot deadlock. It does not wait for the calls
+within which it was made. Of the calls that have not started, it waits only for earlier nested calls of the same call.
+If it would have to wait for a call that waits for its own parent, it starts; but if both declare that they touch the
+same resource, it is refused.
 
 Knows neither what a call does nor how it is recorded.
 """
@@ -24,38 +26,29 @@ from msgspec import Struct
 from callgate._abort_signals import settled
 from callgate._clock import Clock
 from callgate._pipeline.call_state import CallState
-from callgate._pipeline.concurrency import Footprint
+from callgate._pipeline.concurrency import UNDECLARED_EFFECT, UNDECLARED_READ, Footprint
 from callgate._pipeline.wait_graph import WaitGraph, callers
-from callgate.call_stages import ValidatedCall
 from callgate.errors import CallNotStarted
 from callgate.tools.resource_conflicts import KeyIndex
 
-__all__ = ["UNDECLARED_READ", "CallLock", "CallLocks", "footprint_of"]
+__all__ = ["CallLock", "CallLocks"]
 
-UNDECLARED_READ = Footprint(reads_only=True, touched=None)
 _FOREVER_S = 1e9
 _RUNNING: ContextVar[CallState | None] = ContextVar("callgate_running_call", default=None)
 """The call whose tool, hooks or handlers run in this context."""
 
 
-def footprint_of(call: ValidatedCall) -> Footprint:
-    """Return what a call touches."""
-    touched = call.tool.touched(call.arguments, call.scope)
-    reads_only = call.tool.effect == "none"
-    return UNDECLARED_READ if reads_only and touched is None else Footprint(reads_only, touched)
-
-
 class CallLock(Struct, eq=False):
-    """One call that runs, or waits until it may."""
+    """One call that runs, or that waits until it may run."""
 
     number: int
     state: CallState
     tool: str
     footprint: Footprint
     outer: CallLock | None
-    """The call within which this one was made, if that runs in this engine."""
+    """The call within which this call was made, if it runs in this engine."""
     before: CallState | None
-    """The call that ran in this context before this one started."""
+    """The call that was running in this context when this call arrived."""
     granted: bool = False
     waiting: list[CallLock] = []
     """The calls that wait for this one."""
@@ -80,23 +73,20 @@ class CallLock(Struct, eq=False):
         return outer is not None
 
 
-class _RunLocks:
-    """The locks of one run, by number and therefore in the order of their arrival."""
+class _RunLocks(Struct, eq=False):
+    """The locks of one run by number, which is the order of their arrival."""
 
-    __slots__ = ("barriers", "effects", "every", "inner", "reads")
-
-    def __init__(self) -> None:
-        self.every: dict[int, CallLock] = {}
-        self.effects: dict[int, CallLock] = {}
-        self.barriers: dict[int, CallLock] = {}
-        """The calls with an effect that do not declare what they touch."""
-        self.reads: dict[int, CallLock] = {}
-        """The calls without an effect that do not declare what they touch."""
-        self.inner: dict[int, CallLock] = {}
-        """The calls that were made within others, and may have started before calls that arrived earlier."""
+    every: dict[int, CallLock] = {}
+    effects: dict[int, CallLock] = {}
+    barriers: dict[int, CallLock] = {}
+    """The calls with an effect that do not declare what they touch."""
+    reads: dict[int, CallLock] = {}
+    """The calls without an effect that do not declare what they touch."""
+    inner: dict[int, CallLock] = {}
+    """The nested calls, which may have started before calls that arrived earlier."""
 
     def groups(self, lock: CallLock) -> list[dict[int, CallLock]]:
-        """Return where a lock is listed."""
+        """Return the dicts in which a lock is listed."""
         effect, declared = not lock.footprint.reads_only, lock.footprint.touched is not None
         listed = [self.every]
         if effect:
@@ -108,7 +98,9 @@ class _RunLocks:
         return listed
 
     def undeclared_conflicts(self, footprint: Footprint) -> list[dict[int, CallLock]]:
-        """Return the locks of the run that conflict with a footprint because one of the two is not declared."""
+        """Return the locks of the run that conflict with a footprint because one of the two does not declare its
+        resources.
+        """
         if footprint.touched is None:
             return [self.effects if footprint.reads_only else self.every]
         return [self.barriers] if footprint.reads_only else [self.barriers, self.reads]
@@ -118,7 +110,7 @@ class CallLocks:
     """The locks of one engine. Belongs to its event loop.
 
     Args:
-        waits: The waits of the engine's calls.
+        waits: Which calls of the engine wait for which others.
     """
 
     def __init__(self, waits: WaitGraph, clock: Clock) -> None:
@@ -132,9 +124,10 @@ class CallLocks:
         self._writes = KeyIndex()
 
     def take(self, state: CallState, tool: str, footprint: Footprint) -> CallLock:
-        """Add the lock of a call. The call may start if it is granted; otherwise `wait` for it. `release` it in any case.
+        """Add the lock of a call.
 
-        From now on, calls that are made in this context are part of this call.
+        If the lock is granted, the call may start; otherwise use `wait`. Use `release` in any case. After this, calls
+        that are made in this context are part of this call.
         """
         before = _RUNNING.get()
         state.caller = state.parent or (None if before is None else _running(before))
@@ -150,6 +143,9 @@ class CallLocks:
         if footprint is UNDECLARED_READ and outer is None and not run.effects:
             run.every[number] = run.reads[number] = lock
             lock.granted = True
+        elif footprint is UNDECLARED_EFFECT and outer is None and not run.every:
+            run.every[number] = run.effects[number] = run.barriers[number] = lock
+            lock.granted = True
         else:
             self._add(lock, run)
             self._decide(lock, new=True)
@@ -159,7 +155,7 @@ class CallLocks:
         """Wait until the call may start.
 
         Raises:
-            CallNotStarted: The call was killed, its time was over, or it would wait for itself.
+            CallNotStarted: The call was killed, its time ran out, or it would wait for itself.
         """
         state = lock.state
         if lock.refusal is None:
@@ -173,7 +169,7 @@ class CallLocks:
         raise CallNotStarted(f"It was not started: {why}. Nothing happened; it may be sent again.")
 
     def release(self, lock: CallLock) -> None:
-        """Remove the lock of a call that has ended, or will not start, and let the calls start that waited for it."""
+        """Remove the lock of a call that has ended or will not start. Calls that waited for it may start."""
         state, number = lock.state, lock.number
         state.locked = False
         _RUNNING.set(lock.before)
@@ -181,6 +177,8 @@ class CallLocks:
         run = self._runs[state.scope.run]
         if lock.footprint is UNDECLARED_READ and lock.outer is None:
             del run.every[number], run.reads[number]
+        elif lock.footprint is UNDECLARED_EFFECT and lock.outer is None:
+            del run.every[number], run.effects[number], run.barriers[number]
         else:
             self._remove(lock, run)
         if not run.every:
@@ -218,10 +216,10 @@ class CallLocks:
                 self._writes.remove(key, lock.number)
 
     def _decide(self, lock: CallLock, *, new: bool = False) -> None:
-        """Grant a lock, let it wait for one that is in its way, or refuse it if it would wait for itself.
+        """Grant a lock, make it wait for a conflicting one, or refuse it if it would wait for itself.
 
         Args:
-            new: Whether it has just been added, so that all others are older.
+            new: Whether the lock has just been added, so that all others are older.
         """
         lock.awaited = None
         for other, declared in self._conflicts(lock, new=new):
@@ -241,7 +239,7 @@ class CallLocks:
         lock.tell()
 
     def _conflicts(self, lock: CallLock, *, new: bool) -> Iterator[tuple[CallLock, bool]]:
-        """Return the locks that conflict with this one, and whether they do over resources that both declare."""
+        """Yield the locks that conflict with this one, and whether the conflict is about resources that both declare."""
         run = self._runs[lock.state.scope.run]
         for group in run.undeclared_conflicts(lock.footprint):
             for other in _in_order(lock, group, run.inner, new=new):
@@ -265,10 +263,11 @@ class CallLocks:
 
 
 def _in_order(lock: CallLock, group: dict[int, CallLock], inner: dict[int, CallLock], *, new: bool) -> Iterator[CallLock]:
-    """Return the conflicting locks that may be in the way, in an order in which those that are come soon.
+    """Return the conflicting locks that may have to be waited for, those that most likely have to be first.
 
-    A new lock finds the latest one, so that many calls that conflict wait for one another in a row. Later, the older ones come first. An
-    inner one may have started before an older one, so that older ones are not enough.
+    For a new lock, the latest one comes first, so that conflicting calls wait for one another in a chain. For a lock
+    that has waited, the older ones come first. Nested calls may have started before an older one, so they are included,
+    too.
     """
     others: Iterable[CallLock]
     if new:
@@ -282,7 +281,7 @@ def _in_order(lock: CallLock, group: dict[int, CallLock], inner: dict[int, CallL
 
 
 def _comes_first(other: CallLock, lock: CallLock) -> bool:
-    """Return whether a conflicting call has started, or starts, before this one."""
+    """Return whether a conflicting call starts before this one, or has already started."""
     if lock.outer is None:
         return other.granted or other.number < lock.number
     if not other.granted:
@@ -299,14 +298,14 @@ def _refusal(lock: CallLock, other: CallLock) -> CallNotStarted:
 
 
 def _named(other: CallLock | None, lock: CallLock) -> str:
-    """Return a name of a call for the model of another one, which must learn nothing of other runs."""
+    """Return a name of a call for messages to the model of another call. It must reveal nothing of other runs."""
     if other is None or other.state.scope.run != lock.state.scope.run:
         return "a call of another run"
     return f"{other.tool} ({other.state.uid})"
 
 
 def _running(state: CallState | None) -> CallState | None:
-    """Return the innermost call that still runs, of a call and those within which it was made."""
+    """Return the first call that still runs, of this call and the calls within which it was made, from the inside out."""
     while state is not None and not state.locked:
         state = state.caller
     return state

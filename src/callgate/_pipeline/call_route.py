@@ -1,10 +1,11 @@
 """The one route that every tool call takes.
 
-    parse → resolve → validate → gate → cache → execute → check → hooks → normalise      (record brackets the whole)
+    parse → resolve → validate → gate → cache → execute → check → hooks → normalise      (all of it is recorded)
 
-The order is code, not configuration: it is the safety argument. Stages raise typed errors; `Outcomes` turns them into results and nobody
-else does. The engine makes the route from its parts; an emission takes the calls of a message along it, and a tool its own calls. Must not
-know models, loops or transports.
+The order is fixed in code and cannot be configured, because the safety of a call depends on it. Stages raise typed
+errors; only `Outcomes` turns them into results. The engine assembles the route from its parts. An `Emission` takes the
+calls of a message along the route, and a tool takes the calls that it makes along it. Must not know models, loops or
+transports.
 """
 
 from __future__ import annotations
@@ -20,28 +21,29 @@ from msgspec.structs import replace
 from callgate._abort_signals import FAILURES, AbortSignal
 from callgate._json import canonical, exceeds
 from callgate._pipeline.admission import Admission
-from callgate._pipeline.call_locks import UNDECLARED_READ, CallLocks, footprint_of
+from callgate._pipeline.call_hooks import hook_result
+from callgate._pipeline.call_locks import CallLocks
 from callgate._pipeline.call_state import CallState
+from callgate._pipeline.concurrency import footprint_of
 from callgate._pipeline.effect_claims import EffectClaims, EffectKnown
 from callgate._pipeline.engine_lifecycle import Activity, Lifecycle
 from callgate._pipeline.engine_options import EngineContext
-from callgate._pipeline.event_bodies import Reason, arguments_hash
 from callgate._pipeline.execute import Executor
 from callgate._pipeline.gate import EnginePolicies, gate
-from callgate._pipeline.idempotency import Known, call_key, earlier_result
 from callgate._pipeline.outcomes import Outcomes, UnstartedCalls
 from callgate._pipeline.parse import check_name, has_large_arguments, parse, parsed_or_error
 from callgate._pipeline.resolve import resolve
 from callgate._pipeline.result_cache import Cache
-from callgate._pipeline.run_hooks import hook_result
-from callgate._pipeline.run_recovery import Unfinished
 from callgate._pipeline.tool_plan import ToolPlan, ToolPlans
 from callgate._pipeline.unknown_outcomes import UnknownOutcomes, refuse_other_arguments
 from callgate._pipeline.validate import quoted_error, quoted_notes, validate
+from callgate._run_state.event_bodies import Reason, arguments_hash
+from callgate._run_state.idempotency import Known, call_key, earlier_result
+from callgate._run_state.run_recovery import Unfinished
 from callgate._runners.offload_to_threads import LARGE_BYTES
-from callgate.call_stages import ApprovedCall, Checked, ValidatedCall
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Restarted, Scope, Suspended, ToolResult
 from callgate.errors import CallAborted, CallFailed, CallNotStarted, ResultRejected
+from callgate.stage_types import ApprovedCall, Checked, ValidatedCall
 from callgate.tools import ToolRegistry
 
 __all__ = ["CallRoute", "RouteParts"]
@@ -50,7 +52,7 @@ log = logging.getLogger("callgate")
 
 
 class RouteParts(Struct, frozen=True, kw_only=True):
-    """What the route is made of."""
+    """The parts of the route."""
 
     context: EngineContext
     admission: Admission
@@ -69,12 +71,12 @@ class RouteParts(Struct, frozen=True, kw_only=True):
 
 
 class CallRoute:
-    """Takes calls along the route, in two halves: a message is prepared before its first effect starts.
+    """Takes calls along the route, in two halves, so that all calls of a message are prepared before the first effect.
 
     Args:
-        timeout_s: How long a whole call may take, and how long one waits for the same call that runs already.
-        coerce: Put arguments of a wrong type right where nothing is lost.
-        repair: Repair complete but malformed JSON arguments.
+        timeout_s: Seconds for a whole call, and for waiting for the same call that is already running.
+        coerce: Whether to convert arguments of a wrong type if this loses nothing.
+        repair: Whether to repair complete but malformed JSON arguments.
     """
 
     def __init__(self, parts: RouteParts, *, timeout_s: float, coerce: bool, repair: bool) -> None:
@@ -109,11 +111,11 @@ class CallRoute:
         self._repair = repair
 
     def admit(self, raw: RawCall, scope: Scope, signal: AbortSignal, *, cause: int = 0, unfinished: Unfinished | None = None) -> CallState:
-        """Give a call of a message its place in its run, or the one it had before its run was cut off."""
+        """Create the state of a call in its run, or restore the state that it had before its run was interrupted."""
         return self._admission.admit(raw, scope, signal, self._nested, cause=cause, unfinished=unfinished)
 
     async def call(self, raw: RawCall, scope: Scope, kill: AbortSignal) -> Outcome:
-        """Take a call through both halves, and return its outcome once that is on disk, where the record survives."""
+        """Take a call through both halves. Return its outcome when that is durable, if the journal is."""
         if self._shared:  # another engine may take this call's run over, and another process end it, alone
             kill = AbortSignal(kill)
         if not self._survives:
@@ -133,19 +135,19 @@ class CallRoute:
         return await self.complete(state, call) if isinstance(call, ValidatedCall) else call
 
     async def parse_large(self, state: CallState) -> None:
-        """Parse large arguments in a thread; `prepare` uses what that returns or raises."""
+        """Parse large arguments in a thread, and keep the result or the error for `prepare`."""
         work = partial(parsed_or_error, state.raw, state.uid, self._limits, repair=self._repair)
         state.parsed = await self._offload.run(work)
 
     # The first half
 
     def prepare(self, state: CallState, refusal: CallFailed | None = None) -> ValidatedCall | Outcome:
-        """Parse, resolve and validate a call; pure but for the record.
+        """Parse, resolve and validate a call. Has no effect other than recording events.
 
-        A call without a name ends its message first, then a stop that is pending does; nothing else of the call has been read by then.
+        The name is checked first, then a pending stop, before anything else of the call is read.
 
         Args:
-            refusal: Why the loop does not let the call run, where it does not.
+            refusal: The error with which the loop refuses the call, or None.
         """
         name = state.raw.name
         try:
@@ -182,7 +184,7 @@ class CallRoute:
     def asked(self, raw: RawCall, scope: Scope) -> tuple[str, bytes] | None:
         """Return the name of a call's tool, and its valid arguments as canonical JSON; None if the call is invalid.
 
-        Records and runs nothing.
+        The call is neither recorded nor run.
         """
         try:
             call = self._valid(raw, scope)
@@ -191,14 +193,16 @@ class CallRoute:
             return None
 
     def _valid(self, raw: RawCall, scope: Scope) -> ValidatedCall:
-        """What `prepare` makes of a call, without a record."""
+        """Return the valid call as `prepare` does, without recording events."""
         resolved = resolve(parse(raw, "", self._limits, repair=self._repair), self._tools, scope)
         return validate(resolved, scope, coerce=self._coerce)
 
     # The second half
 
     async def complete(self, state: CallState, call: ValidatedCall) -> Outcome:
-        """Take a valid call to its outcome, at most once: gate, cache, execute and check, hooks, normalise, record."""
+        """Take a valid call to its outcome, running its tool at most once: gate, cache, execute and check, hooks,
+        normalise, record.
+        """
         if self._lifecycle.ending:
             return self._unstarted.not_started(state, "the engine was closed")
         tool, lock = call.tool, None
@@ -221,8 +225,7 @@ class CallRoute:
             try:
                 if state.before_start is not None and (turn := state.before_start(approved)) is not None:
                     await turn
-                undeclared_read = plan.reads_only and not plan.declares
-                lock = self._locks.take(state, tool.name, UNDECLARED_READ if undeclared_read else footprint_of(approved.call))
+                lock = self._locks.take(state, tool.name, plan.footprint or footprint_of(approved.call))
                 if not lock.granted:
                     await self._locks.wait(lock)
                 if tool.effect_key is not None:
@@ -263,7 +266,10 @@ class CallRoute:
             self._lifecycle.ended(state)
 
     async def _earlier(self, state: CallState, call: ValidatedCall) -> ToolResult | None:
-        """Find what a call that is known again by its key gave before, or gives where it runs; None where it has to run, now remembered."""
+        """Return the result of the same call, if it was submitted before; wait for it if it is still running.
+
+        The key identifies the same call. If there is none, remember this call and return None: it has to run.
+        """
         state.encoded = canonical(call.arguments)
         if state.first is not None:
             return await self._replayed(state, Known(tool=call.tool.name, arguments="", uid=state.first.uid, result=state.first))
@@ -284,14 +290,19 @@ class CallRoute:
         return None
 
     async def _replayed(self, state: CallState, known: Known) -> ToolResult:
-        """Give the stored result of the same call, or wait for it while it runs; never start a second one."""
+        """Return the stored result of the same call, or wait for it if the call is still running.
+
+        Never starts a second call.
+        """
         result, why = await earlier_result(known, state, self._journal, self._timeout_s)
         state.check_stop(self._control)
         state.write("call.replayed", Reason(reason=why, details={"uid": known.uid}))
         return result
 
     async def _verified(self, state: CallState, call: ValidatedCall, checked: Checked) -> ToolResult:
-        """The result of a call that an earlier engine started, as its tool's `verify` gives it; hooks see it like any other."""
+        """Return the result of a call that an earlier engine started, as the tool's `verify` gave it, after its hooks
+        have run.
+        """
         hooks = self._plans[call.tool.identity].hooks.after
         try:
             return self._normaliser.result(call, "", await hook_result(call, checked, hooks, self._host))
@@ -299,31 +310,33 @@ class CallRoute:
             return self._normaliser.refusal(state.raw, state.uid, call.tool.name, error, call.notes)
 
     async def _cached(self, state: CallState, plan: ToolPlan, approved: ApprovedCall) -> Checked:
-        """What the call came to: from the cache, shared with an identical call that is running, or from its own run."""
+        """Return the checked result: from the cache, from an identical call that is running, or by running the call."""
         state.deadline = min(state.deadline, self._clock.monotonic() + self._timeout_s)  # never beyond its parent's
         execute = partial(self._executor.execute, state, plan, approved)
         hooked = partial(self._hooked, state, plan, approved.call)
         return await self._cache.answer(state, approved, execute, hooked, plan.hooks.changes_by)
 
     async def _hooked(self, state: CallState, plan: ToolPlan, call: ValidatedCall, checked: Checked) -> Checked:
-        """What a call came to, as its hooks leave it."""
+        """Return the checked result as the hooks after the call leave it."""
         if state.stopped or self._control.stops:
             state.check_stop(self._control, checked)
         return await hook_result(call, checked, plan.hooks.after, self._host) if plan.hooks.after else checked
 
     @staticmethod
     def _leave_doubt(state: CallState, call: ValidatedCall) -> None:
-        """Something broke: where the tool's code may have been entered by then, nobody knows what came of the call."""
+        """Remember, after a failure of the engine, that the outcome is unknown if the tool's code may have been
+        entered.
+        """
         if state.known is not None and state.started:
             tool_key = state.key if state.claim is None else state.claim.tool_key
             state.run_state.now_uncertain(call, state.encoded, state.key, tool_key, gone=False)
 
     async def _nested(self, parent: CallState, name: str, arguments: Mapping[str, object]) -> ToolResult:
-        """Run a tool's call of another tool: same scope, deadline and kill, caused by the parent.
+        """Run a call that a tool makes, with the parent's scope, deadline and kill signal. The parent causes it.
 
-        Known again by its parent: where that is started again, a call with an effect that it had made gives the stored result.
-        The parent gives up its slots for good: a parent that waits for a child must not keep the child from running, and taking them
-        back could wait for a sibling.
+        The call is identified by its parent: if the parent is started again, a call with an effect that it has already
+        made gets the stored result. The parent gives up its slots and does not take them back: a parent that waits for
+        a child must not keep the child from running, and taking the slots back could mean waiting for a sibling.
         """
         raw = RawCall(id=f"in:{parent.uid}", name=name, arguments=arguments, origin=f"tool:{parent.uid}")
         state = self._admission.admit_nested(raw, parent, parent.made_before(name, arguments))
@@ -343,9 +356,9 @@ class CallRoute:
 
     @property
     def crowded(self) -> bool:
-        """Whether so many events wait to be written that a new call has to wait as well."""
+        """Whether so many events wait to be written that a new call has to wait."""
         return self._survives and self._recorder.crowded
 
     async def wait_for_capacity(self) -> None:
-        """Wait until that is no longer so."""
+        """Wait until the queue of events is no longer too full for a new call."""
         await self._recorder.wait_for_capacity()

@@ -1,6 +1,7 @@
-"""The state of one call on the route: its record, and what the stages hand along beside the call itself.
+"""The state of one call on the route: what is recorded of it, and the values that the stages pass on besides the call
+itself.
 
-Mutable, private to the engine, gone when the call has its outcome. Knows no stage.
+Mutable and private to the engine. It is dropped when the call has its outcome. Knows no stage.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from msgspec.structs import replace
 from callgate._abort_signals import AbortSignal, Control
 from callgate._json import exceeds, plain_bytes
 from callgate._pipeline.concurrency import Slots
-from callgate._pipeline.earlier_effect import EffectClaim
-from callgate._pipeline.event_bodies import (
+from callgate._pipeline.validate import Modified
+from callgate._run_state.earlier_effect import EffectClaim
+from callgate._run_state.event_bodies import (
     MOST_CHARS,
     MOST_RAW,
     AttemptFailed,
@@ -29,15 +31,14 @@ from callgate._pipeline.event_bodies import (
     Verdict,
     arguments_hash,
 )
-from callgate._pipeline.idempotency import Doubt, Known, RunState
-from callgate._pipeline.recorder import Recorder
-from callgate._pipeline.run_recovery import Unfinished
-from callgate._pipeline.validate import Modified
-from callgate.call_stages import ApprovedCall, Checked, ParsedCall, ValidatedCall
+from callgate._run_state.idempotency import Doubt, Known, RunState
+from callgate._run_state.recorder import Recorder
+from callgate._run_state.run_recovery import Unfinished
 from callgate.calls import RawCall, Scope, ToolResult
 from callgate.errors import CallAborted, CallNotStarted, RecordFailed
 from callgate.events import Body, Draft, Progress
 from callgate.protocols import Execution
+from callgate.stage_types import ApprovedCall, Checked, ParsedCall, ValidatedCall
 
 __all__ = ["CallState", "Nest"]
 
@@ -46,7 +47,7 @@ Nest = Callable[["CallState", str, Mapping[str, object]], Awaitable[ToolResult]]
 
 
 class CallState(Struct, kw_only=True, eq=False):
-    """Mutable, private to the engine, gone when the call has its outcome. Each event it writes is caused by the one before."""
+    """The state of one call. Mutable and private to the engine. Each event of the call is caused by its previous one."""
 
     raw: RawCall
     scope: Scope
@@ -55,77 +56,81 @@ class CallState(Struct, kw_only=True, eq=False):
     uid: str
     kill: AbortSignal
     facts: ScopeFacts
-    """What the record says of the scope."""
+    """The recorded facts about the scope."""
     nest: Nest
-    """Takes calls of other tools that this one's tool makes."""
+    """Runs calls of other tools that this call's tool makes."""
     began: float
-    """On the engine's monotonic clock."""
+    """When the call began, on the engine's monotonic clock."""
     last: int
-    """The position of this call's latest event: what nested calls are caused by."""
+    """The position of this call's latest event, which causes its next event and its nested calls."""
     occurrence: int = 0
-    """How many earlier calls of the same tool, with the same arguments, the call that makes this one has made."""
+    """For a nested call: how many calls of the same tool with the same arguments its parent has made before."""
     duplicate: bool = False
-    """Whether its message has the same call, with the same id, tool and arguments, before it."""
+    """Whether the same message contains an earlier call with the same id, tool and arguments."""
     first: ToolResult | None = None
-    """The result that a read of which this is the duplicate got."""
+    """For a duplicate without an effect: the result of the first call."""
     parsed: ParsedCall | BaseException | None = None
-    """What `parse` returned or raised, where it was done before the call is prepared."""
+    """What `parse` returned or raised, if the arguments were parsed before `prepare`."""
     parent: CallState | None = None
     caller: CallState | None = None
-    """The call within which this one was made: its parent, or the call whose tool handed it in at the engine itself."""
+    """The call within which this one was made: its parent, or the call whose tool called the engine directly."""
     locked: bool = False
-    """Whether it holds a lock of its engine, or waits for one."""
+    """Whether the call holds or waits for a lock of its engine."""
     deadline: float = inf
-    """On the same clock; until the call's own clock starts, that of the call that made this one."""
+    """When the call must end, on the engine's monotonic clock. Until the call's own time begins, this is its parent's
+    deadline.
+    """
     asked_hash: str = ""
-    """Of the arguments as they were handed in, where the call has a key by which it is known again."""
+    """The hash of the arguments as submitted, if the call has a key that identifies it."""
     ended: bool = False
-    """Whether its one end is on record."""
+    """Whether the end of the call is recorded."""
     on_record: bool = False
-    """Whether anything of it is."""
+    """Whether any event of the call is recorded."""
     before_start: Callable[[ApprovedCall], Awaitable[None] | None] | None = None
-    """Asked between approval and start, and waited for where it says so: the emission's say."""
+    """Called by the emission's order between approval and start. If it returns an awaitable, the start waits for it."""
     on_result: Callable[[ToolResult], None] | None = None
-    """Told the call's result once, before the restart handler is offered it."""
+    """Called once with the call's result, before the restart handler gets it."""
     held: Slots | None = None
-    """Where this call holds a slot while its tool runs."""
+    """The slots of which this call holds one while its tool runs."""
     judged: ValidatedCall | None = None
-    """The call with the arguments that the gate judges; None before it."""
+    """The call with the arguments that the gate is judging; None before the gate."""
     withholds: bool = False
-    """Whether hooks may yet change or withhold what it comes to, so that nothing of that may be recorded before them."""
+    """Whether hooks may still change or withhold the result, so that no part of it may be recorded before they have
+    run.
+    """
     encoded: bytes = b""
     """The final arguments as canonical JSON, once the call is approved."""
     tick: str = ""
-    """The tick whose dangerous calls this one counts among; empty where they are not counted."""
+    """The tick in which this call counts as dangerous; empty if dangerous calls are not counted."""
     _progressed: int = 0
     started: bool = False
     """Whether the tool's code may have been entered."""
     unfinished: Unfinished | None = None
-    """What another engine left of it, where a run that was cut off is resumed."""
+    """The recorded state of the call, if another engine left it without an end and its run is resumed."""
     stopped: str = ""
-    """Why this call is to end its message, though its conversation goes on; empty: it is not."""
+    """Why this call must end its message although its conversation was not stopped; empty if it must not."""
     doubtful: bool = False
-    """Whether it may have taken effect before this engine took it up, and nobody knows."""
+    """Whether it is unknown if the call took effect before this engine resumed it."""
     doubt: Doubt | None = None
-    """The doubt that was put aside so that the call could start again."""
+    """The unknown outcome that was set aside so that the call could start again."""
     attempt: int = 0
-    """The one whose code runs; 0: none does."""
+    """The number of the attempt that is running; 0 if none is."""
     _made: Counter[tuple[str, str]] | None = None
-    """How often the present attempt has made each call of another tool."""
+    """How often the current attempt has made each nested call."""
     code_over: bool = False
     """Whether the tool's code has ended or was abandoned, so that it can make no more calls."""
     logs: bool = False
-    """Whether the log takes lines at level INFO."""
+    """Whether the logger is enabled for the level INFO."""
     key: str = ""
-    """By which the call is known again; what the tool gets as its idempotency key."""
+    """The key that identifies the call in its run."""
     claim: EffectClaim | None = None
-    """The key of its effect, while the call has it."""
+    """The key of its effect, while the call holds it; None otherwise."""
     known: Known | None = None
-    """The call among those of its run that are known again, while it is under way."""
+    """The entry of the call among the run's calls with a key, while it is running."""
     final_hash: str = ""
-    """Of the final arguments, where the call has effects and is approved."""
+    """The hash of the final arguments, if the call has effects and is approved."""
     unrecorded_allow: ApprovedCall | None = None
-    """The approved call until its allow is recorded: with its start, or before whatever else is recorded of it first."""
+    """The approved call until its verdict `allow` is recorded, together with the start or before the next other event."""
 
     # The record of the call
 
@@ -139,7 +144,7 @@ class CallState(Struct, kw_only=True, eq=False):
         return position
 
     def end(self, kind: str, body: Body) -> int:
-        """Write the call's one end; one that has ended keeps the end it has."""
+        """Record the end of the call. If it has ended already, the first end stays."""
         if self.ended:
             return self.last
         if self.unrecorded_allow is not None:
@@ -150,7 +155,7 @@ class CallState(Struct, kw_only=True, eq=False):
         return position
 
     def received(self) -> None:
-        """Record that the call came in, or that its run was resumed and it with it."""
+        """Record that the call was received, or that it was resumed together with its run."""
         self.on_record = True
         raw = self.raw
         kind: str = "call.received"
@@ -167,7 +172,7 @@ class CallState(Struct, kw_only=True, eq=False):
         self.last = self.recorder.write(Draft(kind=kind, run=self.scope.run, body=body, call=self.uid, parents=parents))
 
     def modified(self, change: Modified) -> None:
-        """The gate goes on with other arguments."""
+        """Record that the gate continues with other arguments."""
         self.judged = change.call
         name = change.call.tool.name
         self.verdict("modify", name, rule=change.rule, reason=change.reason, hook=change.hook, approval=change.approval)
@@ -200,7 +205,7 @@ class CallState(Struct, kw_only=True, eq=False):
         self.write("call.verdict", body)
 
     def approved(self, approved: ApprovedCall) -> None:
-        """Remember that the gate lets the call run; recorded with its start."""
+        """Keep the approved call; its verdict is recorded together with its start."""
         if approved.call.tool.effect != "none":
             unchanged = self.asked_hash and approved.encoded == self.encoded
             self.final_hash = self.asked_hash if unchanged else arguments_hash(approved.encoded)
@@ -208,7 +213,7 @@ class CallState(Struct, kw_only=True, eq=False):
         self.unrecorded_allow = approved
 
     def _record_allow(self, approved: ApprovedCall) -> None:
-        """Record the allow of a call that did not start, as one that was answered from the cache."""
+        """Record the verdict `allow` of a call that does not start, such as one that is answered from the cache."""
         tool = approved.call.tool
         body = Verdict(
             verdict="allow",
@@ -225,7 +230,7 @@ class CallState(Struct, kw_only=True, eq=False):
         self.unrecorded_allow = None
 
     def attempt_started(self, approved: ApprovedCall, attempt: int, timeout_s: float, *, claims: bool = False) -> int:
-        """Record the intent to enter the tool's code, with the allow if it is not on record yet."""
+        """Record the intent to enter the tool's code, together with the verdict `allow` if that is not recorded yet."""
         tool = approved.call.tool
         has_effect = tool.effect != "none"
         body = Started(
@@ -261,24 +266,30 @@ class CallState(Struct, kw_only=True, eq=False):
         return position
 
     async def claimed(self, attempt: int, worker: str = "") -> None:
-        """Record that a runner outside this process is about to enter the tool's code; it may not before that.
+        """Record that a runner outside this process is about to enter the tool's code.
+
+        The runner must wait until this returns.
 
         Args:
-            worker: The process that will run it, as `process_identity` names it; empty where it is none of this machine.
+            worker: The process that will run the code, as `process_identity` names it; empty if it is not on this
+                machine.
 
         Raises:
-            RecordFailed: It is not.
+            RecordFailed: The claim could not be recorded.
         """
         body = Reason(reason="a worker has it", details={"worker": worker} if worker else None)
         await self.recorder.durable(self.write("call.claimed", body, self._numbered(attempt)))
         self.started = True
 
     def _numbered(self, attempt: int) -> int:
-        """The attempt's number among all that there were, in earlier processes too."""
+        """Return the attempt's number among all attempts, including those of earlier processes."""
         return attempt if self.unfinished is None else attempt + self.unfinished.attempts
 
     def raised(self, attempt: int, execution: Execution) -> None:
-        """Record the exception of a tool, and log it for the tool's author. Only its type, if hooks may withhold the result."""
+        """Record the exception of a tool, and log it for the tool's author.
+
+        If hooks may withhold the result, only the type of the exception is recorded and logged.
+        """
         if self.withholds:
             execution = replace(execution, error="", traceback="")
         name = self.raw.name if self.judged is None else self.judged.tool.name
@@ -293,7 +304,7 @@ class CallState(Struct, kw_only=True, eq=False):
         self.write("call.attempt_failed", AttemptFailed.of(execution, wait_s, self.recorder.redactor), attempt)
 
     def tell_result(self, result: ToolResult) -> None:
-        """Call `on_result` once, even if ending the call is tried again."""
+        """Call `on_result`, but only once, even if ending the call is tried again."""
         told, self.on_result = self.on_result, None
         if told is not None:
             told(result)
@@ -308,10 +319,10 @@ class CallState(Struct, kw_only=True, eq=False):
             self.recorder.bus.publish("call.progress", Progress(call=self.uid, seq=self._progressed, text=told(text), stream=told(stream)))
 
     async def nested(self, attempt: int, name: str, arguments: Mapping[str, object]) -> ToolResult:
-        """Take a call of another tool that this call's tool makes.
+        """Run a call of another tool that this call's tool makes.
 
         Raises:
-            RuntimeError: Its own call is over, or the attempt at it that its code belongs to.
+            RuntimeError: This call, or the attempt whose code makes the nested call, has ended.
         """
         if self.recorder.crowded:
             await self.recorder.wait_for_capacity()
@@ -335,10 +346,10 @@ class CallState(Struct, kw_only=True, eq=False):
     # The room to run in
 
     async def take(self, slots: Slots, timeout_s: float) -> None:
-        """Take a slot, waiting for it in turn.
+        """Take a slot, waiting for one if necessary.
 
         Raises:
-            CallNotStarted: The call was killed, or its time was over, before there was room.
+            CallNotStarted: The call was killed or its time ran out before a slot was free.
         """
         if not await slots.take(self.kill, timeout_s, first=self.parent is not None):
             why = self.kill.reason or f"no room for it within {timeout_s:.3g} s"
@@ -346,13 +357,16 @@ class CallState(Struct, kw_only=True, eq=False):
         self.held = slots
 
     def give(self) -> None:
-        """Give back the slot that is held."""
+        """Give back the slot that this call holds."""
         held, self.held = self.held, None
         if held is not None:
             held.give()
 
     def check_stop(self, control: Control, checked: Checked | None = None) -> None:
-        """Raise `CallAborted` if a stop is pending. The result of a call that ran stays on record and out of the history."""
+        """Raise `CallAborted` if a stop is pending.
+
+        The result of a call that ran is recorded, but not added to the history.
+        """
         reason = self.stopped or control.pending(self.scope.conversation)
         if reason is not None:
             facts = None if checked is None else checked.facts
@@ -362,7 +376,7 @@ class CallState(Struct, kw_only=True, eq=False):
 
 
 def _encoded(call: ValidatedCall) -> bytes:
-    """The arguments as JSON; null where a policy left something else in their place."""
+    """Return the arguments as JSON; `null` if a policy has replaced them in place with something that is not JSON."""
     try:
         return plain_bytes(call.arguments)
     except Exception:

@@ -16,9 +16,20 @@ from contextvars import Context, copy_context
 from msgspec import Struct
 
 from callgate._abort_signals import AbortSignal, settled
+from callgate.stage_types import ValidatedCall
 from callgate.tools.resource_conflicts import KeyIndex, TouchedKeys, conflict
 
-__all__ = ["CallOrder", "Footprint", "QueueStarter", "Slots", "TaskQueue", "may_run_beside"]
+__all__ = [
+    "UNDECLARED_EFFECT",
+    "UNDECLARED_READ",
+    "CallOrder",
+    "Footprint",
+    "QueueStarter",
+    "Slots",
+    "TaskQueue",
+    "footprint_of",
+    "may_run_beside",
+]
 
 _MOST_NAMED = 32
 """If a call has to wait for more calls than this, it stands for them: calls that conflict with them wait for it instead. The time to plan a
@@ -31,6 +42,19 @@ class Footprint(Struct, frozen=True):
     reads_only: bool
     touched: TouchedKeys | None
     """The declared resources; None: not declared."""
+
+
+UNDECLARED_READ = Footprint(reads_only=True, touched=None)
+UNDECLARED_EFFECT = Footprint(reads_only=False, touched=None)
+
+
+def footprint_of(call: ValidatedCall) -> Footprint:
+    """Return the resources that a call touches."""
+    touched = call.tool.touched(call.arguments, call.scope)
+    reads_only = call.tool.effect == "none"
+    if touched is None:
+        return UNDECLARED_READ if reads_only else UNDECLARED_EFFECT
+    return Footprint(reads_only, touched)
 
 
 def may_run_beside(one: Footprint, other: Footprint) -> bool:

@@ -1,10 +1,11 @@
-"""Let one call at a time have the key of an effect, and give the others its result.
+"""Let only one call at a time hold the key of an effect, and give its result to the other calls with the same key.
 
-For tools with `key=`: a call claims its key after its approval and before its tool is started, whatever run, agent or process it belongs
-to. The claim is an event in a run of the key's own, so the journal's leases keep every other engine from it; in this engine, calls wait for
-each other here. A call that finds an earlier one gets that one's stored result, or `unknown`; it starts only if the earlier one had no
-effect. `earlier_effect` reads that from the record. The claim is on disk before the call may start, and a call without a recorded end
-counts as unknown, so that an engine that was only paused cannot start a call a second time.
+For tools with `key=`. A call claims its key after its approval and before its tool starts, whatever run, agent or
+process it belongs to. The claim is an event in a run that belongs to the key, so the journal's leases exclude other
+engines; calls of this engine wait for each other here. A call that finds an earlier one gets its stored result, or
+`unknown`. It starts only if the earlier one had no effect, which `earlier_effect` reads from the journal. The claim is
+durable before the call may start. A call without a recorded end counts as unknown, so that an engine that was only
+paused cannot start a call a second time.
 """
 
 from __future__ import annotations
@@ -18,18 +19,18 @@ from msgspec.structs import replace
 from callgate._abort_signals import settled
 from callgate._json import canonical
 from callgate._pipeline.call_state import CallState
-from callgate._pipeline.earlier_effect import EarlierEffect, EffectClaim, effect_run
 from callgate._pipeline.engine_options import EngineContext
-from callgate._pipeline.event_bodies import Reason, decode_reason, decode_result
-from callgate._pipeline.idempotency import Uncertain
-from callgate._pipeline.recorder import off_loop, too_late
 from callgate._pipeline.run_leases import KnownRuns
 from callgate._pipeline.unknown_outcomes import UnknownOutcomes
-from callgate.call_stages import ApprovedCall, Checked
+from callgate._run_state.earlier_effect import EarlierEffect, EffectClaim, effect_run
+from callgate._run_state.event_bodies import Reason, decode_reason, decode_result
+from callgate._run_state.idempotency import Uncertain
+from callgate._run_state.recorder import off_loop, too_late
 from callgate.calls import Metadata, Note, Text, ToolResult
 from callgate.errors import CallNotStarted, OutcomeUnknown, RecordFailed, RunHeld
 from callgate.events import Draft
 from callgate.protocols import NamesWriters
+from callgate.stage_types import ApprovedCall, Checked
 from callgate.tools.effect_key import EffectKey
 
 __all__ = ["EffectClaims", "EffectKnown"]
@@ -38,15 +39,15 @@ _MOST_SHOWN: Final = 200
 """Characters of a key that are shown and recorded."""
 _FIRST_WAIT_S: Final = 0.02
 _LONGEST_WAIT_S: Final = 0.5
-"""Between two tries to take a key that another process has."""
+"""The longest time in seconds between two attempts to claim a key that another process holds."""
 
 
 class EffectKnown(Exception):
-    """An earlier call with the same key had the effect: the call is not started.
+    """Raised if an earlier call with the same key had the effect, so that this call does not start.
 
     Args:
-        result: Its stored result, as that of the call; None if there is none.
-        checked: What the tool's `verify` says of it, if there is no stored result.
+        result: The stored result of the earlier call, as the result of this call; None if there is none.
+        checked: The result according to the tool's `verify`, if there is no stored result.
     """
 
     def __init__(self, result: ToolResult | None, checked: Checked) -> None:
@@ -56,12 +57,12 @@ class EffectKnown(Exception):
 
 
 class EffectClaims:
-    """The keys that calls of one engine have.
+    """The keys that calls of one engine hold.
 
     Args:
-        known: The states of runs, in which this engine's own unknown outcomes are.
+        known: The states of runs, which have this engine's own unknown outcomes.
         unknown: Asks the tool's `verify` about an earlier call.
-        timeout_s: How long a call waits for the one that has its key.
+        timeout_s: How long a call waits for another call that holds its key.
     """
 
     def __init__(self, context: EngineContext, known: KnownRuns, unknown: UnknownOutcomes, timeout_s: float) -> None:
@@ -72,20 +73,22 @@ class EffectClaims:
         self._unknown = unknown
         self._timeout_s = timeout_s
         self._held: dict[str, EffectClaim] = {}
-        """The keys that calls of this engine have, by the run of the key."""
+        """The keys that calls of this engine hold, by the run of the key."""
 
     async def claim(self, state: CallState, approved: ApprovedCall, effect_key: EffectKey) -> ApprovedCall:
-        """Take the key of a call's effect, waiting for the call that has it. `release` gives it back when the call has ended.
+        """Claim the key of a call's effect, waiting for another call that holds it.
+
+        Call `release` when this call has ended.
 
         Returns:
             The call with its key, which may start.
 
         Raises:
             EffectKnown: An earlier call with the same key had the effect.
-            ArgumentsInvalid, ToolRaised: The call has no key.
-            CallNotStarted: The call was killed, or the other one did not end in time.
+            ArgumentsInvalid, ToolRaised: The key of the call cannot be made.
+            CallNotStarted: The call was killed, or the other call did not end in time.
             OutcomeUnknown: It is not known whether an earlier call took effect.
-            RecordFailed: The key could not be recorded.
+            RecordFailed: The claim could not be recorded.
         """
         key = effect_key.from_call(approved.call.arguments, state.scope)
         run, text = effect_run(approved.call.tool.name, key.digest), self._recorder.cut(key.text, _MOST_SHOWN)
@@ -103,15 +106,15 @@ class EffectClaims:
         return approved
 
     def release(self, claim: EffectClaim) -> None:
-        """Give a key back, after the end of its call was recorded."""
+        """Release a key, after the end of its call was recorded."""
         self._held.pop(claim.run, None)
         claim.ended.set_result(None)
-        self._journal.let_go(claim.run)
+        self._journal.release_lease(claim.run)
 
     # Waiting for the key
 
     async def _wait_here(self, state: CallState, run: str, text: str, until: float) -> bool:
-        """Wait for calls of this engine that have the key; return whether there was one."""
+        """Wait for calls of this engine that hold the key. Return whether there was one."""
         waited, parent = False, state.parent
         while parent is not None:
             if parent.claim is not None and parent.claim.run == run:
@@ -127,7 +130,7 @@ class EffectClaims:
         return waited
 
     async def _hold(self, state: CallState, claim: EffectClaim, until: float) -> None:
-        """Take the lease of the key's run, waiting for other engines."""
+        """Acquire the lease of the key's run, waiting for other engines."""
         held, wait_s = None, _FIRST_WAIT_S
         while True:
             try:
@@ -143,12 +146,12 @@ class EffectClaims:
             wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
 
     async def _try_to_hold(self, state: CallState, claim: EffectClaim, until: float) -> RunHeld | None:
-        """Take the lease of the key's run; return why not if another engine has it.
+        """Acquire the lease of the key's run. If another engine holds it, return the error that says so.
 
         Raises:
-            TimeoutError: The call was killed, or its time was over.
+            TimeoutError: The call was killed, or its time ran out.
         """
-        holding = asyncio.ensure_future(self._journal.hold(claim.run))
+        holding = asyncio.ensure_future(self._journal.acquire_lease(claim.run))
         try:
             if not await settled(holding, state.kill, until - self._clock.monotonic()):
                 raise TimeoutError
@@ -165,9 +168,9 @@ class EffectClaims:
         return None
 
     def _let_go_late(self, run: str, holding: asyncio.Future[bool]) -> None:
-        """Give a lease back that came after its call had ended."""
+        """Release a lease that was acquired after its call had ended."""
         if not holding.cancelled() and holding.exception() is None and run not in self._held:
-            self._journal.let_go(run)
+            self._journal.release_lease(run)
 
     def _still_held(self, state: CallState, text: str, by: object) -> CallNotStarted:
         if state.kill.reason is not None:
@@ -180,7 +183,9 @@ class EffectClaims:
     # The earlier call
 
     async def _earlier(self, state: CallState, claim: EffectClaim) -> EarlierEffect | None:
-        """Return what became of the call that had the key last; None if none had it, or it is this call of a resumed run."""
+        """Return what the journal says of the call that claimed the key last; None if there is none, or if it is this
+        call, resumed.
+        """
         try:
             return await off_loop(self._journal, partial(self._read, claim))
         except Exception as error:
@@ -198,11 +203,11 @@ class EffectClaims:
     async def _checked(
         self, state: CallState, approved: ApprovedCall, claim: EffectClaim, earlier: EarlierEffect, *, joined: bool
     ) -> Checked | None:
-        """Return None if the earlier call had no effect; else what the tool's `verify` says of it.
+        """Return None if the earlier call had no effect, otherwise its result according to the tool's `verify`.
 
         Raises:
-            EffectKnown: It has a stored result.
-            OutcomeUnknown: Nobody knows whether it had an effect.
+            EffectKnown: The earlier call has a stored result.
+            OutcomeUnknown: It is not known whether the earlier call had an effect.
         """
         match earlier.state:
             case "nothing":
@@ -226,12 +231,17 @@ class EffectClaims:
         return await self._unknown.rule_out(state, approved, doubt, earlier.arguments, f"had the same key of its effect ({claim.key})")
 
     def _doubt(self, uid: str) -> Uncertain | None:
-        """What this engine knows of its own call with an unknown outcome, or of one in a run that it works on."""
+        """Return the unknown outcome of a call of this engine, or of a call in a run that this engine works on; None if
+        there is none.
+        """
         run = self._known.by_run.get(uid.rsplit("/", 2)[0])
         return next((doubt for doubt in run.uncertain.values() if doubt.uid == uid), None) if run is not None else None
 
     async def _record(self, state: CallState, claim: EffectClaim, until: float) -> None:
-        """Make this call the one that decides what later calls with the key get. On disk when this returns, so that no other can start."""
+        """Record that this call has claimed the key. Later calls with the key get its result.
+
+        Waits until the event is durable, so that no other call can start.
+        """
         details = {"writer": self._recorder.identity} if self._recorder.identity else None
         body = Reason(reason=claim.key, details=details)
         parents = (state.last,) if state.last else ()
@@ -248,7 +258,7 @@ def _unusable(state: CallState, error: Exception) -> RecordFailed:
 
 
 def _result(state: CallState, approved: ApprovedCall, claim: EffectClaim, earlier: EarlierEffect, *, joined: bool) -> ToolResult:
-    """The result of the earlier call, as that of this one."""
+    """Return the result of the earlier call as the result of this call."""
     if earlier.state == "happened" or earlier.result is None:
         name, metadata = approved.call.tool.name, Metadata(replayed=not joined, joined=joined)
         said = f"{name} took effect before, as {earlier.uid} with the same key ({claim.key}). Its result was not kept. Nothing was run."

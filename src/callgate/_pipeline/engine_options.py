@@ -21,14 +21,14 @@ from callgate._conversation_queue import TurnQueues
 from callgate._engine_limits import Limits
 from callgate._journal import MemoryJournal
 from callgate._option_checks import Seconds, check
-from callgate._pipeline.approvals import Approvals
+from callgate._pipeline.call_hooks import HostCode
 from callgate._pipeline.journal_checks import check_journal
 from callgate._pipeline.normalise import Normaliser
-from callgate._pipeline.recorder import Recorder
-from callgate._pipeline.run_hooks import HostCode
-from callgate._redact import Redactor
+from callgate._run_state.approvals import Approvals
+from callgate._run_state.recorder import Recorder
 from callgate._runners.offload_to_threads import Offload
 from callgate._runners.return_values import ResultReader
+from callgate._secret_redaction import Redactor
 from callgate.errors import UsageError
 from callgate.events import Bus
 from callgate.hooks import Hook
@@ -290,7 +290,7 @@ class EngineContext(Struct, frozen=True, kw_only=True, eq=False):
     approvals: Approvals
     normaliser: Normaliser
     tools: ToolRegistry
-    """Empty until the parts that check tools are made."""
+    """The registered tools; empty until the parts that check tools are made."""
     offload: Offload
     host: HostCode
     reader: ResultReader

@@ -24,20 +24,20 @@ from msgspec.structs import replace
 from callgate._abort_signals import AbortSignal
 from callgate._clock import Clock
 from callgate._json import exceeds, small_jsonable
+from callgate._pipeline.call_hooks import observe_start
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.engine_options import EngineContext
 from callgate._pipeline.gate import EnginePolicies, PolicyRecheck
 from callgate._pipeline.result_cache import Cache
 from callgate._pipeline.result_check import Ran, check, proves_nothing_happened
-from callgate._pipeline.run_hooks import observe_start
 from callgate._pipeline.tool_plan import ToolPlan
 from callgate._pipeline.undo_capture import captured
 from callgate._pipeline.unknown_outcomes import UnknownOutcomes
 from callgate._runners import OWN_RUNNERS, Runners
 from callgate._runners.offload_to_threads import LARGE_BYTES
-from callgate.call_stages import ApprovedCall, Checked
 from callgate.errors import RecordFailed
 from callgate.protocols import Execution, RunRequest, WriteLog
+from callgate.stage_types import ApprovedCall, Checked
 from callgate.tools import BoundTool, ToolContext, is_retryable_error, validate_tool_result
 from callgate.tools.result_format import declared_failure, has_standard_shape
 

@@ -1,8 +1,9 @@
 """Decide whether a validated call may run.
 
-After `validate`, so that hooks and policies see the arguments the tool will get. Before `cache`, so that a cached result cannot bypass
-a deny. Any change of the arguments is validated and starts the gate again, for a bounded number of rounds. Never waits for a human: a
-question becomes a pending approval, asked last, so that nobody is asked for what a limit will refuse. Fails closed.
+Runs after `validate`, so that hooks and policies see the arguments that the tool will get, and before `cache`, so that
+a cached result cannot bypass a deny. If the arguments are changed, they are validated and the gate starts again, for a
+limited number of rounds. The gate never waits for a human: a question becomes a pending approval. It is asked last, so
+that no human is asked about a call that a limit will refuse. If a policy fails, the call is denied.
 """
 
 from __future__ import annotations
@@ -19,12 +20,11 @@ from callgate._abort_signals import is_own_failure
 from callgate._engine_limits import Limits
 from callgate._json import canonical, plain_bytes
 from callgate._pipeline.approval_answers import Edited, as_answered
-from callgate._pipeline.approvals import Approvals, Question, binding
 from callgate._pipeline.ask_judges import Judges
-from callgate._pipeline.run_hooks import HookHost, hook_arguments
+from callgate._pipeline.call_hooks import HookHost, hook_arguments
 from callgate._pipeline.run_leases import KnownRuns
 from callgate._pipeline.validate import Modified, modified
-from callgate.call_stages import ApprovedCall, ValidatedCall
+from callgate._run_state.approvals import Approvals, Question, binding
 from callgate.calls import Scope
 from callgate.errors import ActorRequired, ApprovalNeeded, CallDenied, DangerousLimitReached
 from callgate.hooks import Hook
@@ -42,16 +42,17 @@ from callgate.protocols import (
     Policy,
     Verdict,
 )
+from callgate.stage_types import ApprovedCall, ValidatedCall
 
 __all__ = ["EnginePolicies", "GateParts", "PolicyRecheck", "Verdicts", "gate", "policies_to_ask"]
 
 
 class Standing(Struct, frozen=True):
-    """What the policies that were asked so far say together."""
+    """The combined verdict of the policies that were asked so far."""
 
     verdict: Allow | Ask = Allow(rule="default")
     required_by: str | None = None
-    """The rule that wants the call judged; None: none does."""
+    """The rule that requires a judgment of the call; None if none does."""
     judgments: tuple[Judgment, ...] = ()
 
 
@@ -59,64 +60,66 @@ _BY_DEFAULT = Standing()
 
 
 class AskedPolicy(Protocol):
-    """A policy that answers at once where it can, and else when it is waited for."""
+    """A policy that returns its verdict at once if it can, and otherwise has to be awaited."""
 
     def judge(self, call: ValidatedCall) -> Verdict | None:
-        """The verdict; None: `decide` has to be awaited."""
+        """Return the verdict; None if `decide` has to be awaited."""
         ...
 
     async def decide(self, call: ValidatedCall) -> Verdict: ...
 
 
 class GateParts(Protocol):
-    """What the gate asks."""
+    """The policies, judges, limits and approvals that the gate uses."""
 
     policies: tuple[AskedPolicy, ...]
     waits: bool
-    """Whether one of them always has to be waited for."""
+    """Whether one of the policies always has to be awaited."""
     judges: Judges
     rounds: int
     policy_timeout_s: float
+    answered: Mapping[str, Question]
+    """The answers of humans that are not used up."""
 
     @property
     def host(self) -> HookHost: ...
 
     def check_limits(self, call: ValidatedCall) -> None:
-        """Raise where a limit will refuse this dangerous call; takes no slot."""
+        """Raise `DangerousLimitReached` if a limit refuses this dangerous call. Does not count the call."""
         ...
 
     def answer_to(self, call: ValidatedCall, encoded: bytes) -> Question | None:
-        """What a human has answered about exactly this call, not used up yet; None where nobody has."""
+        """Return the human's answer about exactly this call, if it is not used up; else None."""
         ...
 
     def spend_approval(self, binding: str) -> Question | None:
-        """The approval of exactly this call, now used up; None where nobody gave one."""
+        """Use up the approval that is bound to this hash, and return it; None if there is none."""
         ...
 
 
 class Verdicts(Protocol):
-    """What is recorded of the gate's verdicts on one call before the last one."""
+    """Records the gate's verdicts on one call that precede the last one."""
 
     def modified(self, change: Modified) -> None:
-        """The call goes on with these arguments, and is judged again."""
+        """Record that the call is judged again with these arguments."""
         ...
 
 
 def gate(
     call: ValidatedCall, hooks: tuple[Hook, ...], deps: GateParts, key: str, verdicts: Verdicts
 ) -> ApprovedCall | Coroutine[Any, Any, ApprovedCall]:
-    """Give `call`, as it was finally approved, with the rule that let it through: at once, or when something has been waited for.
+    """Return the approved call with the rule that allowed it, or a coroutine if something has to be awaited.
 
     Args:
-        call: Its `arguments` match the tool's input schema.
-        hooks: Those that may change or refuse the arguments of this tool, in order.
+        call: The call. Its `arguments` match the tool's input schema.
+        hooks: The hooks that may change or refuse the arguments of this tool, in order.
         deps: Policies, limits and approvals.
         key: The call's idempotency key.
-        verdicts: Hears of each change of the arguments.
+        verdicts: Records each change of the arguments.
 
     Raises:
-        CallDenied: A hook or policy refused, or one of them failed.
-        ActorRequired, DangerousLimitReached: A limit refused.
+        CallDenied: A hook or policy refused the call, or failed.
+        ActorRequired, DangerousLimitReached: A limit refused the call.
         ApprovalNeeded: A human has to decide.
     """
     if hooks or deps.waits:
@@ -140,7 +143,7 @@ def gate(
 
 
 async def _refusal(call: ValidatedCall, deps: GateParts) -> str:
-    """Why the policies would not let this call run as it is, without a human; empty where they would."""
+    """Return why the policies would not allow this call unchanged and without a human; empty if they would."""
     try:
         standing = await _judge(call, deps)
     except CallDenied as error:
@@ -154,7 +157,7 @@ async def _refusal(call: ValidatedCall, deps: GateParts) -> str:
 async def _after_waiting(
     call: ValidatedCall, encoded: bytes, before: Standing, asked: int, deps: GateParts, key: str, verdicts: Verdicts
 ) -> ApprovedCall:
-    """The gate from policy number `asked` on, which has to be waited for; there are no hooks."""
+    """Continue the gate with the policy at index `asked`, which has to be awaited. There are no hooks."""
     standing = await _judge(call, deps, before, asked)
     if isinstance(standing, Modified):
         _refuse_changed(call, encoded)
@@ -165,7 +168,7 @@ async def _after_waiting(
 
 
 async def _as_edited(edited: Edited, hooks: tuple[Hook, ...], deps: GateParts, key: str, verdicts: Verdicts) -> ApprovedCall:
-    """The gate anew, for the arguments with which a human has allowed the call."""
+    """Start the gate again with the arguments with which a human has allowed the call."""
     verdicts.modified(edited)
     return await _rounds(edited.call, hooks, deps, key, verdicts, edit=edited.question)
 
@@ -180,7 +183,11 @@ async def _rounds(
     done: int = 0,
     edit: Question | None = None,
 ) -> ApprovedCall:
-    """The gate from round `done` on, until nothing changes the arguments any more; `edit` is the answer that has changed them before."""
+    """Continue the gate with round `done`, until nothing changes the arguments any more.
+
+    Args:
+        edit: The answer of a human that has changed the arguments before, if there is one.
+    """
     for _ in range(done, deps.rounds):
         encoded = canonical(call.arguments)
         changed = await hook_arguments(call, encoded, hooks, deps.host) if hooks else None
@@ -203,7 +210,12 @@ async def _rounds(
 
 
 async def _judge(call: ValidatedCall, deps: GateParts, standing: Standing = _BY_DEFAULT, asked: int = 0) -> Standing | Modified:
-    """What all policies and judges say together, or the call as a policy changed it; the first `asked` policies gave `standing`."""
+    """Return the combined verdict of all policies and judges, or the call as a policy has changed it.
+
+    Args:
+        standing: The combined verdict of the policies that were asked already.
+        asked: How many policies were asked already.
+    """
     for policy in deps.policies[asked:]:
         answer = _asked(policy, call)
         if answer is None:
@@ -216,7 +228,10 @@ async def _judge(call: ValidatedCall, deps: GateParts, standing: Standing = _BY_
 
 
 async def _judged(call: ValidatedCall, standing: Standing, deps: GateParts) -> Standing:
-    """The same with what the judges say: a deny ends the call, a question stands if there is none already, an allow changes nothing."""
+    """Return the verdict combined with those of the judges.
+
+    A deny of a judge ends the call, a question is used if no policy asks one, and an allow changes nothing.
+    """
     judgments = await deps.judges.judgments(call, standing.required_by)
     if not judgments:
         raise CallDenied(
@@ -236,7 +251,7 @@ async def _judged(call: ValidatedCall, standing: Standing, deps: GateParts) -> S
 
 
 def _asked(policy: AskedPolicy, call: ValidatedCall) -> Any:
-    """What a policy says; None where it has to be waited for."""
+    """Return a policy's verdict; None if the policy has to be awaited."""
     try:
         return policy.judge(call)
     except BaseException as error:
@@ -246,7 +261,7 @@ def _asked(policy: AskedPolicy, call: ValidatedCall) -> Any:
 
 
 async def _answered(policy: AskedPolicy, call: ValidatedCall, deps: GateParts) -> Verdict:
-    """What a policy says in time: its silence is a failure, and that is a deny, whether it stops or not."""
+    """Await a policy's verdict. If the policy raises or does not answer in time, the call is denied."""
     found = await deps.host.ask(_decided(policy, call), deps.policy_timeout_s, "policy")
     if found.error is not None:
         raise _failed(call, found.error) from found.error
@@ -271,7 +286,11 @@ def _refuse_changed(call: ValidatedCall, encoded: bytes) -> None:
 
 
 def _together(call: ValidatedCall, before: Standing, verdict: Verdict, deps: GateParts) -> Standing | Modified:
-    """One more verdict: the first deny or change wins, then a question, then allow; who wants the call judged is noted beside that."""
+    """Combine one more verdict with the earlier ones.
+
+    The first deny or change takes precedence, then a question, then an allow. A rule that requires a judgment is noted
+    in addition.
+    """
     match verdict:
         case Allow() | Ask():
             return before if isinstance(before.verdict, Ask) else Standing(verdict, before.required_by)
@@ -291,7 +310,7 @@ def _together(call: ValidatedCall, before: Standing, verdict: Verdict, deps: Gat
 
 
 def _no_verdict(call: ValidatedCall, given: Never) -> CallDenied:
-    """What a policy of the host's returned that is none of the verdicts; the type says that no verdict comes here."""
+    """Return the denial of a call for which a policy of the host returned something that is not a verdict."""
     return CallDenied(f"{call.name} was denied: the policy returned {type(given).__name__}, which is not a verdict.", code="policy_failed")
 
 
@@ -311,7 +330,7 @@ def _approve(
     if not isinstance(rule, str) and not isinstance(verdict, Ask):
         raise CallDenied(f"{call.name} was denied: the policy gave {type(rule).__name__} for its rule's name.", code="policy_failed")
     named = rule if isinstance(rule, str) and rule.isascii() else deps.host.cut(rule)
-    if edit is None and (answer := deps.answer_to(call, encoded)) is not None:
+    if edit is None and deps.answered and (answer := deps.answer_to(call, encoded)) is not None:
         edited = as_answered(call, encoded, answer, deps.host)
         if edited is not None:
             deps.spend_approval(answer.binding)
@@ -335,7 +354,7 @@ def _approve(
 def _approval(
     call: ValidatedCall, encoded: bytes, verdict: Ask, judgments: tuple[Judgment, ...], deps: GateParts, edit: Question | None
 ) -> Question:
-    """The human's yes to exactly this call, now used up.
+    """Use up the approval of a human for exactly this call, and return it.
 
     Raises:
         ApprovalNeeded: There is none.
@@ -348,11 +367,11 @@ def _approval(
 
 
 class EnginePolicies:
-    """What the gate of one engine asks: its policies and judges, the limit of dangerous calls, and the approvals.
+    """What the gate of one engine uses: policies and judges, the limit of dangerous calls, and the approvals.
 
     Args:
-        policies: In the order in which they are asked; judges among them are asked last.
-        host: Runs them.
+        policies: The policies in the order in which they are asked. The judges among them are asked last.
+        host: Runs the policies.
     """
 
     def __init__(
@@ -364,6 +383,7 @@ class EnginePolicies:
         self.rounds = limits.policy_rounds
         self.policy_timeout_s = limits.policy_timeout_s
         self.host = host
+        self.answered: Mapping[str, Question] = approvals.answered
         self.answer_to = approvals.answer_to
         self.spend_approval = approvals.spend
         self._runs = runs
@@ -380,10 +400,10 @@ class EnginePolicies:
             )
 
     def count_dangerous(self, call: ValidatedCall) -> str:
-        """Count a dangerous call that is about to start, and return its tick; empty where they are not counted.
+        """Count a dangerous call that is about to start, and return its tick; empty if dangerous calls are not counted.
 
         Raises:
-            DangerousLimitReached: Other calls came first.
+            DangerousLimitReached: Other calls have reached the limit first.
         """
         if self._dangerous_per_tick is None:
             return ""
@@ -394,18 +414,21 @@ class EnginePolicies:
 
 
 def policies_to_ask(policies: Iterable[Policy]) -> tuple[tuple[AskedPolicy, ...], bool]:
-    """Policies as the gate asks them, and whether one of them has to be waited for."""
+    """Return the policies as the gate asks them, and whether one of them always has to be awaited."""
     asked = tuple(one if _is_instant(one) else _Waiting(one) for one in policies)
     return asked, any(isinstance(one, _Waiting) for one in asked)
 
 
 def _is_instant(policy: Policy) -> TypeGuard[InstantPolicy]:
-    """Whether a policy answers at once; one whose `judge` is a coroutine has to be waited for, whatever it says of itself."""
+    """Return whether a policy answers at once.
+
+    A policy whose `judge` is a coroutine function does not, whatever it declares.
+    """
     return isinstance(policy, InstantPolicy) and bool(policy.never_waits) and not inspect.iscoroutinefunction(policy.judge)
 
 
 class _Waiting:
-    """A policy that is always waited for."""
+    """A policy that always has to be awaited."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
@@ -423,10 +446,11 @@ def _tick(scope: Scope) -> str:
 
 
 class PolicyRecheck(Struct, dict=True, eq=False):
-    """Asks the policies about what a running call meets: a file that it comes across, an address that it is sent on to.
+    """Asks the policies about resources that a running call meets, such as a file that it finds or an address it is
+    redirected to.
 
-    The gate judged the arguments; the same policies judge this, with the same call. Nothing that was refused to the call itself becomes
-    possible. See `ToolContext.may_visit` and `ToolContext.refusal`.
+    The gate has judged the arguments; the same policies judge the resource, as part of the same call. Nothing that was
+    refused to the call itself becomes possible. See `ToolContext.may_visit` and `ToolContext.refusal`.
     """
 
     call: ValidatedCall

@@ -1,6 +1,7 @@
-"""Refuse, when an engine is made, a journal that it could not write to.
+"""Refuse, when an engine is made, a journal that the engine could not write to.
 
-Otherwise each call would end with a result that says so, which a model reads instead of the developer. Knows no kind of journal.
+Without this check, each call would end with a result that says so, which the model reads instead of the developer.
+Knows no kind of journal.
 """
 
 from __future__ import annotations
@@ -14,15 +15,15 @@ from callgate.protocols import Journal
 
 __all__ = ["check_journal"]
 
-_METHODS = ("append", "durable", "place", "hold", "let_go", "watch", "read", "find", "status", "close")
+_METHODS = ("append", "durable", "final_position", "acquire_lease", "release_lease", "watch", "read", "find", "status", "close")
 _ATTRIBUTES = ("strength", "remote", "shared")
 
 
 def check_journal(journal: object) -> None:
-    """Check a host's journal; None is skipped.
+    """Check a host's journal; None is accepted.
 
     Raises:
-        UsageError: It is a path or an address, lacks something of the `Journal` protocol, is closed, or has failed.
+        UsageError: It is a path or an address, lacks a part of the `Journal` protocol, is closed, or has failed.
     """
     if journal is None:
         return

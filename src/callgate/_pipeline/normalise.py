@@ -16,13 +16,13 @@ from msgspec.structs import replace
 from callgate._abort_signals import is_own_failure
 from callgate._engine_limits import Limits
 from callgate._json import canonical, plain_bytes, utf8
-from callgate._json.result_excerpt import excerpt
-from callgate._pipeline.event_bodies import MOST_NAME, clean
-from callgate._redact import RedactedLog, Redactor
-from callgate.call_stages import Checked, ValidatedCall
+from callgate._json.truncated_result import excerpt
+from callgate._run_state.event_bodies import MOST_NAME, clean
+from callgate._secret_redaction import RedactedLog, Redactor
 from callgate.calls import Metadata, Note, Part, RawCall, Text, ToolResult
 from callgate.errors import CallFailed
 from callgate.protocols import BlobStore
+from callgate.stage_types import Checked, ValidatedCall
 from callgate.tools.registry import ToolRegistry
 
 __all__ = ["Normaliser"]
@@ -40,7 +40,7 @@ _READERS = {
     "read_result": "read_result(digest='{blob}', offset=...) reads any part",
     "search_result": "search_result(digest='{blob}', query='...') finds lines in it",
 }
-"""By the name of a built-in tool, how it reads a stored result."""
+"""How each built-in tool reads a stored result, by the name of the tool."""
 _NOT_KEPT = (
     "[{size} bytes in all; the middle was left out, and the whole could not be stored, so the rest cannot be read. The call did run: do not"
     " repeat it if it changes anything. To see the rest, ask for less at a time, and tell the operator.]"
@@ -139,9 +139,10 @@ class Normaliser:
         return replace(checked, message=message, image_metadata=picture, notes=notes)
 
     def _kept(self, whole: bytes, uid: str, allowed: Container[str] | None = None) -> tuple[str | None, str]:
-        """Store the whole. Return its hash and a hint how to read it, which names only tools that the model can call.
+        """Store the whole content.
 
-        If the store fails, only the rest is lost, not the result.
+        Return its hash and a hint how to read it, which names only tools that the model can call. If the store fails,
+        the result is still returned, without the part that was left out.
         """
         try:
             blob = self._blobs.put(whole)
@@ -154,7 +155,7 @@ class Normaliser:
         return blob, _how_to_read(len(whole), blob, readers)
 
     def _reads(self, name: str) -> bool:
-        """Return whether the engine has the built-in tool, and not another one of that name."""
+        """Return whether the engine has this built-in tool, and not another tool with its name."""
         tool = self._tools.get(name)
         return tool is not None and "digest" in tool.schema.properties
 
@@ -196,7 +197,9 @@ class Normaliser:
         )
 
     def _told(self, told: dict[str, object], output: object, uid: str) -> tuple[tuple[Part, ...], int, bool, str | None]:
-        """Return the model's view of a failure, the size of the whole, whether the tool's output was shortened, and the whole's hash."""
+        """Return four values about a failure: the text for the model, the size of the whole content, whether the tool's
+        output was shortened, and the hash of the whole content.
+        """
         raw, most = plain_bytes(told), self._limits.error_bytes
         if len(raw) <= most:
             return (Text(text=raw.decode()),), len(raw), False, None

@@ -15,15 +15,14 @@ from msgspec.structs import replace
 
 from callgate._abort_signals import FAILURES
 from callgate._engine_limits import RECORD_S
-from callgate._pipeline.approvals import Question
+from callgate._pipeline.call_hooks import HostAnswer
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.engine_lifecycle import Lifecycle
 from callgate._pipeline.engine_options import EngineContext
-from callgate._pipeline.event_bodies import MOST_NAME, Reason, with_id
-from callgate._pipeline.recorder import Recorder
-from callgate._pipeline.run_hooks import HostAnswer
 from callgate._pipeline.unknown_outcomes import told_as_unknown
-from callgate.call_stages import ApprovedCall
+from callgate._run_state.approvals import Question
+from callgate._run_state.event_bodies import MOST_NAME, Reason, with_id
+from callgate._run_state.recorder import Recorder
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Restarted, Scope, Suspended, Text, ToolResult
 from callgate.errors import (
     ApprovalNeeded,
@@ -39,6 +38,7 @@ from callgate.errors import (
 )
 from callgate.events import Draft
 from callgate.protocols import RestartHandler
+from callgate.stage_types import ApprovedCall
 
 __all__ = ["Outcomes", "UnstartedCalls"]
 

@@ -15,9 +15,9 @@ from callgate._engine_limits import Limits
 from callgate._json import exceeds, read_object, strict_object
 from callgate._json.json_repair import repair_text
 from callgate._runners.offload_to_threads import LARGE_BYTES
-from callgate.call_stages import ParsedCall
 from callgate.calls import Note, RawCall
 from callgate.errors import ArgumentsMalformed, ArgumentsTruncated, CallAborted
+from callgate.stage_types import ParsedCall
 
 __all__ = ["check_name", "has_large_arguments", "parse", "parsed_or_error"]
 
@@ -89,7 +89,10 @@ def parsed_or_error(raw: RawCall, uid: str, limits: Limits, *, repair: bool) -> 
 
 
 def _told_apart(error: ArgumentsMalformed | ArgumentsTruncated) -> ArgumentsMalformed | ArgumentsTruncated:
-    """Return the error with another code if the text is truncated although the message is complete: then the model wrote it so."""
+    """Return the error, with another code if the text is truncated although the message is complete.
+
+    In this case, the model itself wrote the text so.
+    """
     return ArgumentsTruncated(str(error), code="invalid_json") if isinstance(error, ArgumentsTruncated) else error
 
 

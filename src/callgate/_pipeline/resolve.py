@@ -11,9 +11,9 @@ import difflib
 from collections.abc import Iterable
 
 from callgate._json.malformed_text import clip
-from callgate.call_stages import ParsedCall, ResolvedCall
 from callgate.calls import Note, Scope
 from callgate.errors import ToolBlocked, UnknownTool
+from callgate.stage_types import ParsedCall, ResolvedCall
 from callgate.tools.registry import BoundTool, ToolRegistry
 
 __all__ = ["almost", "resolve"]

@@ -26,10 +26,10 @@ from callgate._abort_signals import FAILURES, settled
 from callgate._clock import Clock
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.wait_graph import WaitGraph
-from callgate._redact import RedactedLog, Redactor
-from callgate.call_stages import ApprovedCall, Checked
+from callgate._secret_redaction import RedactedLog, Redactor
 from callgate.errors import CallNotStarted, ResultRejected
 from callgate.protocols import CacheStore
+from callgate.stage_types import ApprovedCall, Checked
 from callgate.tools.resource_conflicts import ANYTHING, TouchedKeys, meet
 
 __all__ = ["Cache", "Finish", "cache_key"]
@@ -37,7 +37,7 @@ __all__ = ["Cache", "Finish", "cache_key"]
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Checked).decode
 _OWN_ENDS = frozenset({"killed", "not_started"})
-"""Failures that say something of one call and nothing of its tool."""
+"""Failures that concern a single call and are not caused by its tool."""
 
 
 Finish = Callable[[Checked], Awaitable[Checked]]
@@ -45,7 +45,9 @@ Finish = Callable[[Checked], Awaitable[Checked]]
 
 
 def cache_key(approved: ApprovedCall, changes_by: str = "") -> str:
-    """What a cached result is bound to: the tool as it is now, the final arguments, the principal, the actor, the workspace, the tick.
+    """Return the key of a cached result: a hash of everything that the result depends on.
+
+    This is the tool's identity, the final arguments, the principal, the actor, the workspace and the tick.
 
     Args:
         changes_by: The names of the hooks that may change the result.
@@ -68,26 +70,26 @@ def _tick(approved: ApprovedCall) -> str:
 
 
 class _End(Struct, frozen=True):
-    """What a run came to."""
+    """How a run ended."""
 
     value: bytes
-    """Encoded, so that nobody shares an object with anybody."""
+    """The encoded result, so that no two calls share an object."""
     failure_class: str | None
     until: float
-    """When the time of the call that ran would have been over."""
+    """The deadline of the call that ran."""
 
     def holds_for(self, until: float) -> bool:
-        """Whether this failure would have been that of a call with time until then, too."""
+        """Return whether a call with this deadline would have failed in the same way."""
         return self.failure_class not in _OWN_ENDS and (self.failure_class != "timeout" or self.until >= until)
 
 
 class _Shared(Struct, frozen=True, eq=False):
-    """A run that identical calls may wait for."""
+    """A run that identical calls wait for."""
 
     leader: CallState
     reads: frozenset[str]
     done: asyncio.Future[_End | None]
-    """None where nothing came of it that could be told."""
+    """Resolved when the run has ended; with None if its result cannot be shared."""
 
 
 class Cache:
@@ -99,35 +101,39 @@ class Cache:
         self._memory = memory
         self._persistent = persistent
         self._trusted = True
-        """Whether the persistent store has forgotten all that it was told to forget."""
+        """Whether the persistent store has dropped everything that it was told to drop."""
         self._clock = clock
         self._redactor = redactor
         self._log = RedactedLog(redactor)
         self._runs: dict[str, _Shared] = {}
         self._waits = waits
         self._writing: list[frozenset[str]] = []
-        """What the calls write that are under way, or whose code was abandoned."""
+        """The resources that running calls, and the abandoned code of ended calls, may write."""
         self._abandoned: dict[str, frozenset[str]] = {}
-        """What may still be written by code that was abandoned, by the uid of its call."""
+        """The resources that abandoned code may still write, by the uid of its call."""
         self._kept_in_memory = False
-        """Whether anything was kept there."""
+        """Whether any result was stored in memory."""
         self._changed_again: set[str] = set()
-        """The tools, by identity, whose kept results the hooks would have changed once more: what hooks change is not kept of these."""
+        """The identities of tools whose hooks changed a stored result that they had changed before. Results of these
+        tools that hooks have changed are not stored.
+        """
 
     async def answer(
         self, state: CallState, approved: ApprovedCall, execute: Callable[[], Awaitable[Checked]], finish: Finish, changes_by: str
     ) -> Checked:
-        """The call's result as the hooks leave it: cached, shared with an identical call that is running, or fresh from `execute`.
+        """Return the call's result as the hooks leave it.
 
-        A call that waits for another's result waits no longer than its own kill and deadline allow; then `execute` says how it ends. Where
-        the run it waited for fails, one of those who waited runs again; how that ends holds for all who waited for it by then.
+        It comes from the cache, from an identical call that is running, or from `execute`. A call that waits for
+        another's result stops waiting when it is killed or its deadline passes; then `execute` determines how it ends.
+        If the awaited run fails, one of the waiting calls runs again. If that run fails as well, all calls that waited
+        for it get its result, unless the failure concerns only the call that ran.
 
         Args:
-            finish: Runs the hooks over a result. What it raises keeps the result from everybody, the cache included.
+            finish: Runs the hooks over a result. If it raises, the result is neither shared nor cached.
             changes_by: The names of the hooks that may change the result.
 
         Raises:
-            CallNotStarted: It would wait for itself.
+            CallNotStarted: The call would wait for itself.
         """
         scope = approved.call.tool.cache_scope
         if scope is None or (self._writing and self._is_written(_reads(approved))):
@@ -150,9 +156,10 @@ class Cache:
             again = True
 
     async def _found(self, approved: ApprovedCall, store: CacheStore, key: str, finish: Finish) -> Checked | None:
-        """The kept result, if the hooks leave it as it is; what they change or withhold is kept no longer.
+        """Return the stored result as the hooks leave it; None if there is none or the tool has to run.
 
-        What they had changed before it was kept is no result if they change it again: then the tool has to run.
+        A result that the hooks change or withhold is dropped. If they had already changed it before it was stored, the
+        tool has to run.
         """
         kept = self._kept(store, key)
         if kept is None:
@@ -199,7 +206,7 @@ class Cache:
         execute: Callable[[], Awaitable[Checked]],
         finish: Finish,
     ) -> Checked:
-        """Run, let those that wait for the same have what came of it, and keep what the hooks leave of it."""
+        """Run the call, share the result with identical calls that wait for it, and store it as the hooks leave it."""
         shared = self._runs[key] = _Shared(state, _reads(approved), asyncio.get_running_loop().create_future())
         try:
             checked = await self._run(shared, key, execute)
@@ -211,7 +218,7 @@ class Cache:
             self._let_go(shared, key)
 
     async def _run(self, shared: _Shared, key: str, execute: Callable[[], Awaitable[Checked]]) -> Checked:
-        """Run, and tell those that wait for the same; where nothing good came of it, the next call runs itself."""
+        """Run the call, and wake the identical calls that wait for it. If it fails, the next identical call runs."""
         end: _End | None = None
         try:
             checked = await execute()
@@ -241,7 +248,7 @@ class Cache:
             return None
 
     def _drop(self, store: CacheStore, key: str) -> None:
-        """Keep nothing under this key any more."""
+        """Remove the result with this key."""
         try:
             store.put(key, b"", expires_ns=0, reads=frozenset())
         except FAILURES as error:
@@ -262,10 +269,11 @@ class Cache:
             self._log.warning("A result of %s could not be cached (%s)", tool.name, type(error).__name__)
 
     def begin_writing(self, touched: TouchedKeys | None) -> frozenset[str]:
-        """Drop results that were read from resources which a call writes from now on; return these, for `end_writing`.
+        """Drop all results that were read from resources which a call writes from now on.
 
-        Until then nothing of them is kept or shared. A call that does not say what it touches may write anything. A call that already waits
-        for a shared run which reads these resources may use its result; a later call may not.
+        Return these resources, for `end_writing`. Until `end_writing`, no result that was read from them is stored or
+        shared. A call that does not declare what it touches may write anything. A call that already waits for a shared
+        run which reads these resources may use its result; a later call may not.
         """
         writes = ANYTHING if touched is None else touched.writes
         if writes:
@@ -274,17 +282,17 @@ class Cache:
         return writes
 
     def end_writing(self, writes: frozenset[str]) -> None:
-        """Drop results that were read while the call wrote; it writes no more."""
+        """Drop the results that were read while the call wrote. The call writes no more."""
         if writes:
             self._writing.remove(writes)
             self._forget(writes)
 
     def keep_writing(self, uid: str, writes: frozenset[str]) -> None:
-        """The call has ended, but its code was abandoned and may write until `code_ended`."""
+        """Record that a call has ended but its abandoned code may write until `code_ended` is called."""
         self._abandoned[uid] = writes
 
     def code_ended(self, uid: str) -> None:
-        """The abandoned code of a call has ended."""
+        """Record that the abandoned code of a call has ended."""
         if uid in self._abandoned:
             self.end_writing(self._abandoned.pop(uid))
 
@@ -313,7 +321,11 @@ class Cache:
 
 
 def _reads(approved: ApprovedCall) -> frozenset[str]:
-    """What the result is made from: nothing that a call here writes, where the tool does not say; anything, where it cannot be told."""
+    """Return the resources that the result is read from.
+
+    If the tool does not declare them, there are none that calls of this engine write. If the declaration fails, they
+    may be any.
+    """
     call = approved.call
     if call.tool.tool.reads is None:
         return frozenset()
@@ -322,7 +334,7 @@ def _reads(approved: ApprovedCall) -> frozenset[str]:
 
 
 def _same(one: Checked, other: Checked) -> bool:
-    """Whether hooks have left a result as it was; how it was put right on its way does not matter."""
+    """Return whether hooks have left a result unchanged; notes about its conversion are ignored."""
     if one is other:
         return True
     try:

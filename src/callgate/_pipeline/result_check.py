@@ -13,13 +13,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callgate._pipeline.validate import quoted_value
-from callgate._redact import Redactor
 from callgate._runners.return_values import UNREADABLE
 from callgate._schema import CompiledSchema, ValidationProblem
-from callgate.call_stages import Checked
+from callgate._secret_redaction import Redactor
 from callgate.calls import Effect, Note
 from callgate.errors import ResultInvalid, ResultNotSerializable
 from callgate.protocols import Execution
+from callgate.stage_types import Checked
 from callgate.tools import BoundTool, validate_tool_result
 from callgate.tools.result_format import declared_failure, has_standard_shape
 
@@ -108,7 +108,7 @@ def _value(tool: BoundTool, execution: Execution, attempts: int, duration_ms: fl
 
 
 def _is_valid(output: CompiledSchema, value: object) -> bool:
-    """Return whether a result matches. In Python, a bool is an int, in JSON Schema it is not."""
+    """Return whether a result matches the schema. Unlike in Python, a bool is not an int in JSON Schema."""
     return output.is_valid(value) or (isinstance(value, bool) and output.is_valid(int(value)))
 
 
@@ -184,7 +184,10 @@ _FACTS: Mapping[str, tuple[str, str, str]] = {
 
 
 def _tried(ran: Ran) -> str:
-    """Say how many attempts were made. After a timeout, say it for one attempt, too, because its reader asks whether there were more."""
+    """Return how often the call was attempted, as a sentence.
+
+    Empty for a single attempt, except after a timeout, when the reader may ask whether there were more attempts.
+    """
     if ran.attempts > 1:
         return f"It was tried {ran.attempts} times. "
     return "It was tried once. " if ran.attempts == 1 and ran.execution.status == "timed_out" else ""

@@ -19,14 +19,14 @@ from msgspec import Struct, field
 from callgate._abort_signals import Control
 from callgate._json import canonical
 from callgate._pipeline.approval_answers import ANSWERS, EDIT, EditMessage, record_answer
-from callgate._pipeline.approvals import Answer, Approvals
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.engine_options import EngineContext
-from callgate._pipeline.event_bodies import Reason
-from callgate._pipeline.idempotency import RunState
-from callgate._pipeline.recorder import Recorder, off_loop
-from callgate._pipeline.run_recovery import RunReader
-from callgate._pipeline.settlements import SETTLEMENTS, Settlement
+from callgate._run_state.approvals import Answer, Approvals
+from callgate._run_state.event_bodies import Reason
+from callgate._run_state.idempotency import RunState
+from callgate._run_state.recorder import Recorder, off_loop
+from callgate._run_state.run_recovery import RunReader
+from callgate._run_state.settlements import SETTLEMENTS, Settlement
 from callgate.errors import RecordFailed, UsageError
 from callgate.events import Draft
 from callgate.protocols import InboxMessage
@@ -103,7 +103,7 @@ class KnownRuns:
             self.by_run.setdefault(run, RunState(run, remember=self._remember))
             return
         async with self._opening:
-            if await self._recorder.journal.hold(run):
+            if await self._recorder.journal.acquire_lease(run):
                 self._approvals.forget(run)
                 self._set_aside(run)
             reading, after = RunReader(run, remember=self._remember), 0
@@ -149,7 +149,7 @@ class KnownRuns:
                 self.by_run.move_to_end(run)
                 continue
             del self.by_run[run]
-            self._recorder.journal.let_go(run)
+            self._recorder.journal.release_lease(run)
             if len(self.by_run) <= _MOST_RUNS:
                 return
 
@@ -164,7 +164,10 @@ class KnownRuns:
         return position
 
     def settle_by_hand(self, uid: str, said: Settlement, *, cause: int = 0) -> int | None:
-        """Record what an operator says of a call. Return the event's position; None if its outcome is not unknown, as far as is known."""
+        """Record an operator's statement about a call.
+
+        Return the event's position; None if no unknown outcome of the call is known.
+        """
         state = self.by_run.get(uid.rsplit("/", 2)[0])
         if state is None or not state.is_in_doubt(uid):
             return None
@@ -176,7 +179,7 @@ class KnownRuns:
         return position
 
     def tell_happened(self, uid: str, details: Mapping[str, object]) -> None:
-        """Record that another call is answered with what an operator has said of this one."""
+        """Record that an operator's statement about one call has answered another call."""
         run = uid.rsplit("/", 2)[0]
         body = Reason(reason="an identical call was told that this one happened", status="happened", details=details)
         self._recorder.write(Draft(kind="fact.settled", run=run, body=body, call=uid))
@@ -211,108 +214,108 @@ class InboxDelivery:
         self._running = running
         self._known = known
         self._approvals = approvals
-        self._letters: dict[str, list[InboxMessage]] = {}
+        self._messages: dict[str, list[InboxMessage]] = {}
         """Messages that wait until their run is known, or begins."""
 
-    def came(self, letter: InboxMessage) -> None:
-        self._letters.setdefault(letter.run, []).append(letter)
-        self.deliver(letter.run)
+    def message_arrived(self, message: InboxMessage) -> None:
+        self._messages.setdefault(message.run, []).append(message)
+        self.deliver(message.run)
 
     def forget(self, run: str) -> None:
         """Drop the waiting messages of a run; the next engine that acquires its lease receives them again."""
-        self._letters.pop(run, None)
+        self._messages.pop(run, None)
 
     def deliver(self, run: str) -> None:
         """Carry out the waiting messages of a run, as far as that is possible now."""
-        if run not in self._letters or not self._known.knows(run):
+        if run not in self._messages or not self._known.knows(run):
             return
         work = self._work.get(run)
-        for letter in self._letters.pop(run):
-            if letter.kind in _ENDS and work is not None and not work.begun:
-                self._letters.setdefault(run, []).append(letter)
+        for message in self._messages.pop(run):
+            if message.kind in _ENDS and work is not None and not work.begun:
+                self._messages.setdefault(run, []).append(message)
                 work.end_wanted.set()
             else:
-                self._do(letter)
+                self._do(message)
 
-    def _do(self, letter: InboxMessage) -> None:
+    def _do(self, message: InboxMessage) -> None:
         try:
-            if letter.kind in ANSWERS:
-                self._answer(letter)
-            elif letter.kind in SETTLEMENTS:
-                self._settle(letter)
+            if message.kind in ANSWERS:
+                self._answer(message)
+            elif message.kind in SETTLEMENTS:
+                self._settle(message)
             else:
-                self._end(letter)
+                self._end(message)
         except UsageError as refused:
-            self._record("inbox.refused", letter, str(refused))
+            self._record("inbox.refused", message, str(refused))
         except RecordFailed as error:
             self._recorder.log.error("%s", error)
 
-    def _answer(self, letter: InboxMessage) -> None:
-        if letter.target.rsplit("/", 2)[0] != letter.run:
-            raise UsageError(f"The approval '{letter.target[:80]}' is none of this run's.")
-        answer = _answer_of(letter)
-        question = self._approvals.to_answer(letter.target, allow=answer.allow)
-        cause = self._record("inbox.taken", letter, self._said(letter, answer.reason))
+    def _answer(self, message: InboxMessage) -> None:
+        if message.target.rsplit("/", 2)[0] != message.run:
+            raise UsageError(f"The approval '{message.target[:80]}' is none of this run's.")
+        answer = _answer_of(message)
+        question = self._approvals.to_answer(message.target, allow=answer.allow)
+        cause = self._record("inbox.taken", message, self._said(message, answer.reason))
         record_answer(self._recorder, self._approvals, question, answer, cause=cause)
 
-    def _settle(self, letter: InboxMessage) -> None:
-        state = self._known.by_run.get(letter.run)
-        if state is None or not state.is_in_doubt(letter.target):
-            raise UsageError(f"The call '{letter.target[:80]}' is not in doubt, so nothing was changed.")
-        cause = self._record("inbox.taken", letter, self._said(letter, letter.reason))
-        said = Settlement(happened=SETTLEMENTS[letter.kind], by=letter.actor, reason=letter.reason)
-        self._known.settle_by_hand(letter.target, said, cause=cause)
+    def _settle(self, message: InboxMessage) -> None:
+        state = self._known.by_run.get(message.run)
+        if state is None or not state.is_in_doubt(message.target):
+            raise UsageError(f"The call '{message.target[:80]}' is not in doubt, so nothing was changed.")
+        cause = self._record("inbox.taken", message, self._said(message, message.reason))
+        said = Settlement(happened=SETTLEMENTS[message.kind], by=message.actor, reason=message.reason)
+        self._known.settle_by_hand(message.target, said, cause=cause)
 
-    def _said(self, letter: InboxMessage, reason: str) -> str:
-        return f"{self._recorder.cut(reason) or 'no reason given'} ({self._recorder.cut(letter.actor) or 'nobody named'})"
+    def _said(self, message: InboxMessage, reason: str) -> str:
+        return f"{self._recorder.cut(reason) or 'no reason given'} ({self._recorder.cut(message.actor) or 'nobody named'})"
 
-    def _end(self, letter: InboxMessage) -> None:
-        conversations, states = self._affected(letter)
-        said = self._said(letter, letter.reason)
-        self._record("inbox.taken", letter, said)
-        why = f"{_ENDS[letter.kind]} from another process: {said}"
+    def _end(self, message: InboxMessage) -> None:
+        conversations, states = self._affected(message)
+        said = self._said(message, message.reason)
+        self._record("inbox.taken", message, said)
+        why = f"{_ENDS[message.kind]} from another process: {said}"
         for conversation in conversations:
-            end = self._control.kill if letter.kind == "kill" else self._control.stop
+            end = self._control.kill if message.kind == "kill" else self._control.stop
             end(conversation, why)
         for state in states:
             state.stopped = why
-            if letter.kind == "kill":
+            if message.kind == "kill":
                 state.kill.fire(why)
 
-    def _affected(self, letter: InboxMessage) -> tuple[set[str], list[CallState]]:
+    def _affected(self, message: InboxMessage) -> tuple[set[str], list[CallState]]:
         """Return the conversations that only this run uses, and its calls in other conversations.
 
         Raises:
             UsageError: The run has no work to end, or the kind of the message is unknown.
         """
-        if letter.kind not in _ENDS:
+        if message.kind not in _ENDS:
             raise UsageError(
-                f"It is not known what '{letter.kind[:40]}' asks for. Known are: {', '.join((*ANSWERS, *SETTLEMENTS, *_ENDS))}."
+                f"It is not known what '{message.kind[:40]}' asks for. Known are: {', '.join((*ANSWERS, *SETTLEMENTS, *_ENDS))}."
             )
-        work = self._work.get(letter.run)
+        work = self._work.get(message.run)
         running = list(self._running.values())
-        shared = {"", *(state.scope.conversation for state in running if state.scope.run != letter.run)}
-        mine = [state for state in running if state.scope.run == letter.run]
+        shared = {"", *(state.scope.conversation for state in running if state.scope.run != message.run)}
+        mine = [state for state in running if state.scope.run == message.run]
         conversations = (work.conversations if work is not None else set()) | ({state.scope.conversation for state in mine} - shared)
         if not (conversations or mine):
             raise UsageError("Nothing of the run was at work.")
         return conversations, [state for state in mine if state.scope.conversation not in conversations]
 
-    def _record(self, kind: str, letter: InboxMessage, reason: str) -> int:
-        details = {"wanted": self._recorder.cut(letter.kind, 40), "by": self._recorder.cut(letter.actor), "at_ns": letter.at_ns}
-        parents = (letter.cause,) if letter.cause else ()
+    def _record(self, kind: str, message: InboxMessage, reason: str) -> int:
+        details = {"wanted": self._recorder.cut(message.kind, 40), "by": self._recorder.cut(message.actor), "at_ns": message.at_ns}
+        parents = (message.cause,) if message.cause else ()
         body = Reason(reason=reason, details=details)
-        return self._recorder.write(Draft(kind=kind, run=letter.run, body=body, parents=parents, inbox=letter.id))
+        return self._recorder.write(Draft(kind=kind, run=message.run, body=body, parents=parents, inbox=message.id))
 
 
-def _answer_of(letter: InboxMessage) -> Answer:
-    if letter.kind != EDIT:
-        return Answer(allow=letter.kind == "approve", by=letter.actor, reason=letter.reason)
+def _answer_of(message: InboxMessage) -> Answer:
+    if message.kind != EDIT:
+        return Answer(allow=message.kind == "approve", by=message.actor, reason=message.reason)
     try:
-        edit = _decode_edit(letter.reason)
+        edit = _decode_edit(message.reason)
     except msgspec.DecodeError as error:
         raise UsageError(f"The message does not hold arguments as it should: {error!s:.200}") from error
-    return Answer(allow=True, by=letter.actor, reason=edit.reason, arguments=canonical(edit.arguments))
+    return Answer(allow=True, by=message.actor, reason=edit.reason, arguments=canonical(edit.arguments))
 
 
 class RunLeases:
@@ -374,7 +377,7 @@ class RunLeases:
                 del self._work[run]
                 if not self._known.is_busy(run):
                     self._inbox.forget(run)
-                    self._journal.let_go(run)
+                    self._journal.release_lease(run)
 
     def why_lost(self, run: str) -> str:
         """Return why the run's lease was lost; empty if it was not."""
@@ -394,8 +397,8 @@ class RunLeases:
         for conversation in work.conversations if work is not None else ():
             self._control.kill(conversation, why)
 
-    def came(self, letter: InboxMessage) -> None:
-        self._inbox.came(letter)
+    def message_arrived(self, message: InboxMessage) -> None:
+        self._inbox.message_arrived(message)
 
     def begin(self, run: str) -> None:
         """Deliver the waiting messages of an agent's run, which now has its turn of the conversation."""

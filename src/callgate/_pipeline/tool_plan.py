@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from callgate._engine_limits import Limits
-from callgate._pipeline.concurrency import Slots
+from callgate._pipeline.call_hooks import HookChain
+from callgate._pipeline.concurrency import UNDECLARED_EFFECT, UNDECLARED_READ, Footprint, Slots
 from callgate._pipeline.engine_options import check_policies
-from callgate._pipeline.run_hooks import HookChain
-from callgate._redact import RedactedLog
 from callgate._runners import Runners
+from callgate._secret_redaction import RedactedLog
 from callgate.hooks import Hook
 from callgate.protocols import CallJudge, Policy, Start
 from callgate.tools import BoundTool, Tool
@@ -45,6 +45,8 @@ class ToolPlan(Struct, frozen=True, kw_only=True, eq=False):
     """Whether the tool's calls count towards the limit of dangerous calls."""
     declares: bool
     """Whether the tool declares the resources that it touches."""
+    footprint: Footprint | None
+    """What each of its calls touches; None if that depends on the call's arguments."""
     captures: bool
     """Whether the writes of its calls are captured, so that they can be undone."""
 
@@ -113,6 +115,8 @@ class ToolPlans:
 
     def _plan(self, tool: BoundTool) -> ToolPlan:
         reads_only = tool.effect == "none"
+        declares = tool.tool.reads is not None or tool.tool.writes is not None
+        undeclared = UNDECLARED_READ if reads_only else UNDECLARED_EFFECT
         return ToolPlan(
             tool=tool,
             hooks=HookChain.of(self._hooks, tool),
@@ -121,7 +125,8 @@ class ToolPlans:
             start=None if tool.runner in _MADE_LATE else self._runners.start(tool.runner),
             claims=not reads_only and tool.runner not in _NEVER_CLAIM and self._runners.claims(tool.runner),
             counted=tool.category == "dangerous" and self._limits.dangerous_per_tick is not None,
-            declares=tool.tool.reads is not None or tool.tool.writes is not None,
+            declares=declares,
+            footprint=None if declares else undeclared,
             captures=self._captures and not reads_only,
         )
 

@@ -13,10 +13,10 @@ from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from callgate._pipeline.call_state import CallState
-from callgate._pipeline.event_bodies import Reason
 from callgate._run_in_thread import in_thread
-from callgate.call_stages import ApprovedCall
-from callgate.protocols import Kept, WriteLog
+from callgate._run_state.event_bodies import Reason
+from callgate.protocols import CapturedChange, WriteLog
+from callgate.stage_types import ApprovedCall
 from callgate.tools.resource_conflicts import TouchedKeys
 
 __all__ = ["captured"]
@@ -43,7 +43,7 @@ async def captured(writes: WriteLog, state: CallState, approved: ApprovedCall, t
 
 async def _ended(writes: WriteLog, state: CallState, tool: str, opened: object) -> None:
     done = await _tried(state, tool, "after", lambda: writes.finish(opened))
-    if isinstance(done, Kept):
+    if isinstance(done, CapturedChange):
         details: dict[str, object] = {
             "commit": done.commit,
             "paths": [state.recorder.cut(path) for path in done.paths],

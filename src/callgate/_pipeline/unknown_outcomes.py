@@ -19,19 +19,19 @@ from msgspec.structs import replace
 
 from callgate._abort_signals import AbortSignal, is_own_failure, settled
 from callgate._json import decode
+from callgate._pipeline.call_hooks import HostCode
 from callgate._pipeline.call_state import CallState
-from callgate._pipeline.event_bodies import arguments_hash
-from callgate._pipeline.idempotency import Origin, Uncertain
 from callgate._pipeline.result_check import Ran, check
-from callgate._pipeline.run_hooks import HostCode
 from callgate._pipeline.run_leases import KnownRuns
-from callgate._pipeline.run_recovery import why_unknown
-from callgate._pipeline.settlements import EARLIER, Settlement, did_happen, until_settled
+from callgate._run_state.event_bodies import arguments_hash
+from callgate._run_state.idempotency import Origin, Uncertain
+from callgate._run_state.run_recovery import why_unknown
+from callgate._run_state.settlements import EARLIER, Settlement, did_happen, until_settled
 from callgate._runners.abandoned_code import AbandonedCalls
-from callgate.call_stages import ApprovedCall, Checked, ValidatedCall
 from callgate.calls import Note
 from callgate.errors import CallFailed, OutcomeUnknown
 from callgate.protocols import Journal, NamesWriters
+from callgate.stage_types import ApprovedCall, Checked, ValidatedCall
 from callgate.tools import BoundTool, Verified
 
 __all__ = ["Fence", "UnknownOutcomes", "refuse_other_arguments", "told_as_unknown"]
@@ -72,8 +72,9 @@ class UnknownOutcomes:
         """Prevent a call from starting while this earlier call may have happened; see `rule_out_repeat`.
 
         Args:
-            arguments: The final arguments of the earlier call; empty if they are not known, so that `verify` cannot be asked.
-            common: What the two calls have in common, for the message.
+            arguments: The final arguments of the earlier call; empty if they are not known, so that `verify` cannot be
+                called.
+            common: What both calls have in common, for the message.
         """
         tool = approved.call.tool
         ask = partial(_verified, tool, arguments, doubt.tool_key, self._host.hook_timeout_s, state.kill)

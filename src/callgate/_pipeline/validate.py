@@ -1,16 +1,13 @@
-"""Check a call's arguments against its tool, and put right what the schema alone can put right.
+"""Check a call's arguments against its tool, and correct what the schema alone can correct.
 
-After `resolve`, before any policy, so that a policy sees the arguments the tool will get. Everything that is wrong is said at once. What
-was coerced or dropped is noted. A tool's own validator has the last word before the schema's: what it cleans is checked again, and if it
-fails, the call fails. A function's own defaults are written in, so that a policy judges what the function will really get. Must not start
-the tool.
+Runs after `resolve` and before any policy, so that policies see the arguments that the tool will get. All errors are
+reported at once, and each conversion or dropped argument is noted. The tool's own validator runs last; arguments that
+it changes are checked against the schema again, and if it fails, the call fails. Defaults of a function are added, so
+that a policy judges the arguments that the function really gets. Must not start the tool.
 
-----
-
-Word what is said about a call's own name and arguments so that no piece of a secret is quoted.
-
-Messages and notes quote the first characters of names and values. Where these hold a secret, the stages that word them run once more on a
-copy without secrets, and what they say of the copy is told. Must not know the stages.
+Errors and notes quote the beginnings of names and values, and must not quote a part of a secret. If a call contains
+secrets, the stages that write these texts run once more on a copy without secrets, and the texts about the copy are
+used.
 """
 
 from __future__ import annotations
@@ -25,12 +22,12 @@ from msgspec.structs import replace
 from callgate._abort_signals import is_own_failure
 from callgate._engine_limits import Limits
 from callgate._json import canonical, decode, exceeds, plain_bytes, strict_object
-from callgate._pipeline.event_bodies import MOST_CHARS
-from callgate._redact import Redactor, redacted_text
+from callgate._run_state.event_bodies import MOST_CHARS
 from callgate._schema import ValidationProblem
-from callgate.call_stages import ResolvedCall, ValidatedCall
+from callgate._secret_redaction import Redactor, redacted_text
 from callgate.calls import Note, RawCall, Scope
 from callgate.errors import ArgumentsInvalid, CallDenied, CallFailed, RecordFailed, ToolRaised
+from callgate.stage_types import ResolvedCall, ValidatedCall
 from callgate.tools.argument_cleaning import fitted, without
 from callgate.tools.registry import BoundTool
 from callgate.tools.tool_declaration import TypedFindings, ValidationResult
@@ -58,26 +55,28 @@ Details = dict[str, object] | None
 
 
 class Redacting(Protocol):
-    """What keeps secrets out of what is told."""
+    """Removes secrets from texts for the model."""
 
     @property
     def redactor(self) -> Redactor | None: ...
 
     def cut(self, text: object, chars: int = ...) -> str:
-        """The first characters of a text, redacted before it is cut."""
+        """Return the first characters of a text. It is redacted before it is cut."""
         ...
 
 
 def validate(call: ResolvedCall, scope: Scope, *, coerce: bool) -> ValidatedCall:
-    """The call with arguments that its tool accepts.
+    """Return the call with arguments that its tool accepts.
 
     Args:
-        call: Its parsed arguments belong to this call alone; they become the validated ones, or are copied where anything changes.
-        scope: Goes with the call from here on.
-        coerce: The engine's setting; a tool's own overrides it.
+        call: The call. Its parsed arguments belong to this call alone; they become the validated ones, or are copied if
+            anything changes.
+        scope: The scope of the call.
+        coerce: The engine's setting; a tool's own setting takes precedence.
 
     Raises:
-        ArgumentsInvalid: `details["errors"]` has `path`, `expected`, `got` and `passes` of everything that is wrong.
+        ArgumentsInvalid: The arguments are not accepted. `details["errors"]` has `path`, `expected`, `got` and `passes`
+            of each error.
         ToolRaised: The tool's own validator failed.
     """
     tool, parsed, notes = call.tool, call.parsed, call.notes
@@ -92,13 +91,15 @@ def validate(call: ResolvedCall, scope: Scope, *, coerce: bool) -> ValidatedCall
 
 
 def revalidate(call: ValidatedCall, arguments: Arguments, *, limits: Limits = _LIMITS) -> ValidatedCall:
-    """The call with other arguments, which somebody other than the model wrote: held to the same rules, never coerced.
+    """Return the call with other arguments, which the model did not write.
+
+    They must meet the same rules and are never coerced.
 
     Args:
-        arguments: Copied.
+        arguments: The new arguments. They are copied.
 
     Raises:
-        ArgumentsMalformed: They are no JSON object.
+        ArgumentsMalformed: They are not a JSON object.
         ArgumentsInvalid: The tool does not accept them.
         ToolRaised: The tool's own validator failed.
     """
@@ -109,26 +110,26 @@ def revalidate(call: ValidatedCall, arguments: Arguments, *, limits: Limits = _L
 
 
 def check_arguments(tool: BoundTool, arguments: Arguments) -> None:
-    """Check arguments that a human gives for a call of this tool; raises what `revalidate` does."""
+    """Check the arguments that a human gives for a call of this tool. Raises the same errors as `revalidate`."""
     _checked(tool, strict_object(arguments, _LIMITS), False)
 
 
 class Modified(Struct, frozen=True, kw_only=True):
-    """A call whose arguments a policy, a hook or a human has changed, and who changed them why."""
+    """A call whose arguments a policy, a hook or a human has changed, with the source of the change and the reason."""
 
     call: ValidatedCall
     reason: str
     rule: str = ""
     hook: str = ""
     approval: str = ""
-    """The question to a human who has changed them with the answer."""
+    """The question to a human who changed the arguments with the answer; empty if there is none."""
 
 
 def modified(call: ValidatedCall, arguments: Arguments, reason: str, told: Redacting, details: Details = None) -> ValidatedCall:
-    """The call as a hook or policy wants it, validated again, with a note that the model will see.
+    """Return the call with the arguments of a hook, policy or human, validated again, and with a note for the model.
 
     Args:
-        details: Of the denial, where the tool does not accept these arguments.
+        details: The details of the denial if the tool does not accept these arguments.
 
     Raises:
         CallDenied: The tool does not accept these arguments.
@@ -193,7 +194,7 @@ def _refused(tool: BoundTool, sentences: list[str], errors: list[dict[str, objec
 
 
 def _by_the_tool(tool: BoundTool, arguments: Arguments) -> tuple[Arguments, Notes]:
-    """Ask the tool's own validator, which gets a copy."""
+    """Call the tool's own validator with a copy of the arguments."""
     try:
         found: Any = tool.tool.own_validation(strict_object(arguments, _LIMITS))
     except BaseException as error:
@@ -231,10 +232,10 @@ Prepare = Callable[[RawCall], ValidatedCall]
 
 
 def quoted_error(raw: RawCall, error: CallFailed, prepare: Prepare, redactor: Redactor, most_bytes: int) -> CallFailed:
-    """The refusal of a call as it may be told.
+    """Return the error of a refused call without secrets.
 
     Args:
-        most_bytes: Larger arguments are refused without a look at them, so that nothing of them is quoted.
+        most_bytes: Larger arguments are refused unread, so that the error quotes nothing of them.
     """
     if isinstance(error, RecordFailed) or _is_larger(raw.arguments, most_bytes):
         return error
@@ -251,7 +252,7 @@ def quoted_error(raw: RawCall, error: CallFailed, prepare: Prepare, redactor: Re
 
 
 def quoted_notes(raw: RawCall, notes: tuple[Note, ...], prepare: Prepare, redactor: Redactor) -> tuple[Note, ...]:
-    """The notes on a call as they may be told."""
+    """Return the notes on a call without secrets."""
     copy = _redacted(raw, redactor)
     if copy == raw:
         return notes
@@ -265,7 +266,7 @@ def quoted_notes(raw: RawCall, notes: tuple[Note, ...], prepare: Prepare, redact
 def notes_on_value(
     value: object, notes: tuple[Note, ...], check: Callable[[Any], tuple[Note, ...]], redactor: Redactor | None
 ) -> tuple[Note, ...]:
-    """The notes on a value as they may be told; `check` makes them."""
+    """Return the notes on a value without secrets. `check` returns the notes on a copy of the value."""
     if redactor is None or not notes:
         return notes
     try:
@@ -282,11 +283,11 @@ def _as_worded(notes: tuple[Note, ...], worded: tuple[Note, ...]) -> tuple[Note,
 
 
 def quoted_value(value: object, told: str, word: Callable[[Any], str], redactor: Redactor | None) -> str:
-    """What is wrong with a value, as it may be told.
+    """Return the text of the error of a value, without secrets.
 
     Args:
-        told: What `word` says of the value.
-        word: Says what is wrong; empty where nothing is, and where it is something else that is.
+        told: The text that `word` returned for the value.
+        word: Returns the text of the error of a value; empty if there is none, or if it is another error.
     """
     if redactor is None:
         return told
@@ -299,7 +300,7 @@ def quoted_value(value: object, told: str, word: Callable[[Any], str], redactor:
 
 
 def _redacted(raw: RawCall, redactor: Redactor) -> RawCall | None:
-    """The call without secrets; None where the redactor fails, or leaves no arguments."""
+    """Return the call without secrets; None if the redactor fails or leaves no arguments."""
     given = raw.arguments
     try:
         if isinstance(given, Mapping):

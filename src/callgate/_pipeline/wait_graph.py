@@ -1,7 +1,7 @@
-"""Which calls wait for which others, and whether one more wait would make a call wait for itself.
+"""Which calls wait for which others, and whether another wait would make a call wait for itself.
 
-A call that makes another one waits for it, so a call waits for itself if it waits for a call within which it was made, directly or through
-others. Pure. Shared by all stages in which a call may wait for another call.
+A call that makes another call waits for it. So a call would wait for itself if it waited, directly or through others,
+for a call within which it was made. Pure. Shared by all stages in which a call may wait for another call.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ def callers(state: CallState) -> Iterator[CallState]:
 
 
 class WaitGraph:
-    """The waits of one engine's calls."""
+    """The waiting calls of one engine."""
 
     def __init__(self) -> None:
         self._awaited: dict[CallState, CallState] = {}
         """The call that each waiting call waits for."""
         self._within: dict[CallState, dict[CallState, None]] = {}
-        """The waiting calls that are a call, or were made within it."""
+        """For each call, the waiting calls that are this call or were made within it."""
 
     def begin(self, waiting: CallState, awaited: CallState) -> None:
-        """Note that a call waits for another one, and for no other than this."""
+        """Record that a call waits for another one. It replaces an earlier wait of the call."""
         if waiting not in self._awaited:
             for state in (waiting, *callers(waiting)):
                 self._within.setdefault(state, {})[waiting] = None
         self._awaited[waiting] = awaited
 
     def end(self, waiting: CallState) -> None:
-        """Note that a call waits for no other one. Does nothing if it did not wait."""
+        """Record that a call no longer waits. Does nothing if it did not wait."""
         if self._awaited.pop(waiting, None) is None:
             return
         for state in (waiting, *callers(waiting)):
@@ -48,7 +48,7 @@ class WaitGraph:
                 del self._within[state]
 
     def closes_circle(self, waiting: CallState, awaited: CallState) -> bool:
-        """Return whether `awaited` cannot end before `waiting`, or before a call within which that was made."""
+        """Return whether `awaited` cannot end before `waiting` does, or before a call within which `waiting` was made."""
         line = {waiting, *callers(waiting)}
         found, queue = {awaited}, [awaited]
         while queue:

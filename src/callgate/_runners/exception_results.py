@@ -15,8 +15,8 @@ from typing import Protocol
 
 from callgate._abort_signals import AbortSignal
 from callgate._json import type_name
-from callgate._redact import middle_left_out
 from callgate._runners.tracebacks import traceback_of
+from callgate._secret_redaction import middle_left_out
 from callgate.errors import NotDone, Retryable
 from callgate.protocols import Execution
 from callgate.tools.effect_evidence import evidence_of

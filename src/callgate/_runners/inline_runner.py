@@ -169,7 +169,7 @@ class Drive:
         self._why: Literal["timed_out", "killed", "cancelled"] | None = None
         self._throw = False
         self._cancel_message: tuple[object, ...] = ()
-        """The message of the cancellation: cancel scopes of other libraries recognise their own by it."""
+        """The message of the cancellation, by which cancel scopes of other libraries recognise their own cancellations."""
         self._given_up = False
         self._handle: asyncio.Handle | None = None
         self._wake: Callable[[Any], object] | None = None
@@ -241,7 +241,7 @@ class Drive:
             self._interrupt()
 
     def remove_done_callback(self, wake: Callable[[Any], object]) -> int:
-        """The waiting task gives up: another task will take over the wait."""
+        """Stop waking the waiting task, because another task will take over the wait."""
         self._wake = None
         if self._handle is not None:
             self._handle.cancel()
@@ -295,7 +295,7 @@ class Drive:
         self._throw = self._waiting is None or not self._waiting.cancel(*self._cancel_message)
 
     def _give_up(self) -> None:
-        """Continue the coroutine in a new task: the grace period is over."""
+        """Continue the coroutine in a new task, because the grace period is over."""
         self._given_up = True
         if self._waiting is None:
             assert self._handle is not None

@@ -19,14 +19,18 @@ T = TypeVar("T")
 
 
 class BoundedWait(Generic[T]):
-    """Awaited once; returns the value passed to `finish`, or None if the deadline or the kill came first (see `killed`)."""
+    """A wait that is awaited once.
+
+    It returns the value passed to `finish`, or None if the deadline or the kill came first. `killed` tells which of the
+    two it was.
+    """
 
     def __init__(self, request: TimeBound, deadlines: Deadlines) -> None:
         self._request = request
         self._deadlines = deadlines
         self._future: asyncio.Future[T | None] = asyncio.get_running_loop().create_future()
         self.over = False
-        """The wait has ended."""
+        """Whether the wait has ended."""
         self.killed = False
 
     def finish(self, value: T) -> bool:

@@ -22,7 +22,7 @@ from callgate._runners.deadlines import Deadlines
 from callgate._runners.exception_results import TimeBound
 from callgate._runners.interruptible_wait import BoundedWait
 
-__all__ = ["LARGE_BYTES", "LeftBehind", "Offload"]
+__all__ = ["LARGE_BYTES", "Offload", "WorkAbandoned"]
 
 T = TypeVar("T")
 LARGE_BYTES: Final = 65_536
@@ -30,7 +30,7 @@ LARGE_BYTES: Final = 65_536
 _FOREVER_S: Final = 1e9
 
 
-class LeftBehind(Exception):
+class WorkAbandoned(Exception):
     """A function did not end before its deadline or its kill, and is still running."""
 
 
@@ -80,7 +80,10 @@ class Offload:
 
     @property
     def refusal(self) -> str:
-        """Why code of others is not run; empty if it is. Too many threads are held by code that did not return."""
+        """Why no further code of others is run; empty if it is.
+
+        The reason is that code which did not return holds too many threads.
+        """
         if self.abandoned < self._most_abandoned:
             return ""
         return f"{self.abandoned} threads are held by code that never returned; {self._most_abandoned} is the limit. Restart this program."
@@ -89,11 +92,11 @@ class Offload:
         """Run `work` in a thread and return its result. An exception of `work` is raised.
 
         Raises:
-            LeftBehind: The deadline or the kill of `time` came before the end of `work`.
+            WorkAbandoned: The deadline or the kill of `time` came before the end of `work`.
         """
         answer = await self._answer(_OffloadedWork(work, time or _Unbounded(AbortSignal()), self._alarms))
         if answer is None:
-            raise LeftBehind
+            raise WorkAbandoned
         if answer.error is not None:
             raise answer.error
         return answer.value  # type: ignore[no-any-return]

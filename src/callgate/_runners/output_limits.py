@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from callgate._redact import SECRET_CHARS, Redactor, redacted_text
+from callgate._secret_redaction import SECRET_CHARS, Redactor, redacted_text
 
 __all__ = ["PARTIAL_CHARS", "TAIL_CHARS", "LiveText", "OutputTail", "left_out_lines", "shown_tail"]
 

@@ -40,7 +40,7 @@ class ProgressRelay:
             self._loop.call_soon_threadsafe(self._show)
 
     def flush(self) -> None:
-        """Report all accepted progress, including what the rate limit held back. This and the following run on the event loop."""
+        """Report all accepted progress, including what the rate limit held back. Must be called on the event loop."""
         if self._live is not None:
             with self._lock:
                 self._fresh += self._live.rest()
@@ -56,10 +56,10 @@ class ProgressRelay:
                 self._context.progress(text, stream=stream)
 
     def text(self) -> str:
-        """Return the end of everything that was reported."""
+        """Return the end of all reported text. Must be called on the event loop."""
         return self._tail.text() if self._tail is not None else ""
 
     def stop(self) -> None:
-        """Report what is left when the call ends, and nothing afterwards."""
+        """Report the remaining progress when the call ends, and nothing after that. Must be called on the event loop."""
         self.flush()
         self._listening = False

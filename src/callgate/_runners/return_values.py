@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from callgate._abort_signals import AbortSignal
 from callgate._json import to_jsonable, type_name
 from callgate._runners.exception_results import TimeBound, clean, describe, failed, overdue
-from callgate._runners.offload_to_threads import LeftBehind, Offload
+from callgate._runners.offload_to_threads import Offload, WorkAbandoned
 from callgate.errors import ResultNotSerializable
 from callgate.protocols import Execution
 
@@ -66,7 +66,7 @@ class ResultReader:
             return _text_not_read(execution) if execution.status == "raised" else unreadable(f"The tool's result was not read: {refusal}")
         try:
             return await self._offload.run(partial(read, execution, self.max_bytes), time)
-        except LeftBehind:
+        except WorkAbandoned:
             killed = time.kill.reason is not None
             return _text_not_read(execution) if execution.status == "raised" and not killed else overdue(time, killed, abandoned=True)
 

@@ -18,8 +18,10 @@ from callgate.protocols import RunRequest
 __all__ = ["INSIDE", "StartedTask", "TaskWatch"]
 
 INSIDE: ContextVar[tuple[RunRequest, ...]] = ContextVar("callgate_running", default=())
-"""The requests whose tools the current code belongs to, the outermost call first: a nested tool shares its caller's task, and with it both
-`Drive` objects. Distinguishes the timers of a tool, and of any tool it called, from the host's when that task is cancelled."""
+"""The requests of the tools that the current code belongs to, the outermost call first. A nested tool runs in its
+caller's task, so both `Drive` objects step in that task. When the task is cancelled, this shows whether the
+cancellation comes from a tool's own timer or from the host.
+"""
 
 Task = asyncio.Future[Any]
 
@@ -45,7 +47,7 @@ class TaskWatch:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.started: dict[int, StartedTask] = {}
-        """By the id of the request."""
+        """The tasks that tools have started, by the id of the request."""
         self._loop = loop
         self._inner: Any = loop.get_task_factory()
         self._users = 0

@@ -20,16 +20,19 @@ class PoolJob(Protocol):
     """A job of the pool. The attributes are guarded by the pool's lock."""
 
     nested: bool
-    """The call was made by another tool: it is taken before calls that no tool waits for."""
+    """Whether the call was made by another tool. Such a job is taken before jobs that no tool waits for."""
     open_calls: int
     """The number of open calls that its tool made."""
     finished: bool
-    """The tool has returned."""
+    """Whether the tool has returned."""
     abandoned: bool
-    """The caller no longer waits for the tool, which still runs."""
+    """Whether the caller no longer waits for the tool, which still runs."""
 
     def enter(self) -> bool:
-        """Return True on the first call: made by the thread that will run the job, or by the caller to prevent that."""
+        """Return True on the first call, and False after that.
+
+        It is called by the thread that will run the job, or by the caller to prevent that.
+        """
         ...
 
     def execute(self) -> Any:

@@ -148,7 +148,10 @@ class _ThreadAttempt:
         self._entered = threading.Lock()
 
     def enter(self) -> bool:
-        """Return True on the first call: made by the thread that will run the tool, or by the caller to prevent that."""
+        """Return True on the first call, and False after that.
+
+        It is called by the thread that will run the tool, or by the caller to prevent that.
+        """
         return self._entered.acquire(blocking=False)
 
     # Runs in the thread.

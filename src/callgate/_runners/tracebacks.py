@@ -1,4 +1,4 @@
-"""Tracebacks of tools' exceptions as bounded text, without callgate's own frames above the tool.
+"""Tracebacks of tools' exceptions as bounded text, without the frames of callgate that called the tool.
 
 Must not know who reads them.
 """
@@ -15,17 +15,17 @@ __all__ = ["traceback_of"]
 _PACKAGE = Path(__file__).resolve().parent.parent
 _ABOVE_A_TOOL = tuple(f"{_PACKAGE / name}/" for name in ("_runners", "tools"))
 _MOST_FRAMES = 12
-"""At each end of a long traceback."""
+"""The number of frames that are kept at each end of a long traceback."""
 _MOST_CAUSES = 5
 _BECAUSE = "It was the cause of:"
 _DURING = "While it was handled, this was raised:"
 
 
 def traceback_of(error: BaseException, named: Callable[[BaseException], str]) -> str:
-    """Return the frames and the names of an exception and of those that led to it, the earliest first.
+    """Return the frames and the types of an exception and of the exceptions that led to it, the earliest first.
 
     Args:
-        named: Returns the type of an exception, with its text where that can be read.
+        named: Returns the type of an exception, with its text if that can be read.
     """
     try:
         return "\n".join(reversed(_parts(error, named)))

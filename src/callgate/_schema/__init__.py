@@ -1,8 +1,9 @@
-"""JSON Schema: compile a tool's schema once, explain validation errors to models, derive schemas from function signatures.
+"""JSON Schema: compile tool schemas, explain validation errors to models, derive schemas from function signatures.
 
-Read `schema_compiler` first, then `validation_errors`, `coercion` and `integral_floats` (what happens to arguments),
-`schema_from_signature` and `annotations` (schemas from Python functions), `validation_cost` and `regex_patterns` (bounds). Knows values and
-schemas, nothing of tools, calls or policies. The validator and the docstring parser are imported on first use.
+Read `schema_compiler` first, then `validation_errors`, `coercion` and `integral_floats` (checking and converting
+arguments), `schema_from_signature` and `annotations` (schemas of Python functions), `validation_cost` and
+`regex_patterns` (limits). Knows values and schemas, but no tools, calls or policies. The validator and the docstring
+parser are imported on first use.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Convert type annotations to JSON Schema, and validated JSON values to those types.
+"""Convert type annotations to JSON Schema, and validated JSON values to the annotated types.
 
-msgspec handles the standard types; pydantic handles annotations that use pydantic, and is imported only then. A value of a JSON type is
-not converted at all. Knows annotations, not functions.
+msgspec converts standard types. pydantic converts annotations that use pydantic, and is imported only for these. Values
+of JSON types are not converted. Knows annotations, not functions.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def is_plain(kind: Any) -> bool:
 
 
 def uses_pydantic(kind: Any) -> bool:
-    """Return whether the annotation, or a field of a dataclass or TypedDict in it, needs pydantic."""
+    """Return whether the annotation needs pydantic, or a field of a dataclass or TypedDict in it does."""
     stack, seen = [kind], set()
     while stack:
         one = stack.pop()
@@ -163,7 +163,10 @@ def _shown(kind: Any) -> str:
 
 
 def namespace_of(function: Any) -> dict[str, Any]:
-    """Return the names that a function's annotations may use besides its module's: those of its closure and of enclosing functions."""
+    """Return the variables that a function's annotations may use in addition to those of its module.
+
+    These are the variables of its closure and of the functions that enclose it.
+    """
     if not inspect.isfunction(function):
         return {}
     parts = function.__qualname__.split(".<locals>.")
@@ -178,7 +181,7 @@ def namespace_of(function: Any) -> dict[str, Any]:
 
 
 def _enclosed(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the function's closure variables by name, without those that have no value yet."""
+    """Return the function's closure variables by name. Variables that are not assigned yet are left out."""
     held: dict[str, Any] = {}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         with suppress(ValueError):

@@ -1,8 +1,8 @@
-"""Convert values that a model wrote as text to the type that the schema asks for, where no information is lost.
+"""Convert values that a model wrote as text to the type that the schema requires, if no information is lost.
 
-Text that holds a number, boolean, null, list or object becomes that value. Driven by the errors of a failed validation: a value that the
-schema accepts is not changed, and neither is text where text is an allowed type. The caller validates again and drops a
-conversion that does not help. Pure.
+Text that contains a number, boolean, null, list or object becomes that value. The errors of a failed validation
+determine what is converted: a value that the schema accepts is not changed, nor is text where the schema allows text.
+The caller validates again and drops a conversion that does not help. Pure.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ from callgate.errors import ArgumentsMalformed, ArgumentsTruncated
 __all__ = ["coerced"]
 
 _ROUNDS = 4
-"""Maximum number of conversion rounds: converted text may contain further text to convert."""
+"""Maximum number of conversion rounds.
+
+Several are needed because converted text may contain further text to convert.
+"""
 _MAX_NOTES = 50
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,18})(?:\.0+)?")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,30})(?:\.[0-9]{1,30})?(?:[eE][+-]?[0-9]{1,3})?")
@@ -34,7 +37,7 @@ _LIMITS = Limits()
 
 
 class _NoValue:
-    """Sentinel for "no value" where None is a value."""
+    """The type of a sentinel for "no value", for places where None is a value."""
 
 
 _NOTHING = _NoValue()
@@ -78,7 +81,11 @@ def _changes(errors: list[Any]) -> Iterator[tuple[_Place, object]]:
 
 
 def _of_alternatives(error: Any) -> Iterator[tuple[_Place, object]]:
-    """Yield conversions for alternatives: of text only if none accepts text, of inner values only if one alternative alone got that far."""
+    """Yield conversions for a value that matches no alternative of a schema.
+
+    Text is converted only if no alternative accepts text. Values inside a list or object are converted only if the list
+    or object itself matches exactly one alternative.
+    """
     here = error.instance_path
     branches = [branch for branch in error.kind.context if branch]
     at_top = [[inner for inner in branch if inner.instance_path == here] for branch in branches]
@@ -95,9 +102,10 @@ def _of_alternatives(error: Any) -> Iterator[tuple[_Place, object]]:
 
 
 def _wanted(error: Any) -> frozenset[Any] | None:
-    """Return what the schema accepts at the place of a type, enum or const error; None for other errors.
+    """Return what the schema accepts instead, for a type, enum or const error. Return None for other errors.
 
-    Types are returned by name; null, boolean and numeric options as `("is", type, value)`.
+    Types are returned by name. Of the options of an enum or const, null, booleans and numbers are returned as `("is",
+    type, value)`.
     """
     name = type(error.kind).__name__
     if name == "Type":

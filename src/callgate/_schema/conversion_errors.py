@@ -1,7 +1,7 @@
-"""Turn the errors of msgspec and pydantic into validation problems: the place, what was expected, and what it got.
+"""Convert the errors of msgspec and pydantic to validation problems: the place, what was expected, and what it got.
 
-For what a schema cannot express, such as a pydantic validator or a dataclass's `__post_init__`. Their texts are cut, and a value is never
-quoted whole. Pure.
+Used for errors that a schema cannot express, such as those of a pydantic validator or a dataclass's `__post_init__`.
+Long error texts are cut, and a value is never quoted in full. Pure.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MAX_TEXT = 300
 
 
 def conversion_problems(name: str, value: object, error: ValueError) -> list[ValidationProblem]:
-    """Return what is wrong with the argument `name`, according to the error of its conversion; at least one problem."""
+    """Return the problems that the error of a conversion reports for the argument `name`. There is at least one."""
     details = getattr(error, "errors", None)
     if callable(details):
         found = [_problem([name, *one["loc"]], str(one["msg"]), one.get("input")) for one in details()[:MAX_PROBLEMS]]
@@ -39,7 +39,10 @@ def conversion_problems(name: str, value: object, error: ValueError) -> list[Val
 
 
 def _walk(value: Any, place: str) -> Iterator[tuple[str, object]]:
-    """Yield the steps of msgspec's path that can be followed; it does not give the index of a list's item."""
+    """Yield each step of the path that msgspec reports, with the value there.
+
+    Stop at a list, because msgspec gives no index.
+    """
     for step in _STEP.findall(place.partition("[")[0]):
         if not isinstance(value, dict) or step not in value:
             return
@@ -62,7 +65,7 @@ def _problem(path: list[str | int], text: str, got: object) -> ValidationProblem
 
 
 def _is_wanted(text: str) -> bool:
-    """Return whether the text says what the value should be, not what is wrong with it."""
+    """Return whether the text describes the expected value. Otherwise, it describes the error."""
     return text.startswith(("a ", "an ", "one of ", "greater ", "less ", "valid "))
 
 

@@ -1,7 +1,8 @@
-"""Read what a parameter declares as pydantic users write it: `limit: int = Field(10, ge=1)` and `Annotated[str, "text"]`.
+"""Read parameters that are declared as in pydantic: `limit: int = Field(10, ge=1)` and `Annotated[str, "text"]`.
 
-A `Field` as a default becomes part of the annotation, with its own default in its place. Text in `Annotated` is the description.
-Pydantic is not imported: without it, no default is a `Field`.
+A `Field` as a default is moved to the annotation, and its own default becomes the parameter's default. A text in
+`Annotated` is the parameter's description. Pydantic is not imported here: if nobody has imported it, no default is a
+`Field`.
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ __all__ = ["described", "with_field"]
 
 _EMPTY = inspect.Parameter.empty
 _FACTORY = object()
-"""Stands for a default that is made for each call, which a schema cannot show."""
+"""Replaces a default that is created for each call. A schema cannot show such a default."""
 
 Make = Callable[[], object]
 
 
 def with_field(parameter: inspect.Parameter, kind: Any) -> tuple[inspect.Parameter, Any, Make | None]:
-    """Return the parameter with the default of its `Field`, the annotation with the field's constraints, and what makes the default.
+    """Return the parameter with its `Field`'s default, the annotation with the field's constraints, and a function.
 
-    The last is None if Python itself gives the function its default.
+    The function creates the default. It is None if Python itself passes the default to the function.
     """
     field = parameter.default
     if _is_field(field):
@@ -45,7 +46,7 @@ def _is_field(value: object) -> bool:
 
 
 def described(kind: Any) -> str | None:
-    """Return the description that an annotation gives as text: `Annotated[str, "text"]`, or with `Doc("text")`."""
+    """Return the text of `Annotated[str, "text"]` or `Annotated[str, Doc("text")]`; None for other annotations."""
     if get_origin(kind) is not Annotated:
         return None
     for item in get_args(kind)[1:]:

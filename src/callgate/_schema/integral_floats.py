@@ -1,7 +1,8 @@
-"""Convert integral floats (`5.0`, `1e3`) to integers where the tool's schema asks for integers.
+"""Convert integral floats (`5.0`, `1e3`) to integers where the tool's schema requires integers.
 
-JSON Schema accepts these as integers, but Python code such as `range` does not. Separate from `coercion`, because the value is valid here
-and no error names the place. Lossless: if several integers have the same float, the JSON text decides, or the model is asked again. Pure.
+JSON Schema accepts these floats as integers, but Python code such as `range` does not. This is separate from
+`coercion`, because the value is valid and no error names the place. Nothing is lost: a float above 2^53 may stand for
+several integers; then the JSON text decides, or the model is asked again. Pure.
 """
 
 from __future__ import annotations
@@ -26,29 +27,30 @@ __all__ = ["exact_integer", "whole_numbers"]
 
 _MAX_NOTES = 50
 _MAX_FLOATS = 1_000
-"""With more floats than this, places are distinguished per list instead of one by one."""
+"""If there are more floats than this, the schema is tested once per list instead of once per float."""
 _MAX_TOLD_APART = 20_000
-"""With more floats than this, places are not distinguished at all."""
+"""If there are more floats than this, all of them are converted."""
 _MAX_LISTS = 8
 _EXACT = 2**53
-"""From here on, one float represents several integers."""
+"""From this number on, one float may represent several integers."""
 _Place = tuple[str | int, ...]
 
 
 def whole_numbers(
     value: dict[str, object], schema: CompiledSchema, source: object = None
 ) -> tuple[dict[str, object], tuple[Note, ...], list[ValidationProblem]]:
-    """Return a valid `value` with integers instead of integral floats at the places where the schema asks for integers.
+    """Return `value`, which must be valid, with integers instead of integral floats where the schema requires integers.
 
-    The schema itself identifies these places: each integral float is made fractional in a copy, and the errors of the copy name the places.
-    From 2^53 on, a float stands for several integers; there, the original text is used.
+    The schema itself identifies these places: in a copy of the value, a fraction is added to each integral float, and
+    the validation errors of the copy name the places. From 2^53 on, a float may stand for several integers; such
+    numbers are read from the original text.
 
     Args:
-        source: The source that `value` was read from. If it is text, large numbers are read from it again; otherwise the float's own value
-            is used.
+        source: What `value` was parsed from. If this is text, large numbers are read from it again. Otherwise, the
+            float's own value is used.
 
     Returns:
-        The value, a note for each change, and an error for each number whose exact value is not a 64-bit integer.
+        The value, a note for each change, and a problem for each number whose exact value is not a 64-bit integer.
     """
     places = _asked_for(value, schema)
     if not places:
@@ -66,7 +68,7 @@ def whole_numbers(
 
 
 def exact_integer(number: Decimal | float) -> int | None:
-    """Return the integer with exactly this value if it fits in 64 bits, else None."""
+    """Return the integer that equals this number, if there is one and it fits in 64 bits; else None."""
     return int(number) if -(2**63) <= number < 2**64 and number == int(number) else None
 
 
@@ -86,7 +88,7 @@ def _put_large(changed: dict[str, object], places: list[_Place], source: object)
 
 
 def _read_exactly(source: str | bytes) -> object:
-    """Return the value of the text, with decimals instead of floats; None if it is not valid JSON."""
+    """Parse the text with decimals instead of floats. Return None if it is not valid JSON."""
     from decimal import Decimal
 
     try:
@@ -117,7 +119,7 @@ def _put(root: Any, place: _Place, new: object) -> None:
 
 
 def _asked_for(value: dict[str, object], schema: CompiledSchema) -> list[_Place]:
-    """Return the places of integral floats where the schema asks for integers."""
+    """Return the places of integral floats at which the schema requires integers."""
     probe = decode(plain_bytes(value))
     floats = list(_make_fractional(probe, ()))
     if not floats or schema.is_valid(probe):
@@ -130,9 +132,12 @@ def _asked_for(value: dict[str, object], schema: CompiledSchema) -> list[_Place]
 
 
 def _wanting(errors: list[Any], probed: frozenset[_Place]) -> frozenset[_Place] | None:
-    """Return those of the fractional places where these errors require an integer; None if there are other errors, too.
+    """Return the places in `probed` at which these errors require an integer.
 
-    Of alternatives, only those count that the value would match without the fractions; a place counts only if all of them require it.
+    Return None if there are any other errors.
+
+    Of a schema's alternatives, those that the value does not match for other reasons are ignored. A place is returned
+    only if all remaining alternatives require an integer there.
     """
     found: set[_Place] = set()
     for error in errors:
@@ -152,7 +157,10 @@ def _wanting(errors: list[Any], probed: frozenset[_Place]) -> frozenset[_Place] 
 
 
 def _by_list(value: dict[str, object], schema: CompiledSchema, floats: list[_Place]) -> list[_Place]:
-    """Return the places where the schema asks for integers, distinguished only per list, or not at all, because there are very many."""
+    """Return the places at which the schema requires integers, if there are too many floats to test each of them.
+
+    All items of a list are tested together. If there are still too many places, return all of them.
+    """
     lists: dict[_Place, list[_Place]] = {}
     for place in floats[:_MAX_TOLD_APART]:
         lists.setdefault(tuple("*" if isinstance(step, int) else step for step in place), []).append(place)
@@ -178,5 +186,5 @@ def _make_fractional(node: Any, place: _Place) -> Iterator[_Place]:
 
 
 def _fractional(number: Any) -> float:
-    """Return a number with a fraction, as close as possible."""
+    """Return a number close to `number` that has a fraction."""
     return math.copysign(min(abs(number), 2.0**51) + 0.5, number)

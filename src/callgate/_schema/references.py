@@ -1,7 +1,7 @@
-"""Resolve references inside one schema document.
+"""Resolve the references inside one schema document.
 
-Nothing is fetched. A reference to another document is resolved only if it names a known metaschema or a document that was passed in;
-otherwise the schema is refused.
+Nothing is fetched. A reference to another document is resolved only if that document is a known metaschema or was
+passed in. Otherwise the schema is refused.
 """
 
 from __future__ import annotations
@@ -22,13 +22,16 @@ DRAFTS: Mapping[str, int] = {
     "https://json-schema.org/draft/2020-12/schema": 2020,
 }
 METASCHEMA: Schema = {}
-"""Placeholder for a metaschema as the target of a reference. Its depth and breadth are ordinary; it is not inspected."""
+"""Stands for a metaschema that a reference names.
+
+A metaschema is known to be of ordinary depth and size, so it is not inspected.
+"""
 
 _METASCHEMAS = (*DRAFTS, "https://json-schema.org/draft/2019-09/meta/", "https://json-schema.org/draft/2020-12/meta/")
 
 
 class References:
-    """The schemas of a document by their URIs."""
+    """The schemas of a document, by URI."""
 
     def __init__(self, root: Schema, resources: Mapping[str, Any]) -> None:
         self._by_uri: dict[str, Any] = {}
@@ -67,11 +70,17 @@ class References:
         return base
 
     def resource(self, schema: Schema) -> Any:
-        """Return the root of the (embedded) document that contains `schema`."""
+        """Return the root of the document that contains `schema`.
+
+        An embedded document counts as a document of its own.
+        """
         return self._by_uri.get(self._base.get(id(schema), ""))
 
     def target(self, reference: str, schema: Schema) -> Any | None:
-        """Resolve `reference` as used in `schema`: a schema, a boolean, `METASCHEMA`, or None if it is not in the document."""
+        """Return the schema or boolean that `reference` means in `schema`, or `METASCHEMA`.
+
+        Return None if it is not in the document.
+        """
         uri = _join(self._base.get(id(schema), ""), reference)
         document, fragment = urldefrag(uri)
         if uri in self._by_uri:
@@ -99,7 +108,7 @@ class References:
 
 
 def _join(base: str, reference: str) -> str:
-    """Join URIs as RFC 3986 says, also for bases such as `urn:` that `urljoin` does not handle."""
+    """Join URIs as RFC 3986 specifies. Unlike `urljoin`, this also works for bases such as `urn:`."""
     if reference.startswith("#"):
         return urldefrag(base).url + reference if reference != "#" else urldefrag(base).url
     return urljoin(base, reference)

@@ -1,7 +1,8 @@
-"""Regular expressions in schemas: choose the engine that runs them, and estimate the cost per character.
+"""Regular expressions in schemas: choose the engine that runs them, and estimate their cost per character.
 
-The linear engine runs everything that it can compile. Look-around and back-references need the backtracking engine, which stops after a
-fixed number of steps. What neither can compile is refused when the tool is registered, not when it is called.
+The engine with linear run time runs every pattern that it can compile. Look-around and back-references need the
+backtracking engine, which stops after a fixed number of steps. A pattern that neither engine can compile is refused
+when its tool is registered, not when the tool is called.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from callgate._schema.subschemas import Schema, Schemas
 __all__ = ["BACKTRACK_LIMIT", "MAX_PATTERN", "cost", "engine_of", "patterns"]
 
 MAX_PATTERN = 2_000
-"""Characters of one pattern."""
+"""The maximum number of characters of one pattern."""
 BACKTRACK_LIMIT = 1_000
 _SIZE_LIMIT = 2_000_000
 _FANCY = 150  # measured: up to 1.5 µs a character at this backtrack limit, against 10 ns for one state of the linear engine
@@ -23,7 +24,7 @@ _MOST = 1_000_000
 
 
 def patterns(schema: Schema) -> list[str]:
-    """Return the patterns of this one schema: `pattern` and the keys of `patternProperties`."""
+    """Return the schema's `pattern` and the keys of its `patternProperties`, without those of its subschemas."""
     found = [schema["pattern"]] if isinstance(schema.get("pattern"), str) else []
     named = schema.get("patternProperties")
     return found + list(named) if isinstance(named, dict) else found
@@ -37,7 +38,10 @@ def linear_engine() -> Any:
 
 
 def engine_of(schemas: Schemas) -> tuple[Any, str | None]:
-    """Return the options of the engine that can run all patterns of a document and None, or a pattern that neither can run."""
+    """Return the options of the engine that can run all patterns of a document, and None.
+
+    If no engine can run one of the patterns, return this pattern instead of None.
+    """
     import jsonschema_rs
 
     linear = linear_engine()
@@ -63,7 +67,11 @@ def _compiles(pattern: str, options: Any) -> bool:
 
 
 def cost(pattern: str) -> int:
-    """Return the maximum cost of one character of text, in units of about 10 ns: the pattern's states, with counted repeats expanded."""
+    """Return the maximum cost of one character of text, in units of about 10 ns.
+
+    This is the number of the pattern's states with counted repeats expanded, times a constant if the pattern needs the
+    backtracking engine.
+    """
     backtracks = re.search(r"\(\?(?:[=!]|<[=!])|\\[1-9]|\\k<", pattern) is not None
     return min(_MOST, _states(pattern) * (_FANCY if backtracks else 1))
 
@@ -94,7 +102,7 @@ def _states(pattern: str) -> int:
 
 
 def _atom_end(pattern: str, index: int) -> int:
-    """The last index of the atom that begins at `index`: an escape, a class, or one character."""
+    """Return the last index of the atom that begins at `index`: an escape, a class, or one character."""
     if pattern[index] == "\\":
         return index + 1
     if pattern[index] == "[":

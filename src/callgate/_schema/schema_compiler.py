@@ -1,8 +1,9 @@
 """Compile a JSON Schema once, when its tool is registered, or refuse it with a reason.
 
-Finds here what would fail during a call: a schema too deep for the validator, references that leave the document or never end,
-patterns that no bounded engine can run, branches that multiply. Values are then validated directly; the cost is estimated first only
-for schemas that are expensive for some values (`validation_cost`). Must not know of tools or calls.
+Detects what would fail during a call: a schema too deep for the validator, references that leave the document or never
+end, patterns that no bounded engine can run, and branches that multiply. Most schemas then validate values directly.
+For schemas that are expensive for some values, the cost of each validation is estimated first (`validation_cost`).
+Knows no tools or calls.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from callgate._engine_limits import Limits
 from callgate._json import canonical, strict_object
 from callgate._schema.references import DRAFTS, References
 from callgate._schema.regex_patterns import engine_of, linear_engine
-from callgate._schema.schema_repair import mended, object_of_parameters, refuse, refuse_unusable
 from callgate._schema.subschemas import Schema, Schemas, everywhere, mapping, pointer, subschemas
 from callgate._schema.text_formats import TextFormats
+from callgate._schema.tool_schema_repair import mended, object_of_parameters, refuse, refuse_unusable
 from callgate._schema.validation_cost import EndlessSchema, ValidationCost
 from callgate._schema.validation_errors import ValidationProblem, listed, too_dear
 from callgate.errors import ArgumentsMalformed, ArgumentsTruncated
@@ -89,7 +90,7 @@ class CompiledSchema:
         return self._effort.of(value) > _CHECK_BUDGET
 
     def problems(self, value: object) -> list[ValidationProblem]:
-        """Return what is wrong with `value`, at most 20 problems; empty if it is valid."""
+        """Return the problems of `value`, at most 20. Return an empty list if it is valid."""
         if self._too_dear(value):
             return [too_dear()]
         return listed(self.errors(value), self.source)

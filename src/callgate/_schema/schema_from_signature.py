@@ -35,11 +35,11 @@ _REFUSED = {
 
 
 class FunctionSchema:
-    """A function's parameters and result as schemas.
+    """The schemas of a function's parameters and result.
 
     Attributes:
-        parameters: JSON Schema of its arguments.
-        description: The docstring, without the parts about parameters and results.
+        parameters: JSON Schema of the arguments.
+        description: The docstring, without the sections on parameters and results.
         output: JSON Schema of the result if the annotation describes a structure; otherwise None.
         result: JSON Schema that results must match; None if the annotation promises nothing that can be checked.
         context: The name of the parameter that receives the context, or None.
@@ -83,11 +83,14 @@ class FunctionSchema:
         return values | self.made_defaults(values)
 
     def made_defaults(self, given: Collection[str]) -> dict[str, object]:
-        """Return the defaults of omitted arguments that Python does not know."""
+        """Return the defaults of omitted arguments that are declared by a `Field`. Python does not know them."""
         return {name: make() for name, make in self._made_defaults.items() if name not in given}
 
     def problems(self, arguments: Mapping[str, Any]) -> list[ValidationProblem]:
-        """Return why `convert` would fail for these arguments; empty if it would succeed."""
+        """Return the problems for which `convert` would fail with these arguments.
+
+        Return an empty list if it would succeed.
+        """
         found: list[ValidationProblem] = []
         for name, convert in self._converters.items():
             if name in arguments:
@@ -109,7 +112,7 @@ def _converted(convert: Convert, value: object) -> object:
 
 
 def _integers(value: object) -> object:
-    """Return `value` with integral floats converted to integers: JSON Schema does not distinguish them, Python types do."""
+    """Return `value` with integral floats converted to integers. JSON Schema treats both alike; Python types do not."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, list):
@@ -124,16 +127,17 @@ def _integers(value: object) -> object:
 def function_schema(
     function: Callable[..., Any], where: str, *, context_type: type, parameters: Mapping[str, Any] | None = None
 ) -> FunctionSchema:
-    """Read `function`.
+    """Return the schema of `function`.
 
     Args:
-        function: Anything callable with keyword arguments alone.
-        where: Where it is defined, for messages.
-        context_type: A parameter annotated with it, or with it or None, is the context.
-        parameters: The author's own schema, taken instead of the signature's. The function may then take `**` and any annotation.
+        function: A callable that accepts all its arguments by keyword.
+        where: Where the function is defined, for messages.
+        context_type: A parameter annotated with this type, or with this type or None, receives the context.
+        parameters: A schema to use instead of the one derived from the signature. The function may then take `**` and
+            have any annotation.
 
     Raises:
-        UsageError: It takes something that a JSON object cannot give, or an annotation has no schema.
+        UsageError: The function takes something that a JSON object cannot give, or an annotation has no schema.
     """
     hints = _hints(function, where, context_type)
     taken, context = _parameters(function, hints, where, context_type, any_keys=parameters is not None)
@@ -183,7 +187,7 @@ def _hints(function: Callable[..., Any], where: str, context_type: type) -> dict
 
 
 def _underlying(function: Any) -> Any:
-    """Return the function that has the annotations."""
+    """Return the function that has the annotations: the inner one of a partial, wrapper, method or callable object."""
     if isinstance(function, partial):
         return _underlying(function.func)
     function = inspect.unwrap(function)
@@ -251,7 +255,10 @@ def _documentation(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
 
 
 def _result(kind: Any, where: str) -> Schema | None:
-    """Return the schema of a result; None if the annotation is missing or allows any text, and results are then not checked."""
+    """Return the schema that results must match.
+
+    Return None if results are not checked, because the annotation is missing or allows any text.
+    """
     if kind in (_EMPTY, None, type(None), Any) or str(getattr(kind, "__module__", "")).startswith("callgate"):
         return None
     try:

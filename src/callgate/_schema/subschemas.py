@@ -1,6 +1,7 @@
-"""Find the subschemas of a schema. One table of keywords, used by everything that walks a schema.
+"""Find the subschemas of a schema. All code that walks a schema uses the table of keywords in this module.
 
-Contains the keywords of all drafts from 4 to 2020-12: following a keyword that the schema's draft does not define does no harm.
+The table has the keywords of all drafts from 4 to 2020-12. It does no harm to follow a keyword that the schema's draft
+does not define.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def subschemas(schema: Schema) -> Iterator[tuple[str, str | int | None, Schema]]
 
 
 def mapping(schema: Schema, keyword: str) -> Schema:
-    """Return the object under `keyword`; empty if it is absent or no object."""
+    """Return the object under `keyword`. Return an empty dict if it is absent or not an object."""
     found = schema.get(keyword)
     return found if isinstance(found, dict) else {}
 

@@ -1,7 +1,8 @@
-"""Check text that stands for a date, a time, a UUID or a number in schemas made from type annotations.
+"""Check text that stands for a date, a time, a UUID or a number, in schemas made from type annotations.
 
-Such a schema says `format: date`, and the function gets a `datetime.date`. Checked by the validator, so that invalid text is reported in
-its place, with all other errors. Schemas that a user wrote are not checked so: in JSON Schema, a format is only a comment.
+Such a schema has, for example, `format: date`, and the function gets a `datetime.date`. The validator checks the
+format, so that invalid text is reported with its place and together with all other errors. In schemas that a user
+wrote, formats are not checked, because JSON Schema defines them as annotations only.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import msgspec
 __all__ = ["EXAMPLES", "TextFormats", "text_formats"]
 
 TextFormats = Mapping[str, Callable[[str], bool]]
-"""By the name of a format, whether a text has it."""
+"""By format name, a function that returns whether a text has this format."""
 
 EXAMPLES: Mapping[str, str] = {
     "date": "2024-01-31",
@@ -38,7 +39,7 @@ _TYPES: Mapping[str, type] = {
     "decimal": decimal.Decimal,
 }
 _NUMBER = re.compile(r"[-+]?[0-9.]+")
-"""Pydantic takes a number as text for a time stamp."""
+"""Matches a number. Pydantic accepts a number as text for a timestamp; here it is refused."""
 _UNCHECKED = (
     *("email", "idn-email", "hostname", "idn-hostname", "ipv4", "ipv6", "uri", "uri-reference", "iri", "iri-reference", "uri-template"),
     *("json-pointer", "relative-json-pointer", "regex"),
@@ -46,7 +47,10 @@ _UNCHECKED = (
 
 
 def text_formats() -> TextFormats:
-    """Return a check for each format that the validator knows. Those without a type here accept any text."""
+    """Return a check for each format that the validator knows.
+
+    Formats without a Python type in `_TYPES` accept any text.
+    """
     return {name: partial(_is_text_of, kind) for name, kind in _TYPES.items()} | dict.fromkeys(_UNCHECKED, _any_text)
 
 
@@ -64,7 +68,7 @@ def _is_text_of(kind: type, text: str) -> bool:
 
 
 def _pydantic_accepts(kind: type, text: str) -> bool:
-    """Return whether pydantic reads the text, which knows more forms of dates than msgspec. Only schemas with pydantic need it."""
+    """Return whether pydantic can parse the text. It accepts more forms of dates than msgspec."""
     import pydantic
 
     try:

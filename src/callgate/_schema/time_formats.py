@@ -1,7 +1,7 @@
-"""Add the formats of dates with times to schemas that msgspec made.
+"""Add the formats `date-time` and `time` to schemas that msgspec made.
 
-msgspec calls them plain text, because a format says nothing about a missing time zone. With the format, a model knows what to write, and
-the validator reports invalid text in its place. Pure.
+msgspec describes these values as plain text, because a format does not tell whether a time zone may be missing. With
+the format, a model knows what to write, and the validator reports invalid text with its place. Pure.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _REF = "#/$defs/"
 
 
 def add_time_formats(kind: Any, schema: Schema, defs: Schema) -> None:
-    """Add the formats for `kind`, in place.
+    """Add the formats to a type's schema, in place.
 
     Args:
         kind: The type.
-        schema: Its schema.
-        defs: What the schema's references name.
+        schema: The type's schema.
+        defs: The schemas that references in `schema` name.
     """
     _add(msgspec.inspect.type_info(kind), schema, defs, set())
 
@@ -54,7 +54,10 @@ def _add(info: Any, schema: Any, defs: Schema, seen: set[str]) -> None:
 
 
 def _add_to_branch(info: msgspec.inspect.UnionType, branch: Schema, defs: Schema, seen: set[str]) -> None:
-    """Add to one alternative of a union. Of its types, at most one is text, one a list, and one an object."""
+    """Add the formats to one alternative of a union.
+
+    At most one type of a union is text, one a list, and one an object.
+    """
     text = (msgspec.inspect.DateTimeType, msgspec.inspect.TimeType)
     kind = branch.get("type")
     for one in info.types:

@@ -1,9 +1,9 @@
-"""Estimate the cost of validating a value before doing it.
+"""Estimate the cost of validating a value before validating it.
 
-A validation cannot be interrupted, and a few lines of schema can make it run for years: references that branch and branch again, recursion
-that tries each level of the data twice, a long pattern over a long text. So the schema is analysed once. Most schemas are cheap for every
-value within the limits, and need no further checks. For the others, an upper bound is computed for each value. One unit is about 10 ns.
-Knows no validator.
+A validation cannot be interrupted, and a few lines of schema can make it run for years. Examples are references that
+branch repeatedly, recursion that tries each level of the data twice, and a long pattern on a long text. Therefore the
+schema is analysed once. Most schemas are cheap for every value within the limits and need no further checks. For the
+others, an upper bound is computed for each value. One unit is about 10 ns. Knows no validator.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _NAMING = frozenset({"required", "dependentRequired", "dependencies", "dependent
 _ITEMS = frozenset({"items", "additionalItems", "unevaluatedItems", "contains"})
 
 State = dict[int, int]
-"""The numbers of the schemas that apply at one place of a value, and how often each applies."""
+"""The schemas that apply at one place of a value, by number, and how many times each applies."""
 
 
 class EndlessSchema(Exception):
-    """The schema applies itself to the same value endlessly or too many times. The message tells the schema's author which."""
+    """The schema applies itself to the same value endlessly or too many times. The message says which of the two."""
 
 
 class _SchemaNode(Struct):
@@ -51,7 +51,7 @@ class _SchemaNode(Struct):
     prefix: list[int] = field(default_factory=list)
     items: list[int] = field(default_factory=list)
     says_other: bool = False
-    """Whether the schema says anything about properties that it does not name."""
+    """Whether the schema has a keyword for properties that it does not name."""
 
     @property
     def has_members(self) -> bool:
@@ -66,8 +66,8 @@ class ValidationCost:
     """The cost of validating values against one schema.
 
     Raises:
-        EndlessSchema: No value could be validated in bounded time.
-        LookupError: A reference cannot be resolved; its argument is the reference.
+        EndlessSchema: There is no bound on the time of a validation.
+        LookupError: A reference cannot be resolved. The error's argument is the reference.
     """
 
     def __init__(self, root: Schema, references: References, draft: int) -> None:
@@ -84,7 +84,7 @@ class ValidationCost:
         self.per_value, self.per_character = self._bounds()
 
     def properties(self) -> tuple[frozenset[str], bool]:
-        """Return the top-level properties named anywhere in the schema, and whether it says nothing about others."""
+        """Return the top-level properties that the schema names, and whether it says nothing about others."""
         nodes = [self._nodes[number] for number in self._root]
         return frozenset(name for node in nodes for name in node.named), not any(node.says_other for node in nodes)
 
@@ -93,7 +93,10 @@ class ValidationCost:
         return ENDLESS if self.per_value == ENDLESS else size * (self.per_value + self.per_character)
 
     def of(self, value: object) -> int:
-        """Return an upper bound of the cost for `value`; `ENDLESS` if counting alone would exceed the limit."""
+        """Return an upper bound of the cost for `value`.
+
+        Return `ENDLESS` if computing the bound takes too many steps.
+        """
         total, looks = 0, 0
         stack: list[tuple[object, State]] = [(value, self._root)]
         while stack:
@@ -113,7 +116,7 @@ class ValidationCost:
             yield from ((inner, self._at_index(state, index)) for index, inner in enumerate(item))
 
     def _at(self, item: object, state: State) -> int:
-        """Return the cost at one place, without nested values."""
+        """Return the cost of the schemas that apply to `item` itself, without nested values."""
         units = 0
         letters = len(item) if isinstance(item, str) else 0
         keys, key_letters = (len(item), sum(map(len, item))) if isinstance(item, dict) else (0, 0)
@@ -123,7 +126,10 @@ class ValidationCost:
         return units
 
     def _number(self, schema: Schema) -> int:
-        """Return the number of a schema's node; build the nodes reachable from it, without recursion."""
+        """Return the number of the node of `schema`.
+
+        Create the nodes of all schemas reachable from it, without recursion.
+        """
         if id(schema) in self._numbers:
             return self._numbers[id(schema)]
         waiting = [schema]
@@ -160,7 +166,7 @@ class ValidationCost:
     def _reached(self, schema: Schema, node: _SchemaNode) -> Iterable[tuple[Schema, list[int]]]:
         """Yield each schema that `schema` applies, except those in `properties`, and the list for its number.
 
-        The list is the field of `node` to which the number of the yielded schema belongs.
+        The number of the yielded schema belongs into this list, which is a field of `node`.
         """
         yield from ((target, node.in_place) for target in self._referenced(schema))
         if not self._looks_inside(schema):
@@ -182,7 +188,10 @@ class ValidationCost:
         self._name_mentioned(schema, node)
 
     def _name_mentioned(self, schema: Schema, node: _SchemaNode) -> None:
-        """Add properties with boolean schemas and properties that are only required; they cost nothing."""
+        """Add properties that have a boolean schema or are only named by `required` and similar keywords.
+
+        They cost nothing.
+        """
         if _NAMING.isdisjoint(schema):
             return
         free = self._free()

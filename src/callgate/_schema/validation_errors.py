@@ -1,6 +1,7 @@
-"""Describe validation errors so that a model can correct them: the place, what was expected, what it got, what would be valid.
+"""Describe validation errors so that a model can correct them: place, expected value, actual value, valid value.
 
-Uses the validator's typed errors, never their texts, which may repeat a whole value. Every sentence has a maximum length. Pure.
+Uses the typed errors of the validator, never their texts, because a text may repeat a whole value. Every sentence has a
+maximum length. Pure.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _SIZES: dict[str, tuple[str, str, Callable[[Any], int]]] = {
 
 
 class ValidationProblem(Struct, frozen=True, kw_only=True):
-    """One thing that is wrong with a value."""
+    """One problem of a value."""
 
     path: str
     """The place as a JSON pointer; empty for the whole value."""
@@ -51,9 +52,12 @@ class ValidationProblem(Struct, frozen=True, kw_only=True):
     expected: str = ""
     got: str = ""
     passes: object = None
-    """A value that would be valid in this place, if one is known."""
+    """A value that would be valid at this place; None if none is known."""
     keyword: str = ""
-    """The violated schema keyword; `budget` if validation would take too long, `backtracking` if a pattern took too long."""
+    """The violated schema keyword, or the limit that was reached.
+
+    `budget`: validation would take too long. `backtracking`: a pattern took too long.
+    """
 
 
 def too_dear() -> ValidationProblem:
@@ -66,7 +70,10 @@ def too_dear() -> ValidationProblem:
 
 
 def listed(errors: Iterable[Any], root: Schema) -> list[ValidationProblem]:
-    """Return the problems for the validator's `errors`, without duplicates; None stands for an error that is too expensive to explain."""
+    """Return the problems for the validator's `errors`, without duplicates.
+
+    An error that is None stands for one that is too expensive to explain.
+    """
     found: dict[tuple[str, str, str], ValidationProblem] = {}
     for error in errors:
         for problem in _unspecific() if error is None else _problems(error, root):
@@ -152,7 +159,7 @@ def _got(error: Any, kind: str) -> str:
 
 
 def _expectation(error: Any, root: Schema) -> tuple[str, object]:
-    """Return what the error's keyword expects, and a value that would be valid."""
+    """Return what the error's keyword expects, and a value that would be valid, or None."""
     kind, name = error.kind, type(error.kind).__name__
     if name in _SIZES:
         return _SIZES[name][0].format(kind.limit), None

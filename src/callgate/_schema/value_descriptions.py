@@ -24,7 +24,7 @@ TYPES = {
 
 
 def clear_path(path: list[str | int]) -> str:
-    """Return a path as a person writes it: `filters[0].limit`."""
+    """Return a path in readable form, such as `filters[0].limit`."""
     text = ""
     for step in path[:12]:
         text += f"[{step}]" if isinstance(step, int) else f".{step[:60]}" if text else step[:60]
@@ -32,7 +32,7 @@ def clear_path(path: list[str | int]) -> str:
 
 
 def wanted(schema: Schema) -> str:
-    """Describe in a few words what a schema asks for."""
+    """Describe in a few words what values a schema accepts."""
     if isinstance(schema.get("enum"), list):
         return one_of(schema["enum"])
     kinds = schema.get("type")

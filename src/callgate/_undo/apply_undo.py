@@ -1,8 +1,9 @@
 """Apply the moves of an undo or redo: check all of them first, then make all or none.
 
-Everything that can be checked is checked before the first write: what is at each path, whether the stored content is intact, whether
-folders can be created or emptied. If the system refuses a step after that, the steps before it are reverted. Folders are opened one name at
-a time and links are never followed. Each path is checked once more just before it is replaced.
+Everything that can be checked is checked before the first write: the state of each path, whether the stored content is
+intact, and whether folders can be created or emptied. If the system refuses a step after that, the steps before it are
+reverted. Folders are opened one name at a time, and links are never followed. Each path is checked again just before it
+is replaced.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ __all__ = ["Action", "ReadyMove", "apply", "check", "drop_drafts", "take_back"]
 Action = Literal["made", "removed", "changed"]
 _OWNERS = 0o700
 _UNREAD = getattr(os, "O_PATH", 0)
-"""The open flag that also opens files and folders without read permission; 0 if the system has no such flag."""
+"""The flag that opens files and folders even without read permission (`O_PATH`); 0 if the system has no such flag."""
 
 
 class ReadyMove(Struct, frozen=True, kw_only=True):
-    """A move that has been checked, and the state of its path at that time."""
+    """A move that has been checked, and the state of its path when it was checked."""
 
     move: Move
     now: State
@@ -48,10 +49,11 @@ def check(root: int, moves: Sequence[Move], objects: Objects, limit: int) -> tup
     """Compare the moves with the workspace, and store the current content of each path.
 
     Args:
-        limit: The size in bytes above which the content of a file is not read.
+        limit: The size in bytes above which a file is not read.
 
     Returns:
-        The moves to make, the conflicts, and the folders that stay because they hold something that no call wrote.
+        The moves to make, the conflicts, and the folders that are not removed because they contain something that no
+            call wrote.
     """
     ready, conflicts, stay = list[ReadyMove](), list[Conflict](), list[str]()
     targets = {move.path: move.target for move in moves}
@@ -94,10 +96,10 @@ def _fault(root: int, move: Move, now: State, targets: dict[str, State], objects
 
 
 def _emptied(root: int, path: str, targets: dict[str, State], known: dict[str, bool]) -> bool:
-    """Return whether everything in this folder will be removed.
+    """Return whether the undo removes everything in this folder.
 
     Args:
-        known: The answers so far, by folder, so that each folder is listed once.
+        known: The results so far, by folder, so that each folder is listed only once.
     """
     if path not in known:
         known[path] = _all_go(root, path, targets, known)
@@ -149,10 +151,10 @@ def apply(root: int, ready: Sequence[ReadyMove], objects: Objects, limit: int) -
 
 
 def take_back(root: int, done: Sequence[ReadyMove], objects: Objects, limit: int) -> tuple[str, ...]:
-    """Revert the moves in `done`. A path that somebody else has changed meanwhile is left as it is.
+    """Revert the moves in `done`. Do not touch a path that somebody else has changed meanwhile.
 
     Returns:
-        The paths that were left or could not be reverted.
+        The paths that were not touched or could not be reverted.
     """
     back, left = list[ReadyMove](), list[str]()
     for path, steps in _by_path(done).items():
@@ -190,15 +192,15 @@ def _by_path(done: Sequence[ReadyMove]) -> dict[str, list[ReadyMove]]:
 
 
 def _is_put(state: State, target: State) -> bool:
-    """Return whether a move that wrote `target` may have produced `state`.
+    """Return whether `state` may be the result of a move that wrote `target`.
 
-    The mode of a folder is set at the very end and is not compared.
+    The mode of a folder is set last and is therefore not compared.
     """
     return same(state, target) or state.kind == target.kind == "directory"
 
 
 def _in_order(ready: Sequence[ReadyMove]) -> Iterator[ReadyMove]:
-    """Yield the removals first, deepest path first; then the writes, with each folder before its content."""
+    """Yield the removals first, deepest path first. Then yield the writes, each folder before its content."""
     for one in sorted(ready, key=lambda one: one.move.path.count("/"), reverse=True):
         if _goes(one):
             yield ReadyMove(move=Move(path=one.move.path, expected=one.now, target=State()), now=one.now)
@@ -208,13 +210,16 @@ def _in_order(ready: Sequence[ReadyMove]) -> Iterator[ReadyMove]:
 
 
 def _goes(one: ReadyMove) -> bool:
-    """Return whether the current content must be removed before the target is written: a folder and a file cannot replace each other."""
+    """Return whether the current content must be removed before the target is written.
+
+    A folder cannot replace a file, nor a file a folder.
+    """
     target = one.move.target.kind
     return one.now.kind != "absent" and (target == "absent" or "directory" in (one.now.kind, target)) and one.now.kind != target
 
 
 def _shut(ready: Sequence[ReadyMove]) -> list[ReadyMove]:
-    """Return the moves of folders that do not give their owner all rights, from the top down."""
+    """Return the moves of folders whose owner does not have all rights in them, outermost first."""
     return sorted(
         (one for one in ready if one.now.kind == "directory" and one.now.mode & _OWNERS != _OWNERS),
         key=lambda one: (one.move.path != ".", one.move.path.count("/")),
@@ -222,9 +227,9 @@ def _shut(ready: Sequence[ReadyMove]) -> list[ReadyMove]:
 
 
 def _open_up(folder: int, name: str) -> None:
-    """Give the owner all rights in a folder, until its mode is set or the folder is removed.
+    """Give the owner all rights in a folder until its mode is set or it is removed.
 
-    A refused chmod is ignored: the rights may not be needed.
+    A refused chmod is ignored, because the rights may not be needed.
     """
     fd = os.open(name, _UNREAD | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
     try:
@@ -252,9 +257,9 @@ def _carry_out(root: int, one: ReadyMove, objects: Objects, limit: int) -> None:
 
 
 def _still(root: int, one: ReadyMove, folder: int, name: str, limit: int) -> Callable[[], None]:
-    """Return a check to run just before the write.
+    """Return a function to call just before the write.
 
-    The check raises `OSError` unless the folder and the content of the path are the same as in `check`.
+    It raises `OSError` if the path's folder or content is no longer the same as when it was checked.
     """
 
     def look_again() -> None:
@@ -305,7 +310,7 @@ def _dress(fd: int, target: State) -> None:
 def _set_folders(root: int, ready: Sequence[ReadyMove]) -> None:
     """Set the metadata of all folders, deepest first and the workspace itself last.
 
-    The final mode of a folder may deny access to what is below it.
+    This order is necessary because the final mode of a folder may deny access to its contents.
     """
     for one in sorted(ready, key=lambda one: (one.move.path != ".", one.move.path.count("/")), reverse=True):
         if one.move.target.kind == "directory":

@@ -1,9 +1,9 @@
-"""Store the content that a call may change before the call starts, and the content that the call left after it has ended.
+"""Store the content that a call may change before the call starts, and the resulting content after the call has ended.
 
-The paths that a call declares are observed by name. For a call that declares nothing, the whole workspace is observed. Before the call
-starts, the old content and a record of the pending call (a file in `pending/`) are on disk, so that neither a kill nor a power cut loses
-them. After the call, one commit holds both states and the record is deleted. The record of a dead process becomes a commit that is marked
-as interrupted.
+The paths that a call declares are observed by name. For a call that declares nothing, the whole workspace is observed.
+Before the call starts, the old content and a record of the pending call (a file in `pending/`) are written to disk, so
+that neither a kill nor a power cut loses them. After the call, both states are stored in one commit and the record is
+deleted. If a process dies, the next one converts its records to commits that are marked as interrupted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from callgate._option_checks import Options, Whole
 from callgate._undo.apply_undo import drop_drafts
-from callgate._undo.attribution import EVERYTHING, attribute
+from callgate._undo.change_attribution import EVERYTHING, attribute
 from callgate._undo.git_objects import Objects
 from callgate._undo.interrupted_undo import interrupted_steps
 from callgate._undo.path_state import ABSENT, Seen, Signature, State, sees
@@ -37,7 +37,7 @@ __all__ = ["CallCapture", "ChangeCapture", "UndoLimits"]
 _INLINE_BYTES = 1_048_576
 _GITIGNORE_BYTES = 1_048_576
 _WORTH = 64
-"""How many files must have been read before the snapshot cache is written again."""
+"""The snapshot cache is saved again after more than this many files were read."""
 
 
 class UndoLimits(Options, frozen=True, kw_only=True):
@@ -50,7 +50,10 @@ class UndoLimits(Options, frozen=True, kw_only=True):
     tree_entries: Whole = 100_000
     """How many files, links and folders are observed for a call that may write anything."""
     left_out_entries: Whole = 20_000
-    """How many paths are compared, but not stored, among those left out of a snapshot. An undo reports which of these have changed."""
+    """How many of the paths left out of a snapshot are compared, without storing them.
+
+    An undo reports which have changed.
+    """
 
 
 class CallCapture(Struct, kw_only=True, eq=False):
@@ -86,7 +89,7 @@ class ChangeCapture:
         self._pending = PendingChanges(objects)
 
     def leave_out(self, paths: Iterable[str]) -> None:
-        """Leave these files of the host out of all observations from now on."""
+        """Leave these files of the host out of all further observations."""
         with self.mutex:
             self._own = tuple(dict.fromkeys((*self._own, *(os.path.abspath(path) for path in paths))))
 
@@ -120,7 +123,7 @@ class ChangeCapture:
             return opened
 
     def _trust(self) -> None:
-        """Load the saved snapshot again if stored content was pruned since the last time."""
+        """Load the saved snapshot on first use, and again after any process has pruned stored content."""
         if self._pruned != self.objects.pruned:
             self._pruned = self.objects.pruned
             self.snapshots.known = load_seen(self.objects)
@@ -172,7 +175,7 @@ class ChangeCapture:
         return replace(change, commit=commit)
 
     def _look(self, workspace: Workspace, roots: tuple[str, ...], before: Iterable[str] = ()) -> Observation:
-        """Observe the roots now. Paths in `before` are observed even if a snapshot would leave them out now."""
+        """Observe the roots, and the paths in `before` even if the snapshot leaves them out now."""
         self._own_stats = set(_identities((*self._store, *self._own)))
         seen: dict[str, Seen] = {}
         gaps, unseen = list[Gap](), set[str]()
@@ -250,7 +253,7 @@ class ChangeCapture:
         return self._pending.any()
 
     def recover(self) -> list[Change]:
-        """Commit the changes of calls whose process is dead, and return the changes."""
+        """Commit the changes of calls whose process has died, and return these changes."""
         return [change for pending in self._pending.left() for change in self._taken_in(pending)]
 
     def _taken_in(self, pending: PendingChange) -> list[Change]:
@@ -279,7 +282,8 @@ class ChangeCapture:
     def _left_by(self, pending: PendingChange, moved: Sequence[Step]) -> tuple[list[Step], list[Gap]]:
         """Return the steps of a call whose process was killed, and the overlaps with other calls.
 
-        If several killed calls may have written anything, the first of them gets the changes that no other call has.
+        If several killed calls declared nothing, changes that belong to no other call are attributed to the first of
+        them.
         """
         since = self._since(pending.head) if pending.head is not None else []
         overlapping = [roots for roots in self._pending.others({pending.change.id}) if roots != EVERYTHING]
@@ -287,9 +291,9 @@ class ChangeCapture:
 
 
 def _real(workspace: Workspace, keys: Iterable[str]) -> Iterable[str]:
-    """Yield the names below the root that these paths lead to.
+    """Yield the real paths of these keys, below the root and with links resolved.
 
-    For a link, these are the link itself and its target. A path outside of the workspace is skipped.
+    For a link, yield the link itself and its target. Skip paths outside of the workspace.
     """
     for key in keys:
         with suppress(PathRefused):

@@ -1,8 +1,8 @@
 """Checkpoints, and how long changes are kept for them.
 
-A checkpoint is a name for a moment in the history of changes. It costs nothing, because every change is stored anyway. An explicit
-checkpoint is kept for ever, an automatic one for 30 days, one of a phase for 7 days. Changes that are old and that no checkpoint needs are
-dropped, the oldest first.
+A checkpoint is a name for a moment in the history of changes. It needs no storage of its own, because every change is
+stored anyway. An explicit checkpoint is kept for ever, an automatic one for 30 days, and one of a phase for 7 days. Old
+changes that no checkpoint needs are deleted, oldest first.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from callgate.errors import UsageError
 __all__ = ["KEPT_DAYS", "Checkpoint", "Checkpoints"]
 
 KEPT_DAYS: dict[str, float | None] = {"explicit": None, "automatic": 30.0, "phase": 7.0}
-"""For how many days a checkpoint is kept, by its kind; None: for ever."""
+"""How many days a checkpoint of each kind is kept; None: for ever."""
 _DAY_NS = 86_400_000_000_000
 _FILE = "checkpoints.json"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
@@ -96,10 +96,10 @@ class Checkpoints:
         self._objects.replace(_FILE, msgspec.json.encode(all_of_them), sync=True)
 
     def prune(self, changes: Sequence[Change], now_ns: int, *, keep_days: float) -> int:
-        """Drop the changes and checkpoints that are too old, and return how many changes were dropped.
+        """Delete old changes and expired checkpoints; return how many changes were deleted.
 
         Args:
-            changes: All changes, the newest first.
+            changes: All changes, newest first.
             keep_days: The age in days up to which a change is kept even if no checkpoint needs it.
         """
         kept = [one for one in self.all() if not _is_over(one, now_ns)]

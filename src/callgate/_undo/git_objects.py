@@ -1,8 +1,9 @@
-"""The objects and the one branch of a git repository: store bytes under a name, and return the same bytes or an error.
+"""The objects and the only branch of a git repository: store bytes under a name, and return exactly these bytes.
 
-The format is git's own, so `git log`, `git show` and `git fsck` read the store, and `git gc` may run on it. This module does not use a git
-program or library: it controls what is on disk before it continues, runs no hook, filter or user configuration, and starts no process per
-call. Few new objects become one file each; many at once share a pack. Knows nothing of files, calls or undo.
+The format is git's own, so `git log`, `git show` and `git fsck` can read the store, and `git gc` may run on it. This
+module uses no git program or library, in order to control what is on disk before it continues, to run no hook, filter
+or user configuration, and to start no process per call. A few new objects are stored as one file each; many new objects
+are stored in one pack. Knows nothing of files, calls or undo.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ BRANCH = "refs/heads/main"
 PRUNED = "pruned"
 HEADS = "callgate.heads"
 HELD = "refs/callgate/held"
-"""A ref to a tree of the blobs that no commit has yet, so that git's garbage collector does not delete them."""
+"""A ref to a tree of blobs that no commit references yet. It prevents git's garbage collector from deleting them."""
 _CONFIG = "[core]\n\trepositoryformatversion = 0\n\tbare = true\n"
 
 
 def blob_name(data: bytes) -> str:
-    """Return the name that git gives a blob of these bytes."""
+    """Return git's name of a blob with this content."""
     return _name("blob", data)
 
 
@@ -44,10 +45,10 @@ def _name(kind: Kind, data: bytes) -> str:
 
 
 class Objects:
-    """One repository. Not thread-safe; `locked` keeps other processes out.
+    """One repository. Not thread-safe. `locked` excludes other processes.
 
     Args:
-        folder: The repository; created for this user alone if it is missing.
+        folder: The repository's folder. If it is missing, it is created with access for this user only.
         sync: Whether `flush` waits for the disk.
     """
 
@@ -68,7 +69,7 @@ class Objects:
     def made(self) -> bool:
         """Create the repository if it is missing, and return whether it was created.
 
-        It may be missing again later if somebody deletes it.
+        Also called later, because somebody may have deleted the repository.
         """
         if os.path.exists(os.path.join(self.folder, "HEAD")):
             return False
@@ -83,7 +84,10 @@ class Objects:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the lock of this repository, so that no other process reads and moves the branch meanwhile. May be nested."""
+        """Hold the lock of this repository while the block runs, so that no other process moves the branch.
+
+        May be nested.
+        """
         if self._depth == 0:
             self._lock = os.open(os.path.join(self.folder, "callgate.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             fcntl.flock(self._lock, fcntl.LOCK_EX)
@@ -109,7 +113,8 @@ class Objects:
     def put(self, kind: Kind, data: bytes) -> str:
         """Store an object and return its name.
 
-        The object survives the end of this process when `put` returns (in a batch: when the batch ends), and a power cut after `flush`.
+        After `put` returns (in a batch: after the batch ends), the object survives the end of this process. After
+        `flush`, it also survives a power cut.
         """
         name = _name(kind, data)
         if name in self.packs:
@@ -125,10 +130,12 @@ class Objects:
 
     @contextmanager
     def batch(self) -> Iterator[list[str]]:
-        """Collect the objects that are put until the block ends, and write them as one pack if they are many.
+        """Collect the objects that are put while the block runs.
+
+        At its end, write them as one pack if they are many, else as single files.
 
         Yields:
-            A list that is filled when the block ends: the names of the objects that got a file of their own.
+            A list of the names of the objects written as single files. It is filled when the block ends.
         """
         self.packs.refresh()
         self._batch = batch = ObjectBatch(os.path.join(self.folder, "objects", "pack"))
@@ -146,7 +153,7 @@ class Objects:
             batch.abandon()
 
     def hold(self, names: Iterable[str]) -> None:
-        """Reference these blobs until commits do: git's garbage collector deletes objects without a reference."""
+        """Reference these blobs until commits do, because git's garbage collector deletes unreferenced objects."""
         wanted = [name for name in names if name not in self.packs]
         held = self._held() if wanted else []
         fresh = list(dict.fromkeys(name for name in wanted if name not in held))
@@ -166,14 +173,14 @@ class Objects:
         self.packs.refresh(surely=True)
 
     def _held(self) -> list[str]:
-        """Return the names of the blobs that the `HELD` ref has."""
+        """Return the names of the blobs in the tree of the `HELD` ref."""
         with suppress(StoreDamaged):
             tree = read_ref(self.folder, HELD)
             return list(self.entries(tree)) if tree else []
         return []
 
     def put_alone(self, name: str, kind: Kind, data: bytes) -> None:
-        """Write an object as a file of its own, even if a pack has it."""
+        """Write an object as a single file, even if a pack contains it."""
         path = self.path(name)
         draft = os.path.join(self.folder, "objects", f"tmp_obj_{secrets.token_hex(8)}")
         try:
@@ -187,7 +194,7 @@ class Objects:
         self.written += 1
 
     def mend(self, data: bytes) -> None:
-        """Store the blob of these bytes again if it is missing or damaged. A power cut may have left an empty file."""
+        """Store a blob again if it is missing or damaged, because a power cut may have left an empty file."""
         name = blob_name(data)
         try:
             self.get(name)
@@ -197,7 +204,7 @@ class Objects:
             self.put("blob", data)
 
     def flush(self) -> None:
-        """Wait until every object survives a power cut."""
+        """Wait until every object is on disk and survives a power cut."""
         if self._sync and len(self.unflushed) > FEW:
             os.sync()
         elif self._sync:
@@ -219,7 +226,7 @@ class Objects:
         return data
 
     def _alone(self, name: str) -> tuple[str, bytes] | None:
-        """Return the kind and the bytes of an object that is a file of its own; None if there is no such file."""
+        """Return the kind and the bytes of an object that is stored as a single file; None if there is no such file."""
         try:
             with open(self.path(name), "rb") as file:
                 head, _, data = zlib.decompress(file.read()).partition(b"\0")
@@ -253,7 +260,10 @@ class Objects:
         return read_ref(self.folder, BRANCH)
 
     def floor(self) -> str:
-        """Return the oldest commit that is kept, which git calls shallow; an empty string if no commit was ever pruned."""
+        """Return the oldest commit that is kept (git's `shallow`).
+
+        Return an empty string if no commit was ever pruned.
+        """
         try:
             with open(os.path.join(self.folder, "shallow"), encoding="ascii") as file:
                 return file.read().strip()
@@ -261,9 +271,9 @@ class Objects:
             return ""
 
     def heads(self) -> list[str]:
-        """Return every kept commit that the branch has ever pointed to, the oldest first.
+        """Return every kept commit that the branch has pointed to, oldest first.
 
-        `history` uses the list to skip a damaged commit.
+        `history` needs them to continue after a damaged commit.
         """
         try:
             with open(os.path.join(self.folder, HEADS), encoding="ascii") as file:
@@ -284,7 +294,7 @@ class Objects:
         _fill(fd, data, sync=self._sync)
 
     def replace(self, name: str, data: bytes, *, sync: bool = False) -> None:
-        """Write a file of the repository that is not an object, or replace it in one step."""
+        """Write a file of the repository that is not an object, or replace it atomically."""
         path = os.path.join(self.folder, name)
         draft = os.path.join(self.folder, f"{secrets.token_hex(8)}.tmp")  # not in refs/heads, where git would read it as a branch
         try:
@@ -296,7 +306,7 @@ class Objects:
             raise
 
     def path(self, name: str) -> str:
-        """Return the path that an object has, or would have, as a file of its own."""
+        """Return the path at which an object is stored if it is a single file."""
         return f"{self.folder}/objects/{name[:2]}/{name[2:]}"
 
 

@@ -1,4 +1,4 @@
-"""Read and delete git refs: each is a file of its own or a line in `packed-refs`, the file that `git gc` writes."""
+"""Read and delete git refs. A ref is a file of its own or a line in `packed-refs`, which `git gc` writes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _PACKED = "packed-refs"
 
 
 def read_ref(folder: str, name: str) -> str:
-    """Return the object that the ref `name` points to in the repository at `folder`; empty if there is no such ref."""
+    """Return the object that the ref `name` of the repository at `folder` points to; empty if there is no such ref."""
     found = _text(os.path.join(folder, name)).strip()
     if found:
         return found

@@ -1,8 +1,9 @@
-"""Recognise the paths that an undo or redo left unfinished when its process was killed. Pure.
+"""Recognise the paths that a killed undo or redo left unfinished. Pure.
 
-A file replaces a file in one step, together with its time and owner. Replacing a file with a folder, or a folder with a file, takes two
-steps, and the modes, owners and attributes of folders are set last. A path may therefore be in neither its old nor its wanted state. This
-module distinguishes such a path from one that somebody else changed.
+A file replaces a file in one step, together with its time and owner. Replacing a file with a folder, or a folder with a
+file, takes two steps, and the modes, owners and attributes of folders are set last. After a kill, a path may therefore
+be in neither its old nor its wanted state. This module distinguishes such a path from one that somebody else has
+changed.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ __all__ = ["interrupted_steps", "left_interrupted"]
 
 
 def interrupted_steps(steps: Iterable[Step], targets: Mapping[str, State]) -> tuple[tuple[Step, ...], tuple[str, ...]]:
-    """Return the steps that the undo made towards `targets`, and the paths that are still between their old and their wanted state."""
+    """Return the steps that the undo made towards `targets`, and the unfinished paths.
+
+    An unfinished path is in neither its old nor its wanted state.
+    """
     own, halfway = list[Step](), list[str]()
     for step in steps:
         target = targets.get(step.path)
@@ -31,10 +35,10 @@ def interrupted_steps(steps: Iterable[Step], targets: Mapping[str, State]) -> tu
 
 
 def left_interrupted(changes: Iterable[Change]) -> dict[str, dict[str, State]]:
-    """Return the paths that an undo or redo left unfinished and their current states, by the id of the change that it applied to.
+    """Return the states of the paths that an undo or redo left unfinished, by the id of the change it applied to.
 
     Args:
-        changes: All changes, the oldest first.
+        changes: All changes, oldest first.
     """
     found: dict[str, dict[str, State]] = {}
     for change in changes:

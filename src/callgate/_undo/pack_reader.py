@@ -1,7 +1,7 @@
-"""Read git packs: those of `pack_writer`, and those that `git gc` or `git repack` has made of a repository.
+"""Read git packs: those that `pack_writer` writes, and those that `git gc` or `git repack` creates.
 
-Used by `git_objects`. The format is small enough that a library is not worth one more dependency of every install, and the git program may
-not be installed. Knows nothing of branches or calls.
+Used by `git_objects`. The format is too simple to justify a library as one more dependency, and the git program may not
+be installed. Knows nothing of branches or calls.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class PackReader:
     """The packs of one repository, written by callgate or by git.
 
     Args:
-        folder: `objects/pack`; it may be missing.
+        folder: The folder `objects/pack`. It need not exist.
     """
 
     def __init__(self, folder: str) -> None:
@@ -41,10 +41,11 @@ class PackReader:
         self.refresh(surely=True)
 
     def refresh(self, *, surely: bool = False) -> bool:
-        """List the packs again, and return whether the folder was read.
+        """List the packs again if the folder has changed, and return whether it was listed.
 
         Args:
-            surely: Whether to read the folder even if its modification time is unchanged: two changes may have the same time.
+            surely: Whether to list the folder even if its modification time is unchanged, because two changes may have
+                the same time.
         """
         try:
             stamp = os.stat(self._folder).st_mtime_ns
@@ -89,7 +90,7 @@ class PackReader:
         self.refresh(surely=True)
 
     def _read(self, index: _Index, at: int) -> tuple[Kind, bytes]:
-        """Return an object, after applying all deltas between it and its base object."""
+        """Return the kind and the bytes of an object. Apply all deltas between it and its base object."""
         deltas: list[bytes] = []
         with open(index.path.removesuffix(".idx") + ".pack", "rb") as file:
             while True:
@@ -157,7 +158,10 @@ class _Index:
 
 
 def _entry(file: BinaryIO, at: int) -> tuple[int, str | int, bytes]:
-    """Return the kind, the base of a delta (a name, or a distance back in bytes; empty for other kinds), and the unpacked bytes."""
+    """Return the kind of an entry, the base of a delta, and the unpacked bytes.
+
+    The base is a name or a distance back in bytes. It is empty for other kinds.
+    """
     file.seek(at)
     byte = file.read(1)[0]
     kind, size, shift = byte >> 4 & 7, byte & 15, 4
@@ -195,7 +199,10 @@ def _inflated(file: BinaryIO, size: int) -> bytes:
 
 
 def _applied(delta: bytes, base: bytes) -> bytes:
-    """Return the object that a delta makes from its base: copied pieces of the base, and bytes of the delta."""
+    """Apply a delta to its base and return the result.
+
+    A delta copies pieces of the base and inserts bytes of its own.
+    """
     at = _after_number(delta, _after_number(delta, 0))
     pieces: list[bytes] = []
     while at < len(delta):

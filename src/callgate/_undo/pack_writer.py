@@ -1,7 +1,7 @@
-"""Write git packs: many objects in one file, an index beside it, no deltas.
+"""Write git packs: many objects in one file, with an index file, without deltas.
 
-Used by `git_objects`, which decides what becomes a pack: the first snapshot of a large tree is one file and not ten thousand. `pack_reader`
-reads the packs.
+Used by `git_objects`, which decides when to write a pack. With packs, the first snapshot of a large tree is one file
+instead of ten thousand. `pack_reader` reads the packs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["FEW", "Kind", "ObjectBatch", "PackWriter"]
 
 Kind = Literal["blob", "tree", "commit"]
 FEW = 64
-"""More new objects at once than this, or more bytes than `_FEW_BYTES`, share a pack."""
+"""If there are more new objects than this, or more bytes than `_FEW_BYTES`, they are written to a pack."""
 _FEW_BYTES = 8_388_608
 _KINDS: dict[Kind, int] = {"commit": 1, "tree": 2, "blob": 3}
 _FAR = 0x8000_0000
@@ -26,10 +26,10 @@ _KEEP = b"callgate: content that open calls may need; git leaves it alone\n"
 
 
 class PackWriter:
-    """One pack that is being written. It has a temporary name, which no reader looks for, until `close` renames it.
+    """A pack that is being written. It has a temporary name, which readers ignore, until `close` renames it.
 
     Args:
-        folder: `objects/pack` of a repository; created if it is missing.
+        folder: The folder `objects/pack` of a repository. It is created if it is missing.
     """
 
     def __init__(self, folder: str) -> None:

@@ -1,8 +1,9 @@
-"""Show changes as a patch: `patch -p0` turns the earlier state into the later one, `patch -p0 -R` the later into the earlier.
+"""Show changes as a patch: `patch -p0` converts the earlier state to the later one, `patch -p0 -R` does the reverse.
 
-The format is git's extended one without path prefixes, because plain unified diffs cannot describe a new empty file, a deleted file, a
-link, or a changed mode. Changes that no patch can express are lines that begin with `#`, which `patch` ignores: folders, binary content,
-and paths that are a folder in one state and a file in the other, because `patch` cannot replace one with the other.
+The format is git's extended diff format without path prefixes, because plain unified diffs cannot describe a new empty
+file, a deleted file, a link, or a changed mode. Changes that a patch cannot express are shown as lines that begin with
+`#`, which `patch` ignores. These are folders, binary content, and paths that are a folder in one state and a file in
+the other.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ __all__ = ["UndoDiff", "difference", "differences"]
 
 _CONTEXT = 3
 _MOST_COMPARED = 1_000_000
-"""The largest product of old and new lines for which the smallest difference is computed."""
+"""The largest product of the numbers of old and new lines for which the smallest difference is computed."""
 _TYPES = {"file": 0o100000, "link": 0o120000}
 _Edit = tuple[str, int, int, int, int]
 """One edit, in the form that `difflib` uses.
@@ -194,9 +195,9 @@ def _marked(sign: str, lines: Sequence[str]) -> Iterator[str]:
 
 
 def _quoted(path: str) -> str:
-    """Return a path as `patch` and `git apply` read it.
+    """Return a path in the form that `patch` and `git apply` read.
 
-    The path is in C quotes if it has a space, a quote, a backslash or a character that is not printable.
+    The path is quoted as in C if it contains a space, a quote, a backslash or a character that is not printable.
     """
     if path.isprintable() and not set(path) & set(' "\\'):
         return path

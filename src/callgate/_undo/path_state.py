@@ -1,7 +1,9 @@
-"""Observe what is at a path: kind, content, mode, attributes, times and owner, or nothing. Links are never followed.
+"""Observe the state of a path: its kind, content, mode, attributes, times and owner, or its absence.
 
-Every folder on the way is opened by its own name and must be a real folder: a path with a link in it is not the path that was observed
-before. Content is read only to store or to compare it. Knows nothing of calls or undo.
+Links are never followed.
+
+Every folder on the way is opened by its own name and must be a real folder, because a path through a link may not be
+the path that was observed before. Content is read only in order to store or compare it. Knows nothing of calls or undo.
 """
 
 from __future__ import annotations
@@ -21,11 +23,14 @@ from callgate._workspace.extended_attributes import attributes
 __all__ = ["ABSENT", "Keep", "Seen", "Signature", "State", "described", "look", "opened_parent", "same", "sees", "signature"]
 
 Keep = Callable[[bytes], str]
-"""Store some bytes, or only compute their name; return the name."""
+"""Takes bytes, and returns their blob name. May store the bytes."""
 Signature = tuple[int, ...]
-"""Numbers from `stat` that change whenever a file changes: device, inode, mode, owner, link count, size, mtime, ctime.
+"""Numbers from `stat` that change whenever a file changes.
 
-A folder's has the first four only. Signatures are compared with later ones of the same path and never stored in a commit.
+These are the device, inode, mode, owner and group, link count, size, mtime and ctime.
+
+The signature of a folder has only the numbers up to the owner and group. Signatures are compared with later ones of the
+same path and are never stored in a commit.
 """
 _TRIES = 3
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -41,7 +46,7 @@ class State(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """All twelve permission bits; 0 for links."""
     size: int = 0
     mtime_ns: int = 0
-    """0 for folders, because every change inside a folder changes its time."""
+    """The modification time. 0 for folders, because every change inside a folder changes its time."""
     uid: int = 0
     gid: int = 0
     attributes: dict[str, bytes] = {}
@@ -52,7 +57,7 @@ class State(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 ABSENT = State()
 _SHUT = State(kind="special", why="unreadable")
-"""The state of a path inside a folder that must not be read."""
+"""The state of a path in a folder that this process is not permitted to read."""
 
 
 class Seen(Struct, frozen=True, kw_only=True):
@@ -64,7 +69,9 @@ class Seen(Struct, frozen=True, kw_only=True):
 
 
 def same(one: State, other: State) -> bool:
-    """Return whether two states have the same kind, content, mode and attributes, all of which are known.
+    """Return whether two states have the same kind, content, mode and attributes.
+
+    States without stored content are never the same.
 
     Times and owner are not compared.
     """
@@ -96,7 +103,9 @@ def _noted(state: State) -> str:
 
 @contextmanager
 def opened_parent(root: int, path: str) -> Iterator[tuple[int, str]]:
-    """Open the folder that holds `path`, and yield its descriptor and the last name of the path. Links on the way are not followed.
+    """Open the folder that contains `path`.
+
+    Yield its descriptor and the last name of the path. Do not follow links on the way.
 
     Raises:
         FileNotFoundError: A folder on the way is missing.
@@ -122,7 +131,7 @@ def opened_parent(root: int, path: str) -> Iterator[tuple[int, str]]:
 def sees(root: int, path: str, keep: Keep, limit: int) -> tuple[Signature, State]:
     """Return the signature and state of `path` below the open folder `root`.
 
-    The state is absent if a folder on the way is missing or no folder any more.
+    The state is `ABSENT` if a folder on the way is missing or is not a folder any more.
     """
     try:
         with opened_parent(root, path) as (folder, name):

@@ -1,8 +1,9 @@
-"""Records of calls that have begun and not finished: written to disk before a call may write, deleted when the call's commit exists.
+"""Records of calls that have begun and not finished.
 
-The process of a call holds a lock on the record as long as it lives. A process that gets the lock knows that the call's process has died.
-The record's file is created before its content is written, so that one flush covers both. A record that is not complete belongs to a call
-that never began.
+A record is written to disk before a call may write, and deleted when the call's commit exists.
+
+The process of a call locks the record as long as it lives. If another process can lock it, the call's process has died.
+A record that is empty or incomplete belongs to a call that never began.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ from callgate._undo.stored_change import Change
 __all__ = ["PendingChange", "PendingChanges", "PendingLock"]
 
 _STALE_S = 60.0
-"""The age in seconds after which a record without content is deleted: its process was killed before it could write the content."""
+"""The age in seconds after which an empty record is deleted.
+
+Its process was killed before it could write the content.
+"""
 
 
 class PendingChange(Struct, frozen=True, kw_only=True):
@@ -36,11 +40,11 @@ class PendingChange(Struct, frozen=True, kw_only=True):
     unseen: frozenset[str] = frozenset()
     """The paths that the snapshot left out. They may have existed before the call."""
     blobs: tuple[bytes, ...] = ()
-    """Content that a power cut could still remove from the store."""
+    """Contents that are not on disk yet and could be lost in a power cut. They are stored again at recovery."""
     own: tuple[str, ...] = ()
-    """The host's own files, which were left out. A process that recovers the record cannot know them otherwise."""
+    """The host's own files, which were left out. Another process that recovers the record needs them."""
     targets: dict[str, State] = {}
-    """The states that an undo or redo wants at its paths."""
+    """The wanted states of an undo or redo, by path; empty for a call."""
     head: str | None = None
     """The newest commit when the call began; None if not known."""
 
@@ -52,21 +56,21 @@ class _Roots(Struct, frozen=True):
 
 
 class PendingLock(Struct, kw_only=True, eq=False):
-    """A record of this process, locked."""
+    """The lock of this process on a record."""
 
     path: str
     lock: int
     ended: bool = False
 
     def drop(self) -> None:
-        """Delete the record and release the lock: the call has a commit, or has changed nothing. Idempotent."""
+        """Delete the record and release the lock, because the call has a commit or has changed nothing. Idempotent."""
         if not self.ended:
             with suppress(FileNotFoundError):
                 os.unlink(self.path)
             self.leave()
 
     def leave(self) -> None:
-        """Release the lock and keep the record for recovery: the call could not be committed now."""
+        """Release the lock, but keep the record for recovery, because the call could not be committed. Idempotent."""
         if not self.ended:
             self.ended = True
             os.close(self.lock)
@@ -102,10 +106,10 @@ class PendingChanges:
         return any(name.endswith(".json") for name in os.listdir(self._folder))
 
     def others(self, ours: Collection[str]) -> list[tuple[str, ...]]:
-        """Return the paths that the open calls of other processes may write, one tuple per call.
+        """Return, for each open call that is not in `ours`, the paths that the call may write.
 
         Args:
-            ours: Ids of the changes of this process.
+            ours: Ids of changes to leave out.
         """
         found = []
         for name in os.listdir(self._folder):
@@ -115,7 +119,7 @@ class PendingChanges:
         return found
 
     def left(self) -> Iterator[PendingChange]:
-        """Yield the records whose process is dead. Each is deleted when the loop continues after it."""
+        """Yield the records of dead processes. A record is deleted when the caller continues the loop after it."""
         for name in sorted(os.listdir(self._folder)):
             if name.endswith(".json"):
                 with _taken(os.path.join(self._folder, name)) as pending:
@@ -125,9 +129,10 @@ class PendingChanges:
 
 @contextmanager
 def _taken(path: str) -> Iterator[PendingChange | None]:
-    """Lock a record and yield its content; yield None if its process lives or the content is not complete.
+    """Lock a record and yield its content. Yield None if its process lives or the content is not complete.
 
-    The record is deleted when the block ends without an error. An empty record is deleted only when it is stale.
+    If the process is dead and the block ends without an error, the record is deleted; an empty record only if it is
+    stale.
     """
     try:
         lock = os.open(path, os.O_RDWR | os.O_CLOEXEC)

@@ -1,7 +1,7 @@
-"""Delete the objects of a repository that are not needed any more, packs included.
+"""Delete the objects and packs of a repository that are no longer needed.
 
-The objects that stay are written as files of their own before a pack is deleted, so that a kill in between loses nothing. This module knows
-commits and the objects that they reference; `checkpoints` decides which commits stay.
+Before a pack is deleted, its needed objects are written as single files, so that a kill in between loses nothing. This
+module knows commits and the objects that they reference; `checkpoints` decides which commits to keep.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def keep_only(objects: Objects, commits: list[str]) -> None:
 
 
 def _unpack(objects: Objects, names: set[str]) -> None:
-    """Write these objects as files of their own, and delete all packs."""
+    """Write these objects as single files, and delete all packs."""
     objects.packs.refresh(surely=True)
     for name in list(objects.packs.names()):
         if name in names and not os.path.exists(objects.path(name)) and (found := objects.packs.get(name)):

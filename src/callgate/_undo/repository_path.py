@@ -1,7 +1,8 @@
-"""The paths of the undo repositories: outside of every workspace, one folder for each workspace.
+"""The paths of the undo repositories: one folder for each workspace, outside of every workspace.
 
-A command may remove everything in its workspace, and a file tool can reach nothing outside of it. The repository is found by the
-workspace's path alone, so that a user in the workspace's folder can undo what calls did in it.
+They are outside because a command may remove everything in its workspace, and because file tools cannot reach anything
+outside of it. The workspace's path alone determines the repository, so that a user in the workspace's folder can undo
+what calls did there.
 """
 
 from __future__ import annotations

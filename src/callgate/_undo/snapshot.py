@@ -1,9 +1,9 @@
 """Observe and store every file of a tree, for a call that does not declare what it writes.
 
-A file is read again only if its signature (device, inode, mode, owner, link count, size, mtime, ctime) has changed, or if it was modified
-so shortly before it was read that a later write may not change its times. These are left out and reported: paths that `.gitignore` names,
-version control, installed packages, and paths above the limits. callgate's own folders are left out without a report. Links are never
-followed, and nothing outside the given folder is opened.
+A file is read again only if its signature (device, inode, mode, owner, link count, size, mtime, ctime) has changed, or
+if it was read so soon after its last modification that a later write may not change its times. Paths that `.gitignore`
+names, version control, installed packages, and paths above the limits are left out and reported. callgate's own folders
+are left out without a report. Links are never followed, and nothing outside the given folder is opened.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ from callgate._workspace.ignored_files import IgnoredFiles
 __all__ = ["Snapshot", "SnapshotTaker"]
 
 _FRESH_NS = 100_000_000
-"""A file that was modified less than this before it was read may change again without a new time. It is read again next time."""
+"""A file that is read within this time after its modification is read again, as a later write may keep its times."""
 _NAMED = 10
 _OWN = ".callgate"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):
-    """What a tree had at one moment."""
+    """The state of a tree at one moment."""
 
     seen: dict[str, Seen]
     gaps: tuple[Gap, ...]
     unseen: frozenset[str]
-    """The paths that were left out. Their content is not known, nor is the content below them."""
+    """The paths that were left out. Nothing at or below them was observed."""
     outside: dict[str, Signature]
     """The signatures of paths that were left out."""
     partly: bool
-    """Whether more was left out than `outside` has."""
+    """Whether some left-out paths are missing from `outside`, because there are too many."""
 
 
 class SnapshotTaker:
-    """Takes snapshots of one tree and remembers the last one of the whole tree.
+    """Takes snapshots of one tree, and remembers the last snapshot of the whole tree.
 
     Args:
-        most: How many entries are observed.
+        most: The maximum number of entries to observe.
         file_bytes: The largest file whose content is stored.
-        outside: How many left-out paths get a signature.
-        own: Whether a file or folder is callgate's own or the host's, and so left out without a report.
+        outside: The maximum number of left-out paths whose signatures are recorded.
+        own: Returns whether a file or folder belongs to callgate or the host. If so, it is left out without a report.
     """
 
     def __init__(self, *, most: int, file_bytes: int, outside: int, own: Callable[[os.stat_result], bool]) -> None:
@@ -65,7 +65,7 @@ class SnapshotTaker:
         """Observe everything below the open folder `root`, or below one folder in it.
 
         Args:
-            text: Return the text of the `.gitignore` file at a path; empty if there is none.
+            text: Returns the text of the `.gitignore` file at a path; empty if there is none.
             below: The path of the folder to observe; empty: all of `root`.
         """
         walk = _TreeWalk(self, root, keep, IgnoredFiles(text, exclude=False))
@@ -158,7 +158,10 @@ class _TreeWalk:
         return bool(why)
 
     def outside(self) -> tuple[dict[str, Signature], bool]:
-        """Return the signatures of the left-out paths, and whether there are more of them than the limit. No content is read."""
+        """Return the signatures of the left-out paths, and whether the limit was reached.
+
+        Does not read their content.
+        """
         found: dict[str, Signature] = {}
         todo = sorted(self._outside, reverse=True)
         while todo:
@@ -209,7 +212,7 @@ def _names(above: int, name: str) -> list[str]:
 
 
 def _shown(path: str) -> str:
-    """Return a path as valid text, whatever its bytes."""
+    """Return a path as valid text. Bytes that are not UTF-8 are escaped."""
     return path.encode("utf-8", "backslashreplace").decode()
 
 

@@ -1,7 +1,7 @@
-"""Save the last snapshot of a whole tree for the next process, which then reads only the files that have changed since.
+"""Save the last snapshot of a whole tree, so that the next process reads only files that have changed since.
 
-The file may be lost or stale at any time. An entry is used only if the signature of its path is unchanged, and no entry is used after
-stored content was pruned.
+The saved file may be lost or outdated at any time. An entry is used only if the signature of its path is unchanged.
+After stored content was pruned, no entry is used.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ _FORM = 2
 class _Saved(Struct, frozen=True, array_like=True):
     form: int
     pruned: int
-    """The store's `pruned` number when the file was saved. If it has changed, content of the entries may have been deleted."""
+    """The value of `Objects.pruned` when the file was saved.
+
+    If it has changed, content of the entries may have been deleted.
+    """
     seen: dict[str, Seen]
 
 
@@ -48,7 +51,10 @@ def load_seen(objects: Objects) -> dict[str, Seen]:
 
 
 def save_seen(objects: Objects, seen: dict[str, Seen]) -> None:
-    """Save the observations that are settled. Their content must be on disk already."""
+    """Save the settled observations: those that are valid until the signature changes.
+
+    Their content must already be on disk.
+    """
     settled = {path: one for path, one in seen.items() if one.settled}
     data = msgspec.msgpack.encode(_Saved(_FORM, objects.pruned, settled))
     with suppress(OSError):  # the cache only saves time

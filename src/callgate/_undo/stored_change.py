@@ -1,8 +1,11 @@
-"""One change, stored as a commit: the state of each path before and after a call. Each commit can be read without any other.
+"""A change, stored as a commit: the state of each path before and after a call.
 
-The tree of a commit has the files before the call (`before/`), the files after it (`after/`), and `change.json` for what git cannot store:
-absence, all mode bits, times, owners, and which content was not stored and why. `git diff COMMIT:before COMMIT:after` shows what the call
-changed. The cost of a commit depends on what the call changed, not on the number of files in the workspace.
+Each commit can be read without the others.
+
+The tree of a commit contains the files before the call (`before/`), the files after it (`after/`), and `change.json`.
+The latter stores what git cannot: absence, all mode bits, times, owners, and which content was not stored and why. `git
+diff COMMIT:before COMMIT:after` shows what the call changed. The cost of a commit depends on what the call changed, not
+on the size of the workspace.
 """
 
 from __future__ import annotations
@@ -43,15 +46,15 @@ class Step(Struct, frozen=True, kw_only=True):
 
 
 class Gap(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Paths that a change may have touched beyond its steps."""
+    """Paths that a change may have affected, but for which it has no steps."""
 
     why: Literal["ignored", "left_out", "limit", "name", "overlap", "unreadable"]
-    """Why the paths are not steps.
+    """Why there are no steps for the paths.
 
-    `left_out`: these paths have changed and were not stored. Any other reason: the paths may have changed.
+    With `left_out`, the paths have changed and were not stored. With any other reason, the paths may have changed.
     """
     paths: tuple[str, ...] = ()
-    """The first of the paths."""
+    """The first few of the paths."""
     count: int = 0
     blocks: bool = False
     """Whether the gap prevents an undo of the whole change. A gap that does not block is only reported."""
@@ -61,7 +64,7 @@ class Change(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The effect of one call, undo or redo on files."""
 
     id: str
-    """Assigned before the call starts."""
+    """The change's id, assigned before the call starts."""
     kind: Literal["call", "undo", "redo"] = "call"
     call: ChangeSource
     of: tuple[str, ...] = ()
@@ -70,9 +73,12 @@ class Change(Struct, frozen=True, kw_only=True, omit_defaults=True):
     steps: tuple[Step, ...] = ()
     gaps: tuple[Gap, ...] = ()
     halfway: tuple[str, ...] = ()
-    """The paths that a killed undo or redo left in neither the state before it nor the wanted state."""
+    """The paths that a killed undo or redo left in neither their old nor their wanted state."""
     interrupted: bool = False
-    """Whether the end of the call was not observed. If so, `after` is what was there at recovery, whoever wrote it."""
+    """Whether the end of the call was not observed.
+
+    If so, `after` is the state at recovery, which others may have written.
+    """
     commit: str = ""
     """The commit's name. It is not stored in the commit itself."""
 
@@ -112,9 +118,9 @@ def read_change(objects: Objects, commit: str) -> tuple[Change, str]:
 
 
 def history(objects: Objects) -> Iterator[Change]:
-    """Yield every change that can be read, the newest first.
+    """Yield every change that can be read, newest first.
 
-    A damaged change is skipped; its effects then look like somebody else's changes.
+    A damaged change is skipped; an undo then treats its effects as changes by somebody else.
     """
     commit, floor = objects.head(), objects.floor()
     while commit:
@@ -164,5 +170,5 @@ def _written(objects: Objects, nested: dict[str, object]) -> str:
 
 
 def _plain(name: str) -> str:
-    """Return the name with a `%` appended if git gives the name a meaning of its own."""
+    """Return the name, with a `%` appended if git gives this name a special meaning."""
     return f"{name}%" if name.casefold().startswith((".git", "git~")) else name

@@ -1,4 +1,4 @@
-"""Errors of undo. Each is raised before anything was changed, or after every change was reverted as far as possible."""
+"""Errors of undo. Each is raised before anything was changed, or after the changes were reverted as far as possible."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Conflict(Struct, frozen=True, kw_only=True):
 
 
 class UndoRefused(CallgateError):
-    """The user must decide: these paths cannot be restored exactly. Nothing was changed."""
+    """Some paths cannot be restored exactly, so nothing was changed. The user must decide what to do."""
 
     code = "undo_refused"
 
@@ -38,9 +38,9 @@ class UndoRefused(CallgateError):
 
 
 class UndoFailed(CallgateError):
-    """The operator must act: the system refused a step half way.
+    """The system refused a step of the undo. The operator must act.
 
-    `left` names the paths that could not be reverted to their state before.
+    `left` names the paths that could not be reverted to their earlier state.
     """
 
     code = "undo_failed"
@@ -55,7 +55,7 @@ class UndoFailed(CallgateError):
 
 
 class StoreDamaged(CallgateError):
-    """The operator must act: a stored object is missing or altered."""
+    """A stored object is missing or altered. The operator must act."""
 
     code = "undo_store_damaged"
 

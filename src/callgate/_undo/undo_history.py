@@ -1,7 +1,8 @@
 """List, undo and redo the changes of one workspace.
 
-Selects changes by a call, a run, a turn or a checkpoint, then plans, checks and applies, all or nothing. Every undo and redo is a change
-like that of a call: the old content is stored first, the change is committed, and `changes` lists it. Knows nothing of engines or journals.
+An undo selects changes by a call, a run, a turn or a checkpoint, plans and checks all moves, and then applies all or
+none of them. Every undo and redo is itself a change like that of a call: the old content is stored first, the change is
+committed, and `changes` lists it. Knows nothing of engines or journals.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from callgate.errors import UsageError
 __all__ = ["UndoHistory", "Undone"]
 
 _Scope = tuple[Iterable[str], Iterable[str]]
-"""Globs of the paths to include (none: all), and globs of the paths to exclude."""
+"""Globs of the paths to include (empty: all paths), and globs of the paths to exclude."""
 
 
 class Undone(Struct, frozen=True, kw_only=True):
@@ -47,15 +48,15 @@ class Undone(Struct, frozen=True, kw_only=True):
     actions: dict[str, Action] = {}
     """The action for each of `paths`."""
     already: tuple[str, ...] = ()
-    """The paths that had the wanted state already."""
+    """The paths that already had the wanted state."""
     stay: tuple[str, ...] = ()
-    """Folders that a call created and that were not removed, because they hold something else now."""
+    """Folders that a call created and that were not removed, because they contain something that no call wrote."""
     left: tuple[str, ...] = ()
-    """Paths that these calls changed and that were not asked for. They are as the calls left them."""
+    """Paths that these calls changed, but that `paths` and `exclude` did not select. They were not touched."""
     told: tuple[str, ...] = ()
-    """Possible effects of the calls that were not stored, a sentence each."""
+    """One sentence for each possible effect of the calls that was not stored, and so not undone or redone."""
     not_kept: tuple[str, ...] = ()
-    """Paths that the calls changed and that undo does not store, the first of each call."""
+    """Paths that the calls changed and that undo does not store; only the first ones of each call."""
     commit: str = ""
     """The commit of this undo or redo. Empty for a dry run, and if nothing had to be done."""
 
@@ -70,9 +71,9 @@ class UndoHistory:
 
     Args:
         workspace: The workspace's root folder.
-        place: The folder that holds the repositories of all workspaces; None: `CALLGATE_UNDO`, or `callgate/undo` in the user's state
-            folder.
-        own: Paths inside the workspace that belong to the host (a journal); snapshots leave them out.
+        place: The folder that contains the repositories of all workspaces. Default: `CALLGATE_UNDO`, or `callgate/undo`
+            in the user's state folder.
+        own: Paths of the host's own files inside the workspace, such as a journal. Snapshots leave them out.
 
     Raises:
         UsageError: The workspace is not a folder.
@@ -110,11 +111,11 @@ class UndoHistory:
         """Return the ids of the changes that `words` names.
 
         Args:
-            words: A call's uid or the end of one, a run, a conversation, a turn of a run or conversation (`RUN@TURN`), a checkpoint's name,
-                or `last`.
+            words: A call's uid or the end of one, a run, a conversation, a turn of a run or conversation (`RUN@TURN`),
+                a checkpoint's name, or `last`.
 
         Raises:
-            UsageError: `words` matches nothing, or the end of more than one uid.
+            UsageError: Nothing has this name, or several uids end with it.
         """
         undone = undone_paths(changes)
         calls = [change for change in changes if change.kind == "call"]
@@ -173,7 +174,7 @@ class UndoHistory:
         direction: Direction = "undo",
         interrupted: bool = False,
     ) -> UndoPlan:
-        """Return what an undo or redo would expect and write at each path. No file of the workspace is read."""
+        """Return what an undo or redo would expect and write at each path. Does not read the workspace's files."""
         changes = self.changes()
         selected = self.select(words, changes, direction)
         start = next((place for place, change in enumerate(changes) if change.id in selected), len(changes))
@@ -190,11 +191,13 @@ class UndoHistory:
     def undo(
         self, words: str, *, paths: Iterable[str] = (), exclude: Iterable[str] = (), dry_run: bool = False, interrupted: bool = False
     ) -> Undone:
-        """Restore what was there before the calls: content, mode, kind, time, owner and absence. All of it is restored, or nothing.
+        """Restore the state before the calls: content, mode, kind, time and owner, or the absence of a file.
+
+        Restores all paths or none.
 
         Args:
             words: The changes to undo; see `select`.
-            paths: Globs; only paths that match one of them are restored. None given: all paths.
+            paths: Globs; only paths that match one of them are restored. Default: all paths.
             exclude: Globs; paths that match one of them are not restored.
             dry_run: Check everything and change nothing.
             interrupted: Also undo calls whose end was not observed.
@@ -206,11 +209,16 @@ class UndoHistory:
         return self._carry_out(words, "undo", (paths, exclude), dry_run, interrupted)
 
     def redo(self, words: str, *, paths: Iterable[str] = (), exclude: Iterable[str] = (), dry_run: bool = False) -> Undone:
-        """Make the changes of undone calls again. Arguments and errors are as for `undo`; interrupted calls are included."""
+        """Restore the changes of undone calls.
+
+        Arguments and errors are as for `undo`. Interrupted calls are included.
+        """
         return self._carry_out(words, "redo", (paths, exclude), dry_run, interrupted=True)
 
     def diff(self, words: str, *, paths: Iterable[str] = (), exclude: Iterable[str] = (), direction: Direction = "undo") -> list[UndoDiff]:
-        """Return the changes of the calls as a patch for each path. The `+` lines are what the calls wrote, in either direction.
+        """Return the changes of the calls as a patch for each path.
+
+        The lines that the calls wrote begin with `+`, whatever the direction.
 
         Args:
             words: As for `undo`.
@@ -282,15 +290,15 @@ class UndoHistory:
     # Retention
 
     def checkpoint(self, name: str = "", *, kind: str = "explicit") -> Checkpoint:
-        """Add a checkpoint for this moment: `undo(name)` then undoes every change since."""
+        """Add a checkpoint for the current moment. `undo(name)` later undoes every change since this moment."""
         with self.capture.mutex:
             self.capture.recover()
             return self.checkpoints.add(name, kind, self._objects.head(), time.time_ns())
 
     def prune(self, *, keep_days: float = 30.0) -> int:
-        """Drop changes that are older than `keep_days` and that no checkpoint needs, and return how many.
+        """Delete changes that are older than `keep_days` and that no checkpoint needs; return how many were deleted.
 
-        The files that they changed stay as they are.
+        Only the stored changes are deleted. The files in the workspace stay as they are.
 
         Raises:
             UsageError: A call has begun and not finished.
@@ -319,7 +327,7 @@ class UndoHistory:
 
 
 def _newest(fitting: list[Change], calls: list[Change]) -> list[Change]:
-    """Return the newest call that can be undone, and the later calls whose changes were not stored at all."""
+    """Return the newest call that can be undone, and all later calls of whose changes nothing was stored."""
     start = calls.index(fitting[-1]) if fitting else 0
     return [*fitting[-1:], *(one for one in calls[start:] if not one.steps and any(gap.why == "left_out" for gap in one.gaps))]
 
@@ -330,7 +338,7 @@ def _any_matches(globs: Iterable[Glob], path: str) -> bool:
 
 @contextmanager
 def _told(folder: str) -> Iterator[None]:
-    """Raise `UndoFailed` for an `OSError` of the store, before any file is changed."""
+    """Convert an `OSError` of the store to `UndoFailed`. Used before any file is changed."""
     try:
         yield
     except OSError as error:

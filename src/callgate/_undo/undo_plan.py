@@ -1,7 +1,8 @@
 """Decide what an undo or redo expects at each path, and what it writes there. Pure.
 
-Undoing several changes at once takes one move per path: from the state that the newest of them left to the state that the oldest found.
-This is only right if nothing happened in between: another change that is not undone with them, or one that nobody recorded, is a conflict.
+To undo several changes at once, one move per path suffices: from the state after the newest change to the state before
+the oldest. This is correct only if nothing else changed the path in between. A change in between that is not undone
+with them, or that was not recorded, is a conflict.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Wanted = Callable[[str], bool]
 
 
 class Move(Struct, frozen=True, kw_only=True):
-    """The state that one path must have, and the state that it gets."""
+    """The state that a path must have, and the state that an undo or redo gives it."""
 
     path: str
     expected: State
@@ -40,11 +41,11 @@ class UndoPlan(Struct, frozen=True, kw_only=True):
     moves: tuple[Move, ...]
     conflicts: tuple[Conflict, ...] = ()
     left: tuple[str, ...] = ()
-    """Paths of the changes that are outside the wanted scope. They stay as they are."""
+    """Paths of the selected changes that are not wanted. They are not touched."""
     told: tuple[str, ...] = ()
-    """Possible effects of the changes that cannot be undone, a sentence each."""
+    """One sentence for each possible effect of the changes that cannot be undone."""
     not_kept: tuple[str, ...] = ()
-    """Paths that the changes touched and whose content was not stored, the first of each change."""
+    """Paths that the changes affected and whose content was not stored; only the first ones of each change."""
 
 
 def undone_paths(changes: Iterable[Change]) -> dict[str, set[str]]:
@@ -68,10 +69,10 @@ def plan(
     """Return the moves and conflicts of an undo or redo.
 
     Args:
-        changes: All changes from the oldest selected one on, the oldest first; undos and redos included.
+        changes: All changes since the oldest selected one, oldest first, including undos and redos.
         selected: Ids of the changes to undo or redo.
-        wanted: Return whether a path is in the wanted scope.
-        whole: Whether that scope is everything. If so, content that was not stored at all is a conflict.
+        wanted: Returns whether a path is to be undone or redone.
+        whole: Whether every path is wanted. If so, content that was not stored is a conflict.
         interrupted: Whether a call whose end was not observed may be undone.
     """
     undone, between = undone_paths(changes), left_interrupted(changes)
@@ -117,7 +118,7 @@ def plan(
 
 
 def _live_later(changes: Sequence[Change], selected: frozenset[str], undone: dict[str, set[str]]) -> dict[str, Change]:
-    """Return, by path, a call that wrote the path after a selected one and is not undone."""
+    """Return, for each path, a call that wrote it later than the selected changes and is not undone."""
     seen, found = False, dict[str, Change]()
     for change in changes:
         seen = seen or change.id in selected

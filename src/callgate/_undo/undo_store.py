@@ -1,7 +1,7 @@
 """Capture the changes of an engine's calls, each in the repository of its workspace.
 
-A store belongs to one engine or is shared by several. It has one `UndoHistory` for each workspace that calls have named. Its methods are
-called from threads.
+A store may be shared by several engines. It has one `UndoHistory` for each workspace that calls have named. Its methods
+may be called from any thread.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from callgate._option_checks import by_name
 from callgate._undo.change_capture import CallCapture, UndoLimits
 from callgate._undo.stored_change import Change, ChangeSource
 from callgate._undo.undo_history import UndoHistory
-from callgate.protocols import Kept
+from callgate.protocols import CapturedChange
 
 if TYPE_CHECKING:
     from callgate.calls import Scope
@@ -26,14 +26,15 @@ _SHOWN = 50
 
 
 class UndoStore:
-    """Stores what calls change; pass it to `Engine(undo=...)`.
+    """Stores what calls change. Pass it to `Engine(undo=...)`.
 
     Args:
-        place: The folder that holds all repositories; None: `CALLGATE_UNDO`, or `callgate/undo` in the user's state folder.
+        place: The folder that contains all repositories. Default: `CALLGATE_UNDO`, or `callgate/undo` in the user's
+            state folder.
         limits: Limits on what is stored.
-        sync: Whether the old content survives a power cut before a call may write.
-        own: Paths of the host's own files, which snapshots leave out. An engine adds the files that it writes itself (journal, blobs,
-            cache).
+        sync: Whether the old content is flushed to disk before a call may write, so that it survives a power cut.
+        own: Paths of the host's own files, which snapshots leave out. An engine adds the files that it writes itself
+            (journal, blobs, cache).
     """
 
     @by_name
@@ -79,7 +80,7 @@ class UndoStore:
         call = ChangeSource(uid=uid, run=scope.run, tool=tool, conversation=scope.conversation, turn=scope.turn)
         return undo_history, undo_history.capture.begin(call, keys)
 
-    def finish(self, opened: object) -> Kept | None:
+    def finish(self, opened: object) -> CapturedChange | None:
         """See `callgate.protocols.WriteLog`."""
         if not (
             isinstance(opened, tuple) and len(opened) == 2 and isinstance(opened[0], UndoHistory) and isinstance(opened[1], CallCapture)
@@ -89,10 +90,10 @@ class UndoStore:
         return None if change is None else _kept(change)
 
 
-def _kept(change: Change) -> Kept:
+def _kept(change: Change) -> CapturedChange:
     unkept = [step.path for step in change.steps if step.before.why or step.after.why]
     unkept += [path for gap in change.gaps if gap.blocks or gap.why == "left_out" for path in gap.paths]
-    return Kept(
+    return CapturedChange(
         commit=change.commit,
         paths=tuple(step.path for step in change.steps[:_SHOWN]),
         count=len(change.steps),

@@ -1,6 +1,6 @@
 """Compare two observations of the paths that a call may write: one before the call and one after it. Pure.
 
-A path that was left out of the first observation may have existed before the call, whatever the second one finds.
+A path that the first observation left out may have existed before the call, even if only the second one contains it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Observation(Struct, frozen=True, kw_only=True):
     outside: dict[str, Signature] = {}
     """The signatures of paths that were left out."""
     partly: bool = False
-    """Whether more was left out than `outside` has."""
+    """Whether some left-out paths are missing from `outside`, because there are too many."""
 
 
 def folders_above(path: str) -> list[str]:
@@ -39,9 +39,11 @@ def state_at(seen: dict[str, Seen], path: str) -> State:
 
 
 def without_hidden(seen: dict[str, Seen], before: Collection[str], unseen: frozenset[str]) -> tuple[dict[str, Seen], list[Gap]]:
-    """Return the second observation without the paths that the first one left out, and a gap for those paths.
+    """Remove the paths that the first observation left out from the second one.
 
-    Such a path may have existed before the call, ignored or unreadable.
+    Return the rest, and a gap for the removed paths.
+
+    Such a path may have existed before the call, but was ignored or unreadable.
     """
     if not unseen:
         return seen, []

@@ -1,7 +1,8 @@
 """File access confined to one root folder, enforced by the kernel where the system supports it.
 
-All access to a user's files goes through a `Workspace`: file tools, the folders of commands, undo. Stands below the tools, so that no tool
-receives a path that was not checked here. Knows nothing of calls, tools or policies; provides facts to policies.
+All access to a user's files goes through a `Workspace`: by file tools, by commands for their folder, and by undo. This
+package is below the tools in the import order, so that no tool receives a path that was not checked here. Knows nothing
+of calls, tools or policies; provides facts to policies.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Write a file atomically: after an interruption, the name has either the old content or all of the new.
+"""Write a file atomically: after an interruption, the file has either its old content or the whole new content.
 
-The content is written to a staged file, flushed to disk, and renamed in one step, so a reader never sees a part of it. Works in an open
-directory only, so that no path can lead it elsewhere.
+The content is written to a staged file, flushed to disk, and renamed in one step, so a reader never sees a part of it.
+All names are relative to an open directory, so that no path can lead out of it.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ def put(
     sync: bool = True,
     still_there: Callable[[], None] = lambda: None,
 ) -> int:
-    """Write `chunks` to the file `name` in the open directory `folder`; return its size in bytes.
+    """Write `chunks` to the file `name` in the open directory `folder`; return the file's size in bytes.
 
     Args:
         set_metadata: Called after the content is written. By default the file has mode 0o666 less the umask.
-        replace: Replace an existing file; otherwise raise FileExistsError.
-        sync: Flush the content and the name to disk, so that they survive a power cut once this returns.
-        still_there: Called just before the rename; raises to give up.
+        replace: Whether to replace an existing file. If False and the file exists, raise FileExistsError.
+        sync: Whether to flush the content and the name to disk before returning, so that they survive a power cut.
+        still_there: Called just before the rename. May raise to prevent it.
     """
     with new_staged_file(folder, name) as staged:
         size = _fill(staged.fd, chunks)
@@ -50,7 +50,7 @@ def put(
 
 
 def metadata_from(folder: int, name: str) -> SetMetadata:
-    """Return a function that copies the file's mode, attributes and, if permitted, owner to the file that replaces it."""
+    """Return a function that gives a new file the mode, attributes and, if permitted, owner of the file `name`."""
     found = os.stat(name, dir_fd=folder, follow_symlinks=False)
     noted = dict[str, bytes]()
     with suppress(PermissionError):

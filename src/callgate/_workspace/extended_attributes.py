@@ -1,7 +1,7 @@
-"""Read and set the extended attributes of a file or folder: notes of programs, the access list, capabilities.
+"""Read and set the extended attributes of a file or folder: attributes set by programs, the access list, capabilities.
 
-Labels that the system sets by its own rules are left out. On a system or file system without extended attributes there are none.
-Knows nothing of paths.
+Labels that the system sets by its own rules are left out. If the system or file system does not support extended
+attributes, there are none. Knows nothing of paths.
 """
 
 from __future__ import annotations

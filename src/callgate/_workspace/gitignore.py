@@ -1,7 +1,8 @@
 """Parse and match one line of a `.gitignore` file as git does.
 
-Follows git's wildmatch byte by byte: names are compared as bytes, so `?` is one byte; a line that can match nothing in git, such as one
-that ends with a backslash, matches nothing here. Reads no files, and does not limit how long a match may take.
+Follows git's wildmatch. Names are compared as bytes, so `?` matches one byte. A line that can match nothing in git,
+such as one that ends with a backslash, matches nothing here. Reads no files, and does not limit how long a match may
+take.
 """
 
 from __future__ import annotations
@@ -42,21 +43,25 @@ class IgnorePattern(Struct, frozen=True):
     """False if the line begins with `!`."""
     folders_only: bool
     by_name: bool
-    """Only the last name of a path is compared."""
+    """Whether only the last name of a path is compared."""
     regex: re.Pattern[bytes]
 
     def matches(self, path: str, *, directory: bool) -> bool:
-        """Return whether the pattern matches `path` itself, given below the file's folder; the caller handles paths below a match."""
+        """Return whether the pattern matches `path` itself, not a folder above it.
+
+        Args:
+            path: The path relative to the ignore file's folder.
+        """
         if self.folders_only and not directory:
             return False
         return self.regex.fullmatch(os.fsencode(path.rpartition("/")[2] if self.by_name else path)) is not None
 
 
 def pattern(line: str) -> IgnorePattern | None:
-    """Return the pattern of a line, or None if the line has none, such as a comment.
+    """Return the pattern of a line. Return None if the line has no pattern, such as a comment.
 
     Args:
-        line: Without the line end.
+        line: The line without its line end.
     """
     if line.startswith("#"):
         return None
@@ -72,7 +77,7 @@ def pattern(line: str) -> IgnorePattern | None:
 
 
 def _trimmed(line: str) -> str:
-    """Return `line` without trailing spaces; a backslash keeps the space after it."""
+    """Return `line` without trailing spaces. A space after a backslash is kept."""
     kept = line.rstrip(" ")
     escapes = len(kept) - len(kept.rstrip("\\"))
     return line[: len(kept) + escapes % 2]
@@ -92,7 +97,7 @@ def _regex(text: bytes) -> bytes:
 
 
 def _part(text: bytes, at: int, begin: int) -> tuple[bytes, int]:
-    """Return the expression for the element at `at` and the position of the next; before `begin` everything is literal."""
+    """Return the regular expression for the element at `at`, and the position of the next element."""
     match text[at : at + 1]:
         case b"*":
             return _stars(text, at, begin)
@@ -107,7 +112,7 @@ def _part(text: bytes, at: int, begin: int) -> tuple[bytes, int]:
 
 
 def _stars(text: bytes, at: int, begin: int) -> tuple[bytes, int]:
-    """Translate a row of stars; two or more that stand for whole names match any number of names."""
+    """Translate consecutive stars. Two or more that stand for whole names match any number of names."""
     end = at
     while text[end : end + 1] == b"*":
         end += 1
@@ -118,7 +123,7 @@ def _stars(text: bytes, at: int, begin: int) -> tuple[bytes, int]:
 
 
 def _bracket(text: bytes, at: int) -> tuple[bytes, int]:
-    """Translate a character set that begins after its `[`; if it is not closed, the line matches nothing."""
+    """Translate a character set, from the position after its `[`. A set that is not closed matches nothing."""
     negated = text[at : at + 1] in (b"!", b"^")
     at += negated
     found: set[int] = set()
@@ -136,7 +141,12 @@ def _bracket(text: bytes, at: int) -> tuple[bytes, int]:
 
 
 def _member(text: bytes, at: int, before: int) -> tuple[set[int] | frozenset[int] | None, int, int]:
-    """Return one member of a set: its characters, the one that may begin a range, the position of the next member; None if malformed."""
+    """Translate the member of a character set at `at`.
+
+    Returns:
+        The member's characters (None if it is malformed), the character that may begin a range (0 if none), and the
+            position of the next member.
+    """
     char = text[at : at + 1]
     if char == b"-" and before and text[at + 1 : at + 2] not in (b"", b"]"):
         last = at + 2 if text[at + 1 : at + 2] == b"\\" else at + 1

@@ -1,7 +1,8 @@
-"""Which files a project ignores: version control's own, installed packages, and what `.gitignore` files and `.git/info/exclude` name.
+"""Decide which files a project ignores: version control, installed packages, and what ignore files name.
 
-Reads each folder's `.gitignore` once. A pattern that could take long to match is not applied, because the file is as untrusted as the
-rest of the folder. A search leaves out what is certainly ignored; a policy rule calls `state`, which returns None if that is unknown.
+The ignore files are `.gitignore` in every folder and `.git/info/exclude`. Each is read once. A pattern that could take
+long to match is not applied, because the file is as untrusted as the rest of the folder. A search leaves out only what
+is certainly ignored. Policy rules call `state`, which returns None if this is unknown.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _MAX_CHOICES = 2
 _MAX_SLOW = 100
 
 ReadText = Callable[[str], str | None]
-"""Returns a file's text by its path below the root; empty if there is no such file, None if it cannot be used."""
+"""Takes a path below the root. Returns the file's text; empty if there is no file, None if it cannot be used."""
 
 
 class _IgnorePatterns(Struct, frozen=True):
@@ -34,7 +35,7 @@ class _IgnorePatterns(Struct, frozen=True):
 
     last_first: tuple[IgnorePattern, ...]
     whole: bool
-    """All lines of the file are applied."""
+    """Whether all lines of the file are applied."""
 
     def verdict(self, path: str, *, directory: bool) -> bool | None:
         """Return whether the last matching pattern ignores `path`; None if no pattern matches."""
@@ -46,7 +47,7 @@ _UNUSABLE = _IgnorePatterns((), False)
 
 
 class IgnoredFiles:
-    """Decides which paths of one tree are ignored; keeps each folder's patterns for its lifetime.
+    """Decides which paths of one tree are ignored. Caches the patterns of each folder.
 
     Args:
         read: Reads an ignore file.
@@ -63,7 +64,7 @@ class IgnoredFiles:
         return any(self.ignores_entry(name, directory=is_folder) for name, is_folder in _names(path, directory=directory))
 
     def ignores_entry(self, path: str, *, directory: bool) -> bool:
-        """Return the same for `path` alone, if the folders above it are known not to be ignored."""
+        """Return whether `path` itself is certainly ignored. Does not check the folders above it."""
         if path.rpartition("/")[2] in SKIPPED:
             return True
         return next(
@@ -71,7 +72,10 @@ class IgnoredFiles:
         )
 
     def state(self, path: str, *, directory: bool) -> bool | None:
-        """Return the same as `ignores`, or None if it is unknown because an ignore file that matters cannot be fully applied."""
+        """Return whether `path`, or a folder above it, is ignored.
+
+        Return None if this is unknown, because a relevant ignore file cannot be fully applied.
+        """
         found = [self._state_of_one(name, directory=is_folder) for name, is_folder in _names(path, directory=directory)]
         return True if True in found else None if None in found else False
 
@@ -87,7 +91,7 @@ class IgnoredFiles:
         return False
 
     def _about(self, path: str) -> Iterator[tuple[_IgnorePatterns, str]]:
-        """Yield the ignore files that may match `path`, nearest first, each with the path below its folder."""
+        """Yield the ignore files that may match `path`, nearest first, each with the path relative to its folder."""
         folder = path.rpartition("/")[0]
         while folder:
             yield self._patterns(f"{folder}/.gitignore"), path[len(folder) + 1 :]
@@ -104,7 +108,10 @@ class IgnoredFiles:
 
 
 def _names(path: str, *, directory: bool) -> Iterator[tuple[str, bool]]:
-    """Yield the path of each parent folder, outermost first, then `path` itself; each with whether it is a folder."""
+    """Yield each parent folder of `path`, outermost first, then `path` itself.
+
+    Each comes with whether it is a folder.
+    """
     names = path.split("/")
     for end in range(1, len(names) + 1):
         if names[end - 1]:

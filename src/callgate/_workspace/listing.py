@@ -31,12 +31,15 @@ class DirectoryEntry(Struct, frozen=True, kw_only=True):
     """One name in the workspace."""
 
     path: str
-    """Below the root, `a/b`. Bytes that are not UTF-8 and control characters are escaped; such a name cannot be opened by this text."""
+    """The path relative to the root, such as `a/b`.
+
+    Bytes that are not UTF-8 and control characters are escaped. The file cannot be opened by this text then.
+    """
     kind: Kind
     size: int | None = None
-    """In bytes; files only."""
+    """The size in bytes; None if this is not a file."""
     stamp: str = ""
-    """Files only: changes if the file may have been written. See `stamp_of`."""
+    """For a file: a text that changes if the file may have been written (`stamp_of`). Empty for other kinds."""
 
 
 class Listing(Struct, frozen=True, kw_only=True):
@@ -44,7 +47,7 @@ class Listing(Struct, frozen=True, kw_only=True):
 
     entries: tuple[DirectoryEntry, ...]
     truncated: bool
-    """There are more entries than were visited or asked for."""
+    """Whether there are more entries than were visited or requested."""
 
 
 def kind_of(found: os.stat_result) -> Kind:
@@ -61,7 +64,11 @@ def stamp_of(found: os.stat_result) -> str:
 
 
 def entries(folder: int, prefix: str) -> tuple[list[DirectoryEntry], bool]:
-    """Return the sorted entries of an open directory and whether some were left out. `prefix` is its path below the root."""
+    """Return the sorted entries of an open directory, and whether some were left out.
+
+    Args:
+        prefix: The path of the directory below the root; it begins the path of each entry.
+    """
     found: list[DirectoryEntry] = []
     with os.scandir(folder) as names:
         for item in names:
@@ -89,7 +96,10 @@ def walk(
     descends: Callable[[DirectoryEntry], bool] = lambda entry: True,
     most: int,
 ) -> Iterator[DirectoryEntry | None]:
-    """Yield every entry below the folder `start`, each folder before its contents; yield None last if there are more than `most`."""
+    """Yield every entry below the folder `start`, each folder before its contents.
+
+    If there are more than `most` entries, or more names in a folder than are read, yield None last.
+    """
     pending = [(start, 0)]
     visited = 0
     while pending:

@@ -1,9 +1,10 @@
-"""Open a path so that it cannot leave a directory: the one place where a path reaches the operating system.
+"""Open a path so that it cannot leave a directory. This is the only module that passes a path of a user to the system.
 
-`open_by_kernel` asks Linux (`openat2` with RESOLVE_BENEATH and RESOLVE_NO_MAGICLINKS): `..`, absolute paths, links and magic links that
-leave the root fail in one step, whatever is renamed meanwhile. `open_by_walk` is for other systems: it opens one name at a time, follows
-only links that it has read itself, and holds every parent open, so that `..` returns to the directory it came from. It does not detect a
-folder that is moved out of the root during the walk; `strength` reports this. Both raise `OSError`; EXDEV means outside the root.
+`open_by_kernel` uses Linux's `openat2` with RESOLVE_BENEATH and RESOLVE_NO_MAGICLINKS: `..`, absolute paths, links and
+magic links that leave the root fail in one step, whatever is renamed meanwhile. `open_by_walk` is for other systems: it
+opens one name at a time, follows only links that it has read itself, and keeps every parent open, so that `..` returns
+to the directory it came from. It does not detect a folder that is moved out of the root during the walk; `strength`
+reports this. Both raise `OSError`. EXDEV means that the path is outside of the root.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from typing import Literal
 __all__ = ["DIRECTORY", "PATH_ONLY", "Opener", "best_opener", "open_by_kernel", "open_by_walk", "real_name", "rename_new", "strength"]
 
 Opener = Callable[[int, str, int, int], int]
-"""`(root_fd, relative path, flags, mode) -> fd`; the descriptor is not inheritable."""
+"""Takes `(root_fd, relative path, flags, mode)` and returns a descriptor, which is not inheritable."""
 
 PATH_ONLY: int = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK)
-"""Opens a path only to examine it: reads nothing, activates no device."""
+"""The flag to open a path only in order to examine it. Reads nothing and activates no device."""
 DIRECTORY: int = os.O_RDONLY | os.O_DIRECTORY | os.O_NONBLOCK
 
 _OPENAT2 = 437
@@ -72,7 +73,10 @@ def open_by_walk(root: int, path: str, flags: int, mode: int = 0) -> int:
 
 
 def real_name(root: int, path: str) -> str:
-    """Return the canonical name of `path` below the root, links resolved: `a/b`, empty for the root. Missing parts keep their text."""
+    """Return the canonical path of `path` below the root, with links resolved, such as `a/b`; empty for the root.
+
+    Names that do not exist stay as they are.
+    """
     with _StepwiseOpen(root) as walk:
         try:
             name = walk.to_last(path, follow=True)
@@ -104,7 +108,10 @@ class _StepwiseOpen:
         return self._held[-1]
 
     def to_last(self, path: str, *, follow: bool) -> str:
-        """Walk to the directory of the last name and return that name; return `.` if the path ends at the directory itself."""
+        """Walk to the directory that contains the last name of `path`, and return that name.
+
+        Return `.` if the path ends at that directory itself.
+        """
         if path.startswith("/"):
             raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
         self.todo = path.split("/")[::-1]
@@ -154,7 +161,10 @@ class _StepwiseOpen:
 
 @cache
 def strength() -> Literal["kernel", "walk"]:
-    """Return how paths are confined here: `kernel` (openat2, no race) or `walk` (a folder moved out meanwhile is not detected)."""
+    """Return how paths are confined on this system.
+
+    `kernel`: by openat2, without a race. `walk`: a folder that is moved out of the root meanwhile is not detected.
+    """
     if not sys.platform.startswith("linux") or platform.machine() not in _RENAMEAT2:
         return "walk"
     with suppress(OSError):

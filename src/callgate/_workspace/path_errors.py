@@ -1,7 +1,7 @@
-"""The two errors for paths that cannot be used, written for the model.
+"""The two errors for paths that cannot be used. Their messages address the model.
 
-A message names the path as given (escaped, shortened), the rule that it breaks and the next step. It contains no file content and no link
-target, because the model sees it.
+A message contains the path as given (escaped, shortened), the rule that it breaks, and the next step. It contains no
+file content and no link target, because the model sees it.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ _TEXTS: dict[Rule, str] = {
 
 
 class PathRefused(CallgateError):
-    """The model must use another path: this one may not be used in this way.
+    """This path may not be used in this way. The model must use another path.
 
     Args:
         path: The path as it was given.
-        rule: The rule that the path breaks; a stable name.
-        detail: Text that is appended to the rule's message, such as a limit.
+        rule: The stable name of the rule that the path breaks.
+        detail: Text to append to the rule's message, such as a limit.
     """
 
     code = "path_refused"
@@ -72,7 +72,7 @@ class PathRefused(CallgateError):
 
 
 class PathNotFound(PathRefused):
-    """The model must look up what exists: there is nothing at this path."""
+    """There is nothing at this path. The model must look up what exists."""
 
     code = "path_not_found"
 

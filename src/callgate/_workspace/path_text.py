@@ -1,7 +1,7 @@
 """Paths as text: check their form, find the part below a root, and quote them for messages. Pure.
 
-Text alone decides only about early refusals and resource keys. Whether a path stays inside the root is decided by the kernel
-(`open_beneath`): nothing here resolves `..` or links.
+The text of a path is used only for early refusals and resource keys. The kernel decides whether a path stays inside the
+root (`open_beneath`): nothing here resolves `..` or links.
 """
 
 from __future__ import annotations
@@ -16,14 +16,17 @@ __all__ = ["MAX_NAME", "MAX_PATH", "UNUSABLE", "below", "fault", "is_plain", "le
 MAX_NAME = 255
 MAX_PATH = 4095
 UNUSABLE = frozenset({"Cc", "Cs", "Zl", "Zp"})
-"""Unicode categories that no path may contain: they break lines, logs and encodings."""
+"""Unicode categories that no path may contain, because they break lines, logs or encodings."""
 _ESCAPED = frozenset({"Cc", "Cf", "Zl", "Zp", "Co", "Cs", "Cn"})
 _PLAIN_MARKS = frozenset(" ._-+@()[],=#!'")
 _SHOWN_CHARS = 160
 
 
 def quoted_path(path: str) -> str:
-    """Return `path` in quotes for messages: control and format characters escaped, the middle of a long path left out."""
+    """Return `path` in quotes for messages.
+
+    Control and format characters are escaped, and long paths are cut in the middle.
+    """
     half = _SHOWN_CHARS // 2
     cut = path if len(path) <= _SHOWN_CHARS else f"{path[:half]}…{path[-half:]}"
     return "'" + "".join(_escape(char) for char in cut) + "'"
@@ -34,7 +37,7 @@ def _escape(char: str) -> str:
 
 
 def fault(path: str) -> str | None:
-    """Return `name` or `too_long` if no file operation accepts this text, else None."""
+    """Return `name` or `too_long` if this text cannot be a path. Return None if it can."""
     if not path or any(unicodedata.category(char) in UNUSABLE for char in path):
         return "name"
     if len(os.fsencode(path)) > MAX_PATH or any(len(os.fsencode(name)) > MAX_NAME for name in path.split("/")):
@@ -45,7 +48,7 @@ def fault(path: str) -> str | None:
 def below(path: str, roots: tuple[str, ...]) -> str | None:
     """Return the part of `path` below the root, or None if it is outside. A relative path is returned unchanged.
 
-    Compared name by name, so that a sibling whose name begins like the root's is outside.
+    Whole names are compared, so that a sibling of the root whose name begins like the root's is outside.
     """
     if not path.startswith("/"):
         return path
@@ -70,13 +73,19 @@ def _rest(names: list[str], root: list[str]) -> str | None:
 
 
 def split(path: str) -> tuple[str, str]:
-    """Return the parent (`.` if none) and the last name of a relative path; the name is empty if the path cannot name a new entry."""
+    """Return the parent (`.` if none) and the last name of a relative path.
+
+    The name is empty if it is `.`, `..` or missing.
+    """
     parent, _, name = path.rpartition("/")
     return parent or ".", "" if name in ("", ".", "..") else name
 
 
 def lexical(path: str) -> str | None:
-    """Return the canonical form of a relative path (`a/b`, empty for the root), or None if text alone cannot tell (`..`, absolute)."""
+    """Return the canonical form of a relative path (`a/b`, empty for the root).
+
+    Return None if the text alone does not determine it: if it contains `..` or is absolute.
+    """
     names = path.split("/")
     if path.startswith("/") or ".." in names:
         return None
@@ -84,9 +93,10 @@ def lexical(path: str) -> str | None:
 
 
 def is_plain(name: str) -> bool:
-    """Return whether a missing folder of this name may be created for a new file.
+    """Return whether a missing folder with this name may be created for a new file.
 
-    `~`, `$HOME`, `file:`, `C:` or `....` are spellings that other programs expand: creating such a folder would hide a mistake.
+    Other programs expand names such as `~`, `$HOME`, `file:`, `C:` or `....`. Creating a folder of such a name would
+    hide a mistake.
     """
     return name.strip(". ") != "" and all(char in _PLAIN_MARKS or _is_letter(char) for char in name)
 
@@ -97,7 +107,10 @@ def _is_letter(char: str) -> bool:
 
 
 def reads_as_dotdot(path: str) -> bool:
-    """Return whether another program could read a name in `path` as `..`: percent-encoded, folded, with backslashes or parameters."""
+    """Return whether another program could read a name in `path` as `..`.
+
+    Detects percent-encoding, HTML entities, Unicode compatibility forms, backslashes and parameters after `;`.
+    """
     text = path
     for _ in range(4):
         text = html.unescape(unquote(text))

@@ -1,7 +1,8 @@
-"""Names of files that make other programs run code, or that hold secrets: a fact for policies. Pure.
+"""Names of files that make other programs run code, or that contain secrets. Pure.
 
-A workspace does not refuse them, because reading `.git/config` is ordinary work; policy rules decide about writing one. Compared as a
-lenient file system would: case-folded, without invisible characters, trailing dots, spaces and stream names.
+Policies use this as a fact. A workspace does not refuse these files, because reading `.git/config` is ordinary work;
+policy rules decide about writing them. Names are compared as a lenient file system compares them: case-folded, and
+without invisible characters, trailing dots, spaces and stream names.
 """
 
 from __future__ import annotations
@@ -58,12 +59,12 @@ _IGNORABLE = frozenset({"Cf", "Cc", "Mn", "Cn"})
 
 
 def is_protected(path: str) -> bool:
-    """Return whether any name in `path` makes other programs run code or holds secrets."""
+    """Return whether any name in `path` is of a file that makes other programs run code or contains secrets."""
     return any(_matches(_fold(name)) for name in path.replace("\\", "/").split("/"))
 
 
 def is_own(path: str) -> bool:
-    """Return whether any name in `path` is callgate's own folder, which no tool may use."""
+    """Return whether any name in `path` is that of callgate's own folder, which no tool may use."""
     return "callgate" in path.casefold() and any(_fold(name) == OWN_FOLDER for name in path.replace("\\", "/").split("/"))
 
 

@@ -1,7 +1,8 @@
-"""Keep callgate's own files out of reach of tools: the folder `.callgate`, and an engine's files elsewhere.
+"""Deny tools access to callgate's own files: the folder `.callgate`, and an engine's files elsewhere.
 
-Checks the opened file, not the path as written, because links, `..` and other spellings lead to the same file. A file with several names
-(hard links) is compared by its inode. Does not restrict commands, which can reach whatever their process can.
+The opened file is checked, not the path as written, because links, `..` and other spellings lead to the same file.
+Files with several names (hard links) are compared by inode. Commands are not restricted: they can reach whatever their
+process can.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class OwnFiles:
     """The files that belong to callgate.
 
     Args:
-        root: The real path of the workspace; above it, `.callgate` is an ordinary name.
+        root: The real path of the workspace. In the path of the root itself, `.callgate` is an ordinary name.
         paths: Absolute paths of an engine's files and folders.
     """
 
@@ -35,7 +36,7 @@ class OwnFiles:
         """Raise `PathRefused` if the open file or folder belongs to callgate.
 
         Args:
-            otherwise: Returns the real path, for systems that cannot tell the path of a descriptor.
+            otherwise: Returns the real path. Used if the system cannot tell the path of a descriptor.
         """
         if self._is(_real_path(fd, otherwise)) or self._is_linked(os.fstat(fd)):
             raise PathRefused(path, "own")
@@ -46,7 +47,7 @@ class OwnFiles:
             raise PathRefused(path, "own")
 
     def has(self, path: str) -> bool:
-        """Return whether `path`, a name below the root found by a walk, belongs to callgate."""
+        """Return whether `path` belongs to callgate. It must be a path below the root that a walk has found."""
         return self._is(self._root + path)
 
     def _is(self, real: str) -> bool:

@@ -1,7 +1,8 @@
 """`Root`: an open folder, and the only ways to open what is below it.
 
-Opened once: a folder that takes its name later is not used. The text of a path is checked first (`path_text`), then `open_beneath` keeps
-the opening inside the root. Works with descriptors only; `Workspace` defines the operations on files.
+The folder is opened once; a folder that gets its name later is not used. The text of a path is checked first
+(`path_text`), then `open_beneath` opens it inside the root. Works with descriptors only; `Workspace` defines the
+operations on files.
 """
 
 from __future__ import annotations
@@ -21,11 +22,14 @@ __all__ = ["EntryLocation", "Root", "translate_os_errors"]
 _MAX_LINKS = 40
 
 EntryLocation = tuple[int, str, Callable[[], None]]
-"""The location of a directory entry: the open parent folder, the name in it, and a check to call just before the name is used."""
+"""The location of a directory entry: the open parent folder, the name in it, and a check.
+
+The check must be called just before the name is used.
+"""
 
 
 class Root:
-    """A workspace's root folder, held open."""
+    """The root folder of a workspace. It stays open."""
 
     def __init__(self, root: str, opener: beneath.Opener, own: tuple[str, ...] = ()) -> None:
         self._fd = -1
@@ -52,7 +56,7 @@ class Root:
         return os.fstat(self._fd).st_nlink == 0
 
     def is_own(self, path: str) -> bool:
-        """Return whether `path`, a name below the root found by a walk, belongs to callgate."""
+        """Return whether `path` belongs to callgate. It must be a path below the root that a walk has found."""
         return self._own.has(path)
 
     def real_name(self, path: str) -> str:
@@ -61,7 +65,12 @@ class Root:
             return beneath.real_name(self._fd, rest)
 
     def open(self, rest: str, flags: int) -> int:
-        """Open a path returned by `rest` or by a walk; raise OSError, or PathRefused if it leads to callgate's own files."""
+        """Open a path that was returned by `rest` or found by a walk.
+
+        Raises:
+            OSError: The path cannot be opened.
+            PathRefused: The path leads to callgate's own files.
+        """
         fd = self._opener(self._fd, rest, flags, 0)
         try:
             self._own.refuse(rest, fd, lambda: os.path.join(self.path, beneath.real_name(self._fd, rest)))
@@ -71,7 +80,7 @@ class Root:
         return fd
 
     def rest(self, path: str) -> str:
-        """Return the part of `path` below the root, after checking its text."""
+        """Check the text of `path` and return its part below the root."""
         rule = paths.fault(path)
         if rule is not None:
             raise PathRefused(path, "too_long" if rule == "too_long" else "name")
@@ -86,7 +95,7 @@ class Root:
         """Open `path`. The caller must close the descriptor.
 
         Args:
-            otherwise: The rule that `PathRefused` names if a directory is expected and not found; None: the usual
+            otherwise: The rule that `PathRefused` names if something on the path is not a directory. Default: the usual
                 rule for this error.
         """
         rest = self.rest(path)
@@ -112,8 +121,8 @@ class Root:
         """Yield the location of `path` as a directory entry.
 
         Args:
-            make: Create missing parent folders, and refuse names that must not be created.
-            follow: Follow a link that is the last name, within the root.
+            make: Whether to create missing parent folders, and to refuse names that must not be created.
+            follow: Whether to follow a link that is the last name, within the root.
         """
         rest = self.rest(path)
         with translate_os_errors(path):
@@ -147,7 +156,7 @@ class Root:
             return self._make(path, names)
 
     def _make(self, path: str, names: list[str]) -> int:
-        """Create the missing folders of `names`, each beneath the root, and open the last."""
+        """Create the missing folders of `names`, each beneath the root. Open and return the last one."""
         for end in range(1, len(names) + 1):
             with suppress(FileExistsError):
                 folder = self.open("/".join(names[: end - 1]) or ".", beneath.DIRECTORY)
@@ -172,7 +181,7 @@ class Root:
 
 @contextmanager
 def translate_os_errors(path: str) -> Iterator[None]:
-    """Turn an `OSError` in the block into a refusal that names `path`."""
+    """Convert an `OSError` raised in the block to a `PathRefused` that names `path`."""
     try:
         yield
     except OSError as error:

@@ -1,8 +1,9 @@
-"""A staged file: it gets its content first and its name last.
+"""A staged file: a new file that gets its final name only when its content is complete.
 
-Where the system supports it, the file has no name until its content is complete, so that a killed process leaves nothing behind. Otherwise,
-and for the moment in which it replaces another file, it has a temporary name beside the target, derived from the target's name. Its process
-holds a lock on it; the next writer of the same target removes a staged file that is not locked.
+Where the system supports it, the file has no name until its content is complete, so that a killed process leaves
+nothing behind. Otherwise, and at the moment in which it replaces another file, it has a temporary name beside the
+target, derived from the target's name. The process that writes a staged file holds a lock on it. The next writer of the
+same target removes a staged file that is not locked.
 """
 
 from __future__ import annotations
@@ -30,7 +31,10 @@ def staged_name(name: str) -> str:
 
 
 def drop_staged_file(folder: int, name: str) -> bool:
-    """Remove the staged file that a killed process left for `name`; return False if its process still runs or the file is not ours."""
+    """Remove the staged file that a killed process left for `name`.
+
+    Return False if its process still runs or the file cannot be opened.
+    """
     temporary = staged_name(name)
     try:
         fd = os.open(temporary, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
@@ -50,7 +54,7 @@ def drop_staged_file(folder: int, name: str) -> bool:
 
 
 class StagedFile:
-    """An open file without a name, or with a temporary one."""
+    """An open file that has no name yet, or a temporary one."""
 
     def __init__(self, folder: int, name: str) -> None:
         self._folder = folder
@@ -76,7 +80,7 @@ class StagedFile:
         self._temporary_name = ""
 
     def close(self) -> None:
-        """Close the file; it is deleted unless it has taken its name."""
+        """Close the file. Delete it unless it has its final name."""
         if self._temporary_name:
             with suppress(OSError):
                 os.unlink(self._temporary_name, dir_fd=self._folder)
@@ -113,7 +117,7 @@ class StagedFile:
         os.link(f"{_OPEN_FILES}/{self.fd}", name, dst_dir_fd=self._folder)
 
     def _names(self) -> Iterator[str]:
-        """Yield the derived temporary name first, unless another process holds it; then random ones."""
+        """Yield temporary names: first the derived one, unless another process uses it, then random ones."""
         if drop_staged_file(self._folder, self._name):
             yield staged_name(self._name)
         while True:
@@ -122,7 +126,10 @@ class StagedFile:
 
 @contextmanager
 def new_staged_file(folder: int, name: str) -> Iterator[StagedFile]:
-    """Create a staged file for `name` in the open directory `folder`; it is deleted after the block unless it took the name."""
+    """Create a staged file for `name` in the open directory `folder`.
+
+    After the block, delete it unless it has its final name.
+    """
     staged = StagedFile(folder, name)
     try:
         yield staged
@@ -131,7 +138,10 @@ def new_staged_file(folder: int, name: str) -> Iterator[StagedFile]:
 
 
 def _lock(fd: int) -> bool:
-    """Lock the file if the file system supports locks; return False if another process locked it first to remove it as left behind."""
+    """Lock the file if the file system supports locks.
+
+    Return False if another process has locked it first, in order to remove it.
+    """
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

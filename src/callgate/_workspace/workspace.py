@@ -1,7 +1,7 @@
 """`Workspace`: all operations on files below one root folder.
 
-Every operation opens files through `Root` and checks what it opened, so that no path, link or race leads outside. Not promised: detecting
-a hard link when it is read; writing to one is refused.
+Every operation opens files through `Root` and checks what it opened, so that no path, link or race leads outside. A
+read does not detect a hard link to a file outside of the root. A write to a file with several hard links is refused.
 """
 
 from __future__ import annotations
@@ -36,13 +36,14 @@ class Workspace:
     """Access to the files below one root folder.
 
     Args:
-        root: An existing folder. Opened now; a folder that takes its name later is not used.
-        sync: Whether writes survive a power cut once they return.
-        opener: How paths are opened beneath the root; by default the strongest way that the system supports.
-        own: Absolute paths of callgate's own files, which are refused; files in a folder `.callgate` always are.
+        root: An existing folder. It is opened now; a folder that gets its name later is not used.
+        sync: Whether writes are flushed to disk before they return, so that they survive a power cut.
+        opener: How paths are opened beneath the root. Default: the strongest way that the system supports.
+        own: Absolute paths of callgate's own files, which are refused. Files in a folder `.callgate` are always
+            refused.
 
-    Every method takes paths relative to the root, or absolute ones that begin with it, and raises `PathRefused` or `PathNotFound`
-    (a `PathRefused`). Safe to use from several threads.
+    Every method takes paths relative to the root, or absolute ones that begin with the root. It raises `PathRefused`,
+    or its subclass `PathNotFound`, if a path cannot be used. Safe to use from several threads.
     """
 
     def __init__(
@@ -74,11 +75,14 @@ class Workspace:
         self._beneath.close()
 
     def normalise(self, path: str) -> str:
-        """Return the canonical name of `path` below the root, links resolved: `src/app.py`, empty for the root. It need not exist."""
+        """Return the canonical path below the root, with links resolved, such as `src/app.py`; empty for the root.
+
+        The path need not exist.
+        """
         return self._beneath.real_name(path)
 
     def inside(self, path: str) -> bool:
-        """Return whether `path`, existing or not, is in this workspace."""
+        """Return whether `path` is in this workspace. It need not exist."""
         try:
             self.normalise(path)
         except PathRefused:
@@ -86,12 +90,15 @@ class Workspace:
         return True
 
     def ignored(self, path: str) -> bool:
-        """Return whether searches leave out `path`."""
+        """Return whether searches leave `path` out."""
         name = self.normalise(path)
         return bool(name) and self.ignore().ignores(name, directory=self.kind(path) == "directory")
 
     def protected(self, path: str) -> bool:
-        """Return whether `path`, as written or with links resolved, has a name that makes other programs run code or holds secrets."""
+        """Return whether `path` has a name of a file that makes other programs run code or contains secrets.
+
+        Checks the path as written and with links resolved.
+        """
         if is_protected(path):
             return True
         try:
@@ -108,14 +115,17 @@ class Workspace:
         return found.st_size if stat.S_ISREG(found.st_mode) else None
 
     def kind(self, path: str) -> Kind | None:
-        """Return the kind of what is at `path`, links followed; None if there is nothing."""
+        """Return the kind of the file or folder at `path`, following links; None if it does not exist."""
         try:
             return kind_of(self.stat(path))
         except PathNotFound:
             return None
 
     def stat(self, path: str) -> os.stat_result:
-        """Return the `os.stat_result` of what `path` leads to, without opening it for reading."""
+        """Return the `os.stat_result` of the file or folder at `path`, following links.
+
+        Does not open it for reading.
+        """
         with self._beneath.opened(path, beneath.PATH_ONLY) as fd:
             return os.fstat(fd)
 
@@ -131,7 +141,7 @@ class Workspace:
             raise
 
     def read_bytes(self, path: str, *, limit: int = MAX_READ) -> bytes:
-        """Return the content of a file; refuse it without reading if it is larger than `limit` bytes."""
+        """Return the content of a file. A file larger than `limit` bytes is refused without reading it."""
         with self.open_read(path) as file:
             size = os.fstat(file.fileno()).st_size
             with translate_os_errors(path):
@@ -149,10 +159,12 @@ class Workspace:
     def walk(
         self, path: str = ".", *, depth: int = 64, limit: int = MAX_VISITED, everything: bool = False, shallow: bool = False
     ) -> Iterator[DirectoryEntry | None]:
-        """Yield the entries below a folder in order, without callgate's own; yield None last if there are more than `limit`.
+        """Yield the entries below a folder in order, without callgate's own.
+
+        If there are more than `limit`, yield None last.
 
         Args:
-            depth: 1 for the folder's own entries.
+            depth: 1 yields only the folder's own entries.
             everything: Include what searches leave out.
             shallow: Include the folders that searches leave out, but not their contents.
         """
@@ -176,7 +188,10 @@ class Workspace:
             )
 
     def glob(self, pattern: str, *, limit: int = 1_000) -> Listing:
-        """Return the files and links whose path below the root matches; `**` spans folders. Leaves out what searches leave out."""
+        """Return the files and links whose path below the root matches the glob. `**` spans folders.
+
+        Files that searches leave out are not returned.
+        """
         rest = self._beneath.rest(pattern)
         if ".." in rest.split("/"):
             raise PathRefused(pattern, "outside")
@@ -192,7 +207,10 @@ class Workspace:
         return Listing(entries=tuple(found), truncated=False)
 
     def write_bytes(self, path: str, data: bytes) -> bool:
-        """Replace the content of a file atomically, keeping its mode; create missing folders. Return whether the file is new."""
+        """Replace the content of a file atomically and keep its mode.
+
+        Create missing folders. Return whether the file is new.
+        """
         with self._beneath.locate(path, make=True) as (folder, name, still_there):
             new = self._target(path, folder, name) is None
             set_metadata = (lambda _: None) if new else metadata_from(folder, name)
@@ -200,12 +218,12 @@ class Workspace:
             return new
 
     def create(self, path: str, data: bytes = b"") -> None:
-        """Create a file with this content atomically; refuse an existing name."""
+        """Create a file with this content atomically. An existing path is refused."""
         with self._beneath.locate(path, make=True, follow=False) as (folder, name, still_there):
             put(folder, name, [data], replace=False, sync=self._sync, still_there=still_there)
 
     def append(self, path: str, data: bytes) -> bool:
-        """Append `data` to a file, creating it if it is missing. Return whether the file is new."""
+        """Append `data` to a file. Create the file if it is missing. Return whether the file is new."""
         with self._beneath.locate(path, make=True) as (folder, name, still_there):
             new = self._target(path, folder, name) is None
             still_there()
@@ -223,13 +241,13 @@ class Workspace:
             return new
 
     def mkdir(self, path: str) -> None:
-        """Create a folder and its missing parents; refuse an existing name."""
+        """Create a folder and its missing parents. An existing path is refused."""
         with self._beneath.locate(path.rstrip("/") or path, make=True, follow=False) as (folder, name, still_there):
             still_there()
             os.mkdir(name, dir_fd=folder)
 
     def delete(self, path: str) -> None:
-        """Remove a file, a link (never its target) or an empty folder."""
+        """Remove a file, an empty folder or a link. The target of a link is never removed."""
         with self._beneath.locate(path.rstrip("/") or path, follow=False) as (folder, name, still_there):
             kind = kind_of(os.stat(name, dir_fd=folder, follow_symlinks=False))
             if kind == "special":
@@ -241,7 +259,7 @@ class Workspace:
                 os.unlink(name, dir_fd=folder)
 
     def rename(self, path: str, target: str) -> None:
-        """Rename a file, link or folder; refuse an existing target."""
+        """Rename a file, link or folder. An existing target is refused."""
         with self._beneath.locate(path.rstrip("/") or path, follow=False) as (folder, name, still_there):
             if kind_of(os.stat(name, dir_fd=folder, follow_symlinks=False)) == "special":
                 raise PathRefused(path, "special")
@@ -256,7 +274,7 @@ class Workspace:
                     raise PathRefused(target, "device", " (it is another file system: copy and delete instead)") from error
 
     def copy(self, path: str, target: str) -> int:
-        """Copy a file with its content and mode; refuse an existing target. Return the size in bytes."""
+        """Copy a file with its content and mode, and return its size in bytes. An existing target is refused."""
         with self.open_read(path) as source, self._beneath.locate(target, make=True, follow=False) as (folder, name, still_there):
             mode = os.fstat(source.fileno()).st_mode & 0o777
             chunks = iter(lambda: source.read(_CHUNK), b"")
@@ -265,12 +283,15 @@ class Workspace:
 
     @contextmanager
     def folder(self, path: str = ".") -> Iterator[int]:
-        """Open a folder of the workspace, to start a command in it."""
+        """Open a folder of the workspace, for example to start a command in it. Yield its descriptor."""
         with self._beneath.opened(path, beneath.DIRECTORY, "not_directory") as fd:
             yield fd
 
     def _target(self, path: str, folder: int, name: str) -> os.stat_result | None:
-        """Return the status of the file that a write would replace, or None; refuse anything but a regular file with one name."""
+        """Return the status of the file that a write would replace; None if there is no file.
+
+        Anything but a regular file without further hard links is refused.
+        """
         try:
             found = os.stat(name, dir_fd=folder, follow_symlinks=False)
         except FileNotFoundError:
@@ -291,11 +312,14 @@ class Workspace:
             raise PathRefused(path, "special")
 
     def ignore(self) -> IgnoredFiles:
-        """Return what is ignored below the root, by the current ignore files."""
+        """Return an `IgnoredFiles` that applies the current ignore files below the root."""
         return IgnoredFiles(self._text)
 
     def _text(self, path: str) -> str | None:
-        """Return an ignore file's text for `IgnoredFiles`; bytes that are not UTF-8 are kept as surrogates, as in file names."""
+        """Return an ignore file's text; empty if it does not exist, None if it cannot be used.
+
+        Bytes that are not UTF-8 become surrogates, as in file names.
+        """
         try:
             return self.read_bytes(path, limit=_CHUNK).decode("utf-8", "surrogateescape")
         except PathRefused as refused:

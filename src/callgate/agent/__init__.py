@@ -2,20 +2,23 @@
 
 In reading order:
 
-- `agent`: the class `Agent`. `loop_settings`, `agent_options`, `agent_config`: its options. `run_result`, `run_events`: what a run returns
-  and yields.
+- `agent`: the class `Agent`. `loop_settings`, `agent_options`, `agent_config`: its options. `run_result`,
+  `run_events`: what a run returns and yields.
 - `run_starter`: starts a run. `run_executor`: executes it. `run_resumer` and `resume_plan`: resume it.
-- `turn_loop`: the loop. `model_passes`, `message_calls`, `commit_message`: its three steps. `turn_factory`, `turn_state`: the parts they
-  share.
+- `turn_loop`: the loop. `model_passes`, `message_calls`, `commit_results`: its three steps. `turn_factory`,
+  `turn_state`: the parts they share.
 - `budget` and `repetition`: end a run that uses too much or repeats itself.
-- `history`: the conversation. `history_repair` and `conversation_formats`: import and export it. `compaction`: makes it shorter.
-- `run_recorder`: writes a run's events. `recorded_run` and `recorded_results`: read them. `prompt_hash`: lets a replay verify a prompt.
-- `system_prompt`, `exit_tools`, `typed_output`, `text_call_model`, `context_restarts`, `deliberate_mode`, `trigger_phrases`: optional
-  features of an agent.
+- `history`: the conversation. `history_repair` and `conversation_formats`: import and export it.
+  `compaction`: makes it shorter.
+- `run_recorder`: writes a run's events. `recorded_run` and `recorded_results`: read them. `prompt_hash`: lets a
+  replay verify a prompt.
+- `system_prompt`, `exit_tools`, `typed_output`, `text_call_model`, `context_restarts`, `deliberate_mode`,
+  `trigger_phrases`: optional features of an agent.
 - `event_queue` and `run_summary`: events for `Agent.stream`, and short summaries of calls.
 
-A pass is one request to the model with its streamed answer. An iteration is a pass with calls, and the calls. A turn consists of the
-iterations from a message of the user to the answer. Every call takes the engine's route.
+A pass is one request to the model with its streamed answer. An iteration is a pass whose answer has calls, together
+with these calls. A turn consists of the iterations from a message of the user to the answer. The engine runs every
+call.
 """
 
 from __future__ import annotations

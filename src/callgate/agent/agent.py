@@ -62,30 +62,37 @@ class Agent:
 
     Args:
         model: A `Model`, or `"provider:model"`.
-        engine: Runs the calls. None: an engine is made from `engine_options` and closed with the agent. Agents that share an engine share
-            its conversations: only one turn of a conversation runs at a time, whichever agent runs it, and `stop` and `kill` of any of
-            these agents reach it. Each agent remembers the messages of its conversations separately.
-        instructions: The system prompt, or a function that returns it. The function is called before each request to the model, with the
-            number of iterations that are left (None: no limit).
+        engine: Runs the calls. None: the agent makes an engine from `engine_options` and closes it in `close`. Agents
+            that share an engine share its conversations: only one turn of a conversation runs at a time, whichever
+            agent runs it, and `stop` and `kill` of any of these agents reach it. Each agent remembers the messages of
+            its conversations separately.
+        instructions: The system prompt, or a function that returns it. The function is called before each request to
+            the model, with the number of iterations that are left (None: no limit).
         output: The type of the answer; None: text.
-        exit_tools: Tools that are offered to the model but never run: their calls become signals. `ToolSpec`s, or tool dictionaries in
-            OpenAI's format.
+        exit_tools: Tools that are offered to the model but never run: their calls become signals. `ToolSpec`s, or tool
+            dictionaries in OpenAI's format.
         preset: The settings to use if `settings` is not given.
         settings: All limits and rules of the loop.
-        model_settings: The parameters of every request to the model: `max_tokens`, `temperature`, and more of its body.
+        model_settings: The parameters of every request to the model: `max_tokens`, `temperature`, and further fields of
+            its body.
         stream_limits: How long the model may send nothing; None: from `STREAM_SDK_CALL_TIMEOUT_MS`, or 120 s.
-        stuck: After how many repetitions a model is warned, its calls are refused and its run is stopped; None: never.
+        stuck: The numbers of identical calls after which the model gets a hint, further calls are refused, and the turn
+            ends. None: repeated calls are not detected.
         deliberate: Offer only the tools that each message asks for; None: always offer all tools.
         compact: Make long histories shorter; None: never.
-        text_calls: When calls are read from the model's text. `auto`: only if the model has no native calls; the prompt then teaches it to
-            write them. `fallback`: also if a message of a model with native calls contains none. `never`.
-        dialect: How the model's family writes calls as text; None: detected from the text.
-        system_text: Whether the loop puts a system text of its own before the instructions: time, rounds left, rules for tools. None: if
-            `Settings.system_text` is set, with the preset `worker`, and if calls are read from text.
-        engine_options: The options of the new engine, such as `tools`, `policies`, `hooks`, `journal`, `limits`; the same as for `Engine`.
+        text_calls: When calls are read from the model's text. `auto`: only if the model has no native calls; the prompt
+            then teaches it to write calls as text. `fallback`: also for a model with native calls, in messages that
+            contain no native call. `never`.
+        dialect: The format in which the model's family writes calls as text; None: detected from the text.
+        system_text: Whether the loop adds its own system text before the instructions: time, rounds left, rules for
+            tools. None: it is added if `Settings.system_text` is set, with the preset `worker`, and if calls are read
+            from text.
+        engine_options: The options of the new engine, such as `tools`, `policies`, `hooks`, `journal`, `limits`; the
+            same as for `Engine`.
 
     Raises:
-        UsageError: An option does not exist or has an invalid value, or options of an engine are given together with an engine.
+        UsageError: An option does not exist or has an invalid value, or options of an engine are given together with an
+            engine.
     """
 
     @by_name_with(EngineOptions)
@@ -142,7 +149,7 @@ class Agent:
 
     @property
     def conversations(self) -> TurnQueues:
-        """The engine's conversations. Only one turn of each runs at a time, whichever agent runs it."""
+        """The engine's conversations. Only one turn of a conversation runs at a time, whichever agent runs it."""
         return self.engine.conversations
 
     # Runs
@@ -166,25 +173,29 @@ class Agent:
 
         Args:
             task: The user's message.
-            conversation: The conversation to continue. One turn of it runs at a time; others wait. Empty: a new one, for this run only.
-            history: The conversation so far; None: as this agent remembers it. An agent remembers the 1,000 conversations that were used
-                last.
-            scope: Principal, actor, workspace and the like; run, conversation, turn and iteration are filled in.
-            trigger: The host's id of the message that starts the turn. If the turn had to wait in the conversation's queue, it replies to
-                this message: the id is `reply_to` of the streaming context, which the model and the tools see.
-            scene: Whether the turn is one of several turns with the same trigger (a scene), such as a dialogue of personas. Such a turn
-                replies to no message. Turns of one conversation that wait or run at the same time with the same trigger are treated as a
-                scene even without this option.
-            reflect: Run without changing the conversation: the model sees it and may use tools, but nothing is added to it.
+            conversation: The conversation to continue. Only one of its turns runs at a time; further turns wait. Empty:
+                a new conversation, for this run only.
+            history: The earlier messages of the conversation. None: the messages that this agent remembers; it
+                remembers the 1,000 conversations that were used last.
+            scope: Principal, actor, workspace and the like. The agent sets the conversation, the run and the turn if
+                they are not given, and the iteration of each message.
+            trigger: The host's id of the message that starts the turn. If the turn had to wait in the conversation's
+                queue, it replies to this message: the id is `reply_to` of the streaming context, which the model and
+                the tools see.
+            scene: Whether the turn is one of several turns with the same trigger (a scene), such as a dialogue of
+                personas. Such a turn replies to no message. Turns of one conversation that wait or run at the same time
+                with the same trigger are treated as a scene even without this option.
+            reflect: Run without changing the conversation: the model sees it and may use tools, but nothing is added to
+                it.
             deliberate: Deliberate mode on or off for this run; None: as configured for the agent.
             expose: Tools that deliberate mode offers in this run, whatever the message says.
-            on_event: A plain function, called with each event at once. An exception from it fails the run, except at `CallStarted` and
-                `Progress`, which the engine publishes, where it is only counted, and at `RunEnded`, where it is logged.
-
+            on_event: A plain function that is called with each event immediately. If it raises, the run fails, with two
+                exceptions: an error raised for `CallStarted` or `Progress`, which the engine publishes, is only
+                counted, and an error raised for `RunEnded` is logged.
 
         Raises:
-            UsageError: A tool started a turn of the conversation that it runs in (`waits_for_itself`), too many turns wait, or the task or
-                the history is invalid.
+            UsageError: A tool started a turn of the conversation that it runs in (`waits_for_itself`), too many turns
+                wait, or the task or the history is invalid.
             RunHeld: Another engine works on the run that the scope names. A kind of `UsageError`.
         """
         check_asked("Agent.run", conversation=conversation, scope=scope, trigger=trigger, on_event=on_event)
@@ -205,10 +216,12 @@ class Agent:
     async def follow_up(
         self, task: str | UserMessage, *, conversation: str, scope: Scope = _NOWHERE, trigger: str | None = None
     ) -> RunResult:
-        """Run a message that arrives while a turn is running. The model's current answer is interrupted for it; running tool calls are not.
+        """Run a message that arrives while a turn is running.
+
+        The model's current answer is interrupted for it; running tool calls are not.
 
         Raises:
-            UsageError: The method was called by a tool of the turn that it would wait for.
+            UsageError: A tool of the running turn called this method, which would wait for that same turn.
         """
         check_asked("Agent.follow_up", conversation=conversation, scope=scope, trigger=trigger)
         self.conversations.refuse_inside(conversation)
@@ -220,19 +233,25 @@ class Agent:
     async def resume(
         self, run: RunResult | str, *, extra: object = None, on_event: Callable[[AgentEvent], None] | None = None
     ) -> RunResult:
-        """Resume a run that waits for a human, that was cut off when its process ended, or that ended before its task was done.
+        """Resume a run that waits for a human, was interrupted with its process, or ended before its task was done.
 
-        For a run that waits: answer with `engine.answer` first; calls without an answer wait again. For a run whose process ended, the
-        record decides: recorded results stay; calls that never started are run, after the rules have been applied again; reads and
-        idempotent calls are run again; a started call with the effect `once` ends `unknown`, unless its tool's `verify` knows its outcome.
-        For a run that failed, was stopped or used up its budget, given by its id: the model is called again with the conversation as it is;
-        the resources that the run has used still count.
+        A run that waits: answer with `engine.answer` first. Calls without an answer wait again.
+
+        A run whose process ended is resumed from its record:
+
+        - Recorded results are kept.
+        - Calls that never started are run, after the rules have been applied again.
+        - Reads and idempotent calls are run again.
+        - A started call with the effect `once` ends `unknown`, unless its tool's `verify` knows its outcome.
+
+        A run that failed, was stopped or used up its budget is resumed by its id. The model is called again with the
+        conversation as it is; the resources that the run has used still count.
 
         Args:
-            run: The result that a run had in this process, or the id of a run in the engine's journal. If the run was resumed since that
-                result, it continues from its current state.
+            run: The result that a run returned in this process, or the id of a run in the engine's journal. If the run
+                was resumed after that result, it continues from its current state.
             extra: The host's own context. It replaces the run's earlier context, which is not recorded.
-            on_event: Called with each event at once.
+            on_event: Called with each event immediately.
 
         Raises:
             UsageError: The run is not on record, is completed, or is already being worked on.

@@ -1,7 +1,7 @@
 """Turn the options of an agent into an `AgentConfig`, and refuse invalid values.
 
-The values are checked when the agent is made. Found later, a wrong value would cause an error about something else, or a limit without an
-effect. Each error names the option and says what it must be. Knows nothing of runs.
+The values are checked when the agent is made. A wrong value that is found later would cause an error about something
+else, or a limit without an effect. Each error names the option and says what it must be. Knows nothing of runs.
 """
 
 from __future__ import annotations
@@ -60,14 +60,18 @@ class AgentConfig(Struct, frozen=True, kw_only=True, eq=False):
     stream_limits: StreamLimits
     """How long a stream may be silent."""
     stuck: StuckLimits | None
-    """After how many repetitions a model is warned, its calls are refused and its run is stopped; None: never."""
+    """The numbers of identical calls after which the model gets a hint, further calls are refused, and the turn
+    ends. None: repeated calls are not detected.
+    """
     output: OutputType | None
     """How the answer is read; None: as text."""
     deliberation: Deliberation | None
-    """None: no tool or option of the agent needs deliberate mode's planner. A run may still need it."""
+    """Deliberate mode's planner. None if the mode is not configured and no tool has a trigger; a run may still turn
+    the mode on, and the planner is then made on first use.
+    """
     compaction: Compaction | None
     request: ModelRequest
-    """The request that every request to the model is made from."""
+    """The template of every request to the model."""
     guards: HostAwaits
     """Runs code of the host that may not stop when it is cancelled, such as models."""
 
@@ -216,7 +220,7 @@ def compaction_of(given: object) -> Compaction | None:
 
 
 def request_of(model: Model, output: OutputType | None, settings: ModelSettings | None) -> ModelRequest:
-    """Return the request that every request to the model is made from."""
+    """Return the template of every request to the model: its name and settings, without messages."""
     settings = settings or ModelSettings()
     return ModelRequest(
         model=model.name,

@@ -22,8 +22,8 @@ from callgate.stream import StreamLimits
 if TYPE_CHECKING:
     from callgate._clock import Clock
     from callgate._engine_limits import Limits
-    from callgate._redact import Redactor
     from callgate._runners.process import ProcessLimits
+    from callgate._secret_redaction import Redactor
     from callgate.hooks import Hook
     from callgate.protocols import (
         BlobStore,

@@ -68,7 +68,7 @@ class BudgetTracker:
             self.cost += max(0.0, self._prices.of(usage))
 
     def is_blind(self, usage: Usage | None) -> bool:
-        """Return whether tokens or cost are limited but the provider reported no tokens, so that the limit has no effect."""
+        """Return whether a limit on tokens or cost has no effect because the provider reported no tokens."""
         limited = not (self._budget.input_tokens is self._budget.output_tokens is self._budget.cost is None)
         return limited and (usage is None or usage.input_tokens + usage.output_tokens <= 0)
 
@@ -89,7 +89,10 @@ class BudgetTracker:
         )
 
     def over(self) -> str | None:
-        """Return a sentence that names the used-up resource, which prevents further requests to the model; None if nothing is used up."""
+        """Return a sentence that names the resource that is used up; None if no resource is used up.
+
+        A used-up resource prevents further requests to the model.
+        """
         budget = self._budget
         if self.boundless:
             return None
@@ -105,7 +108,7 @@ class BudgetTracker:
 
     @property
     def seconds_left(self) -> float | None:
-        """Seconds of wall time that are left; None: no limit. Negative if the time is exceeded."""
+        """The seconds of wall time that are left. None: no limit. Negative if the time is exceeded."""
         return None if self._budget.wall_s is None else self._budget.wall_s - (self._clock.monotonic() - self._began)
 
     def out_of_time(self) -> str | None:

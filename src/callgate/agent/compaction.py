@@ -57,7 +57,9 @@ class Compaction(Options, frozen=True, kw_only=True):
     compact: Compact
     """The hook: `keep_last(n)`, `summarise(write, keep=n)`, or your own."""
     at_tokens: Count
-    """The estimated tokens of the history from which it is compacted. Leave room for instructions, tools and the answer."""
+    """The history is compacted when its estimated tokens reach this number. Leave room for instructions, tools and
+    the answer.
+    """
     estimate: Callable[[Message], int] = estimate_tokens
     """Returns the tokens of one message; called once per message."""
     timeout_s: Seconds = 60.0
@@ -118,8 +120,9 @@ class Compactor:
 def keep_last(count: int) -> Compact:
     """Return a hook that keeps the last `count` messages and their context.
 
-    The system messages at the beginning are kept, too, and the message of the user that the first kept message belongs to, so that a long
-    turn keeps its task. If the cut would separate a call from its result, both are kept.
+    The system messages at the beginning are also kept. If the first kept message belongs to a turn whose user message
+    would be removed, that user message is kept too, so that a long turn keeps its task. If the cut would separate a
+    call from its result, both are kept.
 
     Raises:
         UsageError: `count` is not a whole number of at least 1.

@@ -1,8 +1,8 @@
 """Add results of type `context_restart_...` to the context of the running turn instead of the history.
 
-An engine takes a `ContextRestarts` as its handler `restart`. The handler decides by the result's data whether the call is a restart, and
-finds the turn by a context variable. The model sees the added item in all further requests of the turn. Large items are kept in a bounded
-stash, so that results need only contain a key. Knows no model and no tool.
+A `ContextRestarts` is given to the engine as its `restart` handler. From a result's data, the handler decides whether
+the result is a restart; it finds the turn by a context variable. The model sees the added item in all further requests
+of the turn. A tool can put a large item into a bounded stash and return only its key. Knows no model and no tool.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ class AddedContext(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The context that the calls of one message have added, in its recorded form."""
 
     parts: tuple[Part, ...] = ()
-    """The parts that are shown during the turn. Parts that are added to the conversation are recorded as a message of their own."""
+    """The parts that the model is shown during the turn. Parts that are added to the history are recorded as a
+    separate message.
+    """
     kinds: tuple[str, ...] = ()
     """The types of context that may not be added again in this turn."""
 
@@ -63,12 +65,17 @@ class Enrichment:
         self._tokens: list[Token[Enrichment | None]] = []
 
     def tail(self) -> tuple[UserMessage, ...]:
-        """Return the messages to append to the history in the next request. Drops context that a failed message has added."""
+        """Return the messages to append to the history in the next request.
+
+        Context that the calls of a failed message have added is dropped.
+        """
         self.parts, self.disabled = self._settled
         return (UserMessage(self.parts),) if self.parts else ()
 
     def settle(self, history: History) -> tuple[Part, ...]:
-        """Keep the context that the calls of a committed message have added: for the turn, or in the history if the owner has `keep` set.
+        """Keep the context that the calls of a committed message have added.
+
+        It is kept for the turn, or in the history if the owner has `keep` set.
 
         Returns:
             The parts that were added to the history.
@@ -139,7 +146,7 @@ class ContextRestarts:
         self._lock = threading.Lock()
 
     def stash(self, item: object) -> str:
-        """Keep an item for a result that names it, and return its key. An item can be taken once. Thread-safe.
+        """Store an item and return its key, for a result that contains the key. An item can be used once. Thread-safe.
 
         Raises:
             UsageError: The item is neither text, nor a content part, nor JSON.
@@ -166,7 +173,10 @@ class ContextRestarts:
             return len(self._stash)
 
     async def __call__(self, data: object) -> bool:
-        """Add the result's data to the context of the running turn if it is a restart. Return whether it was added."""
+        """Add the item in the result's data to the context of the running turn, if the result is a restart.
+
+        Return whether it was added.
+        """
         turn = _TURN.get()
         if turn is None or turn.owner is not self or not isinstance(data, Mapping):
             return False

@@ -35,7 +35,8 @@ class Retention:
     """Keeps tools that were used with success exposed for a few more turns of their conversation. Thread-safe.
 
     Args:
-        turns: How many turns after the one of its success a tool stays exposed; clamped to 0 to 10.
+        turns: The number of turns for which a tool stays exposed after the turn in which it succeeded; clamped to 0 to
+            10.
         conversations: The maximum number of remembered conversations; the least recently used one is dropped first.
     """
 
@@ -65,7 +66,7 @@ class Retention:
             return frozenset(kept)
 
     def extend(self, conversation: str, tool: str) -> None:
-        """Keep a tool that was used with success in the current turn exposed for the full number of turns again."""
+        """Keep a tool exposed for the full number of turns, because it succeeded in the current turn."""
         if self.turns == 0:
             return
         with self._lock:
@@ -102,9 +103,9 @@ class Deliberate(Options, frozen=True, kw_only=True):
     """The operator's settings of deliberate mode for one agent. Tools only declare their triggers."""
 
     active: bool = True
-    """Whether the mode is on if a run does not say."""
+    """Whether the mode is on for runs that do not specify it."""
     turns: Whole = 4
-    """For how many further turns a tool stays exposed after a success; 0 to 10."""
+    """The number of further turns for which a tool stays exposed after a success; 0 to 10."""
     always: frozenset[str] = frozenset()
     """Tools that are offered in every turn."""
     triggers: Mapping[str, tuple[str, ...]] = {}
@@ -125,11 +126,11 @@ def plan(
     recent: Iterable[str] = (),
     again: Sequence[Trigger] = (),
 ) -> Exposed:
-    """Return the tools that a turn offers, and for each the phrase that its message matched.
+    """Return the tools that a turn offers, and the phrase by which the message matched each of them.
 
     Args:
         text: The user's message.
-        triggers: The triggers that each tool declares. A tool that is missing here is never offered.
+        triggers: The triggers that each tool declares. A tool without an entry is never offered.
         more: The operator's triggers.
         forced: Tools to offer whatever the text says.
         retained: Tools to offer because they were used with success in an earlier turn.
@@ -152,7 +153,7 @@ def plan(
 
 
 class Exposure:
-    """The tools that one turn offers, and what is to be noted when one of them is used."""
+    """The tools that one turn offers. Records when one of them is used."""
 
     def __init__(self, exposed: Exposed, owner: Deliberation, *, leaves_trace: bool = True) -> None:
         self.exposed = exposed
@@ -175,7 +176,7 @@ class Exposure:
             self._owner.note_thought(conversation, _notice(match))
 
     def notices(self, calls: Sequence[ToolCall], outcomes: Sequence[Outcome | None]) -> Iterator[Notice]:
-        """Yield why the tools of these calls were offered, for the listener of the run."""
+        """Yield a notice for each of these calls that says why its tool was offered, for the listener of the run."""
         for call, outcome in zip(calls, outcomes, strict=True):
             if isinstance(outcome, (Answered, Restarted)):
                 name = self._owner.name_of(outcome.result.name if isinstance(outcome, Answered) else call.name)
@@ -246,7 +247,7 @@ class Deliberation:
         return Exposure(exposed, self, leaves_trace=leaves_trace) if exposed is not None else None
 
     def note_thought(self, conversation: str, notice: Notice) -> None:
-        """Write a notice to the thought log. An error of the log is logged and breaks nothing."""
+        """Write a notice to the thought log. If the log raises, the exception is logged and ignored."""
         if self.settings.thought_log is not None:
             try:
                 self.settings.thought_log(conversation, notice)
@@ -272,7 +273,7 @@ class Deliberation:
         return {name: compiled for name, (_, compiled) in known.items()}
 
     def _named(self, names: Iterable[str], where: str) -> frozenset[str]:
-        """Return the registered names of these tools. Raise `UsageError` if there is no such tool."""
+        """Return the registered names of these tools. Raise `UsageError` if a name belongs to no tool."""
         found: set[str] = set()
         for name in names:
             tool = self._tools.get(name)

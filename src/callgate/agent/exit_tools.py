@@ -25,7 +25,7 @@ class ExitTools:
 
     Args:
         names: The names of the exit tools.
-        others: The names of all other tools, which an inexact name may mean as well.
+        others: The names of all other tools. An inexact name may refer to one of these instead.
     """
 
     __slots__ = ("_names", "_others")
@@ -42,7 +42,7 @@ class ExitTools:
         return name in self._names
 
     def meant(self, name: str) -> str | None:
-        """Return the name of the exit tool that a call with this name is meant for; None if it is meant for none."""
+        """Return the name of the exit tool that a call with this name refers to; None if it refers to no exit tool."""
         if name in self._names:
             return name
         if not self._names or name in self._others:

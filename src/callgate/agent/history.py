@@ -56,7 +56,9 @@ class History:
         self.recorded = 0
         """The position of the event up to which the record contains this conversation; 0: the record does not contain it."""
         self.turns = sum(isinstance(message, UserMessage) for message in self.messages)
-        """The number of the conversation's latest turn. For a conversation from elsewhere, the number of the user's messages."""
+        """The number of the conversation's latest turn. For imported messages, the number of user messages among
+        them.
+        """
 
     def fork(self) -> History:
         """Return a copy; what is committed to the copy does not change this history."""
@@ -84,7 +86,7 @@ class History:
 
         Args:
             message: The message as the model wrote it.
-            ends: The end of each of its calls, in order; None for a call that is not to be kept.
+            ends: The end of each of its calls, in order; None for a call that is left out.
         """
         kept: list[Text | Reasoning | ToolCall | Native] = []
         answers: list[ToolMessage] = []
@@ -241,7 +243,9 @@ def committed(
     """Commit the calls of a message, and append their results to those of the run, in order.
 
     Args:
-        before: The message as it was committed, if the calls are those of its calls that waited; else None.
+        history: The conversation. Modified.
+        before: The message as it was committed, if `message` contains only those of its calls that waited for a human;
+            else None.
         message: The message with these calls.
         ends: The end of each call.
         results: The results of the run. Modified.

@@ -70,13 +70,18 @@ class Settings(Options, frozen=True, kw_only=True):
     rules: LoopRules = LoopRules()
     prices: Prices | None = None
     when_spent: Literal["end", "answer"] = "end"
-    """If no iteration is left: end as `budget_exhausted`, or let the model answer once more without tools."""
+    """What to do if no iteration is left: `end` ends the run as `budget_exhausted`, `answer` lets the model answer
+    once more without tools.
+    """
     after_exit_calls: Literal["ask", "end"] = "ask"
-    """After a message with exit calls only: ask the model once whether it has more to say, or end the run with that message."""
+    """What to do after a message with exit calls only: `ask` asks the model once whether it has more to say, `end`
+    ends the run with that message.
+    """
     soft_warn: Whole | None = None
-    """At this iteration, one notice says that the turn takes long; from then on, tools are told to show the user how to kill the turn. Only
-    for engines that the agent makes itself: it sets `Limits.soft_warn_iteration`, which is what counts. None: 20, or the given engine's
-    limit."""
+    """The iteration at which one notice says that the turn takes long. From then on, tools are told to show the user
+    how to kill the turn. Sets `Limits.soft_warn_iteration` of an engine that the agent makes itself; a given
+    engine must have the same limit. None: the engine's limit, which is 20 by default.
+    """
     early_start: bool = True
     """Whether calls without an effect may start while the message is still streaming."""
     empty_retries: Whole = 0

@@ -1,7 +1,8 @@
 """Run the calls of one message, from the time when each is complete in the stream to their outcomes.
 
-Exit calls (calls of tools that only report) become signals and are not run. All other calls are handed to one `Emission` of the engine,
-which orders them, as early as their arguments are final. If the message fails, the calls that it started are discarded. Knows no history.
+Exit calls (calls of tools that only report) become signals and are not run. All other calls are handed to one
+`Emission` of the engine, which keeps them in order. Each call is handed in as soon as its arguments are final. If the
+message fails, the calls that it started are discarded. Knows no history.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callgate._pipeline.run_recovery import Unfinished
+from callgate._run_state.run_recovery import Unfinished
 from callgate.agent.exit_tools import ExitTools, as_signal
 from callgate.agent.run_result import Signal
 from callgate.calls import Answered, Outcome, RawCall, Scope, ToolResult
@@ -30,9 +31,9 @@ __all__ = ["BROKEN_OFF", "CallContext", "MessageCalls", "UncommittedCall", "raw_
 
 
 BROKEN_OFF: Final = "broken_off"
-"""The code of a result that stands for a call which was aborted because its engine ended."""
+"""The code of the result of a call that was aborted because its engine ended."""
 _TOGETHER: Final = 64
-"""The number of calls to hand in before other tasks of the event loop may run."""
+"""The number of calls that are handed in before other tasks of the event loop can run."""
 
 
 def raw_call(call: ToolCall, closed: Closed, origin: str) -> RawCall:
@@ -103,10 +104,10 @@ class MessageCalls(Struct, eq=False):
     _sealed: dict[int, ToolCall] = {}
     """The calls that are sealed (known to be complete) so far, by position, each in its first version."""
     _spoiled: bool = False
-    """Whether a call was continued by the model after it had been handed in."""
+    """Whether the model continued a call after it had been handed in."""
 
     def see(self, event: CallSealed | CallReopened) -> None:
-        """Process an event of the stream, and hand in calls as soon as they are complete."""
+        """Process an event of the stream. Hand in its call if the call is complete and may start early."""
         if isinstance(event, CallReopened):
             self._sealed.pop(event.position, None)
             if self._emission is not None and self._emission.reopen(event.position):
@@ -133,7 +134,7 @@ class MessageCalls(Struct, eq=False):
     async def take_up(
         self, calls: tuple[ToolCall, ...], closed: tuple[Closed, ...], left: Mapping[int, UncommittedCall]
     ) -> list[EndedCall]:
-        """Run the calls that an interrupted or waiting run left open: those that ended keep their results, the others are handed in.
+        """Run the open calls of an interrupted or waiting run. Calls that have ended keep their results.
 
         Args:
             calls: The calls of the message.

@@ -1,7 +1,8 @@
 """Run the passes of one turn. A pass is one request to the model and its streamed answer.
 
-Decides whether a further pass may begin, makes its request, streams the answer, and decides what follows a message without calls.
-`message_calls` runs the calls of a message and `commit_message` commits them; this module only hands them in while they stream.
+Decides whether a further pass may begin, makes its request, streams the answer, and decides how the turn continues
+after a message without calls. `message_calls` runs the calls of a message and `commit_results` commits them; this
+module only hands the calls in while they stream.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class ModelPasses:
         self._request = replace(parts.request, messages=self._view)
         exits = tuple(tool for tool in self._request.tools if parts.exits.has(tool.name))
         self._last = replace(self._request, tools=exits, tool_choice="auto" if exits else "none")
-        """The request of the last pass, in which only exit tools can be called."""
+        """The request of the turn's last pass. Only exit tools can be called in it."""
         self._system = ""
         """The system text of the current pass."""
         self._empty = 0
@@ -131,7 +132,7 @@ class ModelPasses:
         return result
 
     def broke_off(self, message_calls: MessageCalls) -> None:
-        """Keep the signals of a message whose stream failed with an exception."""
+        """Keep the signals of a message whose stream raised an exception, and record its complete exit calls."""
         exits = message_calls.sealed_exits
         self._state.signals += message_calls.signals_of(exits)
         if exits:
@@ -199,7 +200,7 @@ class ModelPasses:
 
 
 def _kept(result: StreamResult, exits: tuple[ToolCall, ...]) -> AssistantMessage | None:
-    """Return the part of an answer to keep if its calls are not run: its text, and the exit calls that were complete."""
+    """Return the part of an answer that is kept if its calls are not run: its text and its complete exit calls."""
     if result.status == "completed":
         return result.message
     said = result.status in ("stopped_by_user", "budget_exhausted") and result.text

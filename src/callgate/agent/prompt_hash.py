@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from callgate._json import canonical
-from callgate._pipeline.event_bodies import valid_text
+from callgate._run_state.event_bodies import valid_text
 from callgate.messages import Message
 
 __all__ = ["PromptHash", "as_json"]

@@ -1,6 +1,6 @@
-"""Turn the recorded events of one call into what the conversation has of it: a result, a question, or a note that it was broken off.
+"""Convert the recorded events of one call to what the conversation contains: a result, a question, or a note.
 
-Pure: takes events, reads no journal.
+The note replaces the result of a call that was aborted when its engine ended. Pure: takes events, reads no journal.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from callgate._json import canonical, decode
-from callgate._pipeline.event_bodies import clean, decode_reason, decode_result, verdict_of
+from callgate._run_state.event_bodies import clean, decode_reason, decode_result, verdict_of
 from callgate.agent.message_calls import BROKEN_OFF
 from callgate.agent.run_recorder import PhaseAnsweredBody, RunBeganBody
 from callgate.agent.run_result import CommittedMessage, PendingCalls
@@ -22,7 +22,10 @@ __all__ = ["broken_off", "final_of", "interrupted", "pending_at", "question_of",
 
 
 def interrupted(event: Event) -> str:
-    """Return what the model is told of a call that was broken off with its engine; empty if the conversation has nothing of it."""
+    """Return the note for the model about a call that was aborted when its engine ended.
+
+    Empty if the model is told nothing about the call.
+    """
     reason = decode_reason(event.body)
     if reason.status == "not_started":
         return f"It was not started: {reason.reason}. Nothing happened; it may be sent again."
@@ -32,7 +35,7 @@ def interrupted(event: Event) -> str:
 
 
 def result_at(call: ToolCall, end: Event | None, hint: str) -> ToolResult | None:
-    """Return the result that the conversation has of a call, with the hint that the loop added."""
+    """Return the result of a call as the conversation contains it, with the loop's hint; None if it has no result."""
     if end is None:
         return None
     if end.kind == "call.completed":
@@ -42,7 +45,7 @@ def result_at(call: ToolCall, end: Event | None, hint: str) -> ToolResult | None
 
 
 def broken_off(call: ToolCall, end: Event, told: str) -> ToolResult:
-    """Return the result of a call that was broken off with its engine."""
+    """Return the result of a call that was aborted when its engine ended."""
     unknown = decode_reason(end.body).status == "unknown"
     return ToolResult(
         id=call.id,
@@ -74,7 +77,7 @@ def pending_at(
 
 
 def question_of(end: Event) -> Suspended:
-    """Return the question of a suspended call."""
+    """Return the question that a suspended call asks a human."""
     reason = decode_reason(end.body)
     details = reason.details or {}
     expires_at = details.get("expires_at")
@@ -82,7 +85,10 @@ def question_of(end: Event) -> Suspended:
 
 
 def final_of(event: Event) -> bytes | None:
-    """Return the arguments that the tool got, as canonical JSON; empty if the verdict was no allow. None if the event has no verdict."""
+    """Return the arguments that the tool got, as canonical JSON; None if the event has no verdict.
+
+    Empty if the verdict did not allow the call.
+    """
     verdict = verdict_of(event)
     if verdict is None:
         return None

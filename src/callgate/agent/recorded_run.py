@@ -1,7 +1,8 @@
-"""Load a run from its record: the conversation, what was spent, what was left open. Only reads.
+"""Load a run from its record: the conversation, the used resources, and the calls that are still open. Only reads.
 
-The conversation is made as the loop makes it, by the same `History`, from messages and from the ends of their calls. A run that goes on
-where another one of its conversation ended begins with what that one had. Must not know how a run is resumed.
+The conversation is built by `History`, the same class that the loop uses, from the recorded messages and the ends of
+their calls. If the run continued a conversation that an earlier run recorded, that run is loaded first, up to the
+position that the first event of the later run names. Must not know how a run is resumed.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from typing import Protocol
 import msgspec
 from msgspec import Struct, field
 
-from callgate._pipeline.event_bodies import decode_reason
-from callgate._pipeline.run_recovery import Unfinished, unfinished_calls
+from callgate._run_state.event_bodies import decode_reason
+from callgate._run_state.run_recovery import Unfinished, unfinished_calls
 from callgate.agent.context_restarts import AddedContext
 from callgate.agent.exit_tools import ExitTools, as_signal
 from callgate.agent.history import History, committed
@@ -47,13 +48,15 @@ class EventReader(Protocol):
 
 
 class UncommittedMessage(Struct, kw_only=True):
-    """A message whose calls have not all ended, or not been committed."""
+    """A message whose calls have not all ended, or whose calls were not committed."""
 
     body: PhaseAnsweredBody
     calls: list[str]
-    """The uid of each of its calls that the engine was handed, in order; a later call has none."""
+    """The uids of the calls that were handed to the engine, in order. Calls after the last of these have no uid yet."""
     whole: CommittedMessage | None = None
-    """The message in the conversation, where these are those of its calls that have waited for a human."""
+    """The message as it is in the conversation, if this message contains only those of its calls that waited for a
+    human; else None.
+    """
 
     @property
     def message(self) -> AssistantMessage:
@@ -62,12 +65,12 @@ class UncommittedMessage(Struct, kw_only=True):
 
     @property
     def again(self) -> bool:
-        """Whether its calls had waited for a human, so that the message was counted before."""
+        """Whether these calls waited for a human before. The message has then already been counted as an iteration."""
         return self.whole is not None
 
 
 Round = tuple[Sequence[ToolCall], Sequence[ToolResult | None], Sequence[bytes]]
-"""The calls of one message, their results before the loop added anything, and their final arguments as canonical JSON."""
+"""The calls of one message, their results without the loop's hints, and their final arguments as canonical JSON."""
 
 
 class LoadedRun(Struct, kw_only=True):
@@ -77,37 +80,37 @@ class LoadedRun(Struct, kw_only=True):
     began: RunBeganBody
     history: History
     iteration: int = 0
-    """Of the next pass."""
+    """The iteration of the next pass."""
     passes: list[Usage | None] = field(default_factory=list)
     rounds: int = 0
-    """Messages with calls."""
+    """The number of messages with calls."""
     calls: int = 0
     signals: list[Signal] = field(default_factory=list)
     results: list[ToolResult] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     open: UncommittedMessage | None = None
     pending: PendingCalls | None = None
-    """What waits for a human."""
+    """The calls that wait for a human."""
     ended: str = ""
-    """How it ended; empty where it did not."""
+    """The status with which the run ended; empty if it has not ended."""
     ends: dict[str, Event] = field(default_factory=dict)
-    """The end of each call, by uid."""
+    """The event that ended each call, by the call's uid."""
     unfinished: dict[str, Unfinished] = field(default_factory=dict)
     finals: dict[str, bytes] = field(default_factory=dict)
-    """The final arguments of each call that was approved, by uid."""
+    """The final arguments of each call with a verdict, by the call's uid; empty bytes if the call was not allowed."""
     told: list[Round] = field(default_factory=list)
     errors: int = 0
-    """Failed calls since the last success or restart."""
+    """The number of failed calls since the last success or restart."""
     added: list[Part] = field(default_factory=list)
-    """What calls have added to the context of the turn."""
+    """The context that calls have added to the turn."""
     restarted: set[str] = field(default_factory=set)
-    """Which kinds of context have been added."""
+    """The types of context that have been added."""
     last: int = 0
-    """The position of its latest event of the loop."""
+    """The position of the run's latest event that the loop wrote."""
     wall_ns: int = 0
 
     def spent(self, prices: Prices | None) -> Spent:
-        """What the run has used."""
+        """Return the resources that the run has used."""
         used = [usage for usage in self.passes if usage is not None]
         return Spent(
             iterations=self.rounds,
@@ -130,10 +133,13 @@ def load_run(journal: EventReader, blobs: BlobReader, run: str, *, see: Callable
     """Load a run of an agent.
 
     Args:
-        see: Told each event of the loop, with the run as it was before it.
+        journal: The journal that has the run.
+        blobs: The store of large bodies.
+        run: The id of the run.
+        see: Called with each event that the loop wrote, and with the run as it was before that event.
 
     Raises:
-        UsageError: The record has no such run, or a part of it is gone or damaged.
+        UsageError: The journal has no such run, or a part of its record is missing or damaged.
     """
     try:
         segments = _segments(journal, blobs, run)
@@ -151,7 +157,7 @@ def load_run(journal: EventReader, blobs: BlobReader, run: str, *, see: Callable
 
 
 def _segments(journal: EventReader, blobs: BlobReader, run: str) -> list[list[Event]]:
-    """Return the events of the earlier runs of the conversation, one list each, and those of this run last."""
+    """Return one list of events for each run of the conversation up to this run, oldest first."""
     segments: list[list[Event]] = []
     until: int | None = None
     while True:
@@ -187,16 +193,16 @@ def _body(event: Event, blobs: BlobReader) -> bytes:
 
 
 class _RunReader:
-    """The record of one run, event by event."""
+    """Reads the record of one run, event by event."""
 
     def __init__(self, blobs: BlobReader, history: History, see: Callable[[Event, LoadedRun], None] | None = None) -> None:
         self._blobs = blobs
         self._see = see
         self._history = history
         self._causes: set[int] = set()
-        """The events that the calls of the open phase are caused by."""
+        """The positions of the events that cause the calls of the current phase."""
         self._handed_in: list[str] = []
-        """Those calls, in order."""
+        """The uids of the calls of the current phase, in order."""
         self._dropped: set[str] = set()
         self._since_ns = 0
 

@@ -1,12 +1,14 @@
-"""Detect a model that repeats itself: the same call with the same result, again and again, alone or in turns with another.
+"""Detect a model that repeats the same call with the same result, also if it alternates between several calls.
 
-First the result carries a hint, then the call is refused, and where the results are failures, the turn ends. Results that are data end
-nothing: "found nothing" is an answer, however often it is given. Neither do others in a `strict` run, whose rules say what ends it.
-A call whose result changes is progress and starts anew. Two calls are the same where their tool gets the same arguments, however the model
-writes them. What was counted survives a wait for a human.
+First the result carries a hint, then the call is refused. If the results are failures, the turn ends after further
+repetitions. Results that are data never end the turn, because "found nothing" is a valid answer, however often it is
+returned. In a run with strict rules no repeated result ends the turn; those rules alone decide when it ends.
 
-While a model writes a message it has seen none of its results. So the same call again and again in one message does not end the turn: as
-many run as may, and what would have ended it is refused.
+A call with a changed result counts as progress, and its count starts again. Two calls are the same if their tool gets
+the same arguments, however the model writes them. The counts are kept while a run waits for a human.
+
+A model sees no results while it writes a message. Identical calls within one message therefore do not end the turn: as
+many of them run as the limits allow, and the call that would end the turn is refused.
 """
 
 from __future__ import annotations
@@ -26,16 +28,18 @@ __all__ = ["StuckGuard", "StuckLimits"]
 
 
 class StuckLimits(Options, frozen=True, kw_only=True):
-    """After how many identical calls with identical results what happens."""
+    """The numbers of identical calls with identical results at which the loop reacts."""
 
     hint: Count = 3
-    """The result says so to the model."""
+    """From this number on, the result tells the model that it repeats itself."""
     refuse: Count = 5
-    """The call is not run again."""
+    """From this number on, the call is refused and not run."""
     stop: Count = 7
-    """The turn ends, where the results are failures; those that are data, such as an empty search, end nothing."""
+    """At this number, the turn ends if the results are failures. Results that are data, such as an empty search,
+    never end it.
+    """
     remembered: Count = 64
-    """Different calls that are kept in mind, the oldest going first."""
+    """The maximum number of different calls that are remembered; the oldest is dropped first."""
 
 
 _Asked = tuple[str, bytes]
@@ -46,10 +50,11 @@ class StuckGuard:
     """Counts the repeated calls of one turn.
 
     Args:
-        limits: When what happens.
-        asked: What a call asks for that has not been made; None where it is not valid. Only called once a refusal is near.
-        before: What was counted before the turn waited.
-        may_end: Whether failures that repeat may end the turn.
+        limits: The numbers of repetitions at which the guard reacts.
+        asked: Returns the tool's name and the final arguments of a call that has not run; None if the call is invalid.
+            Called only when a call is close to being refused.
+        before: The counts from before the turn waited for a human.
+        may_end: Whether repeated failures may end the turn.
     """
 
     def __init__(
@@ -62,21 +67,26 @@ class StuckGuard:
         self._most = max((one.times for one in before), default=0)
         self._place = -1
         self._uncounted: list[ToolCall] = []
-        """Calls of the message that is being written, as long as it has few."""
+        """Calls of the current message that are not counted yet, because no call is close to a limit."""
         self._in_message: Counter[_Asked] = Counter()
-        """The same, once it has many."""
+        """The number of identical calls in the current message. Only counted when a call is close to a limit."""
         self.gave_up = ""
-        """Why the turn should end; empty while it need not."""
+        """The reason to end the turn; empty if it may continue."""
         for one in before:
             self._give_up(one)
 
     @property
     def repeats(self) -> tuple[Repeat, ...]:
-        """The counts so far, the oldest call first."""
+        """The counts so far. The call that was counted least recently comes first."""
         return tuple(self._seen.values())
 
     def refusal(self, call: ToolCall, place: int) -> CallRepeated | None:
-        """Return why the call at position `place` of its message may not run: it was repeated too often. None if it may run."""
+        """Return the error that refuses a call because it was repeated too often; None if the call may run.
+
+        Args:
+            call: The call as the model wrote it.
+            place: The index of the call in its message.
+        """
         if place <= self._place:
             self._uncounted.clear()
             self._in_message.clear()
@@ -103,12 +113,12 @@ class StuckGuard:
         return None
 
     def told(self, calls: Sequence[ToolCall], results: Sequence[ToolResult | None], finals: Sequence[bytes]) -> dict[int, str]:
-        """Count the results of a message. Return the hints that are due, by the call's position.
+        """Count the results of a message. Return the hints that are due, by the call's index in the message.
 
         Args:
-            calls: The message's.
-            results: One for each; None for one that has none.
-            finals: The arguments that each tool got, as canonical JSON; empty where it got none.
+            calls: The calls of the message.
+            results: The result of each call; None for a call without a result.
+            finals: The arguments that each tool got, as canonical JSON; empty if the tool got none.
         """
         self._place = -1
         self._uncounted.clear()
@@ -131,7 +141,7 @@ class StuckGuard:
         return {asked for asked, seen in self._seen.items() if seen.times >= self._limits.refuse - 1}
 
     def _counted(self, asked: _Asked) -> int:
-        """Count one more call of the message; returns how many of the same it has before."""
+        """Count one more call of the message. Return how many identical calls precede it in the message."""
         for earlier in self._uncounted:
             self._in_message[self._of(earlier)] += 1
         self._uncounted.clear()
@@ -139,7 +149,7 @@ class StuckGuard:
         return self._in_message[asked] - 1
 
     def _made(self, call: ToolCall, result: ToolResult) -> _Asked:
-        """What a call asked for whose tool got no arguments."""
+        """Return the identity of a call whose tool got no arguments."""
         return self._of(call) if result.code == REPEATED else _as_written(call)
 
     def _of(self, call: ToolCall) -> _Asked:
@@ -176,7 +186,10 @@ def _times(number: int) -> str:
 
 
 def _as_written(call: ToolCall) -> _Asked:
-    """A call that no tool takes: the same JSON is the same call, and the same text where it is not JSON."""
+    """Return the identity of a call that cannot be matched to a tool, from its name and its arguments as written.
+
+    Arguments that are valid JSON are compared in canonical form, all others as text.
+    """
     try:
         return call.name, canonical(decode(call.arguments))
     except (ValueError, RecursionError):

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
-from callgate._pipeline.approvals import denied_by_human
-from callgate._pipeline.event_bodies import decode_result
-from callgate._pipeline.run_recovery import Unfinished, why_unknown
+from callgate._run_state.approvals import denied_by_human
+from callgate._run_state.event_bodies import decode_result
+from callgate._run_state.run_recovery import Unfinished, why_unknown
 from callgate.agent.exit_tools import ExitTools
 from callgate.agent.loop_settings import Prices
 from callgate.agent.message_calls import UncommittedCall
@@ -121,7 +121,10 @@ def orphaned_calls(run: LoadedRun) -> list[Unfinished]:
 
 
 def refused_approvals(pending: PendingCalls, answer_to: Callable[[str], Approval | None]) -> dict[int, UncommittedCall]:
-    """Return the waiting calls that are refused, by position: a human denied them, or their arguments are not on record."""
+    """Return the refused calls among the waiting ones, by position.
+
+    A call is refused if a human denied it, or if its arguments are not on record.
+    """
     left: dict[int, UncommittedCall] = {}
     for place, (call, approval) in enumerate(zip(pending.message.calls, pending.approvals, strict=True)):
         question = answer_to(approval.approval_id)

@@ -30,7 +30,7 @@ class MessageEnded(Struct, frozen=True):
 
 
 class CallStarted(Struct, frozen=True, gc=False):
-    """A tool's code is about to run. The message may still be streaming."""
+    """The engine is about to run a tool's code. The message may still be streaming."""
 
     uid: str
     name: str

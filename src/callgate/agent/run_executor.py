@@ -1,6 +1,7 @@
 """Execute one run, from its first recorded event to its last: begin, run the turn, convert the answer to its type, end.
 
-Only this module converts an exception of a model to a status. `runs` decides when the run may begin.
+Only this module converts an exception of a model to a status. `run_starter` and `run_resumer` decide when the run may
+begin.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from msgspec.structs import replace
 
 from callgate._abort_signals import is_own_failure
 from callgate._json import decode
-from callgate._pipeline.recorder import off_loop
-from callgate._redact import RedactedLog, Redactor, cut_middle, redacted_text
+from callgate._run_state.recorder import off_loop
 from callgate._runners.exception_results import describe
+from callgate._secret_redaction import RedactedLog, Redactor, cut_middle, redacted_text
 from callgate.agent.agent_config import AgentConfig
 from callgate.agent.budget import enforce_wall_time
 from callgate.agent.history import History
@@ -157,7 +158,10 @@ class RunExecutor:
         return replace(result, recorded=history.recorded)
 
     async def _typed(self, turn: Turn, ending: Ending) -> RunResult:
-        """Read the answer as its type. An invalid answer is sent back to the model, at most `output_retries` times."""
+        """Read the answer as the requested type.
+
+        An invalid answer is sent back to the model, at most `output_retries` times.
+        """
         from callgate.agent.typed_output import OutputInvalid
 
         assert self._config.output is not None

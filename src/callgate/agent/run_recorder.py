@@ -1,9 +1,9 @@
 """Record a run of an agent: its beginning, each phase with its message and its calls, and its end.
 
-A phase is one request to the model with the calls of its answer. `load_run` can restore the conversation from these events and those of its
-calls alone. A message is recorded before the first of its calls with an effect starts, and is on disk no later than that call's intent,
-which is recorded after it. Bodies are encoded when they are read or written to disk; large ones are stored by their hash. Decides nothing.
-A run that cannot be recorded is ended.
+A phase is one request to the model with the calls of its answer. `load_run` can restore the conversation from these
+events and the events of the calls. A message is recorded before any of its calls with an effect starts. It is on disk
+no later than the intent of that call, which is recorded after it. Bodies are encoded when they are read or written to
+disk; large ones are stored by their hash. Decides nothing. A run that cannot be recorded is ended.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callgate._json import canonical, decode
-from callgate._pipeline.event_bodies import clean, valid_text
-from callgate._redact import Redactor
+from callgate._run_state.event_bodies import clean, valid_text
+from callgate._secret_redaction import Redactor
 from callgate.agent.context_restarts import AddedContext
 from callgate.agent.loop_settings import Settings
 from callgate.agent.prompt_hash import PromptHash, as_json
@@ -78,7 +78,9 @@ class RunBeganBody(Struct, frozen=True, kw_only=True, omit_defaults=True):
     exits: tuple[ToolSpec, ...] = ()
     """Tools whose calls are signals and never run."""
     after: int = 0
-    """The position of the event at which the conversation before this run is complete; 0: it is not on record."""
+    """The position of the event at which the conversation before this run is complete. 0: that conversation is not
+    on record.
+    """
     history: tuple[Message, ...] = ()
     """The conversation before this run, if it is not on record."""
 

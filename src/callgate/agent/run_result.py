@@ -21,8 +21,9 @@ class Match(Struct, frozen=True, kw_only=True):
     phrase: str
     """The trigger as it was declared."""
     source: Literal["tool", "operator", "follow_up", "always"]
-    """The origin of the trigger: the tool, the operator, or the phrases that ask for a repeat (`follow_up`). `always`: the trigger is `^`,
-    which every message matches."""
+    """The origin of the trigger: `tool`, `operator`, `follow_up` (a phrase that asks for a repeat) or `always` (the
+    trigger `^`, which every message matches).
+    """
 
 
 class Exposed(Struct, frozen=True, kw_only=True):
@@ -70,14 +71,17 @@ class Repeat(Struct, frozen=True, kw_only=True):
     arguments: bytes
     """Canonical JSON; the model's text if the arguments were invalid."""
     said: tuple[str, str | None, str] | None
-    """The result as the model saw it: status, code, text."""
+    """The result as the model saw it: status, code and text."""
     times: int
     is_data: bool = False
     """Whether the result is data from the tool, and not a failure of the call."""
 
 
 class CommittedMessage(Struct, frozen=True, kw_only=True):
-    """A message with calls as it is in the conversation. The turn continues when none of its calls waits any longer."""
+    """A message with calls as it is in the conversation.
+
+    If calls of it wait for a human, the turn continues when all of them are answered.
+    """
 
     message: AssistantMessage
     """The message as the model wrote it."""
@@ -128,7 +132,7 @@ class RunResult(Struct, frozen=True, kw_only=True):
 
     status: RunStatus
     turn_status: TurnStatus
-    """The status in more detail."""
+    """The status of the turn, which is more detailed than `status`."""
     reason: str = ""
     """Why the status is not `completed`, or why it is `completed` although the model did not finish."""
     text: str = ""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from callgate._conversation_queue import QueuedTurn
-from callgate._pipeline.recorder import off_loop
+from callgate._run_state.recorder import off_loop
 from callgate.agent.agent_config import AgentConfig
 from callgate.agent.history import History, HistoryCache
 from callgate.agent.run_events import AgentEvent
@@ -132,7 +132,10 @@ class RunResumer:
             return await self._executor.run(start)
 
     def _later(self, conversation: str, loaded: LoadedRun) -> History:
-        """Return the conversation that this agent remembers if it continues the recorded one; else the recorded one."""
+        """Return the conversation that this agent remembers if it continues the recorded one; else the recorded one.
+
+        The remembered one continues it if it is recorded further and begins with the same messages.
+        """
         remembered, own = self._histories.get(conversation), loaded.history
         if remembered is not None and remembered.recorded > loaded.last and remembered.messages[: len(own.messages)] == own.messages:
             return remembered

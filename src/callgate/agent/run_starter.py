@@ -1,6 +1,6 @@
 """Start runs of an agent: wait for the conversation's turn, load its history, and remember it afterwards.
 
-`Agent` passes the task to this module, which passes the turn to `run_executor`.
+`Agent` calls this module with a task, and this module calls `run_executor` with a turn.
 """
 
 from __future__ import annotations
@@ -82,7 +82,10 @@ class ActiveRuns:
         self._closed = True
 
     async def end(self, control: Control) -> None:
-        """Kill the runs and wait until they have ended, at most `_CLOSING_S` seconds. A run that is still not ended starts nothing more."""
+        """Kill the runs, and wait at most `_CLOSING_S` seconds until they have ended.
+
+        A run that has not ended by then starts no further work.
+        """
         waiting = {task for task, _ in self._runs.values()} - {asyncio.current_task()}
         for conversation in {conversation for _, conversation in self._runs.values()}:
             control.kill(conversation, "the agent was closed")
@@ -110,7 +113,7 @@ class AgentRuns:
         self._histories = histories
 
     async def run(self, task: str | UserMessage, request: TurnRequest, scope: Scope) -> RunResult:
-        """Start `task` as a new run when it is its conversation's turn."""
+        """Run `task` as a new run when its conversation's turn has come."""
         engine, given = self._engine, bool(scope.run)
         run = scope.run or f"run-{engine.clock.new_id()}"
         scope = replace(scope, run=run, conversation=request.conversation or run, provider=self._model.provider)
@@ -131,7 +134,10 @@ class AgentRuns:
 
     @asynccontextmanager
     async def turn(self, conversation: str, request: TurnRequest | None = None) -> AsyncIterator[QueuedTurn]:
-        """Wait for the conversation's turn and hold it until the block ends. Drops stops that came before the turn was requested."""
+        """Wait for the conversation's turn and hold it until the block ends.
+
+        Stops that were requested before the turn are discarded.
+        """
         request, control = request or TurnRequest(), self._engine.control
         waits = self._engine.conversations.turn(conversation, trigger=request.trigger, scene=request.scene, first=request.first)
         with self._active.noted(conversation):
@@ -175,6 +181,6 @@ class AgentRuns:
 
 
 def _next_turn(history: History, scope: Scope) -> Scope:
-    """Return the scope with the turn's number: the host's, or one more than the conversation's latest."""
+    """Return the scope with the turn's number: the given one, or one more than the conversation's latest."""
     history.turns = scope.turn or history.turns + 1
     return replace(scope, turn=history.turns)

@@ -33,10 +33,10 @@ _TO_THE_END = "\0"
 _RESULTS = {"[tool result": _TO_THE_END, "<tool_response>": "</tool_response>"}
 """The beginning of a line that begins a tool result, in lower case, and the text that ends the result."""
 _BEHIND = "-"
-"""Replaces the beginning of a line in which a result has ended."""
+"""Replaces the beginning of a line after the end of a tool result in that line."""
 _LINE_CHARS = 64
 _LARGE_CHARS = 65_536
-"""The length of a possible call from which it is read in a thread: one of a megabyte takes up to a second."""
+"""The length from which a possible call is read in a thread. Reading a megabyte takes up to a second."""
 _GATHERED_CHARS = 32_768
 
 
@@ -107,22 +107,22 @@ class _MessageReader:
         self._reader = reader
         self._out = out
         self.is_busy = False
-        """Whether a step ended although there is more to read, so that other tasks of the event loop can run."""
+        """Whether a step ended although there is more to read. The event loop can run other tasks between steps."""
         self.over = False
-        """Whether the message was ended here, before the model ended it."""
+        """Whether this reader ended the message before the model ended it."""
         self._hold = hold
         self._found: list[FoundCall] = []
-        """Calls in the text, held until the end of the message, because a message with native calls has no calls in its text."""
+        """Calls in the text. They are held until the message ends: if it has native calls, these are text."""
         self._native = False
         self._heard = False
         """Whether text was received before the end of the message."""
         self._line = ""
-        """The current visible line, as far as it is needed to detect tool results."""
+        """The part of the current visible line that is needed to detect tool results."""
         self._gathered: list[str] = []
         """Text of a large possible call that has not been read yet."""
         self._gathered_chars = 0
         self._quoting = ""
-        """The text that ends the tool result that the model repeats or invents; empty outside of one."""
+        """The text that ends the tool result that the model is writing itself; empty outside of one."""
 
     @property
     def is_large(self) -> bool:
@@ -186,7 +186,7 @@ class _MessageReader:
         self.is_busy = False
 
     def _give_way(self, event: CallOpened | Finished) -> Iterator[list[ModelEvent]]:
-        """Treat held calls as text, because the message has native calls."""
+        """Turn the held calls into text, because the message has native calls."""
         self._native = True
         yield from self._steps(self._reader.close_in_steps(cut=True))
         for found in self._found:
@@ -229,12 +229,12 @@ class _MessageReader:
                 self._call(piece)
 
     def _look(self, text: str) -> None:
-        """Track where a line begins a repeated tool result, and where the result ends."""
+        """Track where the model begins to write a tool result itself, and where that result ends."""
         for line in (self._line + text).split("\n"):
             self._line = self._looked(line.lower())
 
     def _looked(self, line: str) -> str:
-        """Return the part of a line that is needed when more of it arrives."""
+        """Return the part of an incomplete line that is needed when more of it arrives."""
         if not self._quoting:
             begin = line.lstrip()
             opener = next((opener for opener in _RESULTS if begin.startswith(opener)), None)
@@ -258,7 +258,7 @@ class _MessageReader:
 
 
 def _as_read(read: AssistantMessage, written: AssistantMessage) -> AssistantMessage:
-    """Return the message as it was read, with the parts that the provider needs back unchanged."""
+    """Return the message with the calls read from its text. Parts that the provider needs back are unchanged."""
     own = [part for part in written.parts if isinstance(part, Native) or (isinstance(part, Reasoning) and part.opaque)]
     if not own:
         return replace(read, api=written.api)

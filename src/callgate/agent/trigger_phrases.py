@@ -141,13 +141,15 @@ def _found(phrase: str, text: str, *, open_end: bool) -> bool:
 
 
 def _joined(text: str, place: int) -> bool:
-    """Return whether the characters before and after this place belong to the same word."""
+    """Return whether the characters before and after this index belong to the same word."""
     return 0 < place < len(text) and _binds(text[place - 1]) and _binds(text[place])
 
 
 def _binds(char: str) -> bool:
-    """Return whether the character is part of a word: a letter, digit, combining mark, `_` or `-`, of a script with spaces between
-    words."""
+    """Return whether the character is part of a word.
+
+    Letters, digits, combining marks, `_` and `-` are, in scripts with spaces between words.
+    """
     return (unicodedata.category(char)[0] in "LNM" or char in "_-") and _WITHOUT_SPACES.match(char) is None
 
 

@@ -52,7 +52,7 @@ class TurnStart(Struct, frozen=True, kw_only=True, eq=False):
     """The user's message; None if the turn is resumed."""
     phase: Phase = "deliberate"
     plan: ResumePlan | None = None
-    """How the turn is resumed; None: it begins."""
+    """How the turn is resumed; None if it is a new turn."""
 
     @property
     def turn_scope(self) -> Scope:
@@ -172,7 +172,7 @@ class TurnFactory:
         return (*tools, *self._config.exits.values())
 
     def exit_calls(self) -> ExitTools:
-        """Return the exit tools, with the names of the currently registered tools, so that a call can be told apart."""
+        """Return the exit tools, with the names of all registered tools, so that inexact names can be assigned."""
         if not self._config.exits:
             return ExitTools()
         check_exits(self._config.exits, self._config.engine)

@@ -3,7 +3,7 @@
     ready? → stream → calls? → run → commit → go on?          each arrow may end the turn with one `Ending`
 
 Before the next step begins, every pass (one request to the model) and every call is in the record and in the history. `model_passes` runs a
-pass, `message_calls` runs the calls of a message, and `commit_message` commits them and decides; this module only orders these steps.
+pass, `message_calls` runs the calls of a message, and `commit_results` commits them and decides; this module only orders these steps.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from callgate.agent.commit_message import ExecutedMessage, MessageCommitter
+from callgate.agent.commit_results import ExecutedMessage, MessageCommitter
 from callgate.agent.exit_tools import ask_for_more
 from callgate.agent.message_calls import MessageCalls, UncommittedCall
 from callgate.agent.model_passes import ModelPasses
@@ -35,7 +35,7 @@ class Turn:
 
     Args:
         parts: The parts of the turn.
-        state: The state of a turn that is resumed; None: the turn begins.
+        state: The state of a turn that is resumed; None for a new turn.
     """
 
     def __init__(self, parts: TurnParts, state: TurnState | None = None) -> None:
@@ -84,7 +84,7 @@ class Turn:
 
     @property
     def cut(self) -> str:
-        """Why the last answer is incomplete; empty if it is complete."""
+        """The reason why the last answer is incomplete; empty if it is complete."""
         return self._state.cut
 
     def result(self, ending: Ending) -> RunResult:
@@ -144,7 +144,10 @@ class Turn:
         return None if ending is None else await self._ending(ending)
 
     def _reported(self, message: AssistantMessage) -> Ending | None:
-        """Commit a message with exit calls only. The model is asked once whether it has more to say, because an exit call ends nothing."""
+        """Commit a message with exit calls only.
+
+        The model is asked once whether it has more to say, because an exit call alone does not end the turn.
+        """
         parts, state = self._parts, self._state
         parts.history.answer(message)
         if state.reported or parts.settings.after_exit_calls == "end" or parts.budget.over() is not None:
@@ -154,13 +157,13 @@ class Turn:
         return None
 
     def _complete(self, ending: Ending) -> Ending:
-        """Return `ending`, or `completed` if the model reported and then wrote nothing more or could not answer."""
+        """Return `ending`, or `completed` if the model reported and then could not answer or wrote nothing more."""
         if not self._state.reported or ending.status not in _NOTHING_SAID:
             return ending
         return Ending("completed", f"The model reported, and then said nothing more: {ending.reason}")
 
     async def _ending(self, ending: Ending) -> Ending | None:
-        """Return `ending`, unless a human answered a waiting call while other calls ran: then run that call at once."""
+        """Return `ending`, unless a human answered a waiting call while other calls ran. Then run that call at once."""
         pending = self._state.pending
         if pending is None or not self._was_answered(pending):
             return ending

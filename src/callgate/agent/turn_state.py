@@ -41,7 +41,7 @@ class TurnParts(Struct, frozen=True, kw_only=True, eq=False):
     engine: Engine
     """Runs the calls."""
     request: ModelRequest
-    """The request that every pass is made from; the turn adds the messages."""
+    """The template of every pass's request. The turn adds the messages."""
     history: History
     """The conversation. The turn appends to it."""
     scope: Scope
@@ -56,7 +56,7 @@ class TurnParts(Struct, frozen=True, kw_only=True, eq=False):
     record: RunRecord
     exits: ExitTools
     head: Callable[[int | None], str] | None = None
-    """Makes the system text of the next pass from the number of iterations that are left."""
+    """Called with the number of iterations that are left. Returns the system text of the next pass."""
     tell: Callable[[AgentEvent], None] | None = None
     """Called with every event."""
     guard: StuckGuard | None = None

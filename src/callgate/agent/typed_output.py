@@ -90,7 +90,7 @@ def _by_msgspec(kind: Any) -> tuple[dict[str, Any], _Read]:
 
 
 def _places(error: pydantic.ValidationError) -> str:
-    """Return where the answer is wrong and why, without its values and without links."""
+    """Return the places in the answer that are wrong, with the reasons, without values and links."""
     found = error.errors(include_url=False, include_context=False, include_input=False)
     return "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}".removeprefix(": ") for one in found[:_MOST_PLACES])
 

@@ -1,7 +1,8 @@
-"""Built-in tools: files, symbol definitions, commands, web pages, and the rest of a large result.
+"""Built-in tools: files, symbol definitions, commands, web pages, and the rest of results that were cut.
 
-Each function creates the tools of one kind, ready for a registry; their modules are imported when the function is called. They are ordinary
-tools and follow the same route and rules as all others. Knows nothing of engines.
+Each function creates the tools of one kind, ready for a registry. A kind's modules are imported when its function is
+called. Built-in tools are ordinary tools: their calls pass through the same stages and policies as all others. Knows
+nothing of engines.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def symbol_tools(*, index: TextIndex | None = None) -> list[Tool]:
     """Return the tool that finds where something is defined in the source files of `scope.workspace`.
 
     Args:
-        index: Makes it faster; the results stay the same (`callgate.memory.Memory.index`).
+        index: Makes the search faster; the results stay the same (`callgate.memory.Memory.index`).
     """
     from callgate.builtins.symbols import SymbolTools
 
@@ -59,7 +60,7 @@ def fetch_tool(*, allow: Iterable[str] = ()) -> Tool:
 
 
 def result_tools(blobs: BlobStore) -> list[Tool]:
-    """Return the tools that read and search results that were too large to show in full."""
+    """Return the tools that read and search the whole of results that were too large to show in full."""
     from callgate.builtins.stored_results import ResultTools
 
     return ResultTools(blobs).tools()

@@ -50,7 +50,7 @@ async def connect_tcp(address: str, target: FetchTarget) -> tuple[asyncio.Stream
 
 
 async def get(target: FetchTarget, address: str, *, connect: Connect, max_bytes: int) -> HttpResponse:
-    """Request `target` from the server at `address`.
+    """Send a GET request for `target` to the server at `address`.
 
     Raises:
         Retryable: The connection failed or broke, or the response is not HTTP.
@@ -123,7 +123,7 @@ class _Plain:
         self.data += piece
 
     def end(self) -> None:
-        """Called at the end of the body; raise EOFError if it is incomplete."""
+        """Handle the end of the body. Raise EOFError if the body is incomplete."""
 
 
 class _Gzip(_Plain):

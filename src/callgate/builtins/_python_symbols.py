@@ -1,8 +1,9 @@
-"""List what a Python source defines: classes, functions, methods and assigned names, each with its line and signature.
+"""List the classes, functions, methods and assigned names of a Python source file, with their lines and signatures.
 
-Uses Python's own parser. If the whole file cannot be parsed, each top-level statement is parsed alone, so that a syntax error hides only
-what is near it. The source of this module runs in a child process (`_symbol_search`), because a parser's time and memory depend on its
-input and its warnings would affect the whole process; so it imports only the standard library.
+Uses Python's own parser. If the whole file cannot be parsed, each top-level statement is parsed alone, so that a syntax
+error hides only the symbols near it. The source of this module runs in a child process (`_symbol_search`), because a
+parser's time and memory depend on its input and its warnings would affect the whole process. Therefore this module
+imports only the standard library.
 """
 
 from __future__ import annotations

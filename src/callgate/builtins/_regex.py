@@ -38,7 +38,7 @@ while True:
 
 
 class RegexStopped(CannotDo):
-    """The expression exceeded its time or memory limit."""
+    """The expression exceeded its limit of time or memory. The model must use a simpler one."""
 
     code = "regex_budget"
 
@@ -47,7 +47,7 @@ class RegexStopped(CannotDo):
 
 
 class Matcher:
-    """One compiled expression. A context manager: the child process ends with the block."""
+    """One compiled expression. Use it as a context manager, which ends its child process."""
 
     def __init__(self, pattern: str, *, ignore_case: bool = False, budget_s: float = BUDGET_S) -> None:
         if len(pattern) > _MAX_PATTERN:
@@ -75,10 +75,10 @@ class Matcher:
         self._child.close()
 
     def find(self, text: str, most: int) -> list[tuple[int, int]]:
-        """Return the positions of the non-overlapping matches in `text`, in order, at most `most`.
+        """Return the positions of the first `most` matches in `text`, in order. Matches do not overlap.
 
         Raises:
-            RegexStopped: The time limit of this search is reached.
+            RegexStopped: The expression took too much time or memory.
         """
         found = self._ask(struct.pack(">I", most) + text.encode("utf-8", "surrogatepass"))
         return [(int(start), int(end)) for start, end in found] if isinstance(found, list) else []

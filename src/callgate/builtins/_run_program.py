@@ -1,8 +1,8 @@
-"""Run one program and read its output, without waiting for anything but the program itself.
+"""Run one program and read its output until the program itself ends, even if its child processes still run.
 
-A program's children may hold its pipes open after it has ended: from then on, reading is limited to a short moment. The head and the tail
-of the output are kept, within a limit. Ends the program and its process group at the timeout; processes that have left the group are ended
-by the process runner.
+Child processes may hold the pipes open after the program has ended. The pipes are then read for at most a short moment.
+Only the beginning and the end of a long output are kept. At the timeout, the program and its process group are ended;
+processes that have left the group are ended by the process runner.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ProgramEnd(Struct, frozen=True, kw_only=True):
     """The exit code and the output of a program."""
 
     exit_code: int | None
-    """Negative: ended by that signal. None: the timeout was reached."""
+    """A negative number is the signal that ended the program. None: the timeout was reached."""
     stdout: str
     stderr: str
     left_out: int
@@ -41,7 +41,10 @@ class ProgramEnd(Struct, frozen=True, kw_only=True):
 
 
 class _ProgramOutput:
-    """One output stream: passes whole lines to `show` as they arrive, and keeps head and tail."""
+    """One output stream.
+
+    Passes whole lines to `show` as they arrive, and keeps the beginning and the end of the output.
+    """
 
     def __init__(self, show: Callable[[str], None]) -> None:
         self._show = show
@@ -99,7 +102,10 @@ class ProgramRun:
         }
 
     def run(self, timeout_s: float) -> ProgramEnd:
-        """Write the input and read the output until the program ends or the timeout is reached; then end its group and close the pipes."""
+        """Write the input and read the output until the program ends or the timeout is reached.
+
+        Then end the program's process group and close the pipes.
+        """
         started = time.monotonic()
         try:
             with selectors.DefaultSelector() as selector, _exit_of(self._process, selector):
@@ -143,7 +149,7 @@ class ProgramRun:
         return True
 
     def _drain(self, selector: selectors.BaseSelector) -> None:
-        """Read what is left in the pipes; if a child holds them open, only for a short moment."""
+        """Read the remaining output, for at most a short moment if a child process holds the pipes open."""
         deadline = time.monotonic() + _DRAIN_S
         while any(key.data in self._outputs for key in selector.get_map().values()) and time.monotonic() < deadline:
             self._turn(selector, max(0.0, deadline - time.monotonic()))
@@ -182,7 +188,10 @@ class ProgramRun:
 
 @contextmanager
 def _exit_of(process: subprocess.Popen[bytes], selector: selectors.BaseSelector) -> Iterator[None]:
-    """Wake the selector when the program ends, if the system supports it; otherwise it polls every 50 ms."""
+    """Register the program's end with the selector, if the system supports it.
+
+    Otherwise `_until_exit` polls every 50 ms.
+    """
     opener = getattr(os, "pidfd_open", None)
     if opener is None:
         yield
@@ -196,7 +205,10 @@ def _exit_of(process: subprocess.Popen[bytes], selector: selectors.BaseSelector)
 
 
 def _has_ended(process: subprocess.Popen[bytes]) -> bool:
-    """Return whether the program has ended, without reaping it if possible, so that its pid and process group id are not reused."""
+    """Return whether the program has ended.
+
+    The program is not reaped if the system allows it, so that its pid and process group id are not reused.
+    """
     if process.returncode is not None or not hasattr(os, "waitid"):
         return process.poll() is not None
     try:
@@ -206,7 +218,10 @@ def _has_ended(process: subprocess.Popen[bytes]) -> bool:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the rest of the program's group: with SIGTERM first if the program still runs. Then reap the program."""
+    """End the program's process group and reap the program.
+
+    If the program still runs, send SIGTERM first, else only SIGKILL.
+    """
     if process.returncode is not None:
         return
     if not _has_ended(process):

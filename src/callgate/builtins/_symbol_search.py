@@ -1,8 +1,8 @@
 """Find where something is defined in the source files of a workspace, within limits.
 
-An index narrows the search to files that contain the name, as it does for text searches; the results are the same as without it. The
-candidates are parsed in a child process: Python files by Python's parser (`_python_symbols`), those of other languages by their grammars
-(`_treesitter_symbols`), if these are installed.
+An index narrows the search to files that contain the name; the results are the same as without it. These files are
+parsed in a child process: Python files by Python's parser (`_python_symbols`), files of other languages by their
+tree-sitter grammars (`_treesitter_symbols`) if these are installed.
 """
 
 from __future__ import annotations
@@ -28,9 +28,12 @@ __all__ = ["Match", "SymbolSearch"]
 Match = Literal["exact", "prefix", "substring"]
 _SUFFIXES = (".py", ".pyi")
 _DEFINED = re.compile(r"(?:def|class|type)[\s\\]++(\w++)|\b(\w++)[\s\\)]*+[:=,\])]")
-"""Matches every name that a Python file defines, and some that it does not; the time is linear in the text's length."""
+"""Matches every name that a Python file defines, and also some other names.
+
+Runs in time linear in the text's length.
+"""
 _FILE_S = 3.0
-"""Time limit for parsing one file that is not Python, in seconds: these parsers can take much longer than linear time."""
+"""Time limit in seconds for parsing one file that is not Python: the time may grow faster than its size."""
 _EXTRA = "pip install 'callgate[symbols]'"
 _CODE = f"""
 outlines, tags = {{}}, {{}}
@@ -93,7 +96,10 @@ class SymbolSearch:
         return {"symbols": found, **counted, "files_with_mistakes": self._broken[:10], **note}
 
     def _wanted(self, file: str) -> bool:
-        """Return whether the file is a source that can be parsed here; count it if only its grammar is missing."""
+        """Return whether the file can be parsed here.
+
+        Count it if it cannot only because its grammar is not installed.
+        """
         if file.endswith(_SUFFIXES):
             return True
         language = language_of(file)
@@ -144,19 +150,27 @@ def _name_predicate(name: str, match: Match, *, ignore_case: bool) -> Callable[[
 
 
 def _may_define(text: str, fits: Callable[[str], bool]) -> bool:
-    """Return False only if the text defines no such name; it may return True if the name is only used."""
+    """Return False if the text certainly defines no name that `fits`.
+
+    May return True if the text only uses such a name.
+    """
     return any(fits(found[1] or found[2]) for found in _DEFINED.finditer(text))
 
 
 def _text_predicate(name: str, match: Match, *, ignore_case: bool) -> Callable[[str], bool]:
-    """Return a predicate for texts of any language that contain such a name."""
+    """Return a predicate for texts, in any language, that contain a name that matches the request."""
     before, after = "" if match == "substring" else r"(?<!\w)", r"(?!\w)" if match == "exact" else ""
     sought = re.compile(before + re.escape(name.lower() if ignore_case else name) + after)
     return lambda text: sought.search(text.lower() if ignore_case else text) is not None
 
 
 def _is_within(within: str, inside: str, *, ignore_case: bool) -> bool:
-    """Return whether the classes around a symbol are, or end with, the requested ones."""
+    """Return whether a symbol is in the requested class.
+
+    Args:
+        within: The classes around the symbol, such as `Outer.Inner`.
+        inside: The requested class, with or without the classes around it; empty: any.
+    """
     if ignore_case:
         within, inside = within.lower(), inside.lower()
     return not inside or within == inside or within.endswith(f".{inside}")

@@ -7,7 +7,10 @@ from msgspec import Struct
 __all__ = ["PAGE_BYTES", "TextPage", "cut", "decoded", "is_binary", "page", "snippet"]
 
 PAGE_BYTES = 12_000
-"""The most that one call shows, so that a page fits the engine's default budget for one result and is not cut again."""
+"""The maximum size of a page in bytes.
+
+It fits the engine's default budget for one result, so a page is not cut again.
+"""
 
 
 class TextPage(Struct, frozen=True, kw_only=True):
@@ -21,12 +24,12 @@ class TextPage(Struct, frozen=True, kw_only=True):
 
 
 def is_binary(data: bytes) -> bool:
-    """Return whether the beginning contains a NUL byte, which text does not."""
+    """Return whether the first 8 KiB contain a NUL byte. Text contains none."""
     return b"\0" in data[:8192]
 
 
 def decoded(data: bytes) -> tuple[str, int]:
-    """Return UTF-8 decoded as text, and the number of places that could not be decoded and read `�` instead."""
+    """Decode UTF-8. Return the text and how many invalid places were replaced by `�`."""
     try:
         return data.decode("utf-8"), 0
     except UnicodeDecodeError:
@@ -35,7 +38,7 @@ def decoded(data: bytes) -> tuple[str, int]:
 
 
 def page(lines: list[str], most_lines: int) -> TextPage:
-    """Return the first of `lines` that fit on a page."""
+    """Return as many of the first lines as fit on a page, at most `most_lines`."""
     taken: list[str] = []
     size = 0
     for line in lines[:most_lines]:
@@ -49,7 +52,7 @@ def page(lines: list[str], most_lines: int) -> TextPage:
 
 
 def cut(text: str, most_bytes: int) -> str:
-    """Return the beginning of `text`: whole characters, at most `most_bytes` of UTF-8."""
+    """Return the beginning of `text` in at most `most_bytes` bytes of UTF-8, without splitting a character."""
     return text.encode("utf-8", "replace")[:most_bytes].decode("utf-8", "ignore")
 
 

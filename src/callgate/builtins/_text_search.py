@@ -25,14 +25,17 @@ _MAX_TOTAL = 268_435_456
 _AROUND = 120
 
 Find = Callable[[str, int], list[tuple[int, int]]]
-"""`(text, most) -> [(start, end)]`."""
+"""Takes a text and the maximum number of matches. Returns the start and end of each match."""
 
 
 class SearchResult(Protocol):
     """What an index knows about the files of one search."""
 
     def judge(self, entry: DirectoryEntry) -> Literal["read", "pass", "skip"]:
-        """Return `read` if the file must be read, `pass` if it cannot match, `skip` if it is not searched. If in doubt: `read`."""
+        """Return whether to `read` the file, `pass` it because it cannot match, or `skip` it as not searchable.
+
+        If in doubt, return `read`.
+        """
         ...
 
     def close(self) -> None:
@@ -41,15 +44,15 @@ class SearchResult(Protocol):
 
 
 class TextIndex(Protocol):
-    """An index that rules out files without reading them. Makes a search faster; the results stay the same."""
+    """An index that excludes files from a search without reading them. The results are the same as without it."""
 
     def look(self, workspace: Workspace, pattern: str) -> SearchResult | None:
-        """Begin a search for this text in any capitalisation; return None if the index does not help. Never raises."""
+        """Begin a search for this text, ignoring case. Return None if the index cannot help. Never raises."""
         ...
 
 
 def finder(pattern: str, *, regex: bool, ignore_case: bool, stack: ExitStack) -> Find:
-    """Return the function that finds `pattern`; the child process of a regular expression ends with `stack`."""
+    """Return the function that finds `pattern`. If it needs a child process, closing `stack` ends that process."""
     if regex:
         return stack.enter_context(Matcher(pattern, ignore_case=ignore_case)).find
     return lambda text, most: _literal(text, pattern, ignore_case, most)
@@ -73,8 +76,8 @@ class Search:
 
     Args:
         stopped: Returns whether to end early.
-        may_visit: Returns whether policy rules let this call read a file, by its path and size.
-        index: Makes it faster; None: every file is read.
+        may_visit: Returns whether policy rules let this call read the file with this path and size.
+        index: Makes the search faster. Without it, every file is read.
     """
 
     def __init__(
@@ -110,17 +113,19 @@ class Search:
         return {"matches": matches, **self.counted(truncated=False)}
 
     def counted(self, *, truncated: bool) -> Result:
-        """Return the fields of every result: whether there may be more, and how many files were searched or skipped."""
+        """Return the result fields that say how many files were searched and skipped, and whether more may match."""
         counted: Result = {"truncated": truncated or self._cut, "files_searched": self._searched, "files_skipped": self._skipped}
         return counted | withheld(self._withheld)
 
     def texts(self, pattern: str | None, path: str, wanted: Callable[[str], bool], stack: ExitStack) -> Iterator[tuple[str, str]]:
-        """Yield the files that may contain the text, ordered by path; binary, too large and unreadable files are skipped and counted.
+        """Yield the path and text of each file that may match, ordered by path.
+
+        Binary, too large and unreadable files are skipped and counted.
 
         Args:
-            pattern: The text in any capitalisation; None for a regular expression.
-            wanted: Returns whether a file of this path is searched.
-            stack: Ends with the search.
+            pattern: The text to find, in any case; None for a regular expression.
+            wanted: Returns whether to search the file with this path.
+            stack: Ends the index's search when it is closed.
         """
         if self._index is not None and pattern is not None:
             self._look = self._index.look(self._workspace, pattern)
@@ -169,7 +174,7 @@ class Search:
 
 
 def withheld(count: int) -> Result:
-    """Return the field that reports files that policy rules withheld from the call; empty if there are none."""
+    """Return the result fields that report files withheld by policy rules. Empty if there are none."""
     return {"files_withheld": count, "note": "Rules keep some files from this call. Do not look for another way to them."} if count else {}
 
 
@@ -178,7 +183,10 @@ def _any(path: str) -> bool:
 
 
 def _lines(text: str, spans: list[tuple[int, int]]) -> list[tuple[int, str]]:
-    """Return each line that contains the start of a match, once, numbered from 1; a long line is cut around the match."""
+    """Return the number (from 1) and text of each line in which a match starts, without duplicates.
+
+    Long lines are cut.
+    """
     ends = [at for at, char in enumerate(text) if char == "\n"] if spans else []
     found: dict[int, str] = {}
     for start, end in spans:

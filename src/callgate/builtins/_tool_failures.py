@@ -16,7 +16,10 @@ Result = dict[str, object]
 
 
 class CannotDo(CallgateError):
-    """The model must ask for something else. The message gives the fact, the cause or limit, and the next step."""
+    """The request cannot be carried out; the model must ask for something else.
+
+    The message gives the fact, the cause or limit, and the next step.
+    """
 
     code = "cannot_do"
 
@@ -27,7 +30,7 @@ def failure_result(error: CallgateError) -> Result:
 
 
 def failures_as_results(function: Callable[P, Result]) -> Callable[P, Result]:
-    """Return a refusal (`PathRefused`, `CannotDo`) as the function's result. `UsageError` and `Retryable` are still raised."""
+    """Convert every `CallgateError` of the function to a result. `UsageError` and `Retryable` are still raised."""
 
     @wraps(function)
     def called(*args: P.args, **kwargs: P.kwargs) -> Result:

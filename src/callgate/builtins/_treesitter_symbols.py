@@ -1,7 +1,8 @@
-"""List what a source file in a language other than Python defines: each pattern of the language's query (`queries/`) marks one kind.
+"""List the symbols that a source file in a language other than Python defines.
 
-Uses tree-sitter, which continues after a syntax error. The source of this module runs in a child process (`_symbol_search`), for the same
-reasons as `_python_symbols`; tree-sitter is imported only there, from the folders that the request names.
+Each language has a tree-sitter query (`queries/`). Each pattern of a query matches one kind of definition. Tree-sitter
+continues after a syntax error. The source of this module runs in a child process (`_symbol_search`), for the same
+reasons as `_python_symbols`. Only the child process imports tree-sitter, from the folders that the request names.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ __all__ = ["tagged"]
 _MOST = 20_000
 """The largest number of symbols of one file."""
 _MOST_BYTES = 2_097_152
-"""How many bytes of a file are parsed, from its beginning: parsing dense code takes a hundred times its length of memory."""
+"""How many bytes of a file are parsed, from its beginning.
+
+Parsing dense code takes a hundred times its size in memory.
+"""
 _SIGNATURE_CHARS = 300
 _HOLDERS = frozenset({"class", "interface", "struct", "enum", "trait", "module", "within"})
 _HIDES = frozenset({"function", "method", "local"})
@@ -51,7 +55,10 @@ def _loaded(asked: dict[str, Any]) -> tuple[Any, Any]:
 
 
 def _definitions(query: Any, root: Any) -> list[tuple[str, Any, dict[str, Any]]]:
-    """Return kind, node and other captures of each definition; for each name, those of the first pattern that matches."""
+    """Return the kind, the node and the other captures of each definition.
+
+    If several patterns match one name, the first pattern counts.
+    """
     found: dict[tuple[int, bool], tuple[int, str, Any, dict[str, Any]]] = {}
     for start in range(0, root.end_byte, _STRETCH):
         query.set_byte_range(start, start + _STRETCH)
@@ -99,7 +106,7 @@ def _kind(kind: str, name: str, within: str, holder: str, inside: str) -> str:
 
 
 def _named(nodes: dict[str, Any], inside: str) -> tuple[str, str]:
-    """Return the enclosing definition and the name."""
+    """Return the enclosing definition and the symbol's own name."""
     text = _text(nodes["name"])
     while (plain := _GENERIC.sub("", text)) != text:
         text = plain
@@ -113,7 +120,7 @@ def _text(node: Any) -> str:
 
 
 def _first_line(node: Any, nodes: dict[str, Any], source: bytes, *, of_value: bool) -> str:
-    """Return the line of the name without the body or the value, which may be long or secret."""
+    """Return the line with the name, without the body or the value: a value may be long or secret."""
     name = nodes["name"]
     before = source[_start(node, name, source) : name.start_byte].decode("utf-8", "replace")
     after = source[name.start_byte : _until(node, nodes)].decode("utf-8", "replace").split("\n", 1)[0]
@@ -124,14 +131,14 @@ def _first_line(node: Any, nodes: dict[str, Any], source: bytes, *, of_value: bo
 
 
 def _start(node: Any, name: Any, source: bytes) -> int:
-    """Return where the shown line begins: at the definition or its name's line, with preceding words such as `export`."""
+    """Return the offset at which the shown line begins, including preceding words such as `export`."""
     begin = int(name.start_byte - name.start_point[1])
     start = max(int(node.start_byte), begin)
     return begin if start - begin <= 80 and _WORDS.fullmatch(source, begin, start) else start
 
 
 def _until(node: Any, nodes: dict[str, Any]) -> int:
-    """Return where the body or the value begins, or the position at which the shown text is cut."""
+    """Return the offset at which the shown line ends: at the body or value, or at the maximum length."""
     value = nodes.get("until") or node.child_by_field_name("body") or node.child_by_field_name("value")
     until = (value.child_by_field_name("body") or value).start_byte if value else node.end_byte
     end = int(nodes["name"].end_byte)

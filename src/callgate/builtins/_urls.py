@@ -1,6 +1,6 @@
-"""Decide which URLs may be fetched. Pure: resolves no names; `callgate._network_addresses` parses addresses.
+"""Decide which URLs may be fetched. Refuses a URL that two programs could read differently.
 
-Anything that two programs could read differently is refused.
+Pure: resolves no names. `callgate._network_addresses` parses addresses.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SAFE = "/:?#[]@!$&'()*+,;=%~"
 
 
 class FetchTarget(Struct, frozen=True, kw_only=True):
-    """A URL that may be fetched once its host's addresses are checked."""
+    """A URL that may be fetched if the addresses of its host are allowed."""
 
     url: str
     scheme: Literal["http", "https"]
@@ -32,9 +32,9 @@ class FetchTarget(Struct, frozen=True, kw_only=True):
     """Lower case, without brackets or a trailing dot."""
     port: int
     path: str
-    """With the query, as in the request line."""
+    """The path and query, as in the request line."""
     address: Address | None
-    """Set if the host is an address and not a name."""
+    """The host's address if the URL gives an address; None if it gives a name."""
 
     @property
     def authority(self) -> str:
@@ -47,8 +47,8 @@ class AllowedHosts:
     """Addresses that are allowed in addition to public ones.
 
     Args:
-        entries: `host:port` allows that port of exactly that host as written in the URL, wherever it resolves to; a network (`10.1.0.0/16`)
-            allows its addresses for every name and port.
+        entries: `host:port` allows this port of exactly this host as written in the URL, whatever address it resolves
+            to. A network (`10.1.0.0/16`) allows its addresses for every name and port.
     """
 
     def __init__(self, entries: Iterable[str] = ()) -> None:
@@ -68,7 +68,7 @@ def parse(url: str) -> FetchTarget:
     """Parse a URL strictly.
 
     Raises:
-        CannotDo: It is not clearly an http or https URL of one host.
+        CannotDo: The URL is not unambiguously an http or https URL of one host.
     """
     if len(url) > _MAX_URL:
         raise _refused(url, f"is longer than {_MAX_URL:,} characters. Use a shorter one")

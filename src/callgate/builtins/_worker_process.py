@@ -1,8 +1,9 @@
-"""Run work that cannot be stopped in this process in a child process: a request in bytes, a response in bytes, killed at its limits.
+"""Run work in a child process that is killed at its limits, because the work could not be stopped in this process.
 
-The child runs only the standard library unless its code names more to import. It has no environment and no other open files, and its
-limits of processor time and memory hold even if this process is gone. For work that may never finish or take unbounded memory: a model's
-regular expression, source code of unknown origin.
+Examples are a model's regular expression and source code of unknown origin: both may never finish or take unbounded
+memory. The child reads requests and writes responses as bytes. It runs only the standard library unless its code
+imports more, and has no environment and no other open files. The system enforces its limits of processor time and
+memory, even if this process ends first.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from collections.abc import Sequence
 __all__ = ["BUDGET_S", "WorkerProcess", "WorkerProcessEnded", "WorkerProcessLate"]
 
 BUDGET_S = 10.0
-"""Seconds of work for all requests of one call together."""
+"""Time limit in seconds for all requests of one call together."""
 _MEMORY = 536_870_912
 _SETUP = """
 import json, struct, sys
@@ -52,15 +53,16 @@ class WorkerProcessLate(Exception):
 
 
 class WorkerProcess:
-    """A child process. A context manager: it ends with the block.
+    """A child process. Use it as a context manager, which ends the process.
 
     Args:
-        code: The program; `read()` returns the next request and `answer(value)` sends a response as JSON.
-        words: Available to it as `sys.argv[3:]`.
-        budget_s: Seconds for all requests together.
+        code: The Python program to run. It calls `read()` for the next request and `answer(value)` to send a response
+            as JSON.
+        words: Arguments of the program, which it finds in `sys.argv[3:]`.
+        budget_s: Time limit in seconds for all requests together.
 
     Raises:
-        OSError: It cannot be started.
+        OSError: The process cannot be started.
     """
 
     def __init__(self, code: str, words: Sequence[str] = (), *, budget_s: float = BUDGET_S) -> None:
@@ -88,11 +90,11 @@ class WorkerProcess:
         """Send a request and return its response.
 
         Args:
-            most_s: Limit of this request, if less than the time that is left.
+            most_s: Time limit of this request in seconds, if it is less than the remaining time.
 
         Raises:
-            WorkerProcessEnded: There is no response, or none within `most_s`.
-            WorkerProcessLate: There is no response within the time that is left.
+            WorkerProcessEnded: The process ended, or did not respond within `most_s`.
+            WorkerProcessLate: The process did not respond within the remaining time.
         """
         started = time.monotonic()
         try:

@@ -16,8 +16,9 @@ _HELD = 64
 class Workspaces:
     """Open workspaces, by the root that a scope names.
 
-    A root is opened by the first call that names it and stays that folder, even if another folder takes its name; a deleted one is
-    opened again. At most 64 are kept open; the least recently used is closed first.
+    The first call that names a root opens it. It then stays the same folder, even if another folder gets its name
+    later; only if the folder is deleted is the name opened again. At most 64 roots are kept open. Above that, the least
+    recently used one is closed.
     """
 
     def __init__(self) -> None:
@@ -48,7 +49,7 @@ class Workspaces:
 
 
 def folder_key(pattern: object) -> str:
-    """Return the resource key of the folder that contains everything a glob can match."""
+    """Return the resource key of the deepest folder that contains every path a glob can match."""
     name = lexical(pattern) if isinstance(pattern, str) else None
     names = (name or "").split("/")[:-1]
     fixed: list[str] = []

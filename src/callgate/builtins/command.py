@@ -1,8 +1,9 @@
-"""`run_command`: run one command in the workspace, with live output, and return how it ended.
+"""`run_command`: run one command in the workspace, show its output live, and return how it ended.
 
-Uses the process runner, so that a kill or a deadline ends the command and everything it started. Category `dangerous` and effect `once`,
-because a command can do anything that its process can: its resources are not known, so nothing runs in parallel with it. The workspace
-determines where it starts, not what it can reach; policy rules decide which commands may run.
+Uses the process runner, so that a kill or a deadline ends the command and every process that it started. The tool has
+the category `dangerous` and the effect `once`, because a command can do anything that its process can. It declares no
+resources, so no other call runs in parallel with it. The workspace determines where the command starts, not what it can
+reach. Policy rules decide which commands may run.
 """
 
 from __future__ import annotations
@@ -27,13 +28,15 @@ _MAX_TIMEOUT_S = 3_600.0
 def run_command(
     context: ToolContext, command: str | list[str], cwd: str = ".", timeout_s: float = 120.0, stdin: str | None = None
 ) -> Result:
-    """Run a command and return its exit code and output. An exit code other than 0 is a result, not an error of this tool.
+    """Run a command and return its exit code and output.
+
+    An exit code other than 0 is a result, not an error of this tool.
 
     Args:
         command: A program and its arguments as a list (preferred: nothing is expanded), or one line for `sh -c`.
         cwd: The folder to start in, relative to the workspace.
-        timeout_s: End the command after so many seconds; at most 3600.
-        stdin: What the command reads from standard input. Without it, the input is empty.
+        timeout_s: End the command after this many seconds; at most 3600.
+        stdin: The text that the command reads from standard input. Default: empty.
     """
     argv = ["/bin/sh", "-c", command] if isinstance(command, str) else [str(part) for part in command]
     if not argv or not argv[-1].strip() or any("\0" in part for part in argv):

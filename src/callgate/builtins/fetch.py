@@ -1,7 +1,8 @@
-"""`fetch_url`: fetch a page from a public address, and from nowhere else.
+"""`fetch_url`: fetch a page from a public address only.
 
-The URL of each redirect is parsed strictly, its name is resolved once, every address is checked, and the checked address is connected to:
-a name cannot be public for the check and private for the connection. Nothing is rendered; the response is untrusted data.
+The URL of each redirect is parsed strictly, its host name is resolved once, every address is checked, and the
+connection is made to a checked address. So a name cannot resolve to a public address for the check and to a private one
+for the connection. Nothing is rendered. The response is untrusted data.
 """
 
 from __future__ import annotations
@@ -66,13 +67,16 @@ class Fetcher:
         return tool(category="async_required", effect="none", reads="url:{url}", content_key="text")(self.fetch_url)
 
     async def fetch_url(self, context: ToolContext, url: str, max_bytes: int = 1_000_000) -> Result:
-        """Get a page or file from the web by its http or https URL. Follows redirects; only public addresses can be reached.
+        """Get a page or file from the web by its http or https URL.
 
-        Any status the server answers with is a result. Text comes as it is sent (HTML is not rendered); other content only by its size.
+        Follows redirects; only public addresses can be reached.
+
+        A response with any status is a result. Text is returned as the server sent it (HTML is not rendered); of other
+        content, only the size is returned.
 
         Args:
             url: The whole URL, without user name or password.
-            max_bytes: Stop reading the body after so many bytes, at most 16 MiB.
+            max_bytes: Stop reading the body after this many bytes, at most 16 MiB.
         """
         try:
             async with asyncio.timeout(self._deadline_s):
@@ -106,7 +110,7 @@ class Fetcher:
         raise CannotDo(f"{target.host} has no address.")
 
     async def _addresses(self, target: FetchTarget) -> list[str]:
-        """Return the host's addresses; raise if any of them may not be reached."""
+        """Return the host's addresses. Raise `CannotDo` if any of them is not allowed."""
         if target.address is not None:
             found: Sequence[str] = [str(target.address)]
         else:

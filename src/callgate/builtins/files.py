@@ -1,7 +1,8 @@
 """File tools: read, write, edit, list, glob and grep in the scope's workspace.
 
-Everything goes through `Workspace`, so no argument reaches anything outside. Plain functions, run in threads. A call's resources are
-its normalised paths: calls with `./a.txt` and `a.txt` do not run at the same time if one of them writes. Knows nothing of policies.
+All file access goes through `Workspace`, so no argument reaches a file outside of it. The tools are plain functions and
+run in threads. A call's resources are its normalised paths: calls with `./a.txt` and `a.txt` do not run at the same
+time if one of them writes. Knows nothing of policies.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ _NEAR = 10
 
 
 class FileTools:
-    """The file tools, with the workspaces that they keep open between calls.
+    """The file tools, and the workspaces that they keep open between calls.
 
     Args:
-        index: Makes searches faster; None: every file is read.
+        index: Makes searches faster. Without it, every file is read.
     """
 
     def __init__(self, index: TextIndex | None = None) -> None:
@@ -48,7 +49,7 @@ class FileTools:
         ]
 
     def _key(self, arguments: Mapping[str, object], scope: Scope) -> tuple[str, ...]:
-        """Return the resource that a path names, links resolved, so that two spellings of one file get the same key."""
+        """Return the resource of a path with links resolved, so that two spellings of one file have the same key."""
         return (f"file:{self._workspaces.of(scope.workspace).normalise(str(arguments.get('path', '.')))}",)
 
     def _folder_key(self, arguments: Mapping[str, object], scope: Scope) -> tuple[str, ...]:
@@ -89,11 +90,11 @@ class FileTools:
 
     @failures_as_results
     def write_file(self, context: ToolContext, path: str, content: str) -> Result:
-        """Make `content` the whole content of a file. Replaces what was there; missing folders are made.
+        """Write `content` to a file, replacing its whole content. Missing folders are created.
 
         Args:
             path: The file, relative to the workspace.
-            content: All of the new content.
+            content: The whole new content.
         """
         workspace, data = self._workspace(context), _encoded(content)
         with workspace.editing:
@@ -102,12 +103,12 @@ class FileTools:
 
     @failures_as_results
     def edit_file(self, context: ToolContext, path: str, old: str, new: str, replace_all: bool = False) -> Result:
-        """Replace a piece of a file by another. The piece must occur exactly once, unless all are to be replaced.
+        """Replace a piece of text in a file. The piece must occur exactly once, unless `replace_all` is set.
 
         Args:
             path: The file, relative to the workspace.
             old: The exact text to replace, white space and line ends included. Add lines around it until it is unique.
-            new: What to put in its place. May be empty.
+            new: The text to put in its place. May be empty.
             replace_all: Replace every occurrence.
         """
         before, after = _encoded(old), _encoded(new)
@@ -129,11 +130,11 @@ class FileTools:
 
     @failures_as_results
     def list_files(self, context: ToolContext, path: str = ".", depth: int = 1) -> Result:
-        """List what is in a folder. Folders of version control and installed packages are named, but not opened.
+        """List the names in a folder. Version control folders and installed packages are listed without their contents.
 
         Args:
             path: The folder, relative to the workspace.
-            depth: 1 for the folder itself, 2 with what its folders hold, and so on.
+            depth: 1 lists the folder itself, 2 also the contents of its folders, and so on.
         """
         workspace = self._workspace(context)
         if workspace.kind(path) == "file":
@@ -179,15 +180,18 @@ class FileTools:
         ignore_case: bool = False,
         max_matches: int = 100,
     ) -> Result:
-        """Find text in files. Leaves out what .gitignore names, version control, installed packages, binary and very large files.
+        """Find text in files.
+
+        Leaves out files that .gitignore names, version control, installed packages, binary and very large files.
 
         Args:
-            pattern: What to find: the text itself, or a regular expression where `regex` is set.
+            pattern: The text to find, or a regular expression if `regex` is set.
             path: The file or folder to search, relative to the workspace.
-            glob: Only files whose path matches, as in `**/*.py`.
-            regex: Take `pattern` as a Python regular expression; `^` and `$` match at lines. Stopped after 10 seconds of matching.
-            ignore_case: Whether capitals and small letters are the same.
-            max_matches: How many matching lines to return at most, up to 500.
+            glob: Search only files whose path matches, as in `**/*.py`.
+            regex: Treat `pattern` as a Python regular expression; `^` and `$` match at lines. Stopped after 10 seconds
+                of matching.
+            ignore_case: Ignore the difference between upper and lower case.
+            max_matches: The maximum number of matching lines to return, up to 500.
         """
         if not pattern:
             raise CannotDo("`pattern` is empty. Give the text to find; glob_files finds files by name.")
@@ -196,7 +200,7 @@ class FileTools:
 
 
 def _note(found: TextPage, start: int, total: int, undecodable: int) -> str:
-    """Return a note on what the page leaves out or cannot show; empty for a whole file of valid text."""
+    """Return a note on what the page leaves out or cannot show. Empty if the page is a whole file of valid text."""
     notes = []
     after = start + found.lines
     if not total:
@@ -221,7 +225,10 @@ def _encoded(text: str) -> bytes:
 
 
 def _places(data: bytes, piece: bytes) -> list[int]:
-    """Return the line numbers, from 1, where `piece` begins; not overlapping, like `bytes.replace`."""
+    """Return the number, from 1, of each line on which `piece` begins.
+
+    Occurrences do not overlap, as in `bytes.replace`.
+    """
     found: list[int] = []
     line, last = 1, 0
     at = data.find(piece)
@@ -238,7 +245,7 @@ def _numbers(places: list[int]) -> str:
 
 
 def _hint(data: bytes, piece: bytes) -> str:
-    """Return why an exact match may have failed: line ends, white space, or only the first line matches."""
+    """Return a hint on why `piece` was not found: other line ends, other white space, or a match of its first line."""
     if b"\r\n" in data and b"\r\n" not in piece and b"\n" in piece:
         return "The file ends its lines with \\r\\n and `old` with \\n: use \\r\\n in `old` and `new`."
     first = next((line.strip() for line in piece.split(b"\n") if line.strip()), b"")

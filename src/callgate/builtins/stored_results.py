@@ -1,7 +1,7 @@
 """Read and search results that were too large to show in full.
 
-The engine shows head and tail and stores the whole under its hash; these tools take that hash. Bound to one blob store. They return at
-most one page, so that their own results are not cut.
+The engine shows the beginning and the end of such a result, and stores the whole under its hash. These tools take that
+hash and read from one blob store. They return at most one page, so that their own results are not cut.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _KEYS = 100
 
 
 class ResultTools:
-    """`read_result` and `search_result` over one blob store."""
+    """The tools `read_result` and `search_result` for one blob store."""
 
     def __init__(self, blobs: BlobStore) -> None:
         self._blobs = blobs
@@ -68,14 +68,16 @@ class ResultTools:
         max_matches: int = 20,
         context_chars: int = _AROUND,
     ) -> Result:
-        """Find text in a result that was cut. Each match comes with its line, what stands around it, and its `offset` for read_result.
+        """Find text in a result that was cut.
+
+        Each match has its line, the text around it, and its `offset` for read_result.
 
         Args:
             digest: The hash that the cut result names.
-            query: What to find: the text itself, or a regular expression where `regex` is set.
-            regex: Take `query` as a Python regular expression. Stopped after 10 seconds of matching.
-            ignore_case: Whether capitals and small letters are the same.
-            max_matches: How many matches to return at most, up to 100.
+            query: The text to find, or a regular expression if `regex` is set.
+            regex: Treat `query` as a Python regular expression. Stopped after 10 seconds of matching.
+            ignore_case: Ignore the difference between upper and lower case.
+            max_matches: The maximum number of matches to return, up to 100.
             context_chars: How many characters to show before and after each match, up to 1000.
         """
         text = self._text(digest)
@@ -118,7 +120,7 @@ def _parsed(text: str) -> object:
 
 
 def _at(value: object, pointer: str) -> object:
-    """Return what a JSON pointer (RFC 6901) points to."""
+    """Return the part of `value` that a JSON pointer (RFC 6901) refers to."""
     if pointer and not pointer.startswith("/"):
         raise CannotDo(
             f"{cut(pointer, 80)!r} is not a JSON pointer. Begin with '/', as in '/items/3'; an empty pointer means the whole result."

@@ -21,10 +21,10 @@ _MOST_CHARS = 200
 
 
 class SymbolTools:
-    """The tool, with the workspaces that it keeps open between calls.
+    """The tool `find_symbol`, and the workspaces that it keeps open between calls.
 
     Args:
-        index: Makes it faster; None: every source file is read.
+        index: Makes searches faster. Without it, every source file is read.
     """
 
     def __init__(self, index: TextIndex | None = None) -> None:
@@ -49,14 +49,15 @@ class SymbolTools:
     ) -> Result:
         """Find where something is defined: classes, functions, methods, types, constants and other assigned names.
 
-        In Python files, and where their grammars are installed in C, C++, C#, Go, Java, JavaScript, PHP, Ruby, Rust and TypeScript.
+        Searches Python files, and files in C, C++, C#, Go, Java, JavaScript, PHP, Ruby, Rust and TypeScript whose
+        grammars are installed.
 
         Args:
-            name: Its name, as in `close`, or with the class around it, as in `Desk.close`.
+            name: The name, such as `close`, or with the class around it, such as `Desk.close`.
             path: The file or folder to search, relative to the workspace.
-            match: Whether `name` is all of the name, its beginning, or any part of it.
-            ignore_case: Whether capitals and small letters are the same.
-            max_symbols: How many to return at most, up to 200.
+            match: Whether `name` is the whole name, its beginning, or any part of it.
+            ignore_case: Ignore the difference between upper and lower case.
+            max_symbols: The maximum number of symbols to return, up to 200.
         """
         name = name.replace("::", ".")
         last = name.rpartition(".")[2]

@@ -1,7 +1,8 @@
 """The command line of callgate.
 
-The outermost layer: it reads options, builds an engine, shows what happens and returns an exit code. Must not decide anything about a call.
-Its dependencies are an extra, so they are imported only after a check that they are installed. Start reading at `_app`.
+The outermost layer: it reads options, builds an engine, shows what happens and returns an exit code. It makes no
+decision about a call. Its dependencies are an extra, so their installation is checked before they are imported. Start
+reading at `_app`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ def main(words: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code.
 
     Args:
-        words: The arguments after the program's name; None for those of this process.
+        words: The arguments after the program's name. Default: those of this process.
     """
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:

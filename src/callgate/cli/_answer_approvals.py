@@ -1,7 +1,10 @@
-"""`callgate approvals`, `approve`, `deny`, `stop` and `kill`: list open questions and send messages to a run from any terminal.
+"""`callgate approvals`, `approve`, `deny`, `stop` and `kill`: list open questions, and send messages to a run.
 
-A message is put into the journal's inbox. The process that works on the run takes it from there; the command waits a few seconds for that
-and prints the result. If no process works on the run, it prints how the run continues.
+The commands work from any terminal.
+
+A command puts its message into the journal's inbox. If a process works on the run, that process takes the message from
+there; the command waits a few seconds for this and prints the result. Otherwise the command prints how to continue the
+run.
 """
 
 from __future__ import annotations
@@ -83,10 +86,10 @@ def _row(one: PendingApproval) -> tuple[str, ...]:
 
 
 def given_arguments(text: str) -> dict[str, object] | None:
-    """Read the arguments of `--arguments`; None if there are none.
+    """Parse the value of `--arguments`. Return None if it is empty.
 
     Raises:
-        UsageError: They are not one JSON object.
+        UsageError: The value is not one JSON object.
     """
     if not text:
         return None
@@ -104,7 +107,7 @@ def tell(what: str, target: str, options: InboxOptions, *, arguments: dict[str, 
     """Send the message; return the exit code.
 
     Args:
-        arguments: Of an approval: those with which the call is to run instead of its own.
+        arguments: For an approval: the arguments to run the call with instead of its own.
     """
     refuse_odd_text(target=target, reason=options.reason, by=options.by)
     refuse_memory(options.journal)
@@ -117,7 +120,7 @@ def tell(what: str, target: str, options: InboxOptions, *, arguments: dict[str, 
 
 
 def say_fate(what: str, target: str, sent: SentMessage, options: InboxOptions) -> int:
-    """Wait for what becomes of the message, and print it; return the exit code."""
+    """Wait until the message is received or refused, print the result, and return the exit code."""
     outcome = inbox.outcome(options.journal, sent.id, wait_s=options.wait) if sent.held_by else MessageOutcome()
     if options.json:
         status = "refused" if outcome.refused else "taken" if outcome.position else "waiting"
@@ -147,7 +150,7 @@ def _say(what: str, target: str, posted: SentMessage, fate: MessageOutcome, jour
 
 
 def _call_again(run: str, call: CallToRepeat, journal: str) -> str:
-    """The command that makes the call again, as far as the journal has its arguments."""
+    """Return the command that makes the call again. It contains what the journal has of the call's arguments."""
     words = ["callgate", "call", call.tool, *([call.arguments] if call.arguments else []), "--run", run]
     here = "" if call.workspace == str(Path.cwd()) else call.workspace
     place = "" if journal == default_journal() else without_password(journal)

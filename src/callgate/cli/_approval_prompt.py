@@ -13,7 +13,7 @@ __all__ = ["is_answered", "put_question"]
 
 
 def is_answered(engine: Engine, approval_id: str) -> bool:
-    """Whether the question needs no answer: it was answered or used, or has expired."""
+    """Return whether the question needs no answer any more: it was answered or used, or it has expired."""
     known = engine.approval(approval_id)
     return known is None or known.allowed is not None
 
@@ -28,7 +28,10 @@ async def put_question(
     arguments: dict[str, object],
     *ends: asyncio.Event,
 ) -> bool | None:
-    """Ask the person. Return None if another terminal answers first, a signal arrives, an event of `ends` is set, or input ends."""
+    """Ask the person at the terminal and return the answer.
+
+    Return None if another terminal answers first, a signal arrives, an event of `ends` is set, or input ends.
+    """
     elsewhere, loop = asyncio.Event(), asyncio.get_running_loop()
 
     def look() -> None:

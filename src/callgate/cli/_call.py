@@ -64,7 +64,7 @@ def call(tool: str, arguments: str | dict[str, object], options: CallOptions) ->
 
 
 class _Terminal:
-    """One call with its engine and the person at the terminal."""
+    """Makes one call at the terminal, with an engine of its own."""
 
     def __init__(
         self,

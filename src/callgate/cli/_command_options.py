@@ -1,7 +1,7 @@
 """Define the options of each command, with the help text below each option.
 
-cyclopts reads these classes and makes one from the command line; it needs dataclasses. Imports nothing of the engine, so that `--help` is
-fast. The module that uses an option checks its value.
+cyclopts creates instances of these classes from the command line; they must be dataclasses. Imports nothing of the
+engine, so that `--help` is fast. The module that uses an option checks its value.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class RunOptions:
     rules: str | None = None
     """A TOML file of rules. Without one, calls that only read run, and you are asked about all others."""
     judge: str | None = None
-    """`provider:model` of a model that judges calls with effects, and calls with the verdict `judge` in the rules, before they run."""
+    """`provider:model` of a model that judges calls before they run: those with effects or the verdict `judge`."""
     record: Annotated[str, _record("; `:memory:` keeps no file.")] = field(default_factory=default_journal)
     memory: MemoryFile = field(default_factory=default_memory)
     system: str = ""
@@ -110,7 +110,10 @@ class RunOptions:
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class ResumeOptions(RunOptions):
-    """Options of `callgate resume`: code and keys are not recorded; the workspace is."""
+    """Options of `callgate resume`.
+
+    The journal has the workspace but no code and no keys, so these must be given again.
+    """
 
     model: str = ""
     """`provider:model`. Default: the run's model."""
@@ -125,7 +128,7 @@ class ResumeOptions(RunOptions):
     system: str = ""
     """Instructions for the model, or `@FILE` to read them from. Not recorded: give them again."""
     max_iterations: int | None = None
-    """How many messages with calls the model may send in all. Default: the preset's."""
+    """How many messages with calls the model may send in the whole run. Default: the preset's."""
     chat: Annotated[bool, Hidden] = False
 
 
@@ -146,13 +149,13 @@ class CallOptions:
     key: str = ""
     """The idempotency key: a second call with the same run and key returns the stored result and runs nothing."""
     timeout: float | None = None
-    """Seconds for the whole call. Default: `TOOL_EXECUTION_TIMEOUT_MS`, or 300."""
+    """Time limit of the whole call, in seconds. Default: `TOOL_EXECUTION_TIMEOUT_MS`, or 300."""
     repair: Annotated[bool, Flag] = False
     """Repair malformed JSON arguments and note the repair. Incomplete arguments are always refused."""
     actor: str = ""
     """The actor, for tools that need one."""
     principal: str = ""
-    """The principal: on whose behalf the call is made."""
+    """The principal on whose behalf the call is made."""
     undo: bool = True
     """Keep what the call changes in the workspace, for `callgate undo`. Default: yes."""
     json: AsJson = False
@@ -167,7 +170,10 @@ class ReplayOptions:
     """A TOML file of rules to judge the recorded calls by."""
     tools: Tools = ()
     model: str = ""
-    """`provider:model` of a model that is sent the recorded conversation at each pass; its calls are not started."""
+    """`provider:model` of a model to compare: each pass sends it the recorded conversation.
+
+    Its calls are not started.
+    """
     base_url: str = ""
     """The URL of a server with OpenAI's chat completions API, or another URL of the provider's API."""
     export: str = ""
@@ -186,7 +192,7 @@ class InboxOptions:
     by: str = ""
     """Who sends the message; it is recorded. Default: your login name."""
     wait: float = 5.0
-    """Seconds to wait until the process that works on the run has received it. Default: 5."""
+    """How many seconds to wait until the process that works on the run has received the message. Default: 5."""
     journal: Journal = field(default_factory=default_journal)
     json: AsJson = False
 
@@ -197,7 +203,7 @@ class ApproveOptions(InboxOptions):
     """Options of `callgate approve`."""
 
     arguments: Annotated[str, Parameter(allow_leading_hyphen=True)] = ""
-    """Run the call with these arguments instead of its own: one JSON object with all of them, `@file`, or `-` for standard input."""
+    """Run the call with these arguments instead: one JSON object with all of them, `@file`, or `-` for standard input."""
 
 
 @Parameter(name="*")
@@ -213,7 +219,7 @@ class UndoOptions:
     dry_run: Annotated[bool, Flag] = False
     """Check and show everything; change nothing."""
     interrupted: Annotated[bool, Flag] = False
-    """Include calls that have no recorded end because the engine was killed."""
+    """Include calls whose end is not recorded because the engine was killed."""
     json: AsJson = False
 
 
@@ -242,7 +248,7 @@ class LogOptions:
     after: int | None = None
     """Only calls received after this event."""
     limit: int | None = None
-    """At most this many of the newest. Default: 1000."""
+    """Only the newest calls or events, at most this many. Default: 1000."""
     json: AsJson = False
 
 

@@ -1,7 +1,8 @@
-"""Print results to standard output and everything about them to standard error.
+"""Print results to standard output, and messages, notes and questions to standard error.
 
-Everything printed here passes through `printable`, and each table field through `field`, so that text from models and tools cannot control
-the terminal; rich markup in it is not interpreted. A pipe or a file gets the text of a model or a tool unchanged.
+Everything printed here passes through `printable`, and each table field through `field`, so that text from models and
+tools cannot control the terminal. Rich markup in such text is not interpreted. If the output is a pipe or a file, the
+text of a model or a tool is written to it unchanged.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ STYLES = {
     "open": "yellow",
     "command": "yellow",
 }
-"""Style by status; `command`: the call is `ok`, but its command did not end with exit code 0."""
+"""The style of each status. `command` means: the call is `ok`, but its command ended with an exit code other than 0."""
 SIGNS = {"ok": "✓", "error": "✗", "unknown": "?", "aborted": "■", "asked": "…", "command": "!"}
 
 
@@ -65,12 +66,12 @@ def output() -> Console:
 
 
 def console() -> Console:
-    """Return a console for standard error: progress, notes, questions, errors."""
+    """Return a console for standard error, used for progress, notes, questions and errors."""
     return _PrintableConsole(stderr=True, markup=False, highlight=False, emoji=False, soft_wrap=True, width=_width(sys.stderr))
 
 
 def _width(stream: TextIO) -> int | None:
-    """The width in characters; None lets rich ask the terminal."""
+    """Return the width in characters, or None to let rich ask the terminal."""
     return None if stream.isatty() or "COLUMNS" in os.environ else _WIDE
 
 

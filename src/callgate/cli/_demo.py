@@ -1,4 +1,4 @@
-"""`callgate demo`: run a demonstration; the exit code says whether it proved what it claims."""
+"""`callgate demo`: run a demonstration. The exit code says whether all of its claims held."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`callgate doctor`: show what is installed and how far each guarantee holds here, by trying it."""
+"""`callgate doctor`: show what is installed, and test how far each guarantee holds on this machine."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Check(Struct, frozen=True, kw_only=True):
 
     name: str
     state: Literal["ok", "weak", "broken", "absent"]
-    """`weak`: works, with less than the full guarantee. `absent`: an extra that is not installed."""
+    """`weak`: works, but without the full guarantee. `absent`: belongs to an extra that is not installed."""
     fact: str
 
 
@@ -145,7 +145,7 @@ async def _journal_holds(path: Path) -> bool:
 
 
 def _place() -> Check:
-    """Check whether the default journal can be written, without creating it."""
+    """Check whether the default journal can be written. Does not create it."""
     path = Path(default_journal()).absolute()
     nearest = next(parent for parent in (path, *path.parents) if parent.exists())
     if os.access(nearest, os.W_OK) and nearest.is_dir() == (nearest != path):

@@ -1,7 +1,9 @@
-"""Translate the advice in the library's errors for the command line: options and variables instead of Python arguments.
+"""Replace the advice in the library's errors by advice for the command line.
 
-The library's errors address Python developers. A table maps their phrases to those of the command line; a test compares it with the
-library's errors.
+The new advice names options and variables instead of Python arguments.
+
+The library's errors address Python developers. A table maps their phrases to phrases for the command line. A test
+checks that the library's errors contain these phrases.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ ADVICE = {
     "Do not repeat the call; tell the operator.": "Check what it did before you repeat it.",
     "It may be sent again; tell the operator.": "It may be repeated.",
 }
-"""From the library's phrase to the command line's."""
+"""Maps a phrase of the library's errors to the phrase for the command line."""
 
 
 def at_terminal(text: str) -> str:

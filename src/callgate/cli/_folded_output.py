@@ -1,7 +1,7 @@
-"""Fold the output of one running call: its first lines as they arrive, then a count, and its last lines at the end.
+"""Shorten the output of one running call: show its first lines as they arrive, a line count, and its last lines.
 
-A tool can write faster than a terminal draws. The amount shown is bounded, so that the end of a call is shown on time. Pure; knows
-nothing of consoles.
+A tool can write faster than a terminal draws. The amount shown is limited, so that the terminal does not lag behind the
+call. Pure; knows nothing of consoles.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LINE_CHARS = 400
 
 
 class FoldedOutput:
-    """Split a call's output into lines to show now and lines to show at its end."""
+    """Splits a call's output into lines to show now and lines to show at the end of the call."""
 
     def __init__(self) -> None:
         self.lines = 0
@@ -29,11 +29,11 @@ class FoldedOutput:
 
     @property
     def latest(self) -> str:
-        """The last line with text in it."""
+        """The last line that is not blank."""
         return next((line for line in (self._open, *reversed(self._tail)) if line.strip()), "")
 
     def take(self, text: str) -> list[str]:
-        """Add output; return the lines to show at once."""
+        """Add output. Return the lines to show now."""
         skipped = left_out_lines(text)
         if skipped is not None:
             self.lines, self._open = self.lines + skipped, ""
@@ -53,7 +53,7 @@ class FoldedOutput:
         return shown
 
     def end(self) -> tuple[int, list[str]]:
-        """End the output. Return the number of lines that are left out, and the last lines to show."""
+        """End the output. Return the number of omitted lines, and the last lines to show."""
         shown = self._ended([self._open]) if self._open else []
         self._open = ""
         return self.lines - min(self.lines, HEAD_LINES) - len(self._tail), [*shown, *self._tail]

@@ -73,16 +73,16 @@ def settle(
     happened: Annotated[bool | None, Parameter(negative="--not-happened")] = None,
     options: InboxOptions | None = None,
 ) -> int:
-    """Say what became of a call whose outcome is unknown, after you have checked. Works whether or not a process works on the run.
+    """Record whether a call with an unknown outcome took effect, after you have checked.
 
-    If it did not happen, the same call may be sent again in its run. If it did, the next call like it gets that as its result and does not
-    run.
+    Works whether or not a process works on the run. If the call did not happen, the same call may be sent again in its
+    run. If it did, the next call like it returns this as its result and does not run.
 
     ```
     callgate settle case-7/0/0 --not-happened --reason 'the bank has no such refund'
     ```
 
-    Exit codes: 0 settled or sent · 1 refused by the process that works on the run · 2 the call is not in doubt.
+    Exit codes: 0 settled or sent · 1 refused by the process that works on the run · 2 its outcome is not unknown.
 
     Parameters
     ----------

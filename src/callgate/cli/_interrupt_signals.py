@@ -1,7 +1,7 @@
-"""Handle the signals that end a command.
+"""Handle the signals that interrupt or end a command.
 
-Ctrl-C (SIGINT) during a run is a request to stop it. SIGTERM and SIGHUP end the command after its running calls are ended and the
-terminal is restored. Must not know what runs.
+Ctrl-C (SIGINT) during a run requests to stop the run. SIGTERM and SIGHUP end the command, after its running calls are
+ended and the terminal is restored. Knows nothing of runs or calls.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def exit_code_of(number: int) -> int:
 
 
 class Interrupts:
-    """Counts Ctrl-C in this turn and keeps the signal that ends the command."""
+    """Counts how often Ctrl-C was pressed in this turn, and stores the signal that ends the command."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -35,13 +35,13 @@ class Interrupts:
         self._came = asyncio.Event()
 
     def begin_turn(self) -> None:
-        """Forget the Ctrl-C of the previous turn; keep a signal that ends the command."""
+        """Reset the count of Ctrl-C, unless a signal that ends the command has arrived."""
         if not self.signal:
             self.count = 0
             self._came.clear()
 
     def interrupt(self) -> Literal["stop", "kill"]:
-        """Count one Ctrl-C and return what it asks for: `stop` or `kill`."""
+        """Count one Ctrl-C and return its meaning: `stop` for the first one of the turn, `kill` for later ones."""
         self.count += 1
         self._came.set()
         return "stop" if self.count == 1 else "kill"
@@ -52,7 +52,10 @@ class Interrupts:
         self._came.set()
 
     async def unless(self, work: Coroutine[Any, Any, T], *events: asyncio.Event) -> T | None:
-        """Await `work`; cancel it and return None on a signal or when one of the events is set."""
+        """Await `work` and return its result.
+
+        If a signal arrives or an event is set first, cancel `work` and return None.
+        """
         task = asyncio.ensure_future(work)
         waits = [asyncio.ensure_future(event.wait()) for event in (self._came, *events)]
         try:
@@ -66,9 +69,10 @@ class Interrupts:
 
 @contextmanager
 def interruptible(interrupt: Callable[[], None], terminate: Callable[[int], None]) -> Iterator[None]:
-    """Inside the block, Ctrl-C calls `interrupt` and SIGTERM or SIGHUP calls `terminate`, on the running event loop.
+    """Call `interrupt` on Ctrl-C and `terminate` on SIGTERM or SIGHUP while the block runs. Both run on the event loop.
 
-    Signals that are ignored stay ignored, such as SIGHUP under `nohup`. Does nothing on a system without such handlers.
+    SIGTERM and SIGHUP stay ignored if they were ignored before, such as SIGHUP under `nohup`. On a system where event
+    loops cannot handle signals, this does nothing.
     """
     loop = asyncio.get_running_loop()
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, *TERMINATING)}
@@ -87,10 +91,10 @@ def interruptible(interrupt: Callable[[], None], terminate: Callable[[int], None
 
 @contextmanager
 def remembering_interrupts() -> Iterator[Callable[[], bool]]:
-    """Inside the block, Ctrl-C raises KeyboardInterrupt; the yielded function returns whether Ctrl-C was pressed.
+    """Raise KeyboardInterrupt on Ctrl-C while the block runs. Yield a function that returns whether Ctrl-C was pressed.
 
-    Python drops an exception that is raised inside a finaliser or a C library's callback, so a loop that only waits for the exception
-    might never end.
+    Python drops an exception that is raised inside a finaliser or a C library's callback. A loop that relies on the
+    exception alone might therefore never end; it can call the function.
     """
     came = False
 
@@ -115,7 +119,10 @@ def remembering_interrupts() -> Iterator[Callable[[], bool]]:
 
 @contextmanager
 def unwinding_on_termination() -> Iterator[None]:
-    """Inside the block, SIGTERM and SIGHUP raise, so that `finally` blocks restore the cursor and close files."""
+    """Raise SystemExit on SIGTERM and SIGHUP while the block runs.
+
+    The exception lets `finally` blocks restore the cursor and close files.
+    """
 
     def leave(number: int, frame: FrameType | None) -> NoReturn:
         raise SystemExit(exit_code_of(number))

@@ -1,8 +1,8 @@
 """Open the command line's journal: `.callgate/journal.db` in the current folder by default.
 
-The journal is in the project's folder, so that `callgate log` finds it there and two projects never wait for each other. Its folder also
-holds large results and the persistent cache. A `postgresql://` address names a journal on a server, which holds its large results too;
-results that an older callgate stored in `.callgate/` are still found.
+The journal is in the project's folder, so that `callgate log` finds it there and two projects never wait for each
+other. This folder also contains large results and the persistent cache. A `postgresql://` address names a journal on a
+server, which stores its large results too. Results that an older callgate stored in `.callgate/` can still be read.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def default_journal() -> str:
 
 
 def default_memory() -> str:
-    """Return `CALLGATE_MEMORY`, or an empty text."""
+    """Return `CALLGATE_MEMORY`; empty if it is not set."""
     return os.environ.get("CALLGATE_MEMORY", "")
 
 
@@ -52,7 +52,7 @@ def without_password(place: str) -> str:
 
 
 class WithOlderBlobs:
-    """A journal's blob store, with the folder in which an older callgate stored blobs as a second place to read from.
+    """A journal's blob store that also reads from the folder in which an older callgate stored blobs.
 
     Args:
         place: The journal's file or address. The older folder is beside the file, or in `.callgate` for an address.
@@ -78,7 +78,7 @@ class WithOlderBlobs:
 
 
 def stored_blobs(reader: JournalReader, place: str) -> BlobStore | None:
-    """Return the blob store of a journal that is read; None if it has none."""
+    """Return the blob store of a journal that is opened for reading; None if the journal has none."""
     return WithOlderBlobs(reader.blobs, place) if isinstance(reader, HoldsBlobs) else None
 
 
@@ -90,7 +90,7 @@ class CommandJournal(Struct, frozen=True, kw_only=True):
     name: str
     """The path or address to give to other commands; empty for a journal in memory."""
     path: Path | None
-    """The journal's file, if it is in a file."""
+    """The journal's file; None if the journal is on a server or in memory."""
 
     @classmethod
     def open(cls, place: str) -> CommandJournal:
@@ -117,13 +117,19 @@ class CommandJournal(Struct, frozen=True, kw_only=True):
         return cls(journal=file, blobs=WithOlderBlobs(file.blobs, place), name=str(path), path=path)
 
     def show_command(self, identity: str) -> str:
-        """Return the command that shows the events of a call or run."""
+        """Return the command that shows the events of a call or run.
+
+        For a journal in memory, return a text that says it is not kept.
+        """
         if not self.name:
             return "in memory and not kept; use --journal FILE to keep it"
         return f"callgate log show {identity}{self._option()}"
 
     def result_command(self, call: str) -> str:
-        """Return the command that prints the whole result of a call."""
+        """Return the command that prints a call's whole result.
+
+        For a journal in memory, return a text that says it is not kept.
+        """
         return f"callgate log result {call}{self._option()}" if self.name else "not kept (--record :memory:)"
 
     def _option(self) -> str:
@@ -131,5 +137,5 @@ class CommandJournal(Struct, frozen=True, kw_only=True):
 
 
 def journal_option(place: str) -> str:
-    """Return the option that names a journal in a command, with a space before it; empty for the default journal."""
+    """Return the option that names this journal, with a leading space. Return an empty text for the default journal."""
     return "" if place == default_journal() else f" --journal {shlex.quote(without_password(place))}"

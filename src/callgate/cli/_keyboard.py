@@ -1,7 +1,7 @@
-"""Read typed lines on the event loop, so that the run continues meanwhile.
+"""Read typed lines on the event loop, so that the run continues while the person types.
 
-A blocking read would block everything else: leases would expire, and answers from other terminals would not arrive. The terminal stays in
-line mode, so nothing has to be restored.
+A blocking read would block the run too: leases would expire, and answers from other terminals would not arrive. The
+terminal stays in line mode, so no terminal setting has to be restored.
 """
 
 from __future__ import annotations

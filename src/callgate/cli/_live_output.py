@@ -25,7 +25,7 @@ class Progressed:
 
     Args:
         bus: The engine's bus.
-        result_command: Returns the command that prints a call's whole result, or a text that it is not kept.
+        result_command: Returns the command that prints a call's whole result, or a text that says it is not kept.
         quiet: Print nothing.
     """
 
@@ -69,7 +69,7 @@ class Progressed:
                 self._console.print(Text(f"attempt {item.attempt} failed: {one_line(str(body.get('error', '')))}", style="yellow"))
 
     def _soon(self, line: str) -> None:
-        """Show the spinner if the tool is silent for a moment and a person watches."""
+        """Show the spinner if the tool prints nothing for a moment and standard error is a terminal."""
         if self._console.is_terminal and self._timer is None:
             self._spinner.update(Text(line, style="dim"))
             self._timer = asyncio.get_running_loop().call_later(_SILENCE_S, self._spinner.start)

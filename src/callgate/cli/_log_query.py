@@ -1,4 +1,4 @@
-"""Turn the options of `callgate log` into an `EventQuery`. Refuses wrong values by the option's name."""
+"""Convert the options of `callgate log` to an `EventQuery`. Errors about invalid values name the option."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 @contextmanager
 def reading(options: LogOptions, *, to_come: bool = False, check: bool = True) -> Iterator[JournalReader]:
-    """Open the journal for reading while the block lasts.
+    """Open the journal for reading while the block runs.
 
     Args:
-        to_come: Whether the requested run may start later.
-        check: Whether to look for damage afterwards, when everything readable has been shown.
+        to_come: Whether a run or event that does not exist yet is accepted.
+        check: Whether to check for damage when the block ends, after everything readable has been shown.
 
     Raises:
         UsageError: The journal, the requested run or the requested event does not exist, or the journal is damaged.
@@ -57,7 +57,7 @@ def reading(options: LogOptions, *, to_come: bool = False, check: bool = True) -
 
 
 def end_orphans(calls: Iterable[CallSummary], journal: str) -> None:
-    """Say what became of the calls without an end in runs that no process works on."""
+    """Set the outcome of calls that have no end and whose run no process works on."""
     left = [call for call in calls if call.status == "open"]
     if not left:
         return
@@ -72,7 +72,7 @@ def end_orphans(calls: Iterable[CallSummary], journal: str) -> None:
 
 
 def refuse_damaged(reader: JournalReader, journal: str) -> None:
-    """Raise `UsageError` if the journal that was read is damaged."""
+    """Raise `UsageError` if reading the journal has found damage."""
     damage = reader.damage()
     if damage:
         place = without_password(journal)
@@ -131,7 +131,7 @@ def asked(options: LogOptions) -> EventQuery:
 
 
 def _kinds(kind: str | None) -> tuple[str, ...]:
-    """Return the kind, or the prefix of several kinds: `call` becomes `call.`."""
+    """Return the kinds to select: a full kind as it is, and a first part such as `call` as the prefix `call.`."""
     if not kind:
         return ()
     return (kind,) if "." in kind else (f"{kind}.",)
@@ -154,7 +154,7 @@ def _asked_ns(name: str, text: str) -> int:
 
 
 def _field(text: str | None) -> tuple[str, object] | None:
-    """Split `path=value`; the value is read as JSON if possible, else as text."""
+    """Split `path=value` into the path and the value. The value is parsed as JSON if possible; otherwise it is text."""
     if text is None:
         return None
     path, sign, value = text.partition("=")

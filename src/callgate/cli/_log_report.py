@@ -112,7 +112,10 @@ def verify_chain(options: LogOptions, tail: int | None) -> int:
 
 
 def export(options: LogOptions, to: str | None) -> int:
-    """Write events as lines of JSON, each body byte for byte, so that the hashes can be checked from the file alone."""
+    """Write events as lines of JSON.
+
+    Each body is written byte for byte, so that the file alone suffices to verify the hashes.
+    """
     query = asked(options)
     with reading(options) as reader:
         written = _print(reader.find(query)) if to is None else _write(to, reader.find(query))

@@ -8,10 +8,11 @@ __all__ = ["replay"]
 
 
 def replay(run: str, /, *, options: ReplayOptions | None = None) -> int:
-    """Replay a recorded run, and show what other rules, other tools or another model would have changed. Starts no tool.
+    """Replay a recorded run, and show what other rules, tools or another model would change. Starts no tool.
 
-    Without options: check that the run can be rebuilt exactly from its journal. With rules: judge each call again. With tools only: show
-    which recorded calls they would refuse or read differently. With a model: show the calls that it makes in each pass.
+    Without options, check that the run can be rebuilt exactly from its journal. With rules, judge each call again.
+    With tools only, show which recorded calls these tools would refuse or read differently. With a model, show the
+    calls that this model makes in each pass.
 
     ```
     callgate replay case-7
@@ -21,8 +22,8 @@ def replay(run: str, /, *, options: ReplayOptions | None = None) -> int:
     callgate replay case-7 --export tests/test_case_7.py --tools crm.py --policy rules.toml
     ```
 
-    Exit codes: 0 as recorded · 1 the run cannot be rebuilt, or the model could not be asked · 2 wrong usage · 6 it would have gone
-    differently.
+    Exit codes: 0 as recorded · 1 the run cannot be rebuilt, or the model could not be asked · 2 wrong usage · 6 it
+    would have gone differently.
 
     Parameters
     ----------

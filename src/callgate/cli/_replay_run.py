@@ -1,7 +1,7 @@
 """`callgate replay`: rebuild a recorded run, judge its calls again, ask another model, or export it as a test.
 
-Only reads the journal, also while other processes write it. Creates no folder and no engine. What the journal cannot tell is reported as a
-gap.
+Only reads the journal; other processes may write it meanwhile. Creates no folder and no engine. Parts of the run that
+are not in the journal are reported as gaps.
 """
 
 from __future__ import annotations

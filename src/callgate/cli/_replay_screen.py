@@ -99,7 +99,7 @@ def judged_json(judged: JudgedRun) -> dict[str, object]:
 
 
 def show_asked(asked: ModelComparison) -> None:
-    """Print the calls of each pass: those of the recorded model and those of the other one."""
+    """Print the calls of each pass: those of the recorded model beside those of the model that is compared."""
     table = grid("", "pass", one_line(asked.recorded_model, 40), one_line(asked.model, 40))
     for one in asked.answers:
         mark = Text("·", style="dim") if one.same else Text("≠", style="bold yellow")

@@ -1,4 +1,4 @@
-"""Print the outcome of one call: its text to standard output, everything about it to standard error."""
+"""Print the outcome of one call: its text to standard output, and all other details to standard error."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["ShownWhere", "exit_code", "show_aborted", "show_result"]
 
 
 class ShownWhere(Struct, frozen=True):
-    """The journal of the call that is shown, and the command that shows more of it."""
+    """Where to find more about a call: its journal, and the command that shows its events."""
 
     where: str
     more: str
@@ -66,7 +66,7 @@ def _facts(result: ToolResult) -> str:
 
 
 def show_aborted(outcome: Aborted, summary: CallSummary | None, shown: ShownWhere) -> None:
-    """Print what is known of a call that ended its message without a result."""
+    """Print an aborted call: the reason, and whether its tool may have taken effect."""
     say(f"{outcome.status}  {one_line(at_terminal(outcome.reason))}", "magenta")
     if summary is not None and summary.starts:
         say(f"  {summary.tool} ran for {summary.duration_ms:,.0f} ms and was ended; its effect is '{summary.effect}'.")

@@ -1,7 +1,8 @@
 """`callgate resume`: resume a run that waits for a human, failed, was stopped, or whose process ended.
 
-The run's conversation, scope and open calls come from its journal. The model, tools and rules are given again, because code and keys are
-not recorded. Nothing is started before the journal is checked. Everything else is as in `callgate run`.
+The run's conversation, scope and open calls are read from its journal. The model, tools and rules must be given again,
+because code and keys are not recorded. The journal is checked before anything is started. Everything else is as in
+`callgate run`.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def resume_run(run: str, options: ResumeOptions, *, allow: Sequence[str], deny: 
 
 
 class _Resumed(TerminalRun):
-    """A resumed run at the terminal."""
+    """A run that is resumed at the terminal."""
 
     async def answered(self, run: LoadedRun, allow: Sequence[str], deny: Sequence[str]) -> int:
         """Record the answers, then resume; return the exit code."""
@@ -72,7 +73,7 @@ class _Resumed(TerminalRun):
         return await self.whole()
 
     async def _given(self, approval_id: str, *, allow: bool, asked: bool) -> None:
-        """Record one answer. An answer that is no longer needed is reported and ignored.
+        """Record one answer. If the answer is no longer needed, report this and ignore it.
 
         Raises:
             UsageError: The run has no such question.

@@ -1,7 +1,7 @@
-"""`callgate run`: run an agent at the terminal, with its text, calls and questions shown as they arrive.
+"""`callgate run`: run an agent at the terminal, and show its text, calls and questions as they arrive.
 
-Makes the parts and waits: the agent runs the loop, the engine makes the calls. Ctrl-C lets running calls finish and stops the run; twice
-ends them at once. Without rules, the person is asked before any call with an effect.
+Creates an agent, which runs the loop, and an engine, which makes the calls. The first Ctrl-C stops the run after its
+running calls; the second ends these at once. Without rules, the person is asked before any call with an effect.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def run_task(task: str, options: RunOptions) -> int:
 
 
 class TerminalRun:
-    """One task at the terminal, with the questions of its calls."""
+    """Runs one task at the terminal and asks the questions of its calls."""
 
     def __init__(
         self,
@@ -145,7 +145,7 @@ class TerminalRun:
         return result
 
     async def _until_decided(self, listening: RunEventStream, task: str) -> RunResult:
-        """Run the agent, ask the questions and resume, until none is open or one stays unanswered."""
+        """Run the agent. While it has open questions, ask them and resume it; stop if one stays unanswered."""
 
         def hear(event: AgentEvent) -> None:
             if isinstance(event, MessageBegan):
@@ -158,7 +158,10 @@ class TerminalRun:
         return result
 
     async def _says(self) -> str:
-        """Return the person's next message; empty after Ctrl-D, Ctrl-C or a signal that ends the command."""
+        """Return the person's next message.
+
+        Return an empty text after Ctrl-D, Ctrl-C or a signal that ends the command.
+        """
         if self._interrupts.signal:
             return ""
         self._interrupts.begin_turn()
@@ -174,8 +177,8 @@ class TerminalRun:
     async def _answered(self, result: RunResult) -> bool:
         """Ask every question that was not answered elsewhere; return whether to resume the run.
 
-        The run is resumed if all questions are answered, or if another process has stopped or killed it. This engine holds the run
-        meanwhile, so that it receives answers, stops and kills of other processes.
+        The run is resumed if all questions are answered, or if another process has stopped or killed it. While it asks,
+        this engine holds the run's lease, so that it receives answers, stops and kills from other processes.
         """
         assert result.pending is not None
         unanswered = 0
@@ -186,7 +189,10 @@ class TerminalRun:
         return (not unanswered or end_wanted.is_set()) and not self._interrupts.count
 
     async def _put(self, call: ToolCall, approval: Suspended, end_wanted: asyncio.Event) -> bool:
-        """Ask one question, unless it was answered elsewhere or the run has to end; return whether it has an answer."""
+        """Ask one question, unless it was answered elsewhere or the run has to end.
+
+        Return whether the question is settled.
+        """
         await asyncio.sleep(0)  # receive the messages of other processes first
         if self._is_settled(approval.approval_id):
             return True
@@ -202,14 +208,20 @@ class TerminalRun:
         return True
 
     def _is_settled(self, approval_id: str) -> bool:
-        """Whether the question needs no answer here; shows an answer from elsewhere. An expired question is asked again later."""
+        """Return whether the question needs no answer here. If it was answered elsewhere, show that answer.
+
+        An expired question also needs no answer; it is asked again when the run is resumed.
+        """
         question = self._engine.approval(approval_id)
         if question is not None and question.allowed is not None:
             self._tell(ApprovalAnswered(approval=approval_id, allowed=question.allowed, by=question.by, elsewhere=True))
         return question is None or question.allowed is not None
 
     async def _answer(self, approval_id: str, *, allow: bool, by: str) -> None:
-        """Record an answer unless the question was answered meanwhile: the first answer counts, but a no revokes a yes."""
+        """Record an answer.
+
+        If the question was answered elsewhere meanwhile, a yes is dropped, but a no replaces that answer.
+        """
         await asyncio.sleep(0)
         question = self._engine.approval(approval_id)
         if question is None or (allow and question.allowed is not None):
@@ -221,7 +233,10 @@ class TerminalRun:
     async def _allowed(
         self, approval_id: str, tool: str, question: str, arguments: dict[str, object], end_wanted: asyncio.Event
     ) -> bool | None:
-        """Return the person's answer; None without one, or if another process answers or ends the run first."""
+        """Return the person's answer.
+
+        Return None if nobody can be asked, input ends, or another process answers or ends the run.
+        """
         if self._options.yes:
             return True
         if not self._person.here or self._interrupts.count:
@@ -293,13 +308,16 @@ class TerminalRun:
             say(f"  undo    {shlex.join(('callgate', 'undo', self._conversation, *self._where()))}", "dim")
 
     def _where(self) -> list[str]:
-        """Return the options with which `callgate undo` finds the workspace and the journal."""
+        """Return the options that `callgate undo` needs to find the workspace and the journal."""
         words = [] if self._workspace == str(Path.cwd()) else ["--workspace", self._workspace]
         path = self._record.path
         return words + ([] if path is None or str(path) == default_journal() else ["--journal", str(path)])
 
     def _how_to_go_on(self, result: RunResult) -> str:
-        """Return the command that resumes the run, or starts it again if it is not recorded; without the URL's credentials."""
+        """Return the command that resumes the run, without the credentials of the model's URL.
+
+        If the run is not recorded, return the command that starts it again.
+        """
         if not self._record.name:
             return shlex.join(("callgate", "run", *(_without_credentials(word, self._options.base_url) for word in sys.argv[2:])))
         approvals = result.pending.approvals if result.pending is not None else ()

@@ -68,7 +68,7 @@ class CallOpening(Struct, frozen=True, kw_only=True, tag_field="event", tag="cal
 
 
 class CallArrived(Struct, frozen=True, kw_only=True, tag_field="event", tag="call_received"):
-    """The engine has received the call; arguments as the model wrote them."""
+    """The engine has received the call. `arguments` is the text that the model wrote."""
 
     call: str
     id: str
@@ -110,7 +110,7 @@ class CallAnswered(Struct, frozen=True, kw_only=True, tag_field="event", tag="ca
     text: str = ""
     """The text that the model gets."""
     command_end: str = ""
-    """How the command of an `ok` call ended, if not with exit code 0: `exit code 3`."""
+    """How the command of an `ok` call ended, such as `exit code 3`; empty for exit code 0."""
 
 
 class PassEnded(Struct, frozen=True, kw_only=True, tag_field="event", tag="message_ended"):
@@ -130,7 +130,7 @@ class ApprovalAsked(Struct, frozen=True, kw_only=True, tag_field="event", tag="q
     approval: str
     question: str
     arguments: dict[str, object]
-    """The arguments that the tool would get."""
+    """The final arguments: those that the tool gets if the call is allowed."""
 
 
 class ApprovalAnswered(Struct, frozen=True, kw_only=True, tag_field="event", tag="question_answered"):
@@ -154,9 +154,9 @@ class RunFinished(Struct, frozen=True, kw_only=True, tag_field="event", tag="run
     iterations: int
     calls: int
     failed: int
-    """Calls of the whole run that ended without success."""
+    """The number of calls of the whole run that ended without success, without `refused` ones."""
     refused: int
-    """Calls that the loop refused; not included in `calls`."""
+    """The number of calls that the loop refused. They are not included in `calls`."""
     input_tokens: int
     output_tokens: int
     seconds: float
@@ -278,7 +278,7 @@ class RunEventStream:
         return None
 
     def _without_result(self, topic: str, event: Event, reason: str) -> CallAnswered:
-        """Return the end of a call without a result: it waits for a human or was aborted."""
+        """Return the event for a call that ended without a result: it waits for a human, or it was aborted."""
         since, attempts = self._started.pop(event.call, (event.mono, 0))
         early = event.call in self._early
         self._early.discard(event.call)

@@ -1,4 +1,4 @@
-"""Find the run that a word names: its id, or `last` for the newest run of the journal."""
+"""Find the run that an argument names: a run's id, or `last` for the newest run of the journal."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ LAST = "last"
 
 
 def run_named(name: str, journal: str, *, of_agent: bool = False) -> str:
-    """Return the run's id; reads the journal only for `last`.
+    """Return the run's id. Read the journal only for `last`.
 
     Args:
-        of_agent: Whether to consider runs of agents only, which can be resumed.
+        of_agent: Whether `last` means the newest run of an agent. Only such runs can be resumed.
 
     Raises:
         UsageError: There is no journal, or it has no run.
@@ -30,7 +30,7 @@ def run_named(name: str, journal: str, *, of_agent: bool = False) -> str:
 
 
 def newest_run(reader: JournalReader, *, of_agent: bool = False) -> str:
-    """Return the run that started, or received a call, most recently.
+    """Return the run that was the last to start or to receive a call.
 
     Raises:
         UsageError: The journal has no run.

@@ -69,7 +69,7 @@ def model_of(options: RunOptions) -> HttpModel:
 
 
 def named_model(name: str, base_url: str, *, native_tools: bool = True) -> HttpModel:
-    """Return the model of this name; with a `base_url`, any name is accepted."""
+    """Return the model with this name. With a `base_url`, any model name is accepted."""
     refuse_odd_text(model=name, address=base_url)
     if base_url and name.partition(":")[0].lower() not in PROVIDERS:
         name = f"openai-compatible:{name}"

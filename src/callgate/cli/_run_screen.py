@@ -53,7 +53,7 @@ class RunScreen:
     """Prints the events of one run.
 
     Args:
-        result_command: Returns the command that prints a call's whole result, or a text that it is not kept.
+        result_command: Returns the command that prints a call's whole result, or a text that says it is not kept.
     """
 
     def __init__(self, result_command: Callable[[str], str]) -> None:
@@ -119,7 +119,7 @@ class RunScreen:
                 self._sum_up(told)
 
     def close(self) -> None:
-        """Remove what is drawn below the last line, and end that line."""
+        """Remove the drawing below the last line, and end that line."""
         self._still()
         self._end_line()
 
@@ -201,7 +201,10 @@ class RunScreen:
             self._say(f"  {one_line(reason, _REASON)}", STYLES.get(told.status, ""))
 
     def _record_failure_once(self, reason: str) -> str:
-        """Return the reason in the command line's words; the reason for a failed journal is given once in a turn."""
+        """Return the reason with advice for the command line.
+
+        The cause of a failed journal is included only once per turn.
+        """
         said, self._record_failure_said = self._record_failure_said, self._record_failure_said or bool(RECORD_FAILURE.search(reason))
         return at_terminal(RECORD_FAILURE.sub(_SAID_ABOVE, reason) if said else reason)
 
@@ -231,7 +234,7 @@ class RunScreen:
         self._move()
 
     def _move(self) -> None:
-        """Draw the running calls, unless a line of text is open."""
+        """Draw the running calls, unless the last line of text is incomplete."""
         if not self._lively or self._line_open:
             return
         if not self._running and not self._waiting:
@@ -254,13 +257,13 @@ class RunScreen:
             self._live = None
 
     def rows(self) -> list[tuple[str, float]]:
-        """Return what runs now and for how many seconds."""
+        """Return what is running now, and for how many seconds."""
         now = time.monotonic()
         running = [(f"{self._calls.get(call, call)}{self._so_far(call)}", now - since) for call, since in [*self._running.items()]]
         return running or ([(self._waiting, now - self._since)] if self._waiting else [])
 
     def _so_far(self, call: str) -> str:
-        """Return the number of output lines and the latest one, once lines are left out."""
+        """Return the number of output lines and the latest line. Empty as long as all lines are shown."""
         output = self._output.get(call)
         return f"  {output.lines:,} lines: {output.latest.strip()}" if output is not None and output.lines > HEAD_LINES else ""
 

@@ -1,6 +1,7 @@
-"""`callgate memory`: search a memory, and rebuild it from a journal. Opens the memory for the commands that use one.
+"""`callgate memory`: search a memory, and rebuild it from a journal. Also opens the memory for other commands.
 
-Searches as an operator: `--principal` says whose memory. What it finds is printed with control characters escaped.
+The operator may search the memory of any principal (`--principal`). Passages are printed with control characters
+escaped.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ __all__ = ["open_memory", "rebuild", "search", "status"]
 
 
 def open_memory(place: str, *, there: bool = False) -> Memory | None:
-    """Open the memory in this file; None if no file is named.
+    """Open the memory in this file. Return None if `place` is empty.
 
     Args:
         there: Whether the file must exist.

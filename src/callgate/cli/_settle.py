@@ -1,6 +1,7 @@
-"""`callgate settle`: record what became of a call whose outcome is unknown.
+"""`callgate settle`: record whether a call with an unknown outcome took effect.
 
-If another process works on the call's run, that process is told through the journal's inbox; otherwise the record is written here.
+If another process works on the call's run, this command sends it a message through the journal's inbox. Otherwise this
+command writes the record itself.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import asyncio
 from callgate import inbox
 from callgate._call_summary import CallSummary, summarise
 from callgate._journal import open_reader
-from callgate._pipeline.settlements import call_in_doubt, why_not_in_doubt
+from callgate._run_state.settlements import call_in_doubt, why_not_in_doubt
 from callgate._terminal_text import one_line
 from callgate.cli import _exit_codes as _exits
 from callgate.cli._answer_approvals import login, refuse_memory, say_fate
@@ -31,7 +32,7 @@ _THEN = {
 
 
 def settle_call(call: str, happened: bool | None, options: InboxOptions) -> int:
-    """Settle the call; return the exit code."""
+    """Record or send the settlement; return the exit code."""
     refuse_odd_text(call=call, reason=options.reason, by=options.by)
     refuse_memory(options.journal)
     if happened is None:
@@ -53,7 +54,7 @@ def settle_call(call: str, happened: bool | None, options: InboxOptions) -> int:
 
 
 def _found(call: str, journal: str) -> CallSummary:
-    """Return the call that is meant."""
+    """Return the summary of the call that `call` names."""
     reader = open_reader(journal)
     try:
         uid = call_in_doubt(reader.find(EventQuery(call=call)), call)

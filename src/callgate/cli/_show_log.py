@@ -56,7 +56,7 @@ def list_calls(options: LogOptions) -> int:
 
 
 def _calls(reader: JournalReader, options: LogOptions) -> tuple[list[CallSummary], bool]:
-    """Return the newest matching calls, oldest first, and whether earlier ones match too."""
+    """Return the newest matching calls, oldest first, and whether earlier calls match too."""
     query = asked(options)
     most = _MOST_CALLS if query.limit is None else query.limit
     kinds = query.kinds or (("call.",) if query.field else ("call.received",))
@@ -70,7 +70,7 @@ def _calls(reader: JournalReader, options: LogOptions) -> tuple[list[CallSummary
 
 
 def _newest(events: Iterable[Event], most: int) -> list[str]:
-    """Return the ids of the first `most` different calls of these events."""
+    """Return the ids of the calls of these events, in order and without duplicates, at most `most`."""
     uids: dict[str, None] = {}
     for event in events:
         if event.call:
@@ -118,7 +118,7 @@ def show(identity: str, options: LogOptions) -> int:
 
 
 def _in_doubt(events: Iterable[Event], journal: str) -> list[CallSummary]:
-    """Return the calls of these events with an effect, an unknown outcome and no settlement."""
+    """Return the calls of these events that have an effect and an unknown outcome, and are not settled."""
     calls = summarise(events)
     end_orphans(calls, journal)
     return [call for call in calls if call.status == "unknown" and call.starts and call.effect != "none" and not call.settled]
@@ -142,7 +142,7 @@ def events_of(reader: JournalReader, identity: str) -> list[Event]:
 
 
 def _deep(events: Iterable[Event]) -> list[tuple[Event, int]]:
-    """Return each event with its depth: the number of its ancestors among these events."""
+    """Return each event with its depth: the length of the longest chain of causes among these events."""
     depths: dict[int, int] = {}
     for event in events:
         depths[event.position] = 1 + max((depths[parent] for parent in event.parents if parent in depths), default=-1)
@@ -172,7 +172,7 @@ def _print_tree(shown: list[Event], found: int, identity: str, options: LogOptio
 
 
 def _followed(reader: JournalReader, identity: str) -> list[Event]:
-    """Return the events of a position, a call or a run, and all that they caused."""
+    """Return the events that `identity` names (a position, a call or a run), and all events that they caused."""
     if identity.isdecimal() and int(identity) < 2**63:
         own = list(reader.find(EventQuery(after=int(identity) - 1, before=int(identity) + 1)))
         if not own:
@@ -184,7 +184,10 @@ def _followed(reader: JournalReader, identity: str) -> list[Event]:
 
 
 def _trees(events: Iterable[Event]) -> list[Tree]:
-    """Return trees with each event under its latest shown cause, at most `_DEEPEST` levels deep."""
+    """Return trees of events.
+
+    Each event is placed under the latest of its causes that is shown, at most `_DEEPEST` levels deep.
+    """
     nodes: dict[int, tuple[Tree, int]] = {}
     roots = []
     for event in events:
@@ -211,7 +214,7 @@ def _line(event: Event) -> Text:
 
 
 def follow(options: LogOptions, *, wait: Callable[[float], None] = time.sleep) -> int:
-    """Print events as they are committed, until Ctrl-C or until the output's reader is gone."""
+    """Print events as they are committed, until Ctrl-C is pressed or the reader of the output is gone."""
     query = asked(options)
     with reading(options, to_come=True) as reader:
         position = options.after if options.after is not None else _last(reader)
@@ -252,7 +255,7 @@ def _print_event(event: Event, options: LogOptions, indent: int = 0) -> None:
             screen.print(Text(f"{margin}    traceback:"))
             for line in value.splitlines():
                 spaces = " " * min(len(line) - len(line.lstrip()), 8)
-                screen.print(Text(f"{margin}      {spaces}{field(line, 400)}"))
+                screen.print(Text(f"{margin}    | {spaces}{field(line, 400)}"))
             continue
         shown = value if isinstance(value, str) else msgspec.json.encode(value).decode()
         screen.print(Text(f"{margin}    {field(str(key))}: {field(shown, 400)}"))
@@ -271,7 +274,7 @@ def _date(at_ns: int) -> str | None:
 
 
 def clock(at_ns: int) -> str:
-    """Return the local time of day."""
+    """Return the local time of day as text."""
     try:
         return datetime.fromtimestamp(at_ns / 1e9).astimezone().strftime("%H:%M:%S.%f")[:-3]
     except (OverflowError, ValueError, OSError):  # outside the range of local times

@@ -1,7 +1,7 @@
-"""Guard standard input, output and error, which may be closed, on a full disk, or a pipe without a reader.
+"""Guard standard input, output and error. They may be closed, on a full disk, or a pipe without a reader.
 
-A call must not be cut short, nor its outcome lost, because output cannot be written. After the first write error, output is discarded and
-the exit code says so. Must not know what is written.
+A failed write must not interrupt a call or lose its outcome. After the first write error, further output is discarded,
+and the exit code reports the failure. Knows nothing of what is written.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class GuardedStream:
 
 @contextmanager
 def guarded() -> Iterator[tuple[GuardedStream | None, GuardedStream]]:
-    """Guard the process's streams; yield standard output and standard error, None for one that is closed."""
+    """Guard the process's streams. Yield standard output (None if it is closed) and standard error."""
     _occupy()
     before = sys.stdin, sys.stdout, sys.stderr
     closed = sys.stdout is None
@@ -71,7 +71,10 @@ def guarded() -> Iterator[tuple[GuardedStream | None, GuardedStream]]:
 
 
 def _occupy() -> None:
-    """Open /dev/null on closed descriptors; otherwise the next opened file, such as the journal, would get their number."""
+    """Open /dev/null on closed descriptors 0 to 2.
+
+    Otherwise the next opened file, such as the journal, gets their number.
+    """
     for number in (0, 1, 2):
         try:
             os.fstat(number)
@@ -80,5 +83,5 @@ def _occupy() -> None:
 
 
 def reader_is_gone() -> bool:
-    """Whether the reader of standard output is gone."""
+    """Return whether writing to standard output has failed, for example because its reader is gone."""
     return isinstance(sys.stdout, GuardedStream) and sys.stdout.lost is not None

@@ -1,6 +1,6 @@
 """Ask the person at the terminal and read their answers.
 
-Keeps the final arguments of each call that they may be asked about, because they decide on those. The engine acts on the answer.
+Stores the final arguments of each call, because the person decides on these. The engine applies the answer.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import json
 from rich.text import Text
 
 from callgate._terminal_text import one_line, printable
-from callgate.call_stages import ValidatedCall
 from callgate.cli._console import console, say
 from callgate.cli._keyboard import Keyboard
 from callgate.protocols import Allow, Verdict
+from callgate.stage_types import ValidatedCall
 
 __all__ = ["TerminalApprover"]
 
@@ -21,7 +21,9 @@ _SHOWN = 4_000
 
 
 class TerminalApprover:
-    """The person at the terminal. Also the run's first policy, which notes each call's final arguments and allows it.
+    """The person at the terminal.
+
+    Also the first policy of the run: it stores each call's final arguments and allows the call.
 
     Args:
         here: Whether a person can be asked.
@@ -43,7 +45,7 @@ class TerminalApprover:
         return self._final.get(uid, {})
 
     def forget(self) -> None:
-        """Forget the calls of a message that has ended."""
+        """Delete the stored arguments of the calls of the previous message."""
         self._final.clear()
 
     async def says(self) -> str:
@@ -58,7 +60,7 @@ class TerminalApprover:
                 return said.strip()
 
     async def asked(self, tool: str, question: str, arguments: dict[str, object]) -> bool | None:
-        """Ask whether to run the call. Return None at the end of input.
+        """Ask whether to run the call and return the answer; None at the end of input.
 
         Input that was typed before the question was shown is discarded.
         """
@@ -76,6 +78,6 @@ class TerminalApprover:
 
 
 def _shown(arguments: dict[str, object]) -> str:
-    """Return the arguments as text, long enough to decide on."""
+    """Return the arguments as text. Arguments of more than 4,000 characters are cut."""
     text = printable(json.dumps(arguments, ensure_ascii=False, indent=2 if len(arguments) > 1 else None))
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text) - _SHOWN:,} more characters)"

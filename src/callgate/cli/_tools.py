@@ -1,4 +1,4 @@
-"""`callgate tools`: show the tools that a model can call, and their declarations."""
+"""`callgate tools`: show the tools that a model can call and the declarations of these tools."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """`callgate undo`, `redo`, `diff` and `checkpoint`: list, undo and redo what calls changed in a folder.
 
-The undo store is found by the folder, so no journal is needed. If there is one, the undo is recorded in it, and what it says could not be
-kept is reported. A refusal prints one line per path and returns exit code 1.
+The folder's path determines the undo store, so no journal is needed. If there is a journal, the undo is recorded in it,
+and a run is not undone if the journal says that changes of its calls were not stored. If an undo is refused, one line
+per path is printed and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from callgate._journal import is_url, open_reader
-from callgate._pipeline.event_bodies import Reason, clean
+from callgate._run_state.event_bodies import Reason, clean
 from callgate._terminal_text import one_line
 from callgate.cli import _exit_codes as _exits
 from callgate.cli._call_arguments import refuse_odd_text
@@ -68,7 +69,7 @@ def take_back(words: str, direction: str, options: UndoOptions) -> int:
 
 
 def _refuse_unkept(words: str, undo_history: UndoHistory, options: UndoOptions) -> None:
-    """Refuse to undo a whole run if the files of one of its calls could not be kept."""
+    """Raise `UndoRefused` if a whole run is to be undone and the changes of one of its calls were not stored."""
     if options.paths or options.exclude or not _is_there(options.journal):
         return
     name = words.rpartition("@")[0] or words
@@ -148,10 +149,10 @@ def _calls(done: Undone) -> str:
 
 
 def list_changes(options: UndoOptions) -> int:
-    """Print the kept changes, the newest last.
+    """Print the stored changes, the newest last.
 
     Raises:
-        UsageError: Options that only an undo accepts are given, but no call, run or checkpoint to undo.
+        UsageError: An option is given that is only valid when a call, run or checkpoint is undone.
     """
     if options.paths or options.exclude or options.dry_run or options.interrupted:
         raise UsageError("Nothing to undo is named. Name a call, a run or a checkpoint, or `last` for the newest call.")

@@ -20,7 +20,7 @@ def add_undo(app: App) -> None:
 
 
 def undo(what: str = "", /, *, options: UndoOptions | None = None) -> int:
-    """Undo what calls changed in this folder, exactly or not at all. Without arguments: list the kept changes.
+    """Undo what calls changed in this folder, exactly or not at all. Without arguments: list the stored changes.
 
     ```
     callgate undo last
@@ -30,13 +30,13 @@ def undo(what: str = "", /, *, options: UndoOptions | None = None) -> int:
 
     Changes that are not undone are listed with the reason.
 
-    Exit codes: 0 undone, or partly because of `--path` and `--exclude` · 1 refused: nothing was changed · 2 no such call, run or
-    checkpoint, or no path matches.
+    Exit codes: 0 undone, or partly because of `--path` and `--exclude` · 1 refused: nothing was changed · 2 no such
+    call, run or checkpoint, or no path matches.
 
     Parameters
     ----------
     what
-        A call's id or its end, a run, a conversation, `RUN@TURN` or `CONVERSATION@TURN`, a checkpoint, or `last`.
+        A call's id or its last part, a run, a conversation, `RUN@TURN`, `CONVERSATION@TURN`, a checkpoint, or `last`.
     """
     from callgate.cli._undo_changes import list_changes, take_back
 
@@ -106,7 +106,10 @@ def checkpoint_list(*, workspace: Workspace = ".", json: AsJson = False) -> int:
 
 @checkpoint_app.command(name="drop")
 def checkpoint_drop(name: str, /, *, workspace: Workspace = ".") -> int:
-    """Remove a checkpoint. The changes since are kept as long as others of their age."""
+    """Remove a checkpoint.
+
+    Changes that only this checkpoint protected are then removed by `prune` when they are old.
+    """
     from callgate.cli._undo_changes import drop_checkpoint
 
     return drop_checkpoint(name, UndoOptions(workspace=workspace))

@@ -1,4 +1,4 @@
-"""The list of demonstrations, and the function that runs one and shows its findings."""
+"""The list of demonstrations, and the function that runs one and shows whether its claims hold."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from msgspec import Struct
 from rich.console import Console
 
 from callgate._call_summary import CallSummary
-from callgate.demo._claims import Finding
+from callgate.demo._checks import Finding
 from callgate.demo._concurrent_calls import side_by_side
-from callgate.demo._cut_off import cut_off
 from callgate.demo._demo_run import DemoRun, calls_in
 from callgate.demo._early_started_reads import early
 from callgate.demo._large_results import large
+from callgate.demo._message_cut_off import cut_off
 from callgate.demo._replay import replay
 from callgate.demo._stoppable_tools import stop
 from callgate.demo._undo import undo
@@ -31,9 +31,9 @@ __all__ = ["DEMOS", "Demo", "Outcome", "run_demo"]
 class Demo(Struct, frozen=True):
     title: str
     prove: Callable[[DemoRun], Awaitable[list[Finding]]] | None
-    """None for the demonstration that needs a folder."""
+    """Runs the demonstration and returns its findings. None for the demonstration that needs a folder."""
     tables: bool = True
-    """Whether to show a table of its calls."""
+    """Whether to show a table and a timeline of its calls."""
 
 
 DEMOS: dict[str, Demo] = {
@@ -122,6 +122,9 @@ def _show(stage: DemoRun, outcome: Outcome, findings: list[Finding]) -> None:
 
 
 def _odd(calls: list[CallSummary]) -> str:
-    """Return a unique id of the first call that is not ok, else of the last call."""
+    """Return the id of the first call that is not ok, or of the last call if all are ok.
+
+    The id is short if the short form is unique.
+    """
     odd = next((call for call in calls if call.status != "ok"), calls[-1])
     return odd.short if sum(call.short == odd.short for call in calls) == 1 else odd.uid

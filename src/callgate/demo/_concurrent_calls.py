@@ -6,14 +6,17 @@ from itertools import combinations
 
 from callgate._call_summary import CallSummary
 from callgate.demo import tools
-from callgate.demo._claims import Finding, finding
+from callgate.demo._checks import Finding, finding
 from callgate.demo._demo_run import DemoRun, calls_in, overlap, raw
 
 __all__ = ["side_by_side"]
 
 
 async def side_by_side(stage: DemoRun) -> list[Finding]:
-    """Send three messages: one with reads, one with writes to declared accounts, one with a letter, whose resources are not declared."""
+    """Send three messages to the engine and check which of their calls ran in parallel.
+
+    The first has reads, the second writes to declared accounts. The third has a call that declares no resources.
+    """
     messages = [
         [raw("look_up", account=name) for name in "ABCD"],
         [raw("charge", account="A", cents=1), raw("charge", account="B", cents=2), raw("charge", account="A", cents=3)],
@@ -49,6 +52,6 @@ def _wall(calls: list[CallSummary]) -> float:
 
 
 def _when(*calls: CallSummary) -> list[str]:
-    """Return when each call ran, in milliseconds after the first call was received."""
+    """Return the start and end of each call, in milliseconds after the first call was received."""
     first = min(call.began for call in calls)
     return [f"{(call.starts[0] - first) * 1000:.0f} to {((call.ended or first) - first) * 1000:.0f} ms" for call in calls if call.starts]

@@ -72,7 +72,7 @@ class DemoRun:
         return engine
 
     def order(self, url: str, *, goes_on: bool = False) -> Order:
-        """Return the instructions for an engine in a process of its own."""
+        """Return the instructions for an engine that runs in another process."""
         width = self.screen.width
         return Order(root=str(self.root), url=url, demo=self.name, run=self.name, goes_on=goes_on, shown=width is not None, width=width)
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from callgate.agent import PRESETS, Agent
 from callgate.calls import Scope
 from callgate.demo import tools
-from callgate.demo._claims import Finding, finding
+from callgate.demo._checks import Finding, finding
 from callgate.demo._demo_run import DemoRun, events_in
 from callgate.demo._model import asked, scripted_model, until_called
 from callgate.events import Event
@@ -23,9 +23,9 @@ _PAY = Call("charge", {"account": "B", "cents": 5, "seconds": 0.0})
 
 
 async def early(stage: DemoRun) -> list[Finding]:
-    """Run three tasks that show the early start of calls.
+    """Run three tasks that show when a read starts early.
 
-    In the first, the message continues after its read has ended. In the second, early start is turned off. In
+    In the first task, the message continues after its read has ended. In the second, early starts are turned off. In
     the third, the connection drops before the message is complete.
     """
     async with stage.engine([tools.look_up, tools.charge]) as engine:

@@ -24,13 +24,17 @@ class EffectEntry(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One line of a ledger."""
 
     kind: str
-    """`effect`: a tool is about to change something. `process`: a process that must end with its call. `left`: one that did not."""
+    """The kind of entry.
+
+    `effect`: a tool is about to change something. `process`: a call has a process that must end with the call. `left`:
+    such a process still ran when its call had ended.
+    """
     call: str
     """The uid of the tool's call."""
     tool: str
     pid: int
     created: float
-    """When the process started, because process numbers are reused."""
+    """The process's start time, which identifies the process together with `pid`, because pids are reused."""
     what: str = ""
 
 
@@ -55,7 +59,7 @@ class EffectLog:
         return [entry for entry in entries if entry.kind == kind]
 
     def running(self, call: str | None = None) -> list[EffectEntry]:
-        """Return the noted processes, of one call or of all, that still run."""
+        """Return the entries of processes that still run, of one call or of all calls."""
         noted = [entry for entry in self.entries("process") if call in (None, entry.call)]
         return [entry for entry in noted if _runs(entry)]
 
@@ -79,21 +83,21 @@ def _entry(context: ToolContext, kind: str, pid: int, what: str) -> None:
 
 
 def note_effect(context: ToolContext, what: str) -> None:
-    """Note, from the process that runs the tool, that an effect is about to happen."""
+    """Write to the ledger that an effect is about to happen. Called in the process that runs the tool."""
     _entry(context, "effect", os.getpid(), what)
 
 
 def note_process(context: ToolContext, pid: int) -> None:
-    """Note a process that must be gone when the call has ended."""
+    """Write to the ledger that a process must end with its call."""
     _entry(context, "process", pid, "")
 
 
 def witnessed(original: FunctionTool, module: str) -> FunctionTool:
-    """Return the same tool, which writes a line to the ledger each time its code starts.
+    """Return a copy of the tool that writes a line to the ledger each time its function is called.
 
     Args:
         original: A tool whose function takes its context as `context`.
-        module: The module in which the new tool has a name, so that a worker process finds it.
+        module: The module that contains the new tool, so that a worker process finds it by name.
     """
     function: Callable[..., Any] = original.function
 
@@ -116,7 +120,7 @@ def witnessed(original: FunctionTool, module: str) -> FunctionTool:
 
 
 def watch_processes(bus: Bus, ledger: EffectLog) -> None:
-    """When a call ends, note which of its processes still run."""
+    """Write to the ledger, whenever a call ends, which of its processes still run."""
 
     def ended(topic: str, item: object) -> None:
         if isinstance(item, Event):

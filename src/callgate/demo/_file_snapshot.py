@@ -1,4 +1,4 @@
-"""Record the state of every path in a folder, to compare two moments."""
+"""Record the state of every path in a folder, so that two states can be compared."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 __all__ = ["Facts", "differences", "facts"]
 
 Facts = dict[str, list[int | str]]
-"""Return by path: mode and kind, time (0 for folders), and the content's hash or the link's target."""
+"""By path: the mode, the modification time (0 for folders), and the content's hash or the link's target."""
 
 
 def facts(folder: Path) -> Facts:

@@ -9,7 +9,7 @@ from callgate._call_summary import CallSummary
 from callgate.builtins import result_tools
 from callgate.calls import Scope
 from callgate.demo import tools
-from callgate.demo._claims import Finding, finding
+from callgate.demo._checks import Finding, finding
 from callgate.demo._demo_run import DemoRun, calls_in, raw, result_of
 from callgate.engine import Engine
 
@@ -19,7 +19,7 @@ _NEEDLE = "A-04711"
 
 
 async def large(stage: DemoRun) -> list[Finding]:
-    """Fetch a megabyte, find one order in it, read around it, then read the whole by pages and compare."""
+    """Fetch a megabyte, find one order in it, and read the text around it. Then read all pages and compare."""
     async with stage.engine([tools.order_history, *result_tools(stage.blobs)]) as engine:
         whole = result_of(await engine.call(raw("order_history", customer="C-17"), stage.scope()))
         digest = whole.metadata.blob if whole is not None else None

@@ -1,7 +1,7 @@
-"""The models of the demonstrations: a scripted one behind HTTP on this machine, or the user's own.
+"""The models of the demonstrations: a scripted model behind HTTP on this machine, or the user's own model.
 
-The scripted model is a server with a real provider's format on the loopback interface. It logs the requests, which are evidence for the
-findings. Knows no demonstration.
+The scripted model is a server on the loopback interface that uses a real provider's format. Its log of requests is
+evidence for the findings. Knows no demonstration.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["asked", "held_until", "own_model", "scripted_at", "scripted_model", 
 
 _LOOK_S = 0.02
 _PATIENCE_S = 20.0
-"""The maximum wait of a held message, in seconds. After it, the message is sent and a finding fails."""
+"""The maximum time in seconds to hold a message. After it, the message is sent, and a finding fails."""
 
 
 def own_model(environ: Mapping[str, str] = os.environ) -> HttpModel | None:
@@ -93,7 +93,7 @@ def asked(log: Path) -> list[dict[str, Any]]:
 
 
 def until_called(bus: Bus, topic: str, *, times: int = 1) -> Pause:
-    """Hold a message until a kind of event has happened to a call a number of times."""
+    """Return a pause that holds a message until the bus has published `topic` a number of times."""
     happened = asyncio.Event()
     left = [times]
 
@@ -109,7 +109,7 @@ def until_called(bus: Bus, topic: str, *, times: int = 1) -> Pause:
 
 
 def held_until(happened: Callable[[], bool]) -> Pause:
-    """Hold a message until a condition outside of this process is true."""
+    """Return a pause that holds a message until `happened` returns True. It is called repeatedly."""
     over = asyncio.Event()
 
     def look() -> None:

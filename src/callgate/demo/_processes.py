@@ -1,6 +1,7 @@
 """Start an engine in its own process, so that it can be killed with kill -9.
 
-The process is `python -m callgate.demo` with one order. It draws on the same terminal. Must not know what the process does.
+The process runs `python -m callgate.demo` with an `Order` and prints to the same terminal. This module does not know
+what the process does.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ __all__ = ["Order", "killed", "started", "until"]
 
 _LOOK_S = 0.02
 _PATIENCE_S = 120.0
-"""The maximum wait in seconds, also on a slow machine. After it, a finding fails."""
+"""The maximum time to wait, in seconds; long enough for a slow machine. After it, a finding fails."""
 
 
 class Order(Struct, frozen=True, kw_only=True):
-    """The order for an engine process."""
+    """The instructions for an engine process."""
 
     root: str
     """The demonstration's folder."""
@@ -33,23 +34,23 @@ class Order(Struct, frozen=True, kw_only=True):
     goes_on: bool = False
     """Whether to resume a run that an earlier process started."""
     at: str = ""
-    """The moment at which to stop and report, in order to be killed."""
+    """The moment at which the process reports and then waits to be killed; empty: never."""
     shown: bool = False
     width: int | None = None
     """The screen's width, if standard output is not a terminal."""
 
     @property
     def console(self) -> Console | None:
-        """The console of the demonstration."""
+        """The console to show the demonstration on; None if nothing is shown."""
         return Console(markup=False, highlight=False, emoji=False, soft_wrap=True, width=self.width) if self.shown else None
 
 
 @asynccontextmanager
 async def started(order: Order, *, told: bool = False) -> AsyncIterator[asyncio.subprocess.Process]:
-    """Start a process with this order; it is ended with the block at the latest.
+    """Start a process with this order, and wait for its end when the block ends. Kill it if it does not end in time.
 
     Args:
-        told: Whether to read the process's output instead of showing it.
+        told: Whether the caller reads the process's output, which is then not shown.
     """
     out = asyncio.subprocess.PIPE if told else None if order.shown else asyncio.subprocess.DEVNULL
     command = [sys.executable, "-m", "callgate.demo", msgspec.json.encode(order).decode()]
@@ -63,7 +64,7 @@ async def started(order: Order, *, told: bool = False) -> AsyncIterator[asyncio.
 
 
 async def killed(process: asyncio.subprocess.Process) -> int:
-    """Kill the process with kill -9 if it runs; return its exit code, below 0 for a signal."""
+    """Kill the process with SIGKILL if it runs. Return its exit code, which is negative if a signal ended it."""
     if process.returncode is None:
         process.kill()
     return await process.wait()

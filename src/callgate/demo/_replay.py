@@ -8,7 +8,7 @@ from callgate._journal import open_reader
 from callgate._json import canonical
 from callgate.agent import Agent, RunResult
 from callgate.demo import tools
-from callgate.demo._claims import Finding, finding
+from callgate.demo._checks import Finding, finding
 from callgate.demo._demo_run import DemoRun, events_in
 from callgate.demo._model import scripted_model
 from callgate.policy import Rules

@@ -18,7 +18,7 @@ from rich.text import Text
 from callgate._call_summary import CallSummary, body_of
 from callgate._terminal_text import one_line, printable
 from callgate.agent.run_events import AgentEvent, MessageBegan, MessageEnded
-from callgate.demo._claims import Finding
+from callgate.demo._checks import Finding
 from callgate.events import Bus, Event, Progress
 from callgate.models.model_events import CallOpened, Finished, TextDelta
 
@@ -26,7 +26,7 @@ __all__ = ["Screen"]
 
 _STYLES = {"ok": "green", "error": "red", "unknown": "yellow", "aborted": "magenta", "asked": "cyan", "command": "yellow"}
 _SIGNS = {"ok": "✓", "error": "✗", "unknown": "?", "aborted": "■", "asked": "…", "command": "!"}
-"""Sign by status; `command`: the call is `ok`, but its command did not end with exit code 0."""
+"""The sign of each status. `command` means: the call is `ok`, but its command ended with an exit code other than 0."""
 _BAR = 44
 _MANY = 8
 _PLACE = re.compile(r"\((?P<file>[^()]+):(?P<line>\d+)\)$")
@@ -37,7 +37,7 @@ class Screen:
 
     Args:
         console: The console to draw on.
-        root: The folder of the rule files that are quoted.
+        root: The folder that contains the rule files to quote.
     """
 
     def __init__(self, console: Console | None, root: Path) -> None:
@@ -66,7 +66,7 @@ class Screen:
         return None if self._console is None else self._console.width
 
     def after_kill(self, text: str) -> None:
-        """Print a text after a process that drew here was killed; restore the cursor and the line first."""
+        """Restore the cursor and the line after a process that drew here was killed, then print a text."""
         if self._console is not None and self._console.is_terminal:
             self._console.show_cursor(True)
             self._console.control(Control((ControlType.CARRIAGE_RETURN,), (ControlType.ERASE_IN_LINE, 2)))
@@ -148,7 +148,7 @@ class Screen:
         )
 
     def _on_verdict(self, event: Event, body: dict[str, Any]) -> None:
-        """Show the notes on a call that may run, or why it may not."""
+        """Show a call's notes if it may run, or the rule that denied it."""
         for note in body.get("notes") or []:
             self._print(Text(f"     note  {one_line(note.get('text', ''), 110)}", style="yellow"))
         if body.get("verdict") == "deny":
@@ -158,7 +158,7 @@ class Screen:
                 self._print(Text(f"       {one_line(line, 110)}", style="dim"))
 
     def _quoted(self, rule: str) -> list[str]:
-        """Return the lines of the rule in its file."""
+        """Return the lines of the rule file that define the rule."""
         place = _PLACE.search(rule)
         path = self._root / place["file"] if place else None
         if place is None or path is None or not path.is_file():
@@ -220,7 +220,7 @@ class Screen:
         self._print(table)
 
     def timeline(self, calls: Sequence[CallSummary]) -> None:
-        """Print a bar per call, from its arrival (dots while it waited) to its end."""
+        """Print a bar for each call, from its arrival to its end. Dots show the time before it started."""
         ended = [call.ended for call in calls if call.ended is not None]
         if not ended:
             return
@@ -274,7 +274,7 @@ def _bar(call: CallSummary, first: float, total: float) -> Text:
 
 
 def _brief(body: dict[str, Any], meta: dict[str, Any]) -> str:
-    """Return a short description of a result; for a large one, its sizes."""
+    """Return a short description of a result. For a truncated result, return its sizes."""
     shown = sum(len(part.get("text", "").encode()) for part in body.get("content") or [])
     if meta.get("truncated"):
         return f"{meta.get('bytes', 0):,} bytes stored as {str(meta.get('blob'))[:12]}…, {shown:,} shown to the model"

@@ -30,7 +30,7 @@ def script(name: str) -> list[Choice]:
 
 
 def calls_of(choice: Choice, known: Mapping[str, str]) -> list[RawCall]:
-    """Return the calls of one message; the first one has the reason."""
+    """Return the calls of one message. The message's text becomes the reasoning of the first call."""
     message, calls = choice["message"], list[RawCall]()
     for item in message["tool_calls"]:
         function = item["function"]

@@ -6,20 +6,23 @@ import asyncio
 import time
 
 from callgate.demo import tools
-from callgate.demo._claims import Finding, finding
+from callgate.demo._checks import Finding, finding
 from callgate.demo._demo_run import DemoRun, calls_in, killed_at, raw
 
 __all__ = ["stop"]
 
 _WITHIN_S = 30.0
-"""The allowed delay in seconds, also on a slow machine. The tool itself would run for hours."""
+"""The allowed delay in seconds; long enough for a slow machine. The tool itself would run for hours."""
 _HELD_S = 2.0
-"""The allowed gap in seconds. A tool that blocked the event loop would block it for its whole time limit, twice this."""
+"""The allowed gap of the event loop in seconds.
+
+A tool that blocks the loop would cause a gap of its time limit, twice this.
+"""
 _TICK_S = 0.02
 
 
 async def stop(stage: DemoRun) -> list[Finding]:
-    """Let four tools fail at once, kill a fifth, and make another call on the same engine."""
+    """Run four failing tools at once, kill a fifth call, and then make another call on the same engine."""
     bad = [tools.call_exit, tools.legacy_export, tools.crash, tools.spin]
     async with stage.engine([*bad, tools.order_history]) as engine:
         pulse = asyncio.create_task(_longest_gap())
@@ -35,7 +38,7 @@ async def stop(stage: DemoRun) -> list[Finding]:
 
 
 async def _longest_gap() -> float:
-    """Measure the longest gap of the event loop until cancelled."""
+    """Measure the longest time for which the event loop was blocked, until cancelled."""
     longest, last = 0.0, time.monotonic()
     try:
         while True:

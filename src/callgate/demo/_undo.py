@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from callgate.builtins import command_tools, workspace_tools
-from callgate.demo._claims import Finding, finding
+from callgate.demo._checks import Finding, finding
 from callgate.demo._demo_run import DemoRun, raw
 from callgate.demo._file_snapshot import Facts, facts
 from callgate.undo import UndoHistory, UndoRefused, UndoStore
@@ -18,7 +18,7 @@ _COMMAND = (
 
 
 async def undo(stage: DemoRun) -> list[Finding]:
-    """Let a tool and a command change a folder; undo it, redo it, and refuse to undo over a person's edit."""
+    """Let a tool and a command change a folder. Undo and redo the changes, and refuse to undo over a person's edit."""
     work, kept = stage.root / "work", stage.root / "kept"
     work.mkdir()
     _fill(work)

@@ -9,7 +9,7 @@ from typing import Any
 from callgate.builtins import result_tools
 from callgate.calls import ToolResult
 from callgate.demo import tools
-from callgate.demo._claims import Finding, finding
+from callgate.demo._checks import Finding, finding
 from callgate.demo._demo_run import DemoRun, calls_in, raw, result_of
 from callgate.demo._scripted_messages import calls_of, script
 

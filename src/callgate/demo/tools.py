@@ -1,4 +1,4 @@
-"""The tools of the demonstrations: useful ones that write to the ledger, and ones that exit, crash or hang.
+"""The tools of the demonstrations: ordinary tools that write to the ledger, and tools that exit, crash or hang.
 
 They are defined at module level, because a worker process finds a tool by its name.
 """
@@ -46,7 +46,7 @@ _READS = ("read_file", "list_files", "glob_files", "grep_files")
 
 
 def read_tools() -> list[FunctionTool]:
-    """The built-in tools that only read files."""
+    """Return the built-in tools that only read files."""
     return [_files[name] for name in _READS]
 
 
@@ -76,7 +76,7 @@ def legacy_export(context: ToolContext, customer: str) -> str:
 
 @tool(effect="none", runner="process", timeout_s=4.0, retryable=False)
 def spin(context: ToolContext) -> None:
-    """Never come back from C code, having started a process that wants to outlive this one."""
+    """Loop in C code until killed. Starts a child process that would outlive this one."""
     note_process(context, os.getpid())
     _start_orphan(context)
     context.progress("spinning")
@@ -85,13 +85,13 @@ def spin(context: ToolContext) -> None:
 
 @tool(effect="none", runner="process", retryable=False)
 def call_exit(context: ToolContext) -> None:
-    """Call sys.exit, as a command line library does."""
+    """Call sys.exit, as some command line libraries do."""
     sys.exit("bad usage")
 
 
 @tool(effect="none", runner="process", retryable=False)
 def crash(context: ToolContext) -> None:
-    """Read address 0."""
+    """Crash the process by reading address 0."""
     note_process(context, os.getpid())
     ctypes.string_at(0)
 
@@ -105,11 +105,11 @@ def _start_orphan(context: ToolContext) -> None:
 
 @tool(effect="none")
 def order_history(customer: str, orders: int = 11_000) -> list[dict[str, object]]:
-    """All orders of a customer, oldest first.
+    """Return the orders of a customer, oldest first.
 
     Args:
         customer: The customer's number.
-        orders: How many orders to look back at most.
+        orders: The maximum number of orders to return.
     """
     return [_order(customer, number) for number in range(orders)]
 
@@ -163,11 +163,11 @@ def charge(context: ToolContext, account: str, cents: int, seconds: float = 0.3)
 
 @tool(effect="once")
 def send_letter(context: ToolContext, to: str, seconds: float = 0.3) -> str:
-    """Send a letter. What it touches is not declared, so nothing runs beside it.
+    """Send a letter. Declares no resources, so no other call runs in parallel with it.
 
     Args:
-        to: Who gets it.
-        seconds: How long it takes.
+        to: The recipient.
+        seconds: How long sending takes.
     """
     note_effect(context, to)
     time.sleep(seconds)

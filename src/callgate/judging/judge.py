@@ -13,13 +13,13 @@ from msgspec.structs import replace
 from callgate._abort_signals import Control
 from callgate._option_checks import Count, Options, Seconds, Whole, by_name, check, refused
 from callgate._runners.await_host_code import HostAwaits
-from callgate.call_stages import ValidatedCall
 from callgate.judging.judge_answer import AS_TEXT, SCHEMA, VERDICT, judgment_of
 from callgate.judging.judge_prompt import INSTRUCTIONS, PromptTooLarge, document
 from callgate.messages import SystemMessage, UserMessage
 from callgate.models.model_protocol import Model, StreamingContext
 from callgate.models.wire.request import ModelRequest
 from callgate.protocols import JudgeContext, Judgment
+from callgate.stage_types import ValidatedCall
 from callgate.stream import StreamLimits, StreamResult, stream_once
 
 __all__ = ["Judge", "JudgeLimits"]
@@ -38,7 +38,7 @@ class JudgeLimits(Options, frozen=True, kw_only=True):
     answer_tokens: Count = 4_096
     """The maximum tokens of one answer, including reasoning."""
     argument_bytes: Count = 65_536
-    """The maximum characters of arguments; a call with more is denied."""
+    """The maximum size of the arguments in bytes; a call with larger arguments is denied."""
     messages: Whole = 20
     """The number of latest messages that the judge is shown."""
     message_chars: Count = 4_000
@@ -150,7 +150,7 @@ class Judge:
         return spent
 
     def _over(self, spent: _JudgeSpend) -> str:
-        """Return the limit of the budget that has been reached, as text; an empty string if none has been."""
+        """Return a text that names the limit of the budget that has been reached; empty if none has been."""
         limits = self._limits
         if limits.calls is not None and spent.calls >= limits.calls:
             return f"{limits.calls} judgments"

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from callgate._json import decode, json_text, plain_bytes
-from callgate.call_stages import ValidatedCall
 from callgate.calls import Part, Text
 from callgate.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
 from callgate.protocols import JudgeContext
+from callgate.stage_types import ValidatedCall
 
 __all__ = ["INSTRUCTIONS", "PromptTooLarge", "document"]
 

@@ -1,7 +1,8 @@
 """Memory: store and search results of calls, notes, and the files that calls wrote.
 
-A `Memory` is given to an engine and follows its journal. A model uses the memory through its tools, and searches in files are faster with
-its index. `PassageStore` and `Embedder` can be replaced. This package uses the built-in tools; they do not know it.
+Pass a `Memory` to an engine: it then reads the engine's journal. A model uses the memory through its tools, and the
+memory's index makes searches in files faster. `PassageStore` and `Embedder` are protocols with replaceable
+implementations. This package imports the built-in tools; the built-in tools do not import it.
 """
 
 from __future__ import annotations

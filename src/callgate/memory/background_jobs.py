@@ -1,7 +1,7 @@
 """A memory's background work: read changed files into the store and the index, and refresh indexes.
 
-The files to read are the marks of `journal_read_positions`. A file that cannot be read is tried a few times, then given up. Every failure
-is logged and affects nothing else.
+The files to read are those marked in `journal_read_positions`. If a file cannot be read, it is tried a few times and
+then given up. Failures are logged and affect nothing else.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class BackgroundJobs:
         self._wanting = threading.Lock()
 
     def look_at_files(self) -> bool:
-        """Read the marked files; return whether nothing is left to do now."""
+        """Read the marked files. Return whether nothing remains to be done now."""
         marks, well = self._ledger.marks(redacting=self._files.redactor is not None), True
         for mark in marks:
             if self._stopped():
@@ -92,7 +92,7 @@ class BackgroundJobs:
         self._wake()
 
     def refresh_indexes(self) -> None:
-        """Index the files again that searches found outdated."""
+        """Index again the files that searches found to be outdated."""
         with self._wanting:
             wanted, self._wanted = self._wanted, {}
         for root, paths in wanted.items():

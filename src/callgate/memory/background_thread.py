@@ -20,12 +20,13 @@ log = logging.getLogger("callgate")
 
 
 class BackgroundThread:
-    """Runs a function in a background thread whenever it is woken.
+    """Runs a function in a background thread whenever `wake` is called.
 
     Args:
-        chore: The function. It is called again until it returns True, and checks `stopping` between its steps.
-        failing: A clause for the log that says what was not done if the function fails.
-        interrupt: Called when the thread has to stop; ends whatever the function is waiting for.
+        chore: The function. It is called repeatedly until it returns True, and should check `stopping` between its
+            steps.
+        failing: A clause for the log message of a failure; says which work was not done.
+        interrupt: Called when the thread has to stop; must end whatever the function is waiting for.
     """
 
     def __init__(self, chore: Callable[[], bool], *, failing: str, interrupt: Callable[[], None] = lambda: None) -> None:
@@ -64,7 +65,7 @@ class BackgroundThread:
             self._thread = thread
 
     def settled(self, timeout_s: float) -> bool:
-        """Wait until all current work is done; return False if `timeout_s` is over before."""
+        """Wait until all current work is done. Return False if `timeout_s` passes first."""
         self.wake()
         with self._guard:
             asked = self._woken

@@ -127,14 +127,16 @@ VERSION: Final = len(_MIGRATIONS)
 
 
 class Database:
-    """The database file, for several threads.
+    """An SQLite database file that several threads can use.
 
     Args:
-        path: The file. It is created, with its folder and for its owner only, if it does not exist. `:memory:` uses no file.
+        path: The file. If it does not exist, it is created along with its folder, accessible to its owner only.
+            `:memory:` uses no file.
         extension: The path of an SQLite extension to load; empty: none.
 
     Raises:
-        UsageError: The file cannot be opened, is not a memory, or was written by a newer callgate, or the extension cannot be loaded.
+        UsageError: The file cannot be opened, is not a memory, or was written by a newer callgate, or the extension
+            cannot be loaded.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, extension: str = "") -> None:
@@ -160,7 +162,7 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[apsw.Connection]:
-        """Run the block on one snapshot of the file.
+        """Run the block in one read transaction, so that all its queries see the same state of the file.
 
         Raises:
             MemoryFailed: The file is damaged, or the system refuses it.
@@ -171,7 +173,10 @@ class Database:
                 yield connection
 
     def wipe(self) -> None:
-        """Remove deleted data from the write-ahead log too. If another connection reads meanwhile, the data stays until the next call."""
+        """Remove deleted data from the write-ahead log too.
+
+        If another connection is reading, the data stays until the next call.
+        """
         import apsw
 
         with self._guard, self._telling():
@@ -199,7 +204,10 @@ class Database:
 
     @property
     def identities(self) -> set[tuple[int, int]]:
-        """The device and inode of each of the database's files, so that the index does not report them as outdated."""
+        """The device and inode of each of the database's files.
+
+        The index uses them to not report these files as outdated.
+        """
         stats = [os.stat(file) for file in self.files if os.path.isfile(file)]
         return {(one.st_dev, one.st_ino) for one in stats}
 

@@ -1,8 +1,8 @@
 """Call an embedder: one call at a time, in its own thread, with a time limit for each caller.
 
-A call that exceeds its time limit is abandoned, and no further call is made until it ends, so that a hanging embedder costs one thread. An
-async embedder runs in an event loop in this thread and is cancelled at its time limit. All exceptions of an embedder become
-`EmbedderFailed`.
+If a call exceeds its time limit, its caller stops waiting, and no further call is made until that call returns, so that
+a hanging embedder blocks only one thread. An async embedder runs in an event loop in this thread and is cancelled at
+its time limit. Every exception of an embedder is raised as `EmbedderFailed`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _EmbedderCall:
 
 
 class EmbedderCalls:
-    """Calls one embedder in a thread that is started with the first call."""
+    """Calls one embedder in a thread. The first call starts the thread."""
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder

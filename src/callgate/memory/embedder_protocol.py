@@ -20,10 +20,12 @@ _MOST_NUMBERS: Final = 16_384
 
 
 class EmbedderFailed(CallgateError):
-    """The operator must act: an embedder returned no vectors. No text is lost: texts without vectors are still found by words.
+    """An embedder did not return vectors; the operator must act.
+
+    No text is lost: texts without vectors are found by words.
 
     Args:
-        late: Whether the time limit was exceeded.
+        late: Whether the embedder exceeded its time limit.
     """
 
     code = "embedder_failed"
@@ -42,7 +44,10 @@ class Embedder(Protocol):
 
     @property
     def name(self) -> str:
-        """The name of the model, including everything that changes its vectors. Vectors of different names are never compared."""
+        """The name of the model.
+
+        It must differ for every setting that changes the vectors, because only vectors with the same name are compared.
+        """
         ...
 
     @property

@@ -37,7 +37,7 @@ class RememberedCall(Struct, frozen=True, kw_only=True):
     """The summary line; empty for a call made by another call."""
     scope: Mapping[str, object]
     arguments: Mapping[str, object]
-    """The final arguments, if there was a verdict on them."""
+    """The final arguments; empty if no policy decision was recorded."""
 
     def word(self, name: str) -> str:
         value = self.scope.get(name)
@@ -60,7 +60,7 @@ def note_origin(identity: str) -> str:
 
 
 def ended_calls(events: Iterable[Event]) -> list[RememberedCall]:
-    """Return the calls that these events end, in the order of their arrival."""
+    """Return the calls that end in these events, in the order in which they were received."""
     kept = list(events)
     lines = {episode.uid: episode.line for episode in episodes(kept)}
     scopes = {event.call: _mapping(body_of(event).get("scope")) for event in kept if event.kind == "call.received"}
@@ -74,7 +74,7 @@ def ended_calls(events: Iterable[Event]) -> list[RememberedCall]:
 
 
 def changes_of(call: RememberedCall, journal: str) -> dict[str, list[Passage]]:
-    """Return the passages to store because of this call, by origin. An origin without passages is to be deleted."""
+    """Return the passages that this call stores, by origin. An origin with no passages means: delete its passages."""
     note = _identity(call, "remember", "remembered")
     if note:
         tags = call.arguments.get("tags")
@@ -115,7 +115,7 @@ def _identity(call: RememberedCall, tool: str, key: str) -> str:
 
 
 def marks_of(call: RememberedCall, tools: ToolRegistry | None) -> list[ChangedFile]:
-    """Return the paths that the call may have changed. If its tool does not declare what it writes, this is the whole workspace."""
+    """Return the paths that the call may have changed: the whole workspace if its tool declares no writes."""
     workspace, effect = call.word("workspace"), call.summary.effect
     if not workspace or effect in ("", "none"):
         return []

@@ -1,8 +1,9 @@
 """An index of the text files of workspaces, so that a search reads only files that can match.
 
-The index stores each file's stamp (its state according to the file system), whether it is text, and its trigrams, but not its text. It
-stores nothing of files whose names contain secrets. A search asks the index about every file. A file that is unknown, changed or marked is
-read as without an index, so that the results are the same. Outdated files are indexed again later, in the background.
+The index stores each file's stamp (its state according to the file system), its trigrams, and whether it is text, but
+not its text. It stores nothing about files whose names contain secrets. A search asks the index about every file. If a
+file is unknown, changed, or marked as possibly changed, the search reads it, so that the results are the same as
+without an index. Outdated files are indexed again later, in the background.
 """
 
 from __future__ import annotations
@@ -49,12 +50,15 @@ class IndexedFile(Struct, frozen=True):
 
 
 def folded(text: str) -> str:
-    """Return the text in lower case, one character for one, so that a substring of the text is a substring of the result."""
+    """Return the text in lower case with the same number of characters. A substring of the text remains a substring."""
     return text.replace("\u03a3", "\u03c3").lower().replace("\u03c2", "\u03c3").replace("\0", "\1")
 
 
 def grams(pattern: str) -> list[str]:
-    """Return trigrams that every text with this pattern contains, in any case. If there are many, only some are returned."""
+    """Return trigrams that every text containing this pattern contains, ignoring case.
+
+    If there are many, return only some.
+    """
     text = folded(pattern)
     if any("\ud800" <= char <= "\udfff" for char in text):
         return []
@@ -151,7 +155,7 @@ class WorkspaceIndex:
 
 
 class _IndexPass:
-    """The index at the start of a search."""
+    """What the index knows about a workspace's files, as read at the start of one search."""
 
     def __init__(
         self,
@@ -221,7 +225,7 @@ def _matching(connection: apsw.Connection, asked: list[str]) -> set[int]:
 
 
 def _read(workspace: Workspace, path: str) -> tuple[str, Kind, str]:
-    """Return the file's stamp, its kind, and its text; the text is empty if it is not to be indexed."""
+    """Return the file's stamp, its kind and its text. The text is empty if it must not be indexed."""
     try:
         found = workspace.stat(path)
         if is_protected(path):
@@ -264,7 +268,7 @@ def _put(connection: apsw.Connection, tree: int, path: str, stamp: str, kind: Ki
 
 
 def _drop_first_trees(connection: apsw.Connection, most: int) -> None:
-    """Remove the indexes of the oldest workspaces above the limit."""
+    """Remove the oldest indexes if there are more than `most`."""
     for (tree,) in list(connection.execute("SELECT number FROM trees ORDER BY number DESC LIMIT -1 OFFSET ?", (most,))):
         connection.execute("DELETE FROM grams WHERE rowid IN (SELECT number FROM indexed WHERE tree = ?)", (tree,))
         connection.execute("DELETE FROM indexed WHERE tree = ?", (tree,))

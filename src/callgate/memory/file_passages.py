@@ -1,8 +1,8 @@
-"""Store the files that calls wrote as passages: read, redact, cut and store them.
+"""Store the files that calls wrote: read a file, redact its text, cut it into passages and store these.
 
-The whole text is redacted before it is cut, so that no secret is missed at a cut. Only text files in the call's workspace and within the
-limits are stored. Files that searches skip and files whose names contain secrets are not stored. The passages of removed files are deleted.
-Knows nothing of journals.
+The whole text is redacted before it is cut, so that a secret that spans a cut is found. Only text files in the call's
+workspace and within the limits are stored; files that searches skip and files whose names contain secrets are not. The
+passages of removed files are deleted. Knows nothing of journals.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from callgate._redact import Redactor
+from callgate._secret_redaction import Redactor
 from callgate._workspace import DirectoryEntry, PathRefused, Workspace, stamp_of
 from callgate.builtins._text_pages import decoded, is_binary
 from callgate.errors import UsageError
@@ -26,7 +26,7 @@ __all__ = ["FilePassages", "file_origin", "marks_again", "without_secrets"]
 log = logging.getLogger("callgate")
 _TICK_NS = 50_000_000
 _COARSE_TICK_NS = 2_000_000_000
-"""By how much the clock of a file system with whole seconds may be behind, in nanoseconds."""
+"""How far timestamps of a file system that stores whole seconds may lag behind the clock, in nanoseconds."""
 _text = msgspec.json.Decoder(dict[str, str]).decode
 
 
@@ -35,14 +35,14 @@ def file_origin(workspace: str, path: str) -> str:
 
 
 def without_secrets(redactor: Redactor | None, text: str) -> str:
-    """Return the redacted text; the text itself if there is no redactor."""
+    """Return the redacted text, or the unchanged text if there is no redactor."""
     if redactor is None:
         return text
     return _text(redactor.redact(msgspec.json.encode({"text": text})))["text"]
 
 
 class FilePassages:
-    """Stores passages of the files that marks name."""
+    """Stores passages of the files that may have changed."""
 
     def __init__(self, store: PassageStore, limits: MemoryLimits, redactor: Redactor | None = None) -> None:
         self._store = store
@@ -50,7 +50,7 @@ class FilePassages:
         self.redactor = redactor
 
     def take_in(self, mark: ChangedFile) -> None:
-        """Update the passages of the files that a mark names.
+        """Update the passages of the files at the path of a mark.
 
         Raises:
             UsageError: The workspace does not exist.
@@ -65,7 +65,7 @@ class FilePassages:
             self._store.trim("file", mark.cause.principal, self._limits.pieces)
 
     def _take_in_below(self, workspace: Workspace, mark: ChangedFile, *, there: bool) -> None:
-        """Update the passages of the files in a folder, or of a removed path."""
+        """Update the passages of all files in a folder. If the path no longer exists, delete its passages."""
         held = self._store.files(mark.workspace)
         for path in self._changed(workspace, mark, held) if there else ():
             self._keep(workspace, path, mark)
@@ -145,7 +145,10 @@ class FilePassages:
 
 
 def marks_again(passages: Iterable[Passage]) -> list[ChangedFile]:
-    """Return marks for files that were changed from outside. Their content still counts as written by the last call."""
+    """Return marks for the files of these passages, so that they are read again.
+
+    The call that wrote them stays the same.
+    """
     files = {(one.workspace, one.path): one for one in passages}
     return [
         ChangedFile(
@@ -167,7 +170,7 @@ def marks_again(passages: Iterable[Passage]) -> list[ChangedFile]:
 
 
 def _is_new(entry: DirectoryEntry, mark: ChangedFile) -> bool:
-    """Return whether the file was changed since the call arrived, by its ctime, which programs cannot set."""
+    """Return whether the file was changed since the call was received, by its ctime, which programs cannot set."""
     changed_ns = int(entry.stamp.rpartition(":")[2] or 0)
     return changed_ns >= mark.since_ns - (_TICK_NS if changed_ns % 1_000_000_000 else _COARSE_TICK_NS)
 

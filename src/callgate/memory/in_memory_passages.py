@@ -73,7 +73,10 @@ def _score(passage: Passage, asked: list[list[str]]) -> float:
 
 
 def _count(words: list[str], phrase: list[str]) -> int:
-    """Return how often the words of the phrase occur in this order. The last one may be the beginning of a longer word."""
+    """Return how often the words of the phrase occur in this order.
+
+    The last word also matches words that begin with it.
+    """
     size = len(phrase)
     return sum(
         words[at : at + size - 1] == phrase[:-1] and _is_or_begins(words[at + size - 1], phrase[-1]) for at in range(len(words) - size + 1)

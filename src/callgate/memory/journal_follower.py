@@ -34,21 +34,22 @@ _MOST_OPEN = 10_000
 
 
 Find = Callable[[EventQuery], Iterable[Event]]
-"""Return the events of a call, or the events after a position, up to a limit."""
+"""A function that returns the events of a call, or up to a limit of events after a position."""
 
 Progress = Literal["all", "some", "early"]
-"""How far `take_in` came: `all` events were read, `some` are left, or the next events are not durable yet (`early`)."""
+"""The result of `take_in`: `all` events are read, `some` remain, or the next events are not durable yet (`early`)."""
 
 
 class JournalFollower:
     """Reads one journal into a memory. Thread-safe.
 
     Args:
-        keep: Store the passages of calls.
-        tools: The tools, which declare what their calls write. The call of a tool that is not here may have written anything.
+        keep: Stores the passages of calls.
+        tools: The tools, which declare what their calls write. A call of a tool that is missing here may have written
+            anything.
         redacted: Whether the writer of the journal redacts secrets.
         files: Whether to mark files that calls may have written.
-        lasting: Whether the journal outlives this process, so that the position in it is stored.
+        lasting: Whether the journal outlives this process. If so, the position in it is stored.
     """
 
     def __init__(
@@ -79,10 +80,10 @@ class JournalFollower:
         self._open: OrderedDict[str, list[Event]] = OrderedDict()
 
     def take_in(self, most: int, durable: Callable[[], int] | None = None) -> Progress:
-        """Read at most `most` further events.
+        """Read the next events, at most `most`.
 
         Args:
-            durable: Return the position up to which events are durable; None if all events are.
+            durable: Returns the position up to which events are durable. If not given, all events are durable.
         """
         with self._guard:
             while most > 0 and self._identified():
@@ -96,7 +97,7 @@ class JournalFollower:
             return "some" if most <= 0 else "all"
 
     def from_the_first(self) -> None:
-        """Start again from the journal's first event."""
+        """Set the position to the start of the journal, so that all events are read again."""
         with self._guard:
             if self._identified():
                 self._position = 0
@@ -136,7 +137,7 @@ class JournalFollower:
             yield replace(mark, workspace=os.path.realpath(mark.workspace), path=path, cause=cause)
 
     def _complete(self, page: list[Event]) -> list[Event]:
-        """Return all events of the calls that end on this page; remember the events of the other calls."""
+        """Return all events of the calls that end on this page, and keep the events of calls that have not ended."""
         done: list[Event] = []
         for event in page:
             if event.kind == "call.received":

@@ -1,7 +1,7 @@
-"""Store how far a memory has read each journal, and the marks: paths that may have changed and are still to be read.
+"""Store how far a memory has read each journal, and marks: paths that may have changed and have not been read since.
 
-Both are on disk, so that the next process continues after the end of this one. A mark is for a file, a folder or a whole workspace. Above a
-limit of marks, one mark for the whole workspace replaces them. Knows nothing of the use of files.
+Both are on disk, so that the next process continues where this one ended. A mark names a file, a folder or a whole
+workspace. If a workspace has too many marks, one mark for the whole workspace replaces them. Does not read files.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class ChangedFile(Struct, frozen=True, kw_only=True):
     path: str
     """Relative to the workspace; empty for all of it."""
     since_ns: int
-    """The arrival of the call that may have changed the path, UTC nanoseconds. Files that are older than this are unchanged."""
+    """When the call that may have changed the path was received, in UTC nanoseconds. Older files are unchanged."""
     cause: ChangeCause
     number: int = 0
     failures: int = 0
@@ -69,7 +69,7 @@ class ReadPositions:
             connection.execute("INSERT OR REPLACE INTO cursors VALUES (?, ?)", (journal, position))
 
     def mark(self, marks: Sequence[ChangedFile]) -> None:
-        """Add marks, one per path."""
+        """Add marks. A mark replaces an earlier mark of the same path."""
         if marks:
             with self._database.writing() as connection:
                 for mark in marks:
@@ -78,7 +78,12 @@ class ReadPositions:
                     _narrow(connection, workspace)
 
     def marks(self, *, redacting: bool, limit: int = 1_000) -> list[ChangedFile]:
-        """Return the oldest marks. Marks that need a redactor are left out if there is none."""
+        """Return the oldest marks.
+
+        Args:
+            redacting: Whether the memory redacts. If not, marks of calls whose engine redacts are left out.
+            limit: The maximum number of marks.
+        """
         sql = """SELECT number, workspace, path, since_ns, cause, failures FROM marks
             WHERE ? OR json_extract(cause, '$.redacted') IS NULL ORDER BY number LIMIT ?"""
         with self._database.reading() as connection:
@@ -94,7 +99,7 @@ class ReadPositions:
             return int(connection.execute("SELECT count(*) FROM marks").get)
 
     def settle(self, mark: ChangedFile) -> None:
-        """Remove a mark, unless it was added again meanwhile."""
+        """Remove a mark, unless its path was marked again in the meantime."""
         with self._database.writing() as connection:
             connection.execute("DELETE FROM marks WHERE number = ?", (mark.number,))
 
@@ -106,7 +111,7 @@ class ReadPositions:
 
 
 def _add(connection: apsw.Connection, mark: ChangedFile) -> None:
-    """Add a mark with a new number. If the path has a mark already, the earlier `since_ns` of the two is kept."""
+    """Add a mark with a new number. If the path is already marked, keep the earlier `since_ns`."""
     connection.execute(
         """INSERT OR REPLACE INTO marks (workspace, path, since_ns, cause, failures) VALUES (?1, ?2, min(?3,
             coalesce((SELECT since_ns FROM marks WHERE workspace = ?1 AND path = ?2), ?3)), ?4, 0)""",

@@ -1,8 +1,8 @@
 """`Memory`: store and search an agent's results, notes and written files.
 
-A memory that is given to an engine follows its journal in the background: it stores ended calls, and reads and indexes the files that calls
-wrote. A failure of the memory fails no call, and no call waits for it. Calls and notes come from the journal, files from the file system,
-so all of it can be rebuilt.
+A memory that is given to an engine reads the engine's journal in the background: it stores ended calls, and reads and
+indexes the files that calls wrote. No call waits for the memory, and no call fails because the memory fails. Calls and
+notes can be rebuilt from the journal, and files from the file system.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callgate._option_checks import by_name
-from callgate._redact import Redactor
 from callgate._run_in_thread import in_thread
+from callgate._secret_redaction import Redactor
 from callgate._terminal_text import one_line
 from callgate.calls import Scope
 from callgate.errors import UsageError
@@ -46,9 +46,9 @@ __all__ = ["Memory", "MemoryStatus"]
 log = logging.getLogger("callgate")
 _DEFAULTS = MemoryLimits()
 _QUESTION_S = 2.0
-"""How many seconds a question waits for files that were just written to be read."""
+"""How many seconds a question waits until recently written files have been read."""
 _EMBEDDING_ENDS_S = 0.25
-"""How many seconds embedding gets at least to end when the memory is closed."""
+"""The minimum time in seconds that the embedding thread gets to stop when the memory is closed."""
 _DURABLE_S = 0.02
 _DURABLE_TIMES = 100
 _MOST = 1_000_000_000
@@ -67,27 +67,32 @@ class MemoryStatus(Struct, frozen=True, kw_only=True):
     marked: int
     """The number of files and folders that are still to be read."""
     embedder: str = ""
-    """The name of the embedder of the vectors; empty if there never was one."""
+    """The name of the embedder that computed the stored vectors; empty if there never was one."""
     embedded: int = 0
-    """The number of passages that are also found by meaning."""
+    """The number of passages that have a vector, and so can be found by meaning as well as by words."""
     waiting: int = 0
-    """The number of passages that are found by words only: they are not embedded yet, or cannot be."""
+    """The number of passages without a vector: not embedded yet, or given up. They are found by words only."""
     failure: str = ""
     """The last error; empty if there is none."""
 
 
 class Memory:
-    """A memory in a file. Pass it to `Engine(memory=...)`, and its `tools()` to the same engine if a model should use it.
+    """A memory in a file.
+
+    Pass it to `Engine(memory=...)`, and its `tools()` to the same engine if a model should use it.
 
     Args:
         path: The file. The file and its folder are created if they do not exist.
-        store: The store of passages; None: the same file, with full-text search.
+        store: The store of passages. Default: a table in the same file, with full-text search.
         limits: The limits of the memory.
-        embedder: Adds search by meaning; needs the extra `memory`. The memory does not close the embedder: close it after the memory.
-        re_embed: Whether to drop the vectors of another embedder and embed everything again, in the background.
+        embedder: Adds search by meaning; needs the extra `memory`. The memory does not close the embedder: close it
+            after the memory.
+        re_embed: Whether to drop vectors that another embedder computed and to embed everything again in the
+            background.
 
     Raises:
-        UsageError: The file cannot be used, or its vectors are of another embedder.
+        UsageError: The file cannot be used, its vectors were computed by another embedder, or both `store` and
+            `embedder` are given.
     """
 
     @by_name
@@ -169,7 +174,7 @@ class Memory:
         bus.subscribe(lambda topic, item: self._background.wake(), "tool.completed", "call.aborted", "call.restarted")
 
     async def settled(self, timeout_s: float = 30.0) -> bool:
-        """Wait until all calls that have ended are stored and embedded; return False if `timeout_s` is over before."""
+        """Wait until all calls that have ended are stored and embedded. Return False if `timeout_s` passes first."""
         return await in_thread(lambda: self._settled(timeout_s))
 
     def _settled(self, timeout_s: float) -> bool:
@@ -178,7 +183,7 @@ class Memory:
         return done and (self._meaning is None or self._meaning.settled(max(0.0, deadline - time.monotonic())))
 
     def _chore(self) -> bool:
-        """Do one round of background work; return whether nothing is left."""
+        """Do one round of background work; return whether no work remains."""
         all_done = self._read_on() and self._chores.look_at_files()
         if self._meaning is not None:
             self._meaning.wake()
@@ -187,7 +192,7 @@ class Memory:
         return all_done
 
     def _read_on(self) -> bool:
-        """Read the next events, and wait for those that are about to become durable; return whether no events are left."""
+        """Read the next events, and wait for those about to become durable. Return whether no events remain."""
         if self._following is None:
             return True
         for _ in range(_DURABLE_TIMES):
@@ -200,12 +205,12 @@ class Memory:
     # Notes
 
     def remember(self, text: str, *, tags: Iterable[str] = (), principal: str = "", scope: Scope | None = None, call: str = "") -> str:
-        """Store a note and return its id. The same text of the same principal is one note.
+        """Store a note and return its id. Storing the same text for the same principal again replaces the note.
 
         Args:
-            principal: The owner of the note, if there is no `scope`.
+            principal: The owner of the note. Ignored if `scope` is given.
             scope: The scope of the call that stores the note; its principal is the owner.
-            call: The uid of that call.
+            call: The uid of the call that stores the note.
 
         Raises:
             CallgateError: The note is empty or too large, or there are too many notes.
@@ -226,9 +231,12 @@ class Memory:
     # Questions
 
     def search(self, query: PassageQuery) -> list[FoundPassage]:
-        """Return the best passages. Passages of changed files are left out, and these files are read again in the background.
+        """Return the best passages.
 
-        With an embedder, the search is by words and by meaning; by words alone without one, or if it does not answer in time.
+        Passages of files that have changed since are left out, and these files are read again in the background.
+
+        A memory with an embedder searches by words and by meaning. It searches by words alone if it has no embedder, or
+        if the embedder fails or does not answer in time.
         """
         text, limit = query.text[: self.limits.query_chars], max(1, min(query.limit, self.limits.found))
         question = replace(query, text=text, limit=limit)
@@ -240,9 +248,9 @@ class Memory:
         return [one for one in found if one.passage not in stale]
 
     def recalled(self, text: str, *, scope: Scope, limit: int) -> list[FoundPassage]:
-        """Return the passages for `recall`: those of this principal, with files of this workspace only.
+        """Return the passages for `recall`: those of the scope's principal, and files only of the scope's workspace.
 
-        Calls that have just ended are read first.
+        First reads calls that have ended but are not stored yet.
         """
         try:
             if self._following is not None:
@@ -261,12 +269,13 @@ class Memory:
     # Rebuilding
 
     def rebuild(self, find: Find, tools: ToolRegistry | None = None, *, files: bool = False) -> None:
-        """Read the notes and calls of a journal again, from its first event.
+        """Read the notes and calls of a journal again, starting at its first event.
 
         Args:
             find: The `find` method of the journal or of a reader.
             tools: The tools, which declare the files that their calls write.
-            files: Whether to read the files again too. Their current content is stored, without redaction.
+            files: Whether to also read the files that the calls wrote. Their current content is stored, without
+                redaction.
         """
         following = JournalFollower(find, self._ledger, self._store, self.limits, keep=self._notes.take_in, tools=tools, files=files)
         following.from_the_first()
@@ -275,13 +284,15 @@ class Memory:
             pass
 
     def embed(self, timeout_s: float = 600.0) -> int:
-        """Embed every text that can be embedded, including texts that were given up, and wait for it.
+        """Embed all texts that have no vector, and wait until this is done.
+
+        Texts that failed too often before are tried again.
 
         Returns:
             The number of passages without a vector.
 
         Raises:
-            EmbedderFailed: The embedder failed, or `timeout_s` is over. The rest continues in the background.
+            EmbedderFailed: The embedder failed, or `timeout_s` has passed. Embedding continues in the background.
             UsageError: This memory has no embedder.
         """
         if self._meaning is None:
@@ -290,7 +301,7 @@ class Memory:
         return self.status().waiting
 
     def status(self) -> MemoryStatus:
-        """Return the numbers of stored and of waiting items, and the last error."""
+        """Return how many items are stored, how many are waiting, and the last error."""
         embedder, embedded, waiting = counted(self._database)
         return MemoryStatus(
             where=self._database.path,

@@ -30,15 +30,18 @@ class MemoryLimits(Options, frozen=True, kw_only=True):
     query_chars: Count = 1_000
     """The largest number of characters of one question. Only its first 32 words are searched."""
     found: Count = 50
-    """The largest number of passages per question."""
+    """The largest number of passages returned for one question."""
     file_bytes: Whole = 1_048_576
     """The largest size of a file in bytes. A larger file is not stored."""
     files_per_call: Whole = 1_000
     """The largest number of files that are read because of one call without declared writes."""
     waiting: Whole = 64
-    """The largest number of workspaces that wait for a refresh of their index. A further workspace is refreshed after its next search."""
+    """The largest number of workspaces that wait for a refresh of their index.
+
+    Others are queued by their next search.
+    """
     attempts: Count = 3
-    """How often to try a file that cannot be read, or a text that cannot be embedded."""
+    """How many times to try to read a file or to embed a text before giving up."""
     events_per_question: Count = 20_000
     """The largest number of events that are read from the journal before a question is answered."""
     embed_at_once: Count = 32
@@ -48,6 +51,6 @@ class MemoryLimits(Options, frozen=True, kw_only=True):
     embed_question_s: Seconds = 2.0
     """The time limit in seconds for embedding a question. After it, the question is answered by words alone."""
     farthest: Amount = 1.0
-    """The cosine distance, from 0 to 2, from which on a passage does not answer a question. At 1, the two are unrelated."""
+    """The cosine distance (0 to 2) at and above which a passage is not a result. Unrelated texts are at about 1."""
     close_s: Pause = 2.0
     """How many seconds closing waits for background work. Unfinished work is done when the memory is opened again."""

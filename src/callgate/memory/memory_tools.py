@@ -50,7 +50,7 @@ class MemoryTools:
 
     @failures_as_results
     def remember(self, context: ToolContext, text: str, tags: list[str] | None = None) -> Result:
-        """Keep a note for later, in this conversation and in others. Remembering the same text again keeps one note.
+        """Keep a note for later, in this conversation and in others. The same text is kept only once.
 
         Args:
             text: What to remember, understandable on its own. At most 8,192 bytes.
@@ -60,7 +60,7 @@ class MemoryTools:
 
     @failures_as_results
     def recall(self, context: ToolContext, query: str, limit: int = 10) -> Result:
-        """Search what was remembered, what earlier calls came to, and the files that they wrote.
+        """Search notes, the results of earlier calls, and the files that these calls wrote.
 
         Args:
             query: Words to look for, in any order. Passages with more of them come first.
@@ -96,7 +96,7 @@ class MemoryTools:
 
 
 def _key(_: Mapping[str, object], scope: Scope) -> tuple[str, ...]:
-    """Return the resource key of a principal's memory, so that a note can be recalled within the same message."""
+    """Return the resource key of a principal's memory, so that `recall` waits for `remember` in the same message."""
     return (f"memory:{scope.principal}",)
 
 

@@ -1,7 +1,7 @@
 """Notes: check, redact and store a text that a caller wants to remember.
 
-A note is on disk when the caller gets its id; other passages are stored later, from the journal. The journal has the note too, so that it
-can be rebuilt.
+A note is stored before the caller gets its id; passages of other kinds are stored later, from the journal. The journal
+records the call of `remember` too, so that notes can be rebuilt from it.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Notes:
             self._store.keep({origin: ()})
 
     def take_in(self, changes: Mapping[str, Sequence[Passage]]) -> None:
-        """Store passages from the journal, except notes that were deleted meanwhile."""
+        """Store passages from the journal, except notes that have been deleted since."""
         with self._guard:
             self._store.keep({origin: () if origin in self._forgotten else passages for origin, passages in changes.items()})
             for origin, passages in changes.items():

@@ -21,7 +21,7 @@ class Passage(Struct, frozen=True, kw_only=True):
     """One redacted piece of text."""
 
     origin: str
-    """The id of the note, call or file that the passage is from. All passages of one origin are replaced together."""
+    """The id of the note, call or file that the passage is from. The passages of one origin are replaced together."""
     kind: PassageKind
     text: str
     at_ns: int
@@ -48,7 +48,7 @@ class Passage(Struct, frozen=True, kw_only=True):
 
 
 class PassageQuery(Struct, frozen=True, kw_only=True):
-    """Selects passages. A filter that is not given does not restrict; the principal is always given."""
+    """Selects passages. `principal` always restricts the selection; other filters restrict it if given."""
 
     text: str
     """Words in any order. A word may be the beginning of a longer word. There is no query syntax."""
@@ -68,7 +68,7 @@ class PassageQuery(Struct, frozen=True, kw_only=True):
     limit: int = 10
 
     def admits(self, passage: Passage) -> bool:
-        """Return whether the passage passes the filters. The words are not compared."""
+        """Return whether the passage passes the filters. Does not compare the words of `text`."""
         return (
             passage.principal == self.principal
             and (not self.kinds or passage.kind in self.kinds)
@@ -104,15 +104,18 @@ class PassageStore(Protocol):
         ...
 
     def search(self, query: PassageQuery) -> list[FoundPassage]:
-        """Return the passages with any of the words, the best first; of equally good ones, the newest first."""
+        """Return the passages that contain any of the words, best first.
+
+        Passages with equal scores are sorted newest first.
+        """
         ...
 
     def files(self, workspace: str) -> dict[str, str]:
-        """Return the stored files of a workspace, as path to stamp."""
+        """Return the stored files of a workspace as a mapping from path to stamp."""
         ...
 
     def count(self, kind: PassageKind, principal: str | None = None) -> int:
-        """Return the number of passages, of one principal if given."""
+        """Return the number of passages of one principal, or of all principals if none is given."""
         ...
 
     def trim(self, kind: PassageKind, principal: str, most: int) -> int:

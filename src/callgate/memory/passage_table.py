@@ -22,7 +22,7 @@ _ADD: Final = f"INSERT INTO passages ({', '.join(COLUMNS)}) VALUES ({', '.join('
 _EMBEDDED: Final = "SELECT vector, origin, words, tags FROM passages JOIN vectors USING (number) WHERE origin = ?"
 _EMBEDDED_STILL: Final = """INSERT OR IGNORE INTO vectors (number, vector)
     SELECT number, ? FROM passages WHERE origin = ? AND words = ? AND tags = ?"""
-"""Stores the vectors of unchanged passages again."""
+"""Restores the vectors of passages whose words and tags are unchanged."""
 _SNIPPET_TOKENS: Final = 48
 
 
@@ -56,7 +56,7 @@ class TablePassages:
         return list(self.ranked(query).values())
 
     def ranked(self, query: PassageQuery) -> dict[int, FoundPassage]:
-        """Return the results of `search`, in the same order, by row number."""
+        """Return the results of `search`, in the same order, as a mapping from row number to passage."""
         words = match_expression(query.text)
         if not words or query.limit < 1:
             return {}

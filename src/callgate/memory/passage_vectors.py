@@ -1,8 +1,8 @@
 """Store the vectors of passages in the memory's file, and find the passages nearest to a question.
 
-The search is exact: sqlite-vec compares every vector that passes the query's filters. Vectors are plain rows, so that the file can be used
-without that extension. All vectors are from one embedder, whose name the file stores. A vector is deleted with its passage. Knows no
-embedder.
+The search is exact: sqlite-vec compares every vector that passes the query's filters. Vectors are plain rows, so that
+the file can be used without that extension. One embedder computed all vectors; the file stores its name. A vector is
+deleted with its passage. This module does not call the embedder.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def extension() -> str:
 
 
 class Vectors:
-    """The vectors of one embedder.
+    """The vectors that one embedder computed.
 
     Args:
         database: The database, opened with the extension.
@@ -81,17 +81,25 @@ class Vectors:
             self._check(connection)
 
     def pending(self, after: int, limit: int, attempts: int) -> list[PendingVector]:
-        """Return passages with a row number above `after` that have no vector and are not given up, in order."""
+        """Return passages that have no vector and are not given up, in the order of their row numbers.
+
+        Args:
+            after: Return only passages with a higher row number.
+            limit: The maximum number of passages.
+            attempts: The number of failures after which a passage is given up.
+        """
         sql = """SELECT number, words, tags FROM unembedded JOIN passages USING (number)
             WHERE number > ? AND failures < ? ORDER BY number LIMIT ?"""
         with self._database.reading() as connection:
             return [PendingVector(*row) for row in connection.execute(sql, (after, attempts, limit))]
 
     def keep(self, made: Sequence[tuple[PendingVector, bytes]]) -> None:
-        """Store the vectors of passages that are unchanged since `pending`. An empty vector counts as a failure.
+        """Store the vectors of those passages that have not changed since `pending` returned them.
+
+        Count an empty vector as a failure.
 
         Raises:
-            UsageError: The file has vectors of another embedder now.
+            UsageError: The file now has vectors of another embedder.
         """
         same = "SELECT number FROM passages WHERE number = ? AND words = ? AND tags = ?"
         add = f"INSERT OR IGNORE INTO vectors (number, vector) SELECT number, ? FROM ({same})"
@@ -102,18 +110,19 @@ class Vectors:
             connection.executemany(count, [(one.number, one.words, one.tags) for one, vector in made if not vector])
 
     def try_again(self) -> None:
-        """Reset the failures of all passages, so that those that were given up are tried again."""
+        """Reset the failure counts of all passages, so that passages that were given up are tried again."""
         with self._database.writing() as connection:
             connection.execute("UPDATE unembedded SET failures = 0")
 
     def nearest(self, query: PassageQuery, vector: bytes, *, within: float) -> dict[int, FoundPassage]:
-        """Return the passages with the nearest vectors, the nearest first; of equally near ones, the newest first.
+        """Return the passages whose vectors are nearest, nearest first. Equally near passages are sorted newest first.
 
         Args:
-            within: The cosine distance below which a passage is found: 0 is the same direction, 1 is unrelated, 2 is the opposite.
+            within: The cosine distance below which a passage is found: 0 is the same direction, 1 is unrelated, 2 is
+                the opposite.
 
         Raises:
-            UsageError: The file has vectors of another embedder now.
+            UsageError: The file now has vectors of another embedder.
         """
         wheres, values = narrowing(replace(query, kinds=query.kinds or _KINDS))
         sql = f"""
@@ -142,7 +151,7 @@ class Vectors:
 def counted(database: Database) -> tuple[str, int, int]:
     """Return the name of the file's embedder, the number of vectors, and the number of passages without a vector.
 
-    The name is empty and the numbers are 0 if there never was an embedder.
+    Return an empty name and zeros if the file never had an embedder.
     """
     with database.reading() as connection:
         kept = _kept_of(connection)

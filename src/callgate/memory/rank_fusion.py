@@ -1,10 +1,11 @@
-"""Combine several rankings by reciprocal rank fusion: entries that rank high in several come first.
+"""Combine several rankings by reciprocal rank fusion: entries that rank high in several rankings come first.
 
-Only ranks count, because scores of different kinds cannot be compared. Pure and deterministic: of entries with equal scores, the newest
-comes first, then the one that was stored first.
+Uses ranks only, because scores of different kinds cannot be compared. Pure and deterministic: entries with equal scores
+are sorted newest first, then in the order in which they were stored.
 
 Source:
-    Cormack, Clarke and Büttcher, "Reciprocal Rank Fusion outperforms Condorcet and individual Rank Learning Methods", SIGIR 2009.
+    Cormack, Clarke and Büttcher, "Reciprocal Rank Fusion outperforms Condorcet and individual Rank Learning Methods",
+    SIGIR 2009.
 """
 
 from __future__ import annotations
@@ -23,10 +24,12 @@ _FLATTENING: Final = 60
 
 
 def fused(rankings: Sequence[Mapping[int, FoundPassage]], limit: int) -> list[FoundPassage]:
-    """Return the best entries, each once and with its combined score. The snippet is from the first ranking that has the entry.
+    """Return the best entries, without duplicates and with their combined scores.
+
+    The snippet of an entry is taken from the first ranking that contains it.
 
     Args:
-        rankings: Entries by number, the best first.
+        rankings: Each ranking as a mapping from row number to entry, best first.
         limit: The maximum number of entries.
     """
     scores: dict[int, float] = {}

@@ -31,7 +31,7 @@ log = logging.getLogger("callgate")
 _DEPTH: Final = 100
 """How many entries of each ranking are combined."""
 _PROBE: Final = "What does this text mean?"
-"""A text that is embedded to distinguish a failing embedder from a text that it cannot embed."""
+"""A text that is embedded to find out whether the embedder fails for all texts or only for some."""
 
 Made = list[tuple[PendingVector, bytes]]
 
@@ -80,7 +80,10 @@ class SemanticSearch:
     # Questions
 
     def search(self, query: PassageQuery) -> list[FoundPassage]:
-        """Return the passages found by words and by meaning in one ranking; those found by words alone if the embedder fails."""
+        """Return the passages found by words and by meaning, in one ranking.
+
+        If the embedder fails, search by words only.
+        """
         deep = replace(query, limit=_DEPTH)
         by_words = self._table.ranked(deep)
         try:
@@ -104,10 +107,10 @@ class SemanticSearch:
     # Embedding
 
     def complete(self, timeout_s: float) -> None:
-        """Wait until every text is embedded that can be, including texts that were given up before.
+        """Wait until every text that can be embedded is embedded. Texts that were given up before are tried again.
 
         Raises:
-            EmbedderFailed: The embedder failed, or `timeout_s` is over.
+            EmbedderFailed: The embedder failed, or `timeout_s` has passed.
         """
         self._vectors.try_again()
         done = self.settled(timeout_s)
@@ -116,7 +119,10 @@ class SemanticSearch:
             raise EmbedderFailed(self._background.failure or late, late=not done)
 
     def _catch_up(self) -> bool:
-        """Embed the passages without vectors, beginning with the batch that failed last."""
+        """Embed the passages without vectors.
+
+        After a failure, first continue after the failed batch, then start over.
+        """
         size = 1 if self._one_at_a_time else self._limits.embed_at_once
         for start in dict.fromkeys((self._after, 0)):
             self._after = start

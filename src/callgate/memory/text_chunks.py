@@ -1,6 +1,10 @@
-"""Cut a text into meaningful pieces: at headings, at unindented lines after a blank line, at blank lines, at lines.
+"""Cut a text into meaningful pieces.
 
-Pure. Every character of the text is in exactly one piece, in order.
+Cuts are made, in this order of preference, before headings, before unindented lines that follow a blank line, after
+blank lines, or between any lines.
+
+Pure. The pieces do not overlap and are in order. Together they contain every character of the text, except that pieces
+of only white space are left out.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ class Chunk(Struct, frozen=True, kw_only=True):
     """One piece of a text."""
 
     line: int
-    """The line of its start, from 1."""
+    """The number of the line on which the piece starts, from 1."""
     text: str
 
 
@@ -41,7 +45,7 @@ def chunks(text: str) -> list[Chunk]:
 
 
 def _cut(text: str) -> list[tuple[int, str]]:
-    """Return the lines with their numbers; a line longer than a piece is split."""
+    """Return the lines with their numbers. A line longer than `MOST_CHARS` is split."""
     *whole, last = text.split("\n")
     lines = [f"{line}\n" for line in whole] + ([last] if last else [])
     return [(number, line[at : at + MOST_CHARS]) for number, line in enumerate(lines, 1) for at in range(0, len(line), MOST_CHARS)]
@@ -50,7 +54,7 @@ def _cut(text: str) -> list[tuple[int, str]]:
 def _end(lines: list[tuple[int, str]], start: int) -> int:
     """Return the end of the piece that starts at `start`.
 
-    The best place to cut within `MOST_CHARS` characters is chosen; of equally good places, the last one.
+    Chooses the best place to cut within `MOST_CHARS` characters, or the last one of several equally good places.
     """
     size, best, best_weight = 0, start + 1, -1
     for at in range(start, len(lines)):
@@ -65,7 +69,7 @@ def _end(lines: list[tuple[int, str]], start: int) -> int:
 
 
 def _weight(before: str, line: str) -> int:
-    """Return how well a piece can start with `line`, from 0 (not well) to 3 (a heading)."""
+    """Return how well `line` is suited to start a piece, from 0 (poorly) to 3 (a heading)."""
     if _HEADING.match(line):
         return 3
     if before.strip():

@@ -1,7 +1,7 @@
-"""Split text into words, in the same way for storing and searching.
+"""Split text into words, in the same way for storing and for searching.
 
-In scripts without spaces between words (Chinese, Japanese, Thai and others) each character is a word, so that any part of a text is found;
-symbols such as emoji are words too. A question has no syntax. Pure.
+In scripts without spaces between words (Chinese, Japanese, Thai and others) each character is a word, so that any part
+of a text is found. Symbols such as emoji are words too. A question is plain text without a query syntax. Pure.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import unicodedata
 __all__ = ["MARK", "MOST_WORDS", "TOKENIZER", "asked_words", "match_expression", "plain", "spaced", "tokens"]
 
 MARK = "\ue000"
-"""Separates characters that are words of their own. It is removed from input."""
+"""The separator around each character that is a word by itself. It is removed from input."""
 MOST_WORDS = 32
 _MOST_CHARS = 64
 _PREFIX_CHARS = 3
@@ -27,7 +27,7 @@ _WORD = re.compile(r"[^\W_]+")
 
 
 def plain(text: str) -> str:
-    """Return text that a store can hold: without NUL, lone surrogates and the separator."""
+    """Return the text in a form that a store can hold: NUL, lone surrogates and the separator are replaced."""
     return text.replace("\0", " ").replace(MARK, " ").encode("utf-8", "replace").decode()
 
 
@@ -37,12 +37,15 @@ def spaced(text: str) -> str:
 
 
 def asked_words(text: str) -> list[str]:
-    """Return the first words of a question, at most `MOST_WORDS`, each once."""
+    """Return the first words of a question, without duplicates, at most `MOST_WORDS`."""
     return list(dict.fromkeys(word[:_MOST_CHARS] for word in _BETWEEN.split(plain(text)) if word))[:MOST_WORDS]
 
 
 def match_expression(text: str) -> str:
-    """Return a full-text query for SQLite that matches any of the words of the question; empty if there are none."""
+    """Return a full-text query for SQLite that matches any word of the question.
+
+    Return an empty text if there are no words.
+    """
     return " OR ".join(f'"{_quoted(word)}"{"*" if _may_begin(word) else ""}' for word in asked_words(text))
 
 
@@ -56,7 +59,7 @@ def _may_begin(word: str) -> bool:
 
 
 def tokens(text: str) -> list[str]:
-    """Return the words of a text without case and accents, for comparison."""
+    """Return the words of a text in lower case and without accents, for comparison."""
     return [_folded(one) for piece in spaced(text).split(MARK) for one in _pieces(piece)]
 
 

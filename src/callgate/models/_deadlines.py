@@ -27,24 +27,26 @@ _T = TypeVar("_T")
 _DEFAULT_HEADERS_S = 300.0
 _DRAIN_S = 0.5
 _GRACE_S = 0.05
-"""Extra wait after a deadline has passed: if the program itself was blocked, the bytes are there by then."""
+"""The extra wait after a deadline has passed. If the program itself was blocked, the bytes can still be read."""
 
 
 class Timeouts(Options, frozen=True, kw_only=True):
     """How long a request to a provider may take, in seconds; for `connect_s` and `total_s`, None means no limit."""
 
     connect_s: Seconds | None = 10.0
-    """Until the connection is established; the same again for TLS."""
+    """The maximum time to establish the connection, and again for the TLS handshake."""
     headers_s: Seconds | None = None
-    """From the start of an attempt until the response headers arrive. A response that is not streamed sends them when it is complete. None:
-    300 s, or `idle_s` if that is longer.
+    """The maximum time from the start of an attempt until the response headers arrive. If the response is not
+    streamed, the headers are sent when it is complete. None: 300 s, or `idle_s` if that is longer.
     """
     idle_s: Seconds | None = None
-    """Between two chunks of the body, while the consumer waits for them. None: the silence that the stream allows, which is `StreamLimits`
-    in a pass of an agent, and else `STREAM_SDK_CALL_TIMEOUT_MS` or 120 s.
+    """The maximum time between two chunks of the body, while the consumer waits for them. None: the limit on the
+    stream's silence, which in a pass of an agent is set by `StreamLimits`, and otherwise is
+    `STREAM_SDK_CALL_TIMEOUT_MS` or 120 s.
     """
     total_s: Seconds | None = 3_600.0
-    """The whole request, retries and the waits between them included: ends a response that never ends, such as one of nothing but comments.
+    """The maximum time of the whole request, including retries and the waits between them. Ends a response that
+    never ends, such as one that only sends comments.
     """
 
     def for_stream(self, silence_s: float | None) -> Timeouts:
@@ -58,7 +60,7 @@ class Timeouts(Options, frozen=True, kw_only=True):
 
 
 class RequestInterrupted(Exception):
-    """A wait was interrupted: a deadline passed, or (`deadline` is None) the pass was aborted."""
+    """A wait was interrupted because a deadline passed, or because the pass was aborted (`deadline` is None)."""
 
     def __init__(self, deadline: Deadline | None, limit_s: float | None = None) -> None:
         super().__init__(deadline or "aborted")
@@ -101,7 +103,9 @@ class RequestDeadlines:
         self._task: asyncio.Task[object] | None = None
         """The waiting task; None while nobody waits."""
         self._cancels_before: int | None = None
-        """Number of cancellation requests of the task before ours."""
+        """The number of the task's cancellation requests before this object cancelled it. None: this object has not
+        cancelled it.
+        """
         self._grace_left = False
         self._is_aborted = False
         self._remove_listener: Callable[[], object] | None = None
@@ -184,7 +188,7 @@ class RequestDeadlines:
             self._task.cancel()
 
     def _end_wait(self) -> bool:
-        """End the wait; return whether this object, and nobody else, cancelled it."""
+        """End the wait. Return whether only this object cancelled it."""
         task, self._task = self._task, None
         cancels_before, self._cancels_before = self._cancels_before, None
         return task is not None and cancels_before is not None and task.uncancel() <= cancels_before

@@ -15,7 +15,7 @@ __all__ = ["decompress_gzip", "split_chunks"]
 _CHUNK_BYTES = 65_536
 """Maximum size of a chunk."""
 _COMPRESSED_CHUNK_BYTES = 16_384
-"""Maximum size of compressed input per step: zlib copies what follows a gzip member."""
+"""The maximum size of compressed input per step. It is small because zlib copies the bytes after a gzip member."""
 _GZIP_WBITS = 31
 _GZIP_FIRST_BYTE = 0x1F
 """The first byte of every gzip member; other bytes after a member are padding."""

@@ -54,7 +54,10 @@ def describe_error_response(
 
 
 def is_miswritten_call(code: str) -> bool:
-    """Whether this error code means that the model wrote an unreadable call, so that a repeat may succeed whatever the status says."""
+    """Whether this error code means that the model wrote an unreadable call.
+
+    The same request may then succeed later, whatever the status says.
+    """
     return code in _MISWRITTEN_CALL_CODES
 
 
@@ -113,6 +116,6 @@ def _first_error(errors: object) -> object:
 
 
 def _with_upstream_message(message: str, metadata: object) -> str:
-    """Append the message of the provider behind a gateway to the gateway's own."""
+    """Return a gateway's message with the message of the provider behind it appended."""
     raw = metadata.get("raw") if isinstance(metadata, dict) else None
     return f"{message}: {raw}" if isinstance(raw, str) and raw else message

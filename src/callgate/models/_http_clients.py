@@ -41,16 +41,20 @@ def create_client(make: Callable[[], _Client]) -> _Client:
 
 
 def tls_context() -> ssl.SSLContext:
-    """Return the TLS context for the environment's certificates. All clients share it: reading the system's certificates takes 20 ms.
+    """Return the TLS context for the environment's certificates.
 
-    Call it in the `make` of `create_client`.
+    All clients share it, because reading the system's certificates takes 20 ms. Call it in the `make` of
+    `create_client`.
     """
     return _tls_context(tuple(os.environ.get(name) for name in _CERTIFICATES))
 
 
 @cache
 def _tls_context(certificates: tuple[str | None, ...]) -> ssl.SSLContext:
-    """`certificates` has the environment variables that httpx2 reads."""
+    """Return the TLS context for these values of the environment variables that name certificates.
+
+    The context is cached for each combination of values.
+    """
     context: ssl.SSLContext = import_httpx2().create_ssl_context()
     return context
 

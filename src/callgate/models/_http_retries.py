@@ -1,7 +1,7 @@
 """Decide whether and when a request to a provider is sent again, from its response alone.
 
-Applies only to requests whose answer nobody has seen any byte of. The provider's own instructions take precedence: `x-should-retry`,
-`retry-after-ms`, `Retry-After`, the delay in Google's body. Does not wait itself.
+Applies only to requests of whose answer no byte has been returned to the caller. The provider's own instructions take
+precedence: `x-should-retry`, `retry-after-ms`, `Retry-After`, the delay in Google's body. Does not wait itself.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _RETRY_DELAY = re.compile(rb'"retryDelay"\s*:\s*"(\d+(?:\.\d+)?)s"')
 
 
 class Retries(Options, frozen=True, kw_only=True):
-    """How often and how patiently a request is sent again."""
+    """How often a request is sent again, and how long to wait before each retry."""
 
     max_retries: Whole = 2
     """Retries after the first attempt; 0 for none."""
@@ -59,9 +59,9 @@ def retry_after_s(headers: Mapping[str, str], now_s: float, body: bytes = b"") -
     """Return the wait that the provider asks for, in seconds; None if there is none or it cannot be parsed.
 
     Args:
-        headers: Of the response, with lower-case names.
+        headers: The response headers, with lower-case names.
         now_s: UTC seconds since 1970, for providers that send a date.
-        body: Searched if the headers say nothing.
+        body: The response body, which is searched if the headers specify no wait.
     """
     wait_ms = _parse_number(headers.get("retry-after-ms", ""))
     if wait_ms is not None:

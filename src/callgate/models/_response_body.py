@@ -47,11 +47,11 @@ class ResponseBody:
         self.content_type = response.headers.get("content-type", "")
         self.status = response.status_code
         self.first = b""
-        """The beginning of the body without white space; empty until something else has arrived."""
+        """The beginning of the body, without leading white space. Empty while only white space has arrived."""
         self.broken = False
-        """Whether the body ended before its end."""
+        """Whether reading stopped before the body was complete."""
         self.error = ""
-        """Why reading stopped, if the body itself is at fault; else empty."""
+        """Why reading stopped, if the cause is the body itself and not the connection; else empty."""
         self._peeked = b""
         self._size = 0
         self._response = response
@@ -78,7 +78,7 @@ class ResponseBody:
             self._stop("")
 
     async def read(self) -> bytes:
-        """Return the next bytes; empty at the end of the body, complete or not.
+        """Return the next bytes; empty at the end of the body, whether or not it is complete.
 
         Raises:
             RequestInterrupted: A deadline passed, or the request was aborted.
@@ -112,10 +112,13 @@ class ResponseBody:
         return b""
 
     async def close(self, *, drain: bool = False) -> None:
-        """Release the connection: back to the pool if the body was read to its end, else closed, which the server notices.
+        """Release the connection.
+
+        It returns to the pool if the body was read to its end. Otherwise it is closed, which the server notices.
 
         Args:
-            drain: Nothing more is needed; wait briefly for the end of the body, so that the connection can be used again.
+            drain: Wait briefly for the end of the body, so that the connection can be used again. For a caller that
+                needs no more of the body.
         """
         if drain and not self.broken:
             with suppress(import_httpx2().HTTPError, RequestInterrupted):

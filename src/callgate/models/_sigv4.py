@@ -28,7 +28,7 @@ class AwsKeys(Struct, frozen=True, kw_only=True):
     access_key: str
     secret_key: str
     session_token: str = ""
-    """Of temporary credentials; empty for permanent ones."""
+    """The session token of temporary credentials; empty for permanent ones."""
 
     def __repr__(self) -> str:
         return "<AwsKeys>"
@@ -41,13 +41,13 @@ def sigv4_headers(
 
     Args:
         method: The HTTP method.
-        url: As it is sent, with its path encoded.
+        url: The URL as it is sent, with its path encoded.
         headers: The headers to sign, exactly as they are sent; lower-case names, without `host`.
-        body: As it is sent.
+        body: The body as it is sent.
         keys: The credentials.
         region: The service's region.
         service: The service's signing name.
-        at_ns: The time in UTC nanoseconds; a service accepts it for some minutes.
+        at_ns: The time in UTC nanoseconds. A service accepts the signature for a few minutes after it.
     """
     time = datetime.fromtimestamp(at_ns // 1_000_000_000, UTC).strftime("%Y%m%dT%H%M%SZ")
     new_headers = {"x-amz-date": time} | ({"x-amz-security-token": keys.session_token} if keys.session_token else {})
@@ -73,7 +73,10 @@ def _hmac(key: bytes, text: str) -> bytes:
 
 
 def _canonical_url(url: str) -> tuple[str, str, str]:
-    """Return host, path and query as they are signed: the path encoded once more than it is sent, the query sorted."""
+    """Return host, path and query in the form that is signed.
+
+    The path is percent-encoded once more than in the request, and the query is sorted.
+    """
     scheme, _, rest = url.partition("#")[0].partition("://")
     rest, _, query = rest.partition("?")
     host, slash, path = rest.partition("/")

@@ -39,7 +39,7 @@ class Signer(Protocol):
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The values that must not be shown."""
+        """The values that must not appear in errors."""
         ...
 
     def __call__(self, request: OutgoingRequest) -> Mapping[str, str]:
@@ -48,7 +48,9 @@ class Signer(Protocol):
 
 
 class HttpModel:
-    """A provider's model. Make one with `model("openai:...")`; use it from one event loop, in any number of conversations; close it.
+    """A provider's model, reached over HTTP.
+
+    Make one with `model("openai:...")`. Use it on one event loop, in any number of conversations, and close it.
 
     Args:
         provider: The provider's name.
@@ -57,10 +59,10 @@ class HttpModel:
         base_url: The URL that the codec's path is appended to.
         transport: Sends the requests.
         headers: Added to every request, credentials included; never shown.
-        quirks: What this server wants differently, for the codec.
-        native_tools: Whether calls travel in the API's own form.
+        quirks: The differences of this server from the API, for the codec.
+        native_tools: Whether tools and calls are sent in the API's own fields.
         key_name: The environment variable of the key, for errors.
-        signer: Returns authentication headers per attempt, where no fixed header authenticates.
+        signer: Returns the authentication headers of each attempt, for services without a fixed header.
     """
 
     def __init__(
@@ -214,7 +216,7 @@ class HttpModel:
 
 
 async def _run_decoder(size_bytes: int, work: Callable[[], list[ModelEvent]]) -> list[ModelEvent]:
-    """Run a decoder's `work` on so many bytes, in a thread if it may take long: a frame may have 64 MiB."""
+    """Run `work`, which decodes `size_bytes` bytes. Use a thread if that may take long: a frame may have 64 MiB."""
     return await in_thread(work) if size_bytes >= _THREAD_BYTES else work()
 
 

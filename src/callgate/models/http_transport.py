@@ -1,7 +1,8 @@
 """The HTTP transport: send a request, return the response body in chunks, within deadlines and with retries.
 
-httpx2 speaks HTTP and is imported with the first request. This module holds the deadlines, the retries (only while nobody has seen any byte
-of the answer), and the release of the connection on every path. Knows no provider API and reads no body except that of an error response.
+httpx2 implements HTTP and is imported with the first request. This module implements the deadlines and the retries, and
+releases the connection on every path. A request is retried only while no byte of its answer has been returned. Knows no
+provider API and reads no body except that of an error response.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class OutgoingRequest(Struct, frozen=True, kw_only=True):
     redactor: SecretRedactor
     """Removes the request's secrets from errors."""
     sign: Callable[[OutgoingRequest], Mapping[str, str]] | None = None
-    """Returns headers that are made anew for each attempt: a signature is valid for some minutes only."""
+    """Returns headers that are made anew for each attempt, because a signature is valid for a few minutes only."""
 
     def __repr__(self) -> str:
         return f"<{self.method} {self.origin}, {len(self.body)} bytes>"
@@ -62,7 +63,7 @@ class HttpStatusError(Exception):
         self.status = status
         self.headers = headers
         self.body = body
-        """At most the first 64 KiB."""
+        """The first 64 KiB of the body, or less."""
         self.retryable = is_retryable_response(status, headers, body)
 
 

@@ -32,7 +32,7 @@ complete. `cut`: the answer ended without a reason.
 """
 
 COMPLETE_REASONS: frozenset[str] = frozenset({"stop", "tool_calls", "pause"})
-"""Reasons after which the calls that were not sealed before are complete."""
+"""Reasons which prove that all calls of the message are complete, including those that were not sealed before."""
 
 
 class TextDelta(Struct, frozen=True, gc=False):
@@ -72,8 +72,9 @@ class CallSealed(Struct, frozen=True):
 
 
 class CallReopened(Struct, frozen=True, gc=False):
-    """The arguments of a sealed call continued after all. A consumer that acted on `CallSealed` must undo that; the call is sealed again
-    later.
+    """The arguments of a sealed call continued after all.
+
+    A consumer that acted on `CallSealed` must undo that. The call is sealed again later.
     """
 
     position: int
@@ -95,7 +96,7 @@ class Fault(Struct, frozen=True, kw_only=True, gc=False):
     """The provider reported an error in the middle of its answer, or sent data that cannot be read."""
 
     code: str
-    """The provider's own code, or ours: `bad_frame`, `too_large`."""
+    """The provider's own code, or one of callgate's: `bad_frame`, `too_large`."""
     message: str
     retryable: bool = False
 

@@ -16,7 +16,7 @@ __all__ = ["Model", "StreamingContext"]
 
 
 class StreamingContext:
-    """What a pass of a model may use: one object per turn, the same for every pass and for the tools.
+    """The context that a model's stream and the tools can use. One object serves all passes of a turn.
 
     `abort_signal`, `on_progress` and `silence_s` are set for one pass and always removed after it.
     """
@@ -30,9 +30,9 @@ class StreamingContext:
         self.extra = extra
         """The host's own value, passed through unchanged."""
         self.abort_signal: AbortSignal | None = None
-        """Fires when this pass must end before the model does: close the connection."""
+        """Fires when the pass has to end before the model's answer does. The model must then close its connection."""
         self.on_progress: Callable[[], None] | None = None
-        """Called at every sign of life; restarts the limit on silence."""
+        """Called whenever the model shows that it is alive. Restarts the limit on silence."""
         self.silence_s: float | None = None
         """How long this pass may be silent; None if silence is not limited."""
 
@@ -57,13 +57,17 @@ class Model(Protocol):
 
     @property
     def native_tools(self) -> bool:
-        """Whether calls travel in the API's own form. Otherwise the prompt teaches the tools and calls are read from the text."""
+        """Whether tools and calls are sent in the provider's own API fields.
+
+        Otherwise the prompt describes the tools, and calls are read from the model's text.
+        """
         ...
 
     def stream(self, request: ModelRequest, context: StreamingContext) -> AsyncIterator[ModelEvent]:
         """Answer once. The last event is `Finished`.
 
-        A failure that the provider reports is a `Fault` and `Finished` with reason `error`; other failures are raised. Must call
-        `context.beat()` at every sign of life, and must end soon after `context.abort_signal` fires or its task is cancelled.
+        A failure that the provider reports becomes a `Fault` and a `Finished` with the reason `error`; other failures
+        are raised. A model must call `context.beat()` whenever it receives anything, and must end soon after
+        `context.abort_signal` fires or its task is cancelled.
         """
         ...

@@ -1,7 +1,7 @@
 """The table of providers, and `model`, which makes a model from a name.
 
-A provider is data: its URL, its API, the environment variable of its key, and what it wants differently. Use `openai-compatible` with a
-`base_url` for a server that is not in the table. Keys go from the environment into headers and nowhere else.
+A provider is data: its URL, its API, the environment variable of its key, and its differences from the API. Use
+`openai-compatible` with a `base_url` for a server that is not in the table. Keys are sent in headers only.
 """
 
 from __future__ import annotations
@@ -144,9 +144,9 @@ def model(
         timeouts: The deadlines of a request.
         retries: How often and how patiently a request is sent again.
         client: Your own `httpx2.AsyncClient`, with your own proxies and certificates; you close it.
-        native_tools: False if the model takes no tools; the prompt teaches them then.
+        native_tools: False if the model does not accept tools; the prompt then describes them.
         headers: Sent with every request; never shown if their names say that they are secret.
-        quirks: What this server wants differently; overrides the provider's own quirks.
+        quirks: The differences of this server from the API; overrides the provider's own quirks.
         environ: Where keys and base URLs are looked up.
 
     Raises:

@@ -19,8 +19,8 @@ from callgate._engine_limits import RULE_COMMAND_CHARS, RULE_LIST_ITEMS, RULE_PA
 from callgate._json import canonical
 from callgate._network_addresses import is_local_name, is_public, scheme_and_host
 from callgate._workspace.protected_names import OWN_FOLDER, is_own
-from callgate.call_stages import ValidatedCall
 from callgate.policy.ignored_paths import ProjectIgnores
+from callgate.stage_types import ValidatedCall
 
 __all__ = ["ARGUMENTS", "FACTS", "MISSING", "PATH_FACTS", "UNKNOWN", "Fact", "Facts", "HasToWait", "TooLarge"]
 
@@ -30,7 +30,7 @@ class Missing:
 
 
 class Unknown:
-    """The fact could not be computed. Only a deny or an ask may follow from it."""
+    """The fact could not be computed. A condition on it counts as true for every rule but an allow rule."""
 
 
 class TooLarge(Exception):
@@ -118,7 +118,12 @@ class Facts:
         return known[name]
 
     def at(self, path: str, size_bytes: int) -> Facts:
-        """Return the facts of the same call with this file of the workspace, given by its real path, as its path."""
+        """Return the facts of the same call as if its path argument were another file of the workspace.
+
+        Args:
+            path: The file's real path.
+            size_bytes: The file's size.
+        """
         facts = Facts(self._call, may_wait=self._may_wait)
         facts._known = {name: value for name, value in self._known.items() if name not in PATH_FACTS}
         facts._known |= {"path": path, "path.inside": True, "path.bytes": size_bytes, "own_files": False}

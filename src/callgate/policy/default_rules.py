@@ -9,7 +9,7 @@ from callgate.policy.rules_policy import Rules
 __all__ = ["CAREFULLY", "careful"]
 
 CAREFULLY: Final = "without --rules"
-"""The name that decisions by these rules show instead of a file name."""
+"""The name that is shown instead of a file name for decisions by these rules."""
 
 _TEXT: Final = """
 # The default rules of `callgate run`: allow calls that only read, ask about all others.

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from callgate.policy.call_facts import ARGUMENTS, FACTS
 from callgate.policy.condition_satisfiability import ANYTHING, PossibleValue, of_fact, of_parameter, told
-from callgate.policy.rule import Rule, names
 from callgate.policy.rule_conditions import Condition, clip
+from callgate.policy.rule_matching import Rule, names
 from callgate.tools import BoundTool
 
 __all__ = ["fact_problem", "problems"]

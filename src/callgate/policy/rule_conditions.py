@@ -35,7 +35,7 @@ class Comparison(Struct, frozen=True):
     holds: Test
 
     def over(self, operand: object) -> Comparison:
-        """Return the comparison with one of its operands."""
+        """Return the same comparison with another operand, such as one item of a list."""
         return self if operand is self.operand else Comparison(self.word, operand, TESTS[self.word][1](operand))
 
 

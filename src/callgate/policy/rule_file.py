@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from callgate.errors import UsageError
-from callgate.policy.rule import WORDS, Rule, Word
 from callgate.policy.rule_checks import fact_problem
 from callgate.policy.rule_conditions import as_condition, shown
+from callgate.policy.rule_matching import WORDS, Rule, Word
 
 __all__ = ["RULE_KEYS", "read_rules", "rules_text"]
 

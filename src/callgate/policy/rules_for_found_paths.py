@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 
-from callgate.call_stages import ValidatedCall
 from callgate.policy.call_facts import Facts, TooLarge
-from callgate.policy.rule import Rule, Word
+from callgate.policy.rule_matching import Rule, Word
+from callgate.stage_types import ValidatedCall
 
 __all__ = ["VisitedPaths"]
 

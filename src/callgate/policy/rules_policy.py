@@ -23,14 +23,14 @@ from pathlib import Path
 
 from callgate._option_checks import by_name
 from callgate._run_in_thread import BlockingPool
-from callgate.call_stages import ValidatedCall
 from callgate.errors import UsageError
 from callgate.policy.call_facts import PATH_FACTS, Facts, HasToWait, TooLarge
-from callgate.policy.rule import WORDS, Rule, Word
 from callgate.policy.rule_checks import problems
 from callgate.policy.rule_file import read_rules, rules_text
+from callgate.policy.rule_matching import WORDS, Rule, Word
 from callgate.policy.rules_for_found_paths import VisitedPaths
 from callgate.protocols import Allow, Ask, Deny, JudgmentRequired, PathFilter, Verdict
+from callgate.stage_types import ValidatedCall
 from callgate.tools import BoundTool
 
 __all__ = ["Rule", "Rules"]

@@ -11,7 +11,7 @@ from callgate.protocols.inbox import Inbox, InboxMessage
 from callgate.protocols.journals import Journal, JournalStatus, NamesWriters, QueuedJournal, RunWatcher
 from callgate.protocols.judges import CallJudge, JudgeContext, Judgment
 from callgate.protocols.leases import Lease, LeaseStore
-from callgate.protocols.observers import Follower, Kept, RestartHandler, WriteLog
+from callgate.protocols.observers import CapturedChange, Follower, RestartHandler, WriteLog
 from callgate.protocols.policies import (
     Allow,
     Ask,
@@ -34,6 +34,7 @@ __all__ = [
     "BlobStore",
     "CacheStore",
     "CallJudge",
+    "CapturedChange",
     "Claim",
     "Deny",
     "DistantRunner",
@@ -50,7 +51,6 @@ __all__ = [
     "JudgeContext",
     "Judgment",
     "JudgmentRequired",
-    "Kept",
     "Lease",
     "LeaseStore",
     "Modify",

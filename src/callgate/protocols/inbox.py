@@ -1,6 +1,7 @@
 """The inbox of a journal: messages to a run from processes that do not hold the run's lease.
 
-Adding a message needs no lease and writes no event. The holder of the run records each message in an event, exactly once.
+Adding a message requires no lease and writes no event. The holder of the run records each message in an event, exactly
+once.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ __all__ = ["Inbox", "InboxMessage"]
 
 
 class InboxMessage(Struct, frozen=True, kw_only=True):
-    """What another process wants of a run."""
+    """A request of another process concerning a run."""
 
     id: int
     run: str
@@ -22,39 +23,48 @@ class InboxMessage(Struct, frozen=True, kw_only=True):
     """`approve`, `edit` (approve with other arguments), `deny`, `happened`, `not_happened`, `stop` or `kill`. The holder of the run refuses
     any other value."""
     target: str
-    """The approval, the call, or the run."""
+    """The id of the approval, of the call, or of the run."""
     actor: str
     reason: str
-    """Of an `edit`, a JSON object with `arguments` and `reason`."""
+    """The reason. For an `edit`, a JSON object with `arguments` and `reason`."""
     at_ns: int
-    """When it was added, in UTC nanoseconds by the sender's clock."""
+    """When the message was added, in UTC nanoseconds by the sender's clock."""
     cause: int = 0
-    """The position of the event that it is about: the question, or the run's latest; 0: there is none."""
+    """The position of the event that the message refers to: the question, or the run's latest event; 0 if there is
+    none.
+    """
 
 
 class Inbox(Protocol):
-    """Messages to runs, each until an event has recorded it. A message to a run that nobody holds waits for the next holder."""
+    """Stores messages to runs until an event has recorded them.
+
+    A message to a run that nobody holds waits for the next holder.
+    """
 
     def add(self, *, run: str, kind: str, target: str, actor: str, reason: str, at_ns: int) -> int:
-        """Keep a message and return its id. Within a commit of the store."""
+        """Store a message and return its id. Must be called within a commit of the store."""
         ...
 
     def pending(self, holder: int, *, known: Collection[int] = (), limit: int = 1_024) -> list[InboxMessage]:
-        """Return messages that no event has recorded yet, to runs whose lease is this holder's.
+        """Return the messages to the holder's runs that no event has recorded yet.
 
-        Every `kill` comes first and every `stop` next, each in the order of their arrival.
+        All `kill` messages come first, then all `stop` messages, then the others; each group is in the order of
+        arrival.
 
         Args:
-            holder: The number of the opened journal; expired leases count too.
-            known: Ids to leave out.
-            limit: How many to return at most.
+            holder: The number of the opened journal. Its expired leases count, too.
+            known: The ids of messages to leave out.
+            limit: The maximum number of messages.
         """
         ...
 
     def position(self, id: int) -> int:
-        """Return the position of the event that recorded the message; 0: none has, or there is no such message."""
+        """Return the position of the event that recorded the message; 0 if there is none, or no such message."""
         ...
 
     def mark_recorded(self, id: int, position: int) -> None:
-        """Note which event recorded the message, unless one has already. Within the commit that keeps the event."""
+        """Store the position of the event that recorded the message, unless there is one already.
+
+        Must be called within the commit that stores the event.
+        """
         ...

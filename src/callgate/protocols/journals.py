@@ -31,13 +31,13 @@ class JournalStatus(Struct, frozen=True, kw_only=True):
 
 
 class RunWatcher(Protocol):
-    """Receives, on its own event loop, news of the runs that it holds."""
+    """Receives news of the runs that it holds, on its own event loop."""
 
     def lost(self, run: str, why: str) -> None:
         """Another engine has taken over the run: nothing of it is recorded here any more, and nothing may start in it."""
         ...
 
-    def came(self, message: InboxMessage) -> None:
+    def message_arrived(self, message: InboxMessage) -> None:
         """A message for a held run has arrived. Record it once, in an event with the message's id as `inbox`."""
         ...
 
@@ -50,7 +50,7 @@ class Journal(Protocol):
     remote: bool
     """Whether reading waits for a server."""
     shared: bool
-    """Whether other engines may write to the same record, and others send messages to its inbox."""
+    """Whether other engines may write to the same journal, and other processes may send messages to its inbox."""
 
     def append(self, draft: Draft) -> int:
         """Add the event and return its provisional position. Never waits.
@@ -68,11 +68,11 @@ class Journal(Protocol):
         """
         ...
 
-    def place(self, position: int) -> int:
+    def final_position(self, position: int) -> int:
         """Return the final position of a durable event, given the position that `append` returned; a final position is returned as is."""
         ...
 
-    async def hold(self, run: str) -> bool:
+    async def acquire_lease(self, run: str) -> bool:
         """Acquire the run's lease until it is released or the journal is closed; return whether it was newly acquired.
 
         The first event that only the holder may write acquires it too, without waiting.
@@ -82,7 +82,7 @@ class Journal(Protocol):
         """
         ...
 
-    def let_go(self, run: str) -> None:
+    def release_lease(self, run: str) -> None:
         """Release a run's lease when all its events are written. Never waits."""
         ...
 
@@ -125,7 +125,7 @@ class QueuedJournal(Protocol):
 
     @property
     def crowded(self) -> bool:
-        """Whether so many events wait that nothing should be started that adds more."""
+        """Whether so many events are waiting that no call that would add more should start."""
         ...
 
     async def wait_for_capacity(self) -> None:

@@ -10,8 +10,8 @@ from typing import Literal, Protocol, runtime_checkable
 
 from msgspec import Struct
 
-from callgate.call_stages import ValidatedCall
 from callgate.messages import Message
+from callgate.stage_types import ValidatedCall
 
 __all__ = ["CallJudge", "JudgeContext", "Judgment"]
 

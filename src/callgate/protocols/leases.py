@@ -1,7 +1,7 @@
-"""Leases on runs: which opened journal may write a run, as a store keeps it.
+"""Leases on runs, as a store keeps them: which opened journal may write to a run.
 
-`callgate._journal.lease_acquisition` decides with it who gets a run. Every store of a journal has one: a dictionary, tables in SQLite or
-PostgreSQL.
+`callgate._journal.lease_acquisition` uses them to decide which journal gets a run. Every store of a journal implements
+`LeaseStore`: with a dictionary in memory, or with tables in SQLite or PostgreSQL.
 """
 
 from __future__ import annotations
@@ -15,61 +15,61 @@ __all__ = ["Lease", "LeaseStore"]
 
 
 class Lease(Struct, frozen=True, kw_only=True):
-    """The right of one opened journal to write a run."""
+    """The right of one opened journal to write to a run."""
 
     run: str
     epoch: int
-    """Rises with every lease that the store grants, whatever the run."""
+    """The number of the lease. Each lease that the store grants, for any run, gets a higher one."""
     holder: int
-    """The number of the opened journal. No other one has, had or will have it."""
+    """The number of the opened journal. It is never used for another one."""
     who: str
-    """Names the holder to others, as `process 4711 on build-3`."""
+    """A description of the holder for others, such as `process 4711 on build-3`."""
     expires_ns: int | None
-    """By the store's clock; None: never."""
+    """When the lease expires, by the store's clock; None if it never does."""
 
 
 class LeaseStore(Protocol):
     """Stores the leases of runs: one lease for each run that an opened journal holds.
 
-    `get`, `now_ns` and `is_alive` may be called at any time. All other methods must be called within a commit
-    of the store. Commits of several writers run one after the other. In a store that can fail, a commit is kept
-    completely or not at all.
+    `get`, `now_ns` and `is_alive` may be called at any time. All other methods must be called within a commit of the
+    store. Commits of several writers run one after the other. In a store that can fail, a commit is stored completely
+    or not at all.
     """
 
     def now_ns(self) -> int:
-        """Return the time by the store's clock, in nanoseconds. Only differences count."""
+        """Return the time by the store's clock, in nanoseconds. Only differences are meaningful."""
         ...
 
     def is_alive(self, holder: int) -> bool:
-        """Return whether another holder than the caller may still be there; False only where it is certainly gone."""
+        """Return whether a holder other than the caller may still be alive; False only if it has certainly ended."""
         ...
 
     def last_epoch(self) -> int:
-        """Return the epoch of the latest lease, and keep other writers off until the commit is through."""
+        """Return the epoch of the latest lease, and keep other writers out until the commit ends."""
         ...
 
     def next_epoch(self) -> int:
-        """Return a new epoch, greater than every one before."""
+        """Return a new epoch, greater than all earlier ones."""
         ...
 
     def get(self, run: str) -> Lease | None:
-        """Return the lease of a run, also where it has expired; None: nobody holds it."""
+        """Return the lease of a run, even if it has expired; None if nobody holds the run."""
         ...
 
     def put(self, lease: Lease) -> None:
-        """Grant a lease, in place of any other one of the same run."""
+        """Grant a lease. It replaces any other lease of the same run."""
         ...
 
     def epochs(self, holder: int) -> Mapping[str, int]:
-        """Return the epoch of each lease of one holder, by run."""
+        """Return the epochs of all leases of one holder, by run."""
         ...
 
     def renew(self, holder: int, expires_ns: int | None) -> None:
-        """Let all leases of one holder expire at this time."""
+        """Set the time at which all leases of one holder expire."""
         ...
 
     def release(self, holder: int, run: str) -> None:
-        """Delete the lease of a run if it is this holder's."""
+        """Delete the lease of a run if this holder has it."""
         ...
 
     def release_all(self, holder: int) -> None:

@@ -7,20 +7,20 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from callgate._redact import Redactor
+from callgate._secret_redaction import Redactor
 from callgate.calls import Scope
 from callgate.events import Bus
 from callgate.protocols.journals import Journal
 from callgate.tools import ToolRegistry
 
-__all__ = ["Follower", "Kept", "RestartHandler", "WriteLog"]
+__all__ = ["CapturedChange", "Follower", "RestartHandler", "WriteLog"]
 
 
-class Kept(Struct, frozen=True, kw_only=True):
-    """What an undo store kept of a call's writes."""
+class CapturedChange(Struct, frozen=True, kw_only=True):
+    """What an undo store has stored of a call's writes."""
 
     commit: str
-    """The commit that has the kept changes."""
+    """The commit in the undo store that has the stored changes."""
     paths: tuple[str, ...]
     """The first of the changed paths."""
     count: int
@@ -46,7 +46,7 @@ class WriteLog(Protocol):
         """
         ...
 
-    def finish(self, opened: object) -> Kept | None:
+    def finish(self, opened: object) -> CapturedChange | None:
         """Keep what has changed since `begin`; return None if nothing has. Called once for each `begin`, also if the call failed."""
         ...
 

@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 from msgspec import Struct
 
 from callgate._option_checks import NamedStruct
-from callgate.call_stages import ValidatedCall
+from callgate.stage_types import ValidatedCall
 from callgate.tools.registry import BoundTool
 
 __all__ = [

@@ -8,7 +8,7 @@ from typing import Literal, Protocol, runtime_checkable
 from msgspec import Struct
 
 from callgate._abort_signals import AbortSignal
-from callgate.call_stages import ApprovedCall
+from callgate.stage_types import ApprovedCall
 from callgate.tools.effect_evidence import Evidence
 from callgate.tools.tool_context import ToolContext
 from callgate.tools.tool_declaration import Tool
@@ -31,7 +31,9 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     timeout_s: float
     """Seconds until the attempt must be over."""
     grace_s: float
-    """Seconds between asking the tool to stop and ending it; part of the second within which the tool must end."""
+    """Seconds between asking the tool to stop and ending it. They are part of the one second in which an attempt must
+    end.
+    """
     kill: AbortSignal
     """Fires when the call must end now."""
     claim: Claim | None = None
@@ -52,12 +54,14 @@ class Execution(Struct, frozen=True, kw_only=True):
     value: object = None
     """The tool's return value; for `raised`, the exception if `error` does not have its text yet."""
     read: bool = False
-    """Whether `value` is plain JSON data without other references; if not, it is read within the attempt's time."""
+    """Whether `value` is plain JSON data that nothing else refers to. If not, the engine reads it within the attempt's
+    time.
+    """
     error_type: str = ""
     error: str = ""
     """The exception's text, or why the attempt ended; for the model, never a stack trace."""
     traceback: str = ""
-    """For `raised`: the exception's type and traceback, for the tool's author; never for the model."""
+    """For `raised`: the exception's type and traceback. For the tool's author, never for the model."""
     retryable: bool = False
     """Whether the failure is temporary."""
     not_started: bool = False

@@ -1,10 +1,12 @@
-"""Run tools on another machine: the messages of a runner of your own, and both ends that process them.
+"""Run tools on another machine: the messages that a runner of your own transports, and the code for both ends.
 
-    engine  -> your runner: `Attempt`  -- messages, over whatever you have -->  your far side: `Workers`  -> a worker process
+    engine  -> your runner: `Attempt`  -- messages, over any transport -->  your remote program: `Workers`  -> a worker
+        process
 
-This package encodes the messages as bytes; you transport them. On the near side, `Attempt` returns the outcome of an attempt, also when
-the connection is lost. On the far side, `Workers` runs it in a process that can be stopped. Progress is numbered, both sides enforce the
-deadline and the kill, and only plain values are transported.
+This package encodes the messages as bytes; you transport them. On the near side (the engine's machine), `Attempt`
+returns the outcome of an attempt, also when the connection is lost. On the far side (the remote machine), `Workers`
+runs the attempt in a process that can be stopped. Progress is numbered, both sides enforce the deadline and the kill,
+and only plain values are transported.
 """
 
 from __future__ import annotations

@@ -41,7 +41,10 @@ M = TypeVar("M")
 
 
 class Malformed(CallgateError):
-    """The other side sent something that is not one of these messages. Close the connection; what follows cannot be trusted."""
+    """The other side sent bytes that are not one of these messages.
+
+    Close the connection, because nothing that follows can be trusted.
+    """
 
     code = "malformed_message"
 
@@ -52,15 +55,18 @@ class Start(Struct, frozen=True, kw_only=True, tag="start"):
     id: str
     """Chosen by the near side; the attempt's id in all later messages."""
     call: CallMessage
-    """Its `key` is the idempotency key, the same for every attempt of the call."""
+    """The call. Its `key` is the idempotency key, which is the same for every attempt of the call."""
     timeout_s: float
-    """The time left, in seconds; a duration, because the clocks of two machines differ."""
+    """The remaining time in seconds. A duration and not a time of day, because the clocks of two machines differ."""
     grace_s: float
-    """Seconds between asking the tool to stop and ending it."""
+    """The time in seconds between asking the tool to stop and terminating its process."""
 
 
 class Stop(Struct, frozen=True, kw_only=True, tag="stop"):
-    """Ends an attempt. Not an error for an attempt that has ended or never started: the messages may have crossed."""
+    """Ends an attempt.
+
+    It is not an error if the attempt has ended or never started, because both sides may have sent a message at once.
+    """
 
     id: str
     reason: str
@@ -71,7 +77,9 @@ class OutputPiece(Struct, frozen=True, kw_only=True, tag="piece"):
 
     id: str
     seq: int
-    """Counts from 1 within the attempt. A gap means that pieces were left out; a repeated number is ignored."""
+    """The number of the piece, from 1 within the attempt. A gap means that pieces were left out; a repeated number
+    is ignored.
+    """
     text: str
     stream: str
 

@@ -1,7 +1,8 @@
 """The near side of one attempt: send it, receive its progress, end it in time, and return its outcome.
 
-The only place that decides what a lost connection means. If nothing was sent, the attempt was not started and may be sent again. If
-anything was sent and no answer arrived, it crashed, because it may have taken effect. Must not know how messages are transported.
+Only this module decides what a lost connection means. If no message was sent, the attempt was not started and may be
+sent again. If a message was sent and no answer arrived, the attempt counts as crashed, because it may have taken
+effect. Must not know how messages are transported.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ __all__ = ["Attempt", "Reach", "Send", "target_of"]
 Send = Callable[[Order], None]
 """Sends a message without waiting. Raises OSError only if no part of the message was sent."""
 Reach = Callable[[], Awaitable[Send]]
-"""Connects, or uses an open connection, and returns its `Send`. Raises OSError without one; the attempt's deadline and kill cancel it."""
+"""Connects, or uses an open connection, and returns its `Send`. Raises OSError if there is no connection. Cancelled
+at the attempt's deadline or kill.
+"""
 
 _ANSWER_S = 0.6
 
@@ -71,7 +74,7 @@ class Attempt:
         self._on_late = on_late
         self._answer: asyncio.Future[Execution] = asyncio.get_running_loop().create_future()
         self._told = False
-        """Whether the far side has sent its last message."""
+        """Whether the far side has sent `Ended`, the last message of the attempt."""
         self._heard_late = False
         self._seq = 0
         self._tail = OutputTail(PARTIAL_CHARS)

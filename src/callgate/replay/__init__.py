@@ -1,7 +1,7 @@
 """Replay a recorded run: rebuild it from its journal, judge it by other rules, or ask another model. Starts no tool.
 
-`Replay.of` rebuilds a run. The other modules judge calls and return recorded results. None of them can run a tool: the package imports no
-engine and no runner.
+`Replay.of` rebuilds a run. The other modules judge its calls again, ask another model, find its tools, and write it to
+a file or a test. None of them can run a tool: the package imports no engine and no runner.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Ask another model what the recorded model was asked, pass by pass, and compare the calls of both.
 
-A recorded result can be used only for a call of the same tool with the same arguments. The comparison
-continues while the other model makes the recorded calls, and ends at the first difference, because the
-results of other calls are not recorded. No call of the other model is started.
+A recorded result can be used only for a call of the same tool with the same arguments. The comparison therefore
+continues while the other model makes the recorded calls, and ends at the first difference. No call of the other model
+is started.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LIMITS = Limits()
 
 
 class ModelAnswer(Struct, frozen=True, kw_only=True):
-    """One pass with the answers of both models."""
+    """One pass: the recorded answer and the other model's answer."""
 
     iteration: int
     position: int

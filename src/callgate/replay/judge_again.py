@@ -15,22 +15,22 @@ from msgspec import Struct
 from callgate._engine_limits import Limits
 from callgate._json import canonical, decode, plain_bytes
 from callgate._option_checks import check
-from callgate._pipeline.approvals import Question
 from callgate._pipeline.ask_judges import Judges
+from callgate._pipeline.call_hooks import HookChain, HostAnswer, HostAwaits
 from callgate._pipeline.engine_options import check_policies
-from callgate._pipeline.event_bodies import MOST_CHARS, clean
 from callgate._pipeline.gate import gate, policies_to_ask
 from callgate._pipeline.parse import parse
 from callgate._pipeline.resolve import resolve
-from callgate._pipeline.run_hooks import HookChain, HostAnswer, HostAwaits
 from callgate._pipeline.validate import Modified, validate
-from callgate.call_stages import ValidatedCall
+from callgate._run_state.approvals import Question
+from callgate._run_state.event_bodies import MOST_CHARS, clean
 from callgate.errors import ApprovalNeeded, CallAborted, CallDenied, CallFailed, DangerousLimitReached
 from callgate.hooks import Hook
 from callgate.protocols import CallJudge, Judgment, Policy
 from callgate.replay.rebuild_run import Replay
 from callgate.replay.recorded_tools import changed_tools, tools_of
 from callgate.replay.run_calls import Decision, ReplayedCall
+from callgate.stage_types import ValidatedCall
 from callgate.tools import Tool, ToolRegistry
 
 __all__ = ["Change", "ComparedVerdict", "JudgedRun", "change_between", "judge_again"]
@@ -49,7 +49,7 @@ class ComparedVerdict(Struct, frozen=True, kw_only=True):
     change: Change = ""
     """The most serious difference: `verdict`, final `arguments`, `words` of a refusal or question, or only the `rule`."""
     beyond: bool = False
-    """Whether a call of an earlier message differs, so that the model might not have made this one."""
+    """Whether an earlier message has a call that differs. The model might then not have made this call."""
 
     @property
     def differs(self) -> bool:
@@ -72,7 +72,7 @@ class JudgedRun(Struct, frozen=True, kw_only=True):
 
     @property
     def follows(self) -> str:
-        """What follows from the first difference, as far as it is recorded; empty without a difference."""
+        """What the first difference would have changed, as far as the record shows it; empty without a difference."""
         first = next(iter(self.differences), None)
         if first is None:
             return ""
@@ -124,7 +124,10 @@ class _NoJudge(Exception):
 
 
 class _Judges(Judges):
-    """Return the given judges; without one, a call that a rule wants judged stays unjudged instead of being denied."""
+    """The given judges.
+
+    If there are none, a call for which a rule requires a judge is not judged, instead of being denied.
+    """
 
     async def judgments(self, call: ValidatedCall, required_by: str | None) -> tuple[Judgment, ...]:
         found = await super().judgments(call, required_by)
@@ -134,7 +137,7 @@ class _Judges(Judges):
 
 
 class _ReplayHost:
-    """Runs hooks, policies and judges; records nothing. What the record has was redacted when it was written."""
+    """Runs hooks, policies and judges; records nothing. Redacts nothing, because the record is redacted already."""
 
     redactor = None
 
@@ -147,14 +150,14 @@ class _ReplayHost:
         return await self._guards.ask(answer, timeout_s=timeout_s, grace_s=self._grace_s, name=name)
 
     def hook_failed(self, hook: Hook, call: ValidatedCall, why: str) -> None:
-        """An observer's failure changes nothing."""
+        """Do nothing, because the failure of an observer changes nothing."""
 
     def cut(self, text: object, chars: int = MOST_CHARS) -> str:
         return clean(text, None, chars)
 
 
 class _JudgingContext:
-    """Judges the calls of one run. Gives the gate what an engine would, without one."""
+    """Judges the calls of one run. Provides what the gate needs from an engine."""
 
     def __init__(
         self,
@@ -179,6 +182,7 @@ class _JudgingContext:
         self._bindings: Mapping[str, str] = {call.approval: call.binding for call in replay.calls if call.ended == "asked"}
         self._by = {approval: by for approval, allowed, by in replay.answers if allowed}
         self._call: ReplayedCall | None = None
+        self.answered: Mapping[str, Question] = {}
         self.judges: Judges = _Judges([one for one in given if isinstance(one, CallJudge)], self.host)
 
     async def compared(self, call: ReplayedCall) -> ComparedVerdict:
@@ -214,7 +218,7 @@ class _JudgingContext:
         return Decision(word="allow", rule=approved.rule, arguments=approved.arguments_json, notes=approved.call.notes)
 
     def _as_then(self, valid: ValidatedCall, then: Decision) -> Decision:
-        """Return the recorded verdict on the call as it is validated now."""
+        """Return the recorded decision, for the call with the arguments that are validated now."""
         if then.word == "refused":
             return Decision(word="allow", said="its arguments are accepted now", arguments=plain_bytes(valid.arguments), notes=valid.notes)
         if then.word != "allow" or any(note.kind == "modified" for note in then.notes):
@@ -224,19 +228,22 @@ class _JudgingContext:
     # The gate's interface
 
     def modified(self, change: Modified) -> None:
-        """Ignore a verdict on arguments that are changed later; the final one counts."""
+        """Ignore a verdict on arguments that are changed later. Only the final verdict counts."""
 
     def check_limits(self, call: ValidatedCall) -> None:
-        """Allow: limits on the calls of a tick are not rules and are not recorded."""
+        """Raise the recorded error if a limit on dangerous calls refused this call; else allow it.
+
+        The limits on the calls of a tick are not rules and are not recorded.
+        """
         then = self._call.decision if self._call is not None else None
         if then is not None and then.code == DangerousLimitReached.code:
             raise DangerousLimitReached(then.said)
 
     def answer_to(self, call: ValidatedCall, encoded: bytes) -> None:
-        """A recorded call that a human has denied or changed is not judged; see `_by_a_hook`."""
+        """Return None: a recorded call that a human denied or changed is not judged; see `_by_a_hook`."""
 
     def spend_approval(self, binding: str) -> Question | None:
-        """Return the approval that this call got, if it is still the same call."""
+        """Return the approval that this call used, if it was given for the same call."""
         approval = self._call.approval if self._call is not None and self._call.ended != "asked" else ""
         if not approval or self._bindings.get(approval) != binding or approval not in self._by:
             return None
@@ -260,7 +267,7 @@ def change_between(then: Decision, now: Decision) -> Change:
 
 
 def _words(decision: Decision) -> str:
-    """Return the text without the rule's file and line, so that a moved rule makes no difference."""
+    """Return the text without the rule's file and line, so that a moved rule causes no difference."""
     return decision.said.replace(decision.rule, decision.rule_id) if decision.rule else decision.said
 
 

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from callgate._hash_chain import is_as_written
 from callgate._json import canonical
-from callgate._pipeline.event_bodies import clean, decode_reason
+from callgate._run_state.event_bodies import clean, decode_reason
 from callgate.agent.recorded_run import LoadedRun, load_run
 from callgate.agent.run_recorder import (
     BlobReader,
@@ -67,7 +67,7 @@ class RecordedPass(Struct, frozen=True, kw_only=True):
     status: str = ""
     """The status of the pass; empty without a recorded end."""
     answer: AssistantMessage | None = None
-    """The model's message, as the conversation has it."""
+    """The model's message as the conversation contains it."""
     closed: tuple[str, ...] = ()
     executes: bool = False
     """Whether its calls were given to the engine."""
@@ -197,7 +197,7 @@ def _agents(source: _ReadOnlyJournal, blobs: BlobReader, run: str, events: list[
 
 
 class _PassWatch:
-    """Collects each pass while a run is recalled, and compares what the model was shown with the recorded hash."""
+    """Collects each pass while the run is loaded, and compares what the model was shown with the recorded hash."""
 
     def __init__(self, blobs: BlobReader) -> None:
         self._blobs = blobs
@@ -290,7 +290,7 @@ def _other_text(events: list[Event], text: str, blobs: BlobReader) -> list[Repla
 
 
 def _missing(calls: Iterable[ReplayedCall], blobs: BlobReader) -> tuple[str, ...]:
-    """Return what is missing of the calls."""
+    """Return a sentence for each call that is not fully recorded, and for each whole result that is not stored."""
     found = [f"Call {call.uid} is not fully recorded: {call.lost}." for call in calls if call.lost]
     for call in calls:
         digest = call.result.metadata.blob if call.result is not None else None

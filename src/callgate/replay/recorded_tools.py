@@ -1,4 +1,7 @@
-"""Match today's tools with those of a recorded run. The journal has the names and identities of tools, not their code."""
+"""Match the present tools with those of a recorded run.
+
+The journal has the tools' names and identities, not their code.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ def tools_of(replay: Replay, tools: Iterable[Tool]) -> ToolRegistry:
 
 
 def _was_there(call: ReplayedCall) -> bool:
-    """Whether the run had the tool of this call: its arguments were validated or judged."""
+    """Whether the run had the tool of this call, because the call's arguments were validated or judged."""
     then = call.decision
     return bool(call.identity) or (then is not None and (then.word != "refused" or then.code == ArgumentsInvalid.code))
 

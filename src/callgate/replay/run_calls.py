@@ -1,6 +1,7 @@
-"""Read a run's calls from its events: as received, as decided, as ended.
+"""Read a run's calls from its events: as received, as decided, and as ended.
 
-Pure. If a call's arguments are not fully recorded, `lost` says so; nothing is guessed. Knows no tool and no policy.
+Pure. If the record does not have all arguments of a call, `lost` says so; nothing is guessed. Knows no tool and no
+policy.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callgate._pipeline.event_bodies import Reason, Received, Verdict
+from callgate._run_state.event_bodies import Reason, Received, Verdict
 from callgate.calls import Note, RawCall, Scope, ToolResult
 from callgate.errors import UsageError
 from callgate.events import Event
@@ -24,7 +25,7 @@ __all__ = ["Decision", "ReplayedCall", "Word", "calls_of"]
 Word = Literal["allow", "ask", "deny", "refused"]
 
 _NOT_THE_ROUTES: Final = REFUSED_BY_LOOP | {"human_denied"}
-"""Codes of calls that the agent loop or a human refused."""
+"""The codes of calls that were refused by the agent loop or a human, and not by a stage of the engine."""
 _REFUSALS: Final = frozenset(
     {
         "malformed_arguments",
@@ -44,7 +45,7 @@ class Decision(Struct, frozen=True, kw_only=True):
     """The decision on one call."""
 
     word: Word
-    """`refused`: by a stage before the policies; the others are verdicts."""
+    """The verdict, or `refused` if a stage before the policies refused the call."""
     rule: str = ""
     """The rule, as `id (file:line)`."""
     said: str = ""
@@ -217,7 +218,10 @@ def _decided(call: ReplayedCall, body: _Verdict) -> ReplayedCall:
 
 
 def _closed(call: ReplayedCall) -> ReplayedCall:
-    """The call, with what its end says of what was decided."""
+    """Return the call with its decision corrected by its end.
+
+    A call that the loop or a human refused has no decision; a call that ended before the policies was refused.
+    """
     code = (call.result.code if call.result is not None else "") or ""
     if code in _NOT_THE_ROUTES:
         return replace(call, decision=None, undecided=f"the loop did not let it run ({code})")

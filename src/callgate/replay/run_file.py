@@ -1,7 +1,7 @@
-"""Store a recorded run outside its journal: one file of lines with everything that a replay reads.
+"""Store a recorded run outside its journal, in one file of lines that contains everything that a replay reads.
 
-The first line names the format. Each further line is an event with its body byte for byte, or a large body with its hash. What the journal
-does not have, because it was secret or too large, is missing here too.
+The first line names the format. Each further line is an event with its unchanged body, or a large body with its hash.
+Data that the journal does not have, because it was secret or too large, is missing here too.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class RunFile:
         return self._blobs.get(digest)
 
     def encode(self) -> bytes:
-        """The lines."""
+        """Return the content of the file: one JSON value per line."""
         lines = [canonical(_FileHead(callgate_run=_FORMAT, run=self.run))]
         for event in self._events:
             fields = {name: getattr(event, name) for name in _FileLine.__struct_fields__ if hasattr(event, name)}

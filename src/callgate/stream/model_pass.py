@@ -50,9 +50,13 @@ class StreamLimits(Options, frozen=True, kw_only=True):
     """
 
     idle_s: Seconds = 120.0
-    """Between two events or reports of progress. `STREAM_SDK_CALL_TIMEOUT_MS` sets it for agents without limits of their own."""
+    """The maximum time between two events or reports of progress. `STREAM_SDK_CALL_TIMEOUT_MS` sets it for agents
+    that do not specify limits.
+    """
     first_s: Seconds | None = None
-    """Before the first event, for which a provider's queue may take longer; None: the same as `idle_s`."""
+    """The maximum time before the first event, which can take longer because providers queue requests. None: the
+    same as `idle_s`.
+    """
     grace_s: Pause = 0.3
     """Seconds that a model has to close its connection before it is abandoned."""
 

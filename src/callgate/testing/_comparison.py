@@ -1,6 +1,7 @@
-"""Compare a recorded run with its repetition; return one sentence per difference. Pure.
+"""Compare a recorded run with its repetition, and return one sentence per difference. Pure.
 
-Calls made by a tool's own code are left out, because stand-ins have no code. A rule that only moved within its file is the same rule.
+Calls made by a tool's own code are left out, because the replacements of the tools have no code. A rule that only moved
+within its file counts as the same rule.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _OPEN = "open"
 
 
 def calls_between(then: Replay, now: Replay, *, ends_open: bool = False) -> Iterable[str]:
-    """Return the differences between the calls.
+    """Yield a sentence for each difference between the calls.
 
     Args:
         ends_open: The record ends before the run did; calls that it does not have any more are no difference.
@@ -68,7 +69,7 @@ def _decided(decision: Decision | None) -> str:
 
 
 def messages_between(then: Replay, now: Replay) -> Iterable[str]:
-    """Return the first message that differs."""
+    """Yield a sentence about the first message that differs, or about different numbers of messages."""
     before, after = _plain(then), _plain(now)
     for number, (old, new) in enumerate(zip(before, after, strict=False), 1):
         if old != new:
@@ -92,7 +93,7 @@ def _plain(replay: Replay) -> list[str]:
 
 
 def ends_between(then: Replay, now: Replay) -> Iterable[str]:
-    """Return the difference between the ends of the runs."""
+    """Yield a sentence if the runs ended differently."""
     old, new = (one.end.turn_status or one.end.status for one in (then, now))
     if old != new:
         why = f": {now.end.reason[:_TOLD]}" if now.end.reason else ""

@@ -11,7 +11,7 @@ from contextlib import suppress
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callgate._pipeline.event_bodies import decode_reason
+from callgate._run_state.event_bodies import decode_reason
 from callgate.engine import Engine
 from callgate.errors import UsageError
 from callgate.events import Event

@@ -32,7 +32,7 @@ _ANTHROPIC_ENDS: Mapping[str, str] = {
 
 
 def streamed(api: str, items: Iterable[Item], model: str) -> Iterator[bytes | Item]:
-    """Yield the pieces of a streamed answer, one per write; items that are not content are passed through."""
+    """Yield the pieces of a streamed answer, one per write. Items that are not content are yielded unchanged."""
     yield from _STREAMS[api](items, model)
 
 
@@ -50,7 +50,7 @@ def refused(api: str, fail: Fail) -> bytes:
 
 
 def _reason(items: Iterable[Item], ends: Mapping[str, str]) -> str | None:
-    """Return the provider's finish reason for these items; None if they break off."""
+    """Return the provider's finish reason for these items. None if the turn breaks off after them."""
     given = [item.reason for item in items if isinstance(item, End)]
     reason = given[0] if given else "tool_calls" if any(isinstance(item, Call) for item in items) else "stop"
     return None if reason == "cut" else ends.get(reason, reason)

@@ -17,7 +17,7 @@ from callgate._abort_signals import Control
 from callgate._clock import SystemClock
 from callgate._json import canonical, decode
 from callgate._pipeline.result_check import Ran, check
-from callgate._pipeline.settlements import EARLIER
+from callgate._run_state.settlements import EARLIER
 from callgate.agent.run_recorder import BlobReader
 from callgate.calls import Text, ToolResult
 from callgate.errors import CallFailed, UsageError
@@ -47,7 +47,7 @@ _RECORD_ENDS = "the record of the model's answers ends here"
 _HERE = "\x00"
 _RESTART = "context_restart_recorded"
 _FRAME = frozenset({"status", "error", "code"})
-"""The keys that the route adds to a failure."""
+"""The keys that the engine adds to a failure."""
 
 
 class NoWaitClock(SystemClock):
@@ -77,7 +77,8 @@ class RecordedModel:
     Args:
         passes: The passes of the recorded run.
         name: The recorded model's name, `provider:model`.
-        on_end: Called with the reason when the recording cannot be continued: a stop, a silence, or its end.
+        on_end: Called with the reason if a recorded pass did not end normally, or the record has ended,
+            so that the run cannot continue.
         ends_open: The record ends before the run did, so that a request beyond it is its end and no mistake.
     """
 
@@ -168,7 +169,7 @@ def _refused_for(call: ReplayedCall, own: Set[str]) -> bool:
 
 
 def _execution(tool: BoundTool, result: ToolResult, attempt: int, blobs: BlobReader) -> Execution:
-    """Return the execution from which the route makes this result."""
+    """Return the execution that the engine converts to this result."""
     if result.status == "ok":
         return Execution(status="returned", value=_value(result, blobs))
     told = _told(result)
@@ -190,7 +191,7 @@ def _execution(tool: BoundTool, result: ToolResult, attempt: int, blobs: BlobRea
 
 
 def _proof(tool: BoundTool, result: ToolResult, status: str, details: dict[str, Any]) -> dict[str, Any]:
-    """Return the details of an exception that makes the result unknown, or not, as it was recorded."""
+    """Return the details of the tool's exception that make the engine mark the result as recorded, unknown or not."""
     if status != "raised" or tool.effect == "none":
         return {}
     if result.status == "error" and tool.effect == "once" and result.code != "not_done":
@@ -212,7 +213,7 @@ def _value(result: ToolResult, blobs: BlobReader) -> object:
 
 
 def _told(result: ToolResult) -> dict[str, Any]:
-    """Return the failure that the model was shown, as data; empty if it was shown in part."""
+    """Return the failure that the model was shown, as data; empty if the model was shown only a part of it."""
     try:
         told = decode(_shown(result))
     except ValueError:

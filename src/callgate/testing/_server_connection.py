@@ -1,6 +1,6 @@
-"""One client connection of the scripted server: read requests, write bytes, and notice when the client has gone.
+"""One client connection of the scripted server: read requests, write bytes, and detect that the client has closed it.
 
-Reads HTTP/1.1 requests with a length or in chunks, one after the other, within limits. Knows no script.
+Reads consecutive HTTP/1.1 requests whose bodies have a length or are chunked, within limits. Knows no script.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class ReceivedRequest(Struct, frozen=True, kw_only=True, eq=False):
     """A received request."""
 
     number: int
-    """Counts from 0 over all connections."""
+    """The number of the request, counted from 0 over all connections."""
     method: str
     path: str
     headers: Mapping[str, str]
@@ -86,7 +86,7 @@ class Connection(asyncio.Protocol):
     # The server's interface
 
     async def request(self, number: Callable[[], int]) -> ReceivedRequest | None:
-        """Return the next request, numbered when it is complete; None at the end of the connection or for an invalid request."""
+        """Return the next complete request. None at the end of the connection, or if the request is invalid."""
         head = await self._until(b"\r\n\r\n", _HEAD_BYTES)
         if head is None:
             return None
@@ -105,7 +105,7 @@ class Connection(asyncio.Protocol):
         self._write("\r\n".join([*lines, "", ""]).encode("latin-1"))
 
     async def send(self, data: bytes, *, chunked: bool = False) -> None:
-        """Write and wait until the buffer has room. Does nothing if the client has gone."""
+        """Write the bytes, and wait until the buffer has room. Do nothing if the client has closed the connection."""
         if data:
             self._write(b"%x\r\n%b\r\n" % (len(data), data) if chunked else data)
             await self._writable.wait()

@@ -1,6 +1,7 @@
-"""An embedder without a model: texts that share parts of words are near each other.
+"""An embedder without a model: texts that share parts of words have similar vectors.
 
-Deterministic on every machine. It does not know meanings, but finds `reimbursed` for `reimbursement`, which a search for words does not.
+Returns the same vectors on every machine. It does not know meanings, but it finds `reimbursed` for `reimbursement`,
+which a search for whole words does not find.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ class HashedEmbedder:
 
     Args:
         name: See `callgate.memory.Embedder`.
-        dimension: The number of counters; more of them separate more sequences.
+        dimension: The number of counters. With more counters, fewer different sequences share one.
     """
 
     def __init__(self, name: str = "hashed", dimension: int = 512) -> None:
         self.name = name
         self.dimension = dimension
         self.asked: list[str] = []
-        """Every text that it embedded, in order."""
+        """Every text that this embedder was called with, in order."""
 
     def __call__(self, texts: Sequence[str], /) -> list[list[float]]:
         self.asked += texts

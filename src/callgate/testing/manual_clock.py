@@ -9,7 +9,7 @@ __all__ = ["ManualClock"]
 
 
 class ManualClock:
-    """A `Clock` that only `advance` moves. A sleep ends when its time is reached."""
+    """A `Clock` whose time changes only by `advance`. A sleep ends when its time is reached."""
 
     def __init__(self, start_ns: int = 1_700_000_000_000_000_000, jitter: float = 0.5) -> None:
         self._now_ns = start_ns

@@ -32,7 +32,7 @@ class Call(Struct, frozen=True):
     arguments: Mapping[str, object] | str = "{}"
     """The arguments as an object, or as text, which may be malformed."""
     id: str = ""
-    """If empty, `call_1`, `call_2` and so on."""
+    """The call's id. If empty, `call_1`, `call_2` and so on."""
     delta_chars: int = 0
     """The number of characters of the arguments per delta; 0 for all at once."""
 
@@ -71,7 +71,7 @@ class Fail(Struct, frozen=True):
 
 
 class End(Struct, frozen=True):
-    """The turn's finish reason, if not `stop`, or `tool_calls` after calls."""
+    """The turn's finish reason. Without it, the reason is `tool_calls` after calls, and otherwise `stop`."""
 
     reason: FinishReason
 
@@ -86,7 +86,7 @@ Item = str | Call | Thought | Pause | Beat | Fail | End | Raise | Usage
 """An item of a turn; a string is text."""
 
 Turn = Item | Iterable[Item] | Callable[[_Given], Item | Iterable[Item]]
-"""One answer: an item, several, or a function from the request to them."""
+"""One answer: one item, several items, or a function that returns these for a request."""
 
 Step = ModelEvent | Pause | Beat | Raise
 """The steps of playing a turn."""

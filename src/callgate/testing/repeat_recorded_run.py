@@ -1,7 +1,7 @@
-"""Repeat a recorded run with today's tools and rules, as a test, and compare.
+"""Repeat a recorded run with the present tools and rules, as a test, and compare the two.
 
-The model's answers and the tools' results are recorded; the loop, the route, the tools' schemas and checks and the rules are real. Each
-difference is a sentence that names its call.
+The model's answers and the tools' results are taken from the record. The loop, the engine, the tools' schemas and
+checks, and the rules are the real ones. Each difference is a sentence that names its call.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class PlayedAgain(Struct, frozen=True, kw_only=True):
     differences: tuple[str, ...]
     """The differences in order, one sentence each; empty if there is none."""
     replay: Replay
-    """The run as it went this time."""
+    """The repeated run."""
 
 
 class RecordedRun:
@@ -63,7 +63,7 @@ class RecordedRun:
         kept: The content of the file.
 
     Raises:
-        UsageError: The run cannot be rebuilt from it.
+        UsageError: The run cannot be rebuilt from the file.
     """
 
     def __init__(self, kept: RunFile) -> None:
@@ -82,17 +82,17 @@ class RecordedRun:
         return cls(RunFile.load(path))
 
     def again(self, tools: Iterable[Tool], policies: Sequence[Policy] = (), **agent: Any) -> PlayedAgain:
-        """Repeat the run with these tools, whose code never runs, and these policies.
+        """Repeat the run with these tools and policies. The tools' code is never run.
 
         Args:
-            tools: The tools as they are now; those that the run did not have are left out.
+            tools: The tools as they are now. Tools that the run did not have are left out.
             policies: The policies as they are now.
             agent: Further arguments of the run's `Agent`: `output`, `compact`, `stuck`.
         """
         return asyncio.run(self.played(tools, policies, **agent))
 
     async def played(self, tools: Iterable[Tool], policies: Sequence[Policy] = (), **agent: Any) -> PlayedAgain:
-        """Like `again`, for use in an event loop."""
+        """Do the same as `again`, on the running event loop."""
         had = self.replay.began.tools if self.replay.began is not None else None
         stood = [stand_in(tool) for tool in tools if had is None or tool.name in had]
         return await _Player(self.replay, self._kept, stood, policies).played(agent)
@@ -128,7 +128,7 @@ class _Player:
         return PlayedAgain(differences=tuple(self._differences(now)), replay=now)
 
     async def _calls(self) -> None:
-        """Repeat the calls of an engine without an agent, one after the other."""
+        """Repeat the calls of a run without an agent, one after the other."""
         for call in self._then.calls:
             if call.parent:
                 continue

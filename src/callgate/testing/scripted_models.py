@@ -35,7 +35,7 @@ class ScriptedModel:
     Args:
         turns: The turns, in order; see `Turn`. A pass after the last turn raises `UsageError`.
         name: The model's name.
-        native_tools: Whether it takes tools in the API's own form.
+        native_tools: Whether the model has native calls. Otherwise calls are read from its text.
         clock: The clock for pauses in seconds.
     """
 

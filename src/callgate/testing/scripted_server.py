@@ -1,7 +1,7 @@
 """A provider on the loopback interface that answers HTTP requests with scripted turns, in a real API's format.
 
-Speaks HTTP/1.1 as model clients use it, within limits. A script can refuse requests, pause, drop connections and send garbage. Keeps every
-request, and notices when a client has gone.
+Supports as much of HTTP/1.1 as model clients use, within limits. A script can refuse requests, pause, drop connections
+and send invalid bytes. Keeps every request, and detects when a client has closed its connection.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["Drop", "Piece", "Raw", "ReceivedRequest", "Reply", "Script", "Script
 
 
 class Drop(Struct, frozen=True):
-    """Drops the connection here, in the middle of the body."""
+    """Drops the connection at this point, in the middle of the body."""
 
 
 class Raw(Struct, frozen=True):
@@ -47,9 +47,11 @@ class Reply(Struct, frozen=True, kw_only=True):
     before: Pause | Drop | None = None
     """A pause before the first byte of the answer."""
     framing: Literal["chunked", "length", "close"] = "chunked"
-    """How the body's end is marked. `close` closes the connection; `length` sends nothing before the body is complete."""
+    """How the end of the body is marked. With `close`, the connection is closed. With `length`, nothing is sent
+    before the body is complete.
+    """
     compressed: bool = False
-    """Whether to compress with gzip, flushing each piece."""
+    """Whether to compress the body with gzip. Each piece is flushed."""
 
 
 Script = Turn[ReceivedRequest] | Reply | Iterable[Piece]
@@ -57,11 +59,11 @@ Script = Turn[ReceivedRequest] | Reply | Iterable[Piece]
 
 
 class ScriptedServer:
-    """Serve a script; use it with `async with`, and give `url` to a client.
+    """Serves a script. Use it with `async with`, and give `url` to a client.
 
     Args:
-        turns: The answers in the order of the requests, or one function of the request for all. A request after the last turn is refused
-            with 500.
+        turns: The answers in the order of the requests, or one function that returns the answer to each request. A
+            request after the last turn is refused with status 500.
         api: The API: `openai.chat`, `anthropic.messages` or `ollama.chat`.
         pace: Awaited before each piece of a body, with the request and the piece's number.
         clock: The clock for pauses in seconds.
@@ -81,7 +83,7 @@ class ScriptedServer:
         self.requests: list[ReceivedRequest] = []
         """The requests, in order."""
         self.connections = 0
-        """The number of opened connections."""
+        """The number of connections that were opened so far."""
         self._turns = turns
         self._api = api
         self._pace = pace
@@ -137,7 +139,7 @@ class ScriptedServer:
         return script if isinstance(script, Reply) else Reply(turn=script)
 
     async def _answer(self, connection: Connection, received: ReceivedRequest, reply: Reply) -> bool:
-        """Answer; return whether the connection can be used again."""
+        """Answer a request. Return whether the connection can be used again."""
         if reply.before is not None and not await self._waited(reply.before, received):
             return False
         streams = reply.status == 200 and received.body_json.get("stream", self._api == "ollama.chat") is True

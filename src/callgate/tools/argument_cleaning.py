@@ -33,13 +33,15 @@ class Keywords(Struct, frozen=True):
     """The keywords that a tool's code accepts."""
 
     names: frozenset[str] | None = None
-    """None if it accepts any keyword."""
+    """The accepted keywords; None if any keyword is accepted."""
     taken: str = ""
-    """A keyword with another use: the actor."""
+    """The name of the parameter that receives the actor, so that no argument may have this name; empty if there is
+    none.
+    """
 
     @classmethod
     def of(cls, execute: Callable[..., Any], *, has_actor: bool) -> Keywords:
-        """Return the keywords of `execute`; any keyword if Python cannot tell.
+        """Return the keywords of `execute`. If its signature cannot be read, any keyword is accepted.
 
         Args:
             has_actor: Whether the first parameter is the actor.
@@ -88,7 +90,7 @@ def fitted(
 
 
 def without(arguments: Arguments, keys: list[str], known: Iterable[str]) -> tuple[Arguments, Notes]:
-    """Return the arguments without these, with a note for each that names the nearest of `known`."""
+    """Return the arguments without these ones, with a note for each that names the most similar name in `known`."""
     dropped = sorted(keys)  # sorted, so that equal JSON has equal notes
     meant = {name.casefold(): name for name in known if name not in arguments}
     notes = tuple(

@@ -81,11 +81,11 @@ _MAX_CHAIN: Final = 32
 
 
 def evidence_of(error: BaseException, not_done: tuple[type[BaseException], ...] = ()) -> Evidence:
-    """Return what a tool's exception proves about its effect.
+    """Return what a tool's exception proves about the tool's effect.
 
     Args:
-        error: The exception. In a group, every exception must prove the same.
-        not_done: The exceptions that mean that nothing happened. They take precedence.
+        error: The exception. In an exception group, all exceptions must prove the same.
+        not_done: Exceptions which mean that nothing happened. They take precedence.
     """
     try:
         return _evidence_of(error, not_done)

@@ -1,6 +1,7 @@
 """The key of a tool's effect: calls of the tool with the same key have the same effect. Pure.
 
-Checked when the tool is registered, made from the final arguments and the scope of each call. Knows nothing of calls that ran before.
+The declaration is checked when the tool is registered. The key is made from the final arguments and the scope of each
+call. Knows nothing of earlier calls.
 """
 
 from __future__ import annotations
@@ -31,23 +32,23 @@ class EffectKeyOf(Struct, frozen=True, kw_only=True):
     """The key of one call's effect."""
 
     text: str
-    """For people and models, once it is redacted."""
+    """The key as text, for people and models. It must be redacted before it is shown."""
     digest: str
-    """The same for the same tool and key, in every run and process. What the tool gets as its idempotency key."""
+    """A hash of tool and key, the same in every run and process. The tool gets it as its idempotency key."""
 
 
 class EffectKey(Struct, frozen=True, kw_only=True):
-    """How a tool makes the key of its effect."""
+    """The declaration of a tool how to make the key of its effect."""
 
     tool: str
     declared: KeyFromCall
 
     @classmethod
     def of(cls, declared: object, tool: str, effect: Effect, schema: CompiledSchema, where: str) -> EffectKey:
-        """Check a declaration.
+        """Return the declaration after checking it.
 
         Raises:
-            UsageError: It is no key that calls of this tool could have.
+            UsageError: Calls of this tool could not have such a key.
         """
         if effect == "none":
             raise UsageError(f"{where} has a key of its effect, but no effect. Drop the key, or declare effect='once' or 'idempotent'.")
@@ -80,7 +81,7 @@ class EffectKey(Struct, frozen=True, kw_only=True):
         return EffectKeyOf(text=text, digest=hashlib.blake2b(known, digest_size=16).hexdigest())
 
     def _parts(self, pattern: str, arguments: Mapping[str, object], scope: Scope) -> Iterator[str | tuple[str]]:
-        """Yield literal text as it is, and each value in a tuple."""
+        """Yield literal text unchanged, and each value in a tuple."""
         for literal, name, _, _ in Formatter().parse(pattern):
             yield literal
             if name is not None:

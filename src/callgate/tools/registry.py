@@ -70,7 +70,7 @@ class BoundTool(Struct, frozen=True, kw_only=True):
     own_validator: bool
     """Whether the tool has its own validator."""
     exacting: bool
-    """Whether arguments that match the schema may still be changed or refused."""
+    """Whether arguments that match the schema may still be changed or refused by the tool."""
 
     def touched(self, arguments: Mapping[str, object], scope: Scope) -> TouchedKeys | None:
         """Return the resources of a call with these arguments; None if they are not declared."""

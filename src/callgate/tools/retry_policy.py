@@ -32,7 +32,9 @@ class RetryPolicy(Options, frozen=True, kw_only=True):
     max_s: Pause = 10.0
     multiplier: Annotated[float, Meta(ge=1, le=MOST)] = 2.0
     jitter: bool = True
-    """Whether to wait a random time between half and the whole, so that many callers do not retry together."""
+    """Whether to wait a random time between half of the delay and the whole delay, so that many callers do not retry
+    together.
+    """
 
     def delay_s(self, failures: int, chance: float) -> float:
         """Return the seconds to wait after this number of failures in a row; `chance` in [0, 1) selects the jitter."""

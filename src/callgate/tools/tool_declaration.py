@@ -35,14 +35,16 @@ class ValidationResult(Struct, kw_only=True, metaclass=ByNameMeta):
 
     valid: bool
     errors: list[str] = field(default_factory=list)
-    """Each error names the argument, the expected and the given value and, if there is one, a value that would pass."""
+    """The errors. Each names the argument, the expected value, the given value, and, if there is one, a value that
+    would pass.
+    """
     warnings: list[str] = field(default_factory=list)
     cleaned_params: dict[str, Any] = field(default_factory=dict)
     """The arguments to run with; if empty, they are unchanged."""
 
 
 class TypedFindings(ValidationResult, kw_only=True):
-    """What a function's annotations found in its arguments, with the places."""
+    """The errors that a function's annotations find in its arguments, each with its place in them."""
 
     problems: list[ValidationProblem] = field(default_factory=list)
 
@@ -72,12 +74,14 @@ class Tool:
     effect: Effect | None = None
     """The effect of a call, which determines what is safe to repeat; None for the category's default."""
     reads: Declared | None = None
-    """Resource keys that the call reads, so that other calls may run in parallel."""
+    """The keys of the resources that the call reads. If they are declared, other calls may run in parallel."""
     writes: Declared | None = None
     """Resource keys that the call changes; cached reads of them are dropped. None: it may change anything, unless the effect is `none`."""
     effect_key: KeyFromCall | None = None
-    """The key of the effect: `refund:{order}`, or a function of the final arguments and the scope. Of the calls of this tool with the same
-    key one runs, and the others get its result, in whatever run, agent or process on the journal they are made."""
+    """The key of the effect: a text such as `refund:{order}`, or a function of the final arguments and the scope. Of
+    all calls of this tool with the same key, only one runs, and the others get its result, in whatever run, agent or
+    process on the journal they are made.
+    """
     timeout_s: float | None = None
     """Seconds for the whole call from its first start, with retries and waits; None for the engine's timeout."""
     attempt_timeout_s: float | None = None
@@ -96,7 +100,9 @@ class Tool:
     aliases: tuple[str, ...] = ()
     """Other names of this tool."""
     triggers: tuple[str, ...] = ()
-    """Phrases by which deliberate mode exposes the tool: literal, `stem*`, `/regex/`, or `^` for always."""
+    """Phrases by which deliberate mode exposes the tool: a literal phrase, `stem*`, `/regex/`, or `^`, which always
+    exposes it.
+    """
     output_schema: Mapping[str, Any] | None = None
     content_key: str | None = None
     """For a dict result: the key whose text is the content, instead of the dict as JSON. The keys `mime`, `bytes` and `truncated` describe
@@ -108,7 +114,7 @@ class Tool:
     coerce: bool | None = None
     """Whether to convert arguments of a wrong type if this loses nothing; None for the engine's setting."""
     wraps_result: ClassVar[bool] = False
-    """Whether any return value is allowed. `Tool.execute` must return a dict; a function may return anything."""
+    """Whether any return value is allowed. `Tool.execute` must return a dict; a function tool may return anything."""
     drops_unknown: ClassVar[bool] = False
     """Whether to drop (and note) unknown arguments that the schema does not mention."""
 

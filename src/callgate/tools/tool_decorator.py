@@ -123,7 +123,10 @@ class FunctionTool(Tool):
         self._is_method = _takes_self(self.function, owner)
 
     def __get__(self, instance: object, owner: type | None = None) -> FunctionTool:
-        """Return the tool of an object whose class has this one as a method, without `self` in its schema. Other tools stay as they are."""
+        """Return the tool for an instance, if this one is a method of its class. The schema does not contain `self`.
+
+        A tool that is not a method is returned unchanged.
+        """
         if instance is None or not self._is_method:
             return self
         return type(self)(MethodType(self.function, instance), **self._options)

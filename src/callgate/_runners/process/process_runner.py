@@ -61,10 +61,12 @@ class AttemptRequest(Struct, frozen=True, kw_only=True, eq=False):
 
 
 class ProcessRunner:
-    """Runs a tool in a reused worker process. An attempt may wait for a free worker, so it is claimed by a separate record.
+    """Runs a tool in a reused worker process.
+
+    An attempt may wait for a free worker, so the journal records separately when a worker claims it.
 
     Raises:
-        UsageError: On Windows, where a process tree cannot be ended.
+        UsageError: The system is Windows, where a process tree cannot be ended.
     """
 
     claims = True
@@ -188,7 +190,7 @@ class _WorkerAttempt:
     def __init__(self, runner: ProcessRunner, connection: WorkerConnection, work: AttemptRequest) -> None:
         self.wait: BoundedWait[Execution] = BoundedWait(work, runner.deadlines)
         self.open = True
-        """The worker has not yet reported the end of the call."""
+        """Whether the worker has not yet reported the end of the call."""
         self._runner = runner
         self._connection = connection
         self._work = work

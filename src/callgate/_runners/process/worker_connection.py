@@ -71,7 +71,7 @@ class WorkerConnection:
         self.reaped: asyncio.Future[None] = self._loop.create_future()
         self.exit: WorkerExit | None = None
         self.has_worker = False
-        """The supervisor has begun to start the worker; before that, no part of a call can have run."""
+        """Whether the supervisor has begun to start the worker. Before that, no part of a call can have run."""
         self.survivors = 0
         self.stopping = False
         self._unread = bytearray()

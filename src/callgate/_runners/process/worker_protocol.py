@@ -62,7 +62,7 @@ class WorkerExit(Struct, frozen=True):
     """How a worker ended."""
 
     code: int
-    """Negative: the signal that ended it."""
+    """The exit code. A negative number is the signal that ended the worker."""
     survivors: int
     closed_channel: bool
 

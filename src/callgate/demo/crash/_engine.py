@@ -1,4 +1,4 @@
-"""The process that is killed: an agent with the shop's tools, which reports when it reaches the given moment and waits."""
+"""The engine process that is killed: an agent with the shop's tools. At the given moment, it reports and waits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ __all__ = ["HERE", "work"]
 HERE = "here"
 _FOR_EVER_S = 600.0
 _SETTINGS = replace(PRESETS["agent"], early_start=False)
-"""Each run is killed after its complete message; early starts of broken messages are another demonstration."""
+"""Without early starts, because each run is killed only after its message is complete.
+
+Demonstration 4 shows early starts.
+"""
 
 
 async def work(order: Order) -> None:
@@ -31,7 +34,7 @@ async def work(order: Order) -> None:
     stage = DemoRun(order.demo, None, Path(order.root))
 
     def reach(place: str, position: int = 0) -> None:
-        """Stop at the given moment, with all events until then on disk, and never continue."""
+        """If this is the given moment, wait until the events so far are on disk, report, and wait to be killed."""
         if place == order.at:
             on_disk = Thread(target=asyncio.run, args=(engine.journal.durable(position),))
             on_disk.start()

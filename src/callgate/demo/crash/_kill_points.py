@@ -1,7 +1,7 @@
-"""The moments at which a process is killed, and the expected outcome of the call after another process has resumed the run.
+"""The moments at which a process is killed, and the expected outcome of the call after the run was resumed.
 
-A call that never started runs. A read and an idempotent call run again, the latter with the same key. A `once` call is not started again:
-it is `unknown`, unless its tool's `verify` can find out.
+A call that had not started runs. A read and an idempotent call run again, the idempotent call with the same key. A
+`once` call that had started does not run again: its outcome is `unknown`, unless its tool's `verify` can determine it.
 """
 
 from __future__ import annotations
@@ -13,22 +13,25 @@ from msgspec import Struct
 __all__ = ["MOMENTS", "ORDER", "KillPoint", "of"]
 
 ORDER: Final = ("stock", "set_price", "charge", "ship")
-"""The tools that each run calls in its one message, in this order. Effects: none, idempotent, once, once with a `verify`."""
+"""The tools that each run calls in its only message, in this order.
+
+Their effects are none, idempotent, once, and once with a `verify`.
+"""
 
 
 class KillPoint(Struct, frozen=True, kw_only=True):
     """A moment at which a run is killed."""
 
     name: str
-    """Also the run's name."""
+    """The name of the moment and of its run."""
     at: str
-    """`before`, `inside` or `after` a tool's effect, or a kind of event, and the tool."""
+    """The moment and the tool: `before`, `inside` or `after` the tool's effect, or a kind of event."""
     says: str
     status: str
     """The final status of the call."""
     effects: int
     again: tuple[str, ...] = ()
-    """The moments at which the resuming processes are killed, in order."""
+    """The moments at which the processes that resume the run are killed, in order."""
 
     @property
     def tool(self) -> str:

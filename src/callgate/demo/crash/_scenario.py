@@ -1,4 +1,4 @@
-"""For each moment of `MOMENTS`: start a run, kill its process at that moment, and let other processes resume it."""
+"""For each of `MOMENTS`, start a run, kill its process at that moment, and let other processes resume the run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from callgate.demo._claims import Finding
+from callgate.demo._checks import Finding
 from callgate.demo._demo_run import DemoRun, calls_in
 from callgate.demo._model import scripted_server
 from callgate.demo._processes import killed, started
@@ -30,7 +30,7 @@ _ARGUMENTS: dict[str, dict[str, object]] = {
 
 
 async def crash(stage: DemoRun) -> list[Finding]:
-    """Kill at every moment and compare with the ledger."""
+    """Kill a run at every moment, and compare the outcomes with the ledger."""
     kills: dict[str, list[int]] = {}
     async with scripted_server(_answer, stage.root / "requests.jsonl") as url:
         for moment in MOMENTS:

@@ -1,7 +1,8 @@
 """A shop outside the engine: four tools that write their effects to a ledger.
 
-The shop behaves like an external system: two requests with one key set a price once, two charges take the money twice. Each tool reports
-its position, so that its process can be killed there. None declares what it writes, so they run one after the other.
+The shop behaves like an external system: two requests with the same key set a price once, but two charges take the
+money twice. Each tool reports the moments that it reaches, so that its process can be killed there. No tool declares
+what it writes, so the calls run one after the other.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from callgate.tools import FunctionTool, ToolContext, Verified
 __all__ = ["shop_tools"]
 
 Reach = Callable[[str], None]
-"""Called with a tool's position; may never return."""
+"""Called with the moment that a tool has reached. May never return."""
 
 
 def shop_tools(ledger: EffectLog, reach: Reach) -> list[FunctionTool]:
-    """The tools, in the order of `ORDER`."""
+    """Return the tools in the order of `ORDER`."""
 
     def stock(context: ToolContext, item: str) -> int:
-        """How many of an item there are."""
+        """Return how many of an item are in stock."""
         reach("inside stock")
         return 7
 
@@ -44,7 +45,7 @@ def shop_tools(ledger: EffectLog, reach: Reach) -> list[FunctionTool]:
         return f"{parcel} has left"
 
     def has_left(arguments: dict[str, Any], key: str) -> Verified:
-        """Look into the carrier's book."""
+        """Check in the ledger whether the parcel was sent."""
         left = _known(ledger, key)
         return Verified(happened=left, result=f"{arguments['parcel']} has left" if left else None)
 

@@ -1,6 +1,7 @@
 """Check the demonstration's claims against its folder: the tools' ledger, the journal, and the model's requests.
 
-The tools wrote the ledger, not the engine, so that the ledger and the journal can contradict each other.
+The tools write the ledger independently of the engine, so that a difference between the ledger and the journal shows a
+fault.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 from callgate._call_summary import CallSummary, summarise
 from callgate._journal.event_rows import verify
-from callgate.demo._claims import Finding, finding
+from callgate.demo._checks import Finding, finding
 from callgate.demo._demo_run import events_in
 from callgate.demo._effect_log import EffectLog
 from callgate.demo._model import asked
@@ -44,7 +45,7 @@ def verify_crash(root: Path) -> list[Finding]:
 
 
 def _moment(moment: KillPoint, calls: Sequence[CallSummary], effects: Counter[str]) -> Finding:
-    """Check that the call of the moment has the expected status, and that no other call is unknown."""
+    """Check that the call has the expected status and effects, and that all other calls of its run are ok."""
     mine = [call for call in calls if call.run == moment.name]
     call = next((call for call in mine if call.tool == moment.tool), None)
     if call is None:
@@ -56,7 +57,7 @@ def _moment(moment: KillPoint, calls: Sequence[CallSummary], effects: Counter[st
 
 
 def _deaths(kills: dict[str, list[int]]) -> Finding:
-    """Check that each process but the last of a run was killed, and the last finished."""
+    """Check that the last process of each run finished, and that all others were killed."""
     wanted = {moment.name: [-signal.SIGKILL] * (1 + len(moment.again)) + [0] for moment in MOMENTS}
     wrong = [name for name in wanted if kills.get(name) != wanted[name]]
     count = sum(code == -signal.SIGKILL for codes in kills.values() for code in codes)
@@ -70,7 +71,7 @@ def _never_twice(calls: Sequence[CallSummary], effects: Counter[str]) -> Finding
 
 
 def _nothing_lost(calls: Sequence[CallSummary], effects: Counter[str]) -> Finding:
-    """Check that an `ok` call has its effect in the ledger and an `unknown` one says what to check."""
+    """Check that each `ok` call has its effect in the ledger, and that each `unknown` result says what to check."""
     wrong = [call.uid for call in calls if call.status == "ok" and effects[call.uid] != (call.effect != "none")]
     vague = [call.uid for call in calls if call.status == "unknown" and not all(word in call.error for word in _WHAT_TO_DO)]
     ends = Counter(call.status for call in calls)
@@ -79,14 +80,14 @@ def _nothing_lost(calls: Sequence[CallSummary], effects: Counter[str]) -> Findin
 
 
 def _ended(events: Sequence[Event]) -> Finding:
-    """Check that every killed run ended once."""
+    """Check that every run was completed exactly once."""
     ends = Counter(event.run for event in events if event.kind == "run.ended" and json.loads(event.body)["status"] == "completed")
     holds = ends == Counter(moment.name for moment in MOMENTS)
     return finding("every run ended once", holds, f"{ends.total()} of {len(MOMENTS)}")
 
 
 def _told_once(root: Path) -> Finding:
-    """Check in the model's requests that the last prompt of each run has one result per call, in its place."""
+    """Check that the last prompt of each run has exactly one result for each call, in the order of the calls."""
     last: dict[str, list[dict[str, Any]]] = {}
     for request in asked(root / "requests.jsonl"):
         task = next(message["content"] for message in request["messages"] if message["role"] == "user")

@@ -1,4 +1,4 @@
-"""The engine process of the main demonstration: one starts the run, and another resumes it after a kill -9."""
+"""The engine process of the main demonstration. One process starts the run; after a kill -9, another one resumes it."""
 
 from __future__ import annotations
 

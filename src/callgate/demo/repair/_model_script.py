@@ -23,7 +23,10 @@ _DIGEST = re.compile(r"\b[0-9a-f]{64}\b")
 
 
 def turns(choices: list[Choice], held: Pause) -> Callable[[ReceivedRequest], Script]:
-    """Return the function that picks a message by the number of earlier ones; the first message is held after its first call."""
+    """Return a function that selects the message to send by the number of messages already sent.
+
+    The first message is held after its first call.
+    """
     return lambda received: _turn(choices[_number(received)], held if _number(received) == 0 else None, received)
 
 
@@ -33,7 +36,7 @@ def _number(received: ReceivedRequest) -> int:
 
 
 def _turn(choice: Choice, held: Pause | None, received: ReceivedRequest) -> list[Item]:
-    """Return the items of a message. The hash of an earlier result is copied from the prompt."""
+    """Return the items of a message. Hashes of earlier results are copied from the prompt."""
     known = {"test_command": json.dumps(test_command()), **_hashes(received)}
     items: list[Item] = [*_words(choice)]
     for item in choice["message"]["tool_calls"]:
@@ -49,7 +52,7 @@ def _words(choice: Choice) -> list[str]:
 
 
 def _hashes(received: ReceivedRequest) -> dict[str, str]:
-    """Return by call the hash that its result in the prompt names."""
+    """Return the hash that each result in the prompt names, by the id of its call."""
     messages: Any = received.body_json.get("messages", [])
     results = [message for message in messages if message.get("role") == "tool"]
     found = ((message["tool_call_id"], _DIGEST.search(str(message["content"]))) for message in results)

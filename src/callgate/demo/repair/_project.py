@@ -1,4 +1,4 @@
-"""The repository to repair: its files before, and its files afterwards."""
+"""The repository to repair: its files before and after the repair."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ REPAIRED: Final[dict[str, str]] = FILES | {
         "int(price_cents * quantity * (1 - discount_percent / 100))", "price_cents * quantity * (100 - discount_percent) // 100"
     )
 }
-"""Return the expected files after the repair; the tests are unchanged."""
+"""The expected files after the repair. The tests are unchanged."""
 
 
 _QUIET = ("-p", "no:cacheprovider", "-p", "no:asyncio", "-p", "no:randomly")

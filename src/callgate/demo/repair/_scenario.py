@@ -10,7 +10,7 @@ import json
 import shutil
 
 from callgate.agent import Agent, RunResult
-from callgate.demo._claims import Finding
+from callgate.demo._checks import Finding
 from callgate.demo._demo_run import DemoRun, events_in
 from callgate.demo._file_snapshot import facts
 from callgate.demo._model import held_until, own_model, scripted_server
@@ -29,7 +29,7 @@ from callgate.undo import UndoHistory
 __all__ = ["repair"]
 
 _STUCK = "check_format"
-"""The call during which the engine is killed: its tool hangs in C and has started a process."""
+"""The tool during whose call the engine is killed. It hangs in C and has started a child process."""
 
 
 async def repair(stage: DemoRun) -> list[Finding]:
@@ -59,7 +59,7 @@ async def _scripted(stage: DemoRun) -> None:
 
 
 async def _until_killed(stage: DemoRun, url: str) -> None:
-    """Run one engine and kill it when the tool hangs; note the state at that moment."""
+    """Run one engine, kill it when the tool hangs, and write the state at that moment to a file."""
     async with started(stage.order(url)) as process:
         await until(lambda: _hangs(stage), process)
         code = await killed(process)
@@ -71,9 +71,10 @@ async def _until_killed(stage: DemoRun, url: str) -> None:
 
 
 def _hangs(stage: DemoRun) -> bool:
-    """Whether the tool and its child process run, and the journal has its start and the end of its message.
+    """Return whether the tool and its child run, and the journal has the call's start and its message's end.
 
-    All three are needed, because the start of a call without an effect reaches the disk some time after the tool has started.
+    All of this is required, because the start of a call without an effect reaches the disk some time after the tool has
+    started.
     """
     noted = [entry.call for entry in stage.ledger.entries("process") if entry.tool == _STUCK]
     if len(noted) < 2:
@@ -101,7 +102,7 @@ async def _own(stage: DemoRun, model: HttpModel) -> RunResult:
 
 
 def _take_back(stage: DemoRun) -> None:
-    """Copy the agent's result for inspection, and undo its whole run."""
+    """Copy the repaired repository for inspection, then undo the whole run."""
     repository = stage.root / "repository"
     shutil.copytree(repository, stage.root / "repaired", symlinks=True)
     undo_history = UndoHistory(repository, place=stage.root / "kept")

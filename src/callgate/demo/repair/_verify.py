@@ -1,6 +1,7 @@
 """Check the main demonstration's claims against its folder: files, the tools' ledger, the journal, the processes.
 
-The tools wrote the ledger, not the engine, so that the ledger and the journal can contradict each other; then a claim fails.
+The tools write the ledger independently of the engine. A claim fails if the ledger and the journal contradict each
+other.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import psutil
 
 from callgate._call_summary import CallSummary, summarise
 from callgate._journal.event_rows import verify
-from callgate.demo._claims import Finding, finding
+from callgate.demo._checks import Finding, finding
 from callgate.demo._demo_run import events_in, overlap
 from callgate.demo._effect_log import EffectLog
 from callgate.demo._model import asked
@@ -199,7 +200,7 @@ def _went_on(root: Path, events: Sequence[Event], ledger: EffectLog) -> Finding:
 
 
 def nothing_left(root: Path, ledger: EffectLog) -> Finding:
-    """Check that no noted process runs, and none works in the repository."""
+    """Check that no process in the ledger still runs, and that no process works in the repository."""
     left = [f"{entry.tool} {entry.pid}" for entry in ledger.running()]
     for process in psutil.process_iter(["cwd"]):
         cwd = process.info["cwd"]

@@ -9,7 +9,7 @@ from pathlib import Path
 from callgate._call_summary import CallSummary, summarise
 from callgate._journal.event_rows import verify
 from callgate.agent import RunResult
-from callgate.demo._claims import Finding, finding
+from callgate.demo._checks import Finding, finding
 from callgate.demo._demo_run import events_in
 from callgate.demo._effect_log import EffectLog
 from callgate.demo.repair._project import FILES, test_command

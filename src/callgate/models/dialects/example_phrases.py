@@ -1,6 +1,6 @@
-"""Phrases with which a model announces an example of a call, or discusses calls.
+"""Phrases with which a model announces an example of a call, or writes about calls.
 
-Looks at one line of prose at a time. Knows the words for examples in some languages, and instructions in English.
+Examines one line of prose at a time. Knows the words for "example" in several languages, and instructions in English.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ _INSTRUCTION = re.compile(
     rf"|(?:^[\W\d]*|[.!?]\s+)(?:in order )?to (?:\w+ )?{_CALL_VERB}\b[^:]*, (?:\w+ )?(?:{_CALL_VERB}|respond|reply|answer|return|output)\b",
     re.IGNORECASE,
 )
-"""Tells somebody else how to make a call."""
+"""Matches text that tells the reader how to make a call."""
 _FIRST_PERSON = re.compile(r"\b(?:[Ii](?!\.e\b)|[Ww]e|[Ll]et)\b")
 _PROGRESSIVE = re.compile(r"\W*(?:[Nn]ow )?[A-Z]?[a-z]+ing\b")
 _SENTENCE_END = re.compile(r"(?<!\be\.g)[.!?:]\s+(?=[^a-z]|$)")
 _FINAL_COLON = re.compile(r"[:\uff1a][*_`\s]*$")
-"""A line that ends with a colon and has such phrases announces an example."""
+"""Matches a line that ends with a colon; with one of the phrases above, such a line announces an example."""
 
 
 def announces_example(line: str) -> bool:
-    """Whether a line announces an example, or what somebody else has to write."""
+    """Whether a line announces an example, or text that the reader is told to write."""
     return bool(_FINAL_COLON.search(line)) and bool(_EXAMPLE.search(line) or (_INSTRUCTION.search(line) and not _FIRST_PERSON.search(line)))
 
 
 def discusses_calls(line: str) -> bool:
-    """Whether a line ends in the middle of a sentence about calls, in which the model does not speak of itself."""
+    """Whether a line ends within a sentence about calls that is not about the model's own actions."""
     sentence = _SENTENCE_END.split(line)[-1]
     return bool(_CALL_TERMS.search(sentence)) and not _FIRST_PERSON.search(sentence) and not _PROGRESSIVE.match(sentence)

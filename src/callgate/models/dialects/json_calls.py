@@ -15,9 +15,9 @@ from msgspec.structs import replace
 
 from callgate.models.dialects.dialect import ParsedCalls
 from callgate.models.dialects.known_tools import KnownTools
-from callgate.models.dialects.parsed_parts import FoundCall
 from callgate.models.dialects.python_literals import python_to_json
 from callgate.models.dialects.schema_matching import single_text_argument
+from callgate.models.dialects.text_and_call_parts import FoundCall
 from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCursor
 from callgate.models.dialects.typed_values import json_object
 
@@ -66,20 +66,20 @@ class JsonCall(Struct, frozen=True, kw_only=True):
     id: str = ""
     reasoning: str = ""
     has_other_keys: bool = False
-    """Whether it has members that no call has."""
+    """Whether the object has members that calls do not have."""
     has_standard_keys: bool = False
-    """Whether its members are those that hardly anything but a call has."""
+    """Whether the keys of the name and the arguments are ones that other JSON objects rarely have."""
     sibling_arguments: str = ""
-    """In the fallback format: what stands beside empty or missing parameters, as an object."""
+    """In the fallback format, if the parameters are empty or missing: the object's other members, as an object."""
     lifted: bool = False
     """Whether `sibling_arguments` became the arguments."""
     has_input_key: bool = False
     """Whether the arguments have a key such as `input`, whose value may be bare text."""
     is_fallback: bool = False
-    """Whether it has the fallback format: the name of a `tool`, and its parameters."""
+    """Whether the object has the fallback format: the members `tool` and the parameters, and no unknown members."""
 
     def to_found_call(self, tools: KnownTools) -> FoundCall:
-        """Return the call as a part of the text."""
+        """Return the call as a part of the message."""
         arguments = self.arguments
         if self.has_input_key and arguments[:1] == '"':
             arguments = single_text_argument(_decode_string(arguments), tools.schema(self.name)) or arguments
@@ -88,7 +88,10 @@ class JsonCall(Struct, frozen=True, kw_only=True):
 
 
 def member_spans(text: str) -> dict[str, tuple[int, int]]:
-    """Return the spans of the values of an object's members, the first of two equal keys; empty if `text` is no object."""
+    """Return the span of each member's value in the text of an object; empty if `text` is not an object.
+
+    If a key is repeated, its first member counts.
+    """
     found: dict[str, tuple[int, int]] = {}
     pos = _skip_space(text, 1)
     while text[:1] == "{" and pos < len(text) and text[pos] == '"':
@@ -146,7 +149,7 @@ def _decode_string(text: str) -> str:
 
 
 def parse_call(text: str) -> JsonCall | None:
-    """Return the call that an object describes, itself or in a nested object; None if it has no name."""
+    """Return the call that an object, or an object nested in it, describes; None if it has no name."""
     spans = member_spans(text)
     if not spans:
         return _python_call(text)
@@ -184,7 +187,7 @@ def _member(text: str, spans: dict[str, tuple[int, int]], key: str) -> str:
 
 
 def _first_member(text: str, spans: dict[str, tuple[int, int]], keys: tuple[str, ...]) -> str:
-    """Return the first of these members that exists, as text."""
+    """Return the text of the first of these members that exists; empty if there is none."""
     return next((_decode_string(_member(text, spans, key)) for key in keys if key in spans), "")
 
 
@@ -198,7 +201,10 @@ def _python_call(text: str) -> JsonCall | None:
 
 
 def normalise_arguments(text: str) -> str:
-    """Return arguments as the text of an object: `null` and nothing become `{}`, and a JSON string its content."""
+    """Return arguments as the text of an object.
+
+    Empty text and `null` become `{}`. A JSON string that contains an object becomes that object.
+    """
     if text in ("null", "", '""'):
         return "{}"
     if text.startswith('"'):
@@ -208,7 +214,7 @@ def normalise_arguments(text: str) -> str:
 
 
 def list_items(text: str) -> list[str]:
-    """Return the values of a list as they are written."""
+    """Return the items of a list, each as the text that was written."""
     found: list[str] = []
     pos = _skip_space(text, 1)
     while pos < len(text) and text[pos] != "]":
@@ -242,7 +248,10 @@ def may_start_call(text: str, tools: KnownTools) -> bool | None:
 
 
 def parse_unmarked_calls(text: str) -> list[JsonCall]:
-    """Return the calls of an object without markers: itself, or the calls that it contains and nothing else."""
+    """Return the calls that an object without markers describes or contains.
+
+    Empty if the object contains anything else than calls.
+    """
     spans = member_spans(text)
     key = next((key for key in _GROUP_KEYS if key in spans), None)
     if key is None:
@@ -255,14 +264,15 @@ def parse_unmarked_calls(text: str) -> list[JsonCall]:
 
 
 def _has_only_calls(text: str, spans: dict[str, tuple[int, int]], key: str) -> bool:
-    """Whether an object has no other member, or is a whole message without text."""
+    """Whether an object has no other members than its calls, except those of a message without text."""
     return spans.keys() - {key} <= _MESSAGE_KEYS and ("content" not in spans or _member(text, spans, "content") in ("null", '""'))
 
 
 def read_json_calls(cursor: TextCursor, tools: KnownTools) -> Incremental[list[FoundCall]]:
-    """Read one JSON value behind a marker: an object, or a list of objects. Items that are no calls are skipped.
+    """Read one JSON value after a marker: an object, or a list of objects. Items that are not calls are skipped.
 
-    In an object without a name key, each member whose value is an object or `null` is a call with the member's key as name.
+    In an object without a name key, each member whose value is an object or `null` is a call, and its key is the tool's
+    name.
     """
     text = yield from cursor.read_bracketed()
     texts = [text] if text.startswith("{") else list_items(text)
@@ -300,8 +310,8 @@ def _remaining_arguments(text: str) -> str:
 class MarkedJson:
     """Reads JSON calls between a family's markers: objects, and lists of objects, up to one of the closing markers.
 
-    The markers prove the call, so its name may be unknown: the engine's answer lists the known tools. The value ends at its own closing
-    bracket; a missing closing marker, or surplus brackets, change nothing.
+    The markers prove that the text is a call, so its name may be unknown: the engine answers such a call with the known
+    tools. The value ends at its own closing bracket; a missing closing marker, or surplus brackets, change nothing.
     """
 
     def __init__(self, *closers: str) -> None:

@@ -1,7 +1,7 @@
-"""Tell whether shown text is inside a JSON value, where no unmarked call can begin.
+"""Tell whether visible text is inside a JSON value, where no unmarked call can begin.
 
-A value begins at the start of a line. It ends with its brackets, or, since it may not be JSON at all, at a line that begins without
-indentation with an opening bracket or a letter.
+A value begins at the start of a line, and ends with its closing brackets. The text may not be JSON at all, so a value
+also ends at a line that begins with a letter or an opening bracket, without indentation.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class JsonNesting:
         self._line_is_empty = True
         """Whether this line has nothing so far."""
         self._escape = ""
-        """A backslash whose character has not arrived yet."""
+        """A backslash at the end of the last piece; the character that it escapes has not arrived yet."""
 
     @property
     def inside(self) -> bool:

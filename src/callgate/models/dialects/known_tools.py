@@ -36,11 +36,11 @@ class KnownTools:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it is not known which tools there are."""
+        """Whether no tools are known."""
         return not self._tools
 
     def has(self, name: str) -> bool:
-        """Whether `name` means a known tool."""
+        """Whether `name`, which may be written inexactly, refers to a known tool."""
         return len(name) <= MAX_NAME_CHARS and (name in self._tools or _fold(self.clean_name(name)) in self._by_folded)
 
     def any_begins_with(self, text: str) -> bool:
@@ -53,7 +53,10 @@ class KnownTools:
         return self.has(name) or (self.is_empty and name.strip().lower() not in {"", *_PLACEHOLDER_NAMES})
 
     def clean_name(self, name: str) -> str:
-        """Return `name` as the engine should see it: unchanged if there is such a tool, else without quotes, white space and namespace."""
+        """Return `name` as the engine should see it.
+
+        A known name is unchanged; quotes, white space and a namespace are removed from any other.
+        """
         if name in self._tools:
             return name
         name = name.strip()

@@ -1,7 +1,7 @@
-"""The context that the lines before give to the current one: a quotation, or an example.
+"""The context of the current line: whether the lines before it opened a quotation or announced an example.
 
-A model that explains how a tool is called writes such a call and does not make it. Sees the text that was let through, in pieces of any
-size. Knows no dialect.
+A model that explains how to call a tool writes such a call without making it. Receives the visible text, in pieces of
+any size. Knows no dialect.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ _QUOTE_MARKS = frozenset({'"', '"""', "'''", "\u201c", "\u201d", "\u201e", "\u00
 
 
 class LineContext:
-    """The current line, and what the lines before announced."""
+    """The current line, and whether earlier lines opened a quotation or announced an example."""
 
     def __init__(self) -> None:
         self._line = ""
         self._from_line_start = True
-        """Whether the line is known from its start: behind a marker it is not."""
+        """Whether `_line` contains the line from its start. False after a marker, which cuts the line."""
         self._example = False
         self._between_quotes = False
 
     @property
     def is_quoted(self) -> bool:
-        """Whether the line is a quotation, as mail and Markdown mark one with `>`."""
+        """Whether the line is a quotation that begins with `>`, as in mail and Markdown."""
         return self._from_line_start and self._line.lstrip().startswith(">")
 
     @property
@@ -40,7 +40,7 @@ class LineContext:
 
     @property
     def in_example(self) -> bool:
-        """Whether the lines before announced an example that still lasts: a line of prose ends it."""
+        """Whether earlier lines announced an example that has not ended. A line of prose ends it."""
         return self._example and not _is_prose(self._line.lstrip())
 
     @property
@@ -50,7 +50,7 @@ class LineContext:
 
     @property
     def discusses_calls(self) -> bool:
-        """Whether the line is in the middle of a sentence about calls, in which the model does not speak of itself."""
+        """Whether the line ends within a sentence about calls that is not about the model's own actions."""
         return self._from_line_start and len(self._line) < _MAX_LINE_CHARS and discusses_calls(self._line)
 
     def add_text(self, text: str) -> None:
@@ -63,7 +63,7 @@ class LineContext:
             self._append(line)
 
     def add_marker(self, *, ignored: bool = False) -> None:
-        """Note a marker or a call: it ends an example, unless the marker is ignored."""
+        """Record a marker or a call. It ends an example, unless the marker is ignored."""
         self._example = ignored and (self._example or self.announces_example)
         self._line, self._from_line_start = "", False
 
@@ -85,7 +85,10 @@ def _is_prose(line: str) -> bool:
 
 
 class InlineCode:
-    """The inline code of one line, as in Markdown: the number of backticks that opens it also closes it. TeX's ``quotes'' are no code."""
+    """The inline code of one line, as in Markdown: it ends with as many backticks as it begins with.
+
+    TeX's ``quotes'' are not code.
+    """
 
     __slots__ = ("_opening_ticks", "_single_quotes", "_tick_run")
 

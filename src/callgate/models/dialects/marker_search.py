@@ -1,7 +1,7 @@
-"""Find the next marker in text that still arrives, and the part at its end that may become one.
+"""Find the next marker in text that still arrives, and the part at the text's end that may become one.
 
-Which markers count depends on whether something new starts at their position, which `TextOutput` knows. Text is searched once. Moves
-nothing.
+Which markers count depends on whether a call or reasoning may start at their position, which `TextOutput` knows. Each
+character is searched once. The position of the cursor does not change.
 """
 
 from __future__ import annotations

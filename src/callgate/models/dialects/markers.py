@@ -1,7 +1,8 @@
-"""The markers in a model's text: which literals have a meaning, and which meaning.
+"""The markers in a model's text: the literals that have a meaning, and their meanings.
 
-Collected from the dialects. Literals that are ordinary text count only at the start of a line; the others count everywhere. Compiled
-patterns find them, and sets of prefixes tell whether the end of an unfinished text may become one. Knows nothing of what follows a marker.
+Collected from the dialects. Literals that also occur in ordinary text count only at the start of a line; the others
+count everywhere. Compiled patterns find the markers, and sets of prefixes tell whether the end of the text so far may
+become one. Knows nothing of what follows a marker.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ OBSERVATIONS = frozenset({"Observation:", "**Observation:**", "**Observation**:"
 END_MARKERS = frozenset(
     {"</s>", "<eos>", "</function>", "</function_calls>", "</minimax:tool_call>", "</seed:tool_call>", "</tool_call>", "</tool_calls>"},
 )
-"""Markers that end a message or a call. Ignored directly behind a call, where models may write them twice; text elsewhere."""
+"""Markers that end a message or a call. Directly after a call they are ignored, because models may write them twice.
+Elsewhere they are text.
+"""
 ANSWER_TAGS = {"<response>": "</response>", "<answer>": "</answer>"}
 """Tags that some models put around an answer after their reasoning."""
 _IGNORED = (
@@ -101,7 +104,10 @@ def _proper_prefixes(literals: Iterable[str]) -> frozenset[str]:
 
 @lru_cache(maxsize=64)
 def markers_for(hint: str | None, *, fallback_taught: bool = False) -> Markers:
-    """Return the markers of all dialects, the hinted first; if the fallback was taught, without other unmarked ones."""
+    """Return the markers of all dialects, with those of the hinted dialect first.
+
+    If the fallback was taught, other dialects without markers are left out.
+    """
     chosen = [_with_hint(one) if one.name == hint else one for one in ALL_DIALECTS if not one.hint_only or one.name == hint]
     if fallback_taught:
         chosen = [one for one in chosen if not one.is_unmarked or one.name in _FALLBACK_DIALECTS]

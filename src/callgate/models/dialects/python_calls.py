@@ -10,9 +10,9 @@ from collections.abc import Mapping
 
 from callgate.models.dialects.dialect import ParsedCalls
 from callgate.models.dialects.known_tools import KnownTools
-from callgate.models.dialects.parsed_parts import FoundCall
 from callgate.models.dialects.python_literals import parse_keyword_arguments
 from callgate.models.dialects.schema_matching import matches_schema
+from callgate.models.dialects.text_and_call_parts import FoundCall
 from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCursor
 from callgate.models.dialects.typed_values import json_object
 
@@ -65,7 +65,10 @@ def _read_call(cursor: TextCursor, tools: KnownTools, known_only: bool) -> Incre
 
 
 def parse_python_arguments(name: str, text: str, tools: KnownTools) -> str:
-    """Return the text between a call's brackets as an object. A single positional object that matches the tool becomes all arguments."""
+    """Return the arguments in a call's brackets as the text of an object.
+
+    If the only argument is positional and is an object that matches the tool, it becomes all arguments.
+    """
     try:
         bare, named = parse_keyword_arguments(text)
     except ValueError:

@@ -1,7 +1,8 @@
 """Convert Python literals and keyword arguments to JSON text.
 
-Accepts `True` and `true`, `None` and `null`, both kinds of quotes, tuples, reserved words as keywords, and line breaks in strings. Parses
-and never evaluates: names and expressions are errors. Bounded in depth, linear in length. Pure.
+Accepts `True` and `true`, `None` and `null`, both kinds of quotes, tuples, reserved words as keywords, and line breaks
+in strings. The text is parsed and never evaluated: names and expressions are errors. Bounded in depth, linear in
+length. Pure.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Match what a model wrote against the tools' names and schemas.
 
-For forms that ordinary text may have as well: they count as a call only if the tool exists, has the named parameters, and requires no
-others. Compares names only; the engine validates types.
+Used for formats that ordinary text may also have. Such text counts as a call only if the tool exists, has the named
+parameters, and requires no others. Compares names only; the engine validates types.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SCHEMA_KEYWORDS = frozenset({"type", "properties", "required", "additionalPrope
 
 
 def is_tool_definition(arguments: str, schema: Schema | None) -> bool:
-    """Whether these arguments are a schema of a tool's arguments, as in a definition of the tool, and not arguments."""
+    """Whether these arguments are the schema of a tool's arguments, as a tool's definition contains it."""
     if '"object"' not in arguments:
         return False
     try:
@@ -50,7 +50,10 @@ def matches_schema(arguments: str, schema: Schema | None) -> bool:
 
 
 def matches_known_schema(arguments: str, schema: Schema | None) -> bool:
-    """Whether the schema is known and has these parameters; no arguments match only a tool without parameters."""
+    """Whether the schema is known and has all parameters of this object, and requires no others.
+
+    An object without members matches only a tool without parameters.
+    """
     properties = schema.get("properties") if schema is not None else None
     return isinstance(properties, Mapping) and (arguments != "{}" or not properties) and matches_schema(arguments, schema)
 
@@ -67,7 +70,10 @@ def peek_known_name(cursor: TextCursor, tools: KnownTools) -> Incremental[str]:
 
 
 def single_text_argument(text: str, schema: Schema | None) -> str | None:
-    """Return bare text as the value of a tool's only parameter; None if the tool has several, or the one does not take text."""
+    """Return bare text as the value of a tool's only parameter.
+
+    None if the tool has several parameters, or if its only parameter does not accept text.
+    """
     properties = schema.get("properties") if schema is not None else None
     if not isinstance(properties, Mapping) or len(properties) != 1 or not text:
         return None

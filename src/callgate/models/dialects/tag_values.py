@@ -1,8 +1,12 @@
-"""Values that stand as text between tags: where a value ends, although it may contain tags itself.
+"""Values that are written as text between tags: find where a value ends, although it may contain tags itself.
 
-A model that writes a file about tools writes such tags into a value. So a call that a value quotes is text with all its tags; the tag of
-another parameter counts only if the tool has that parameter; and the end of the call counts only if nothing but calls follow. The dialects
-pass their tags; known here are only those that several families share.
+A model that writes a file about tools may write call tags into a value. Three rules handle this:
+
+- A complete call inside a value, with all its tags, is text.
+- The tag of another parameter ends the value only if the tool has that parameter.
+- The tag that ends the call ends the value only if nothing but further calls follows.
+
+Each dialect passes its own tags. This module knows only the tags that several families share.
 """
 
 from __future__ import annotations
@@ -28,18 +32,18 @@ _SHARED_CALLS, _SHARED_CALL_ENDS, _SHARED_PARAMETERS = (
     ("</function>", "</invoke>"),
     ("<parameter=", "<parameter "),
 )
-"""Tags of the families that end parameters alike: a value of one may quote calls of another."""
+"""Tags of the families that end parameters with the same tag. A value in one family may contain a call of another."""
 
 
 class ValueTags(Struct, frozen=True, kw_only=True):
-    """The tags that may end a value, and those of calls that it may quote."""
+    """The tags that may end a value, and the tags of calls that a value may contain as text."""
 
     call: tuple[str, ...]
     end: tuple[str, ...]
     parameter: tuple[str, ...]
     end_parameter: tuple[str, ...]
     end_name: str
-    """Ends a parameter's name."""
+    """The text that ends a parameter's name."""
     call_followers: tuple[str, ...]
     """What may follow the end of a call."""
 
@@ -54,7 +58,10 @@ def tag_name(header: str) -> str:
 
 
 def read_value(cursor: TextCursor, tags: ValueTags, schema: Schema | None) -> Incremental[str]:
-    """Consume a value and its end tag. A tag of the next parameter, or of the call's end, ends it too and is not consumed."""
+    """Consume a value and its end tag.
+
+    A tag of the next parameter, or of the call's end, also ends the value; it is not consumed.
+    """
     parts: list[str] = []
     quoted_calls, in_quoted_value = 0, False
     calls, ends, parameters = tags.call, tags.end, tags.parameter
@@ -78,7 +85,10 @@ def read_value(cursor: TextCursor, tags: ValueTags, schema: Schema | None) -> In
 
 
 def read_balanced(cursor: TextCursor, openers: tuple[str, ...], closers: tuple[str, ...]) -> Incremental[str]:
-    """Consume a value and its closing mark. A mark that the value itself opens is closed first."""
+    """Consume a value and its closing marker.
+
+    If the value contains opening markers, the closing markers that belong to them do not end it.
+    """
     parts: list[str] = []
     quoted = 0
     while True:
@@ -91,7 +101,7 @@ def read_balanced(cursor: TextCursor, openers: tuple[str, ...], closers: tuple[s
 
 
 def _ends_value(cursor: TextCursor, tag: str, tags: ValueTags, schema: Schema | None) -> Incremental[bool]:
-    """Return whether a consumed tag ends the value; if so, give it back."""
+    """Return whether a consumed tag ends the value. If it does, the tag is given back."""
     cursor.give_back(tag)
     if tag in tags.end:
         ends = yield from cursor.is_followed_by(tag, *tags.call_followers)

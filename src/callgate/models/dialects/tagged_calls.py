@@ -15,8 +15,8 @@ from msgspec import Struct
 from callgate.models.dialects.dialect import ParsedCalls
 from callgate.models.dialects.json_calls import normalise_arguments
 from callgate.models.dialects.known_tools import MAX_NAME_CHARS, KnownTools
-from callgate.models.dialects.parsed_parts import FoundCall
 from callgate.models.dialects.tag_values import TURN_ENDS, ValueTags, read_value, tag_name
+from callgate.models.dialects.text_and_call_parts import FoundCall
 from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCursor
 from callgate.models.dialects.typed_values import allowed_types, json_object, json_string, parameter_schema, to_typed_json
 
@@ -36,13 +36,13 @@ class CallTags(Struct, frozen=True, kw_only=True):
     parameter: tuple[str, ...]
     end_parameter: tuple[str, ...]
     trim_line_breaks: bool = False
-    """Whether a line break on either side of a value belongs to the tags."""
+    """Whether line breaks directly before and after a value are not part of it."""
     is_xml: bool = False
     """Whether values are XML, with entities and CDATA."""
     has_namespace: bool = False
-    """Whether names follow a namespace and a dot."""
+    """Whether tool names are written with a namespace and a dot before them."""
     unique_parameters: bool = False
-    """Whether a repeated parameter makes it no call; else the last one counts."""
+    """Whether text with a repeated parameter is not a call. Otherwise the last of the repeated parameters counts."""
     ignored_tags: tuple[str, ...] = ()
     """Tags around parameters that have no meaning."""
 

@@ -1,8 +1,9 @@
 """A position in text that still arrives, and the operations that move it.
 
-Every operation is a generator: it waits when the text so far does not decide, so that a dialect reads as if the text were complete, and its
-result does not depend on how the stream was cut. What a candidate call has consumed can be given back. Each piece of text is scanned a
-bounded number of times. Knows no dialect and no tool.
+Every operation is a generator that waits while the text so far does not determine its result. A dialect is therefore
+written as if the text were complete, and its result does not depend on how the stream was cut. The text that a
+candidate call has consumed can be given back. Each piece of text is scanned a bounded number of times. Knows no dialect
+and no tool.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _STRING_END = {'"': re.compile(r'["\\]'), "'": re.compile(r"['\\]")}
 
 
 class NotACall(Exception):
-    """The text at the cursor is not what was tried. Never leaves the reader."""
+    """The text at the cursor is not the kind of call that was tried. Always caught inside this package."""
 
 
 @lru_cache(maxsize=256)
@@ -42,21 +43,23 @@ class TextCursor:
 
     def __init__(self) -> None:
         self.text = ""
-        """Text that has arrived and is not yet read, from some position on."""
+        """Text that has arrived. `pos` is the cursor's index in it, and `base` the index of its first character in
+        the message.
+        """
         self.pos = 0
         self.final = False
         """Whether no text follows what has arrived."""
         self.truncated = False
-        """Whether the message did not end completely."""
+        """Whether the message ended early."""
         self.ran_out = False
         """Whether the candidate needed more text than there is."""
         self.base = 0
         self.version = 0
         """Changes with `text`: a position is valid for one version only."""
         self.pause_at = 0
-        """The amount of work at which the caller gets a turn."""
+        """The value of `work` at which the cursor pauses, so that the caller can do other work."""
         self.paused = False
-        """Whether the last yield was such a pause, with text left to read."""
+        """Whether the last yield was a pause at `pause_at`, with text left to read."""
         self._arrived: list[str] = []
         self._consumed: list[str] = []
         self._candidate_pos = 0
@@ -116,7 +119,7 @@ class TextCursor:
         return True
 
     def pause(self) -> Incremental[None]:
-        """Give the caller a turn if much was scanned since the last pause."""
+        """Yield to the caller if `work` has reached `pause_at`."""
         if self.work >= self.pause_at:
             self.paused = True
             yield

@@ -1,7 +1,8 @@
 """The parts of a message that were read so far, and the context of the current line.
 
-Knows the text that was let through and nothing of what follows: whether a marker can have its meaning depends on whether a new line, a
-sentence or code stands here. Joins pieces of text when they are returned. Knows no dialect.
+Knows the visible text and nothing after it. A marker has its meaning only in some places, so this module tells whether
+a new line, a sentence or code is at the current position. Joins pieces of text when they are returned. Knows no
+dialect.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import re
 
 from callgate.models.dialects.json_nesting import JsonNesting
 from callgate.models.dialects.line_context import InlineCode, LineContext
-from callgate.models.dialects.parsed_parts import FoundCall, ParsedPart, ReasoningPart, TextPart
+from callgate.models.dialects.text_and_call_parts import FoundCall, ParsedPart, ReasoningPart, TextPart
 
 __all__ = ["TextOutput"]
 
@@ -19,7 +20,7 @@ _SENTENCE_END = re.compile(r"[.!?] ?\Z")
 _OPENING_QUOTES = frozenset("\"'\u2018\u201c\u00ab")
 
 _CALL_PLACEHOLDER = "<"
-"""Stands for a mentioned call in its line: neither prose nor a quotation."""
+"""Replaces a mentioned call in its line; it is neither prose nor a quotation."""
 _CLOSING_QUOTES = frozenset("`\"'\u2019\u201d\u00bb")
 
 
@@ -51,7 +52,7 @@ class TextOutput:
         return self._inline_code.open
 
     def reset_code(self) -> None:
-        """Forget the inline code: it was a fence."""
+        """Discard the state of inline code, because its backticks were a code fence."""
         self._inline_code = InlineCode()
 
     def add_text(self, text: str, *, as_word: bool = False) -> None:
@@ -59,7 +60,8 @@ class TextOutput:
 
         Args:
             text: The text.
-            as_word: Whether it is a mentioned call: one word of its line, however many lines it has.
+            as_word: Whether the text is a mentioned call. It then counts as one word of its line, even if it has
+                several lines.
         """
         if not text:
             return
@@ -80,7 +82,10 @@ class TextOutput:
             self._text_pieces.append(text)
 
     def add_marker(self, *, ignored: bool = False) -> None:
-        """Note a marker or a call: what follows counts as the start of a line. An ignored marker keeps the space around it."""
+        """Record a marker or a call. What follows counts as the start of a line.
+
+        An ignored marker keeps the white space around it.
+        """
         self._flush_text()
         self._line_context.add_marker(ignored=ignored)
         self.after_marker = not ignored or self.after_marker or self.is_empty
@@ -88,20 +93,20 @@ class TextOutput:
         self._nesting = JsonNesting()
 
     def switch_reasoning(self, *, to_reasoning: bool) -> None:
-        """Begin or end reasoning. A call in reasoning that ends was only reasoning."""
+        """Begin or end reasoning. When reasoning ends, the calls in it become reasoning text."""
         self.add_marker()
         if not to_reasoning:
             self.release_calls(as_reasoning=True)
         self.in_reasoning = to_reasoning
 
     def reclassify_text(self) -> None:
-        """Report that all text shown so far was reasoning, which ends here."""
+        """Report that all text shown so far was reasoning, and that the reasoning ends here."""
         self.add_marker()
         self.is_empty = True
         self._parts.append(ReasoningPart(text="", reclassifies_text=True))
 
     def add_call(self, found: FoundCall) -> None:
-        """Add a call. In reasoning it is held back, with what follows it."""
+        """Add a call. A call in reasoning is held back, together with the text after it."""
         self.add_marker()
         self.is_empty = False
         (self._held_parts if self.in_reasoning else self._parts).append(found)
@@ -127,15 +132,15 @@ class TextOutput:
             self._parts.append(TextPart(text=text))
 
     def is_start(self, text: str = "") -> bool:
-        """Whether something new may start here, or behind `text` on the same line."""
+        """Whether a call or reasoning may start at the current position, or after `text` on the same line."""
         return (self.line_is_blank and not text.strip()) or _SENTENCE_END.search((self._last_chars + text)[-2:]) is not None
 
     def is_quoted(self) -> bool:
-        """Whether this is quoted: an opening quote stands directly before, or the line is a quotation."""
+        """Whether the current position is in a quotation: directly after an opening quote, or on a quoted line."""
         return (self._last_chars[-1:] in _OPENING_QUOTES and not self.line_is_blank) or self._line_context.is_quoted
 
     def is_example(self) -> bool:
-        """Whether this is an example: announced on this line or before it, or between lines of quotes."""
+        """Whether the current position is in an example: one that was announced, or one between lines of quotes."""
         return (
             self._line_context.announces_example
             or self._line_context.in_example
@@ -144,16 +149,20 @@ class TextOutput:
 
     @property
     def in_json(self) -> bool:
-        """Whether this is inside a JSON value that is shown."""
+        """Whether the current position is inside a JSON value that is visible text."""
         return self._nesting.inside
 
     @property
     def may_be_mention(self) -> bool:
-        """Whether a call here may only be mentioned, judging by what comes before it."""
+        """Whether a call at the current position may only be mentioned, judging by the text before it."""
         return self.in_code or self.is_quoted() or self.is_example() or self._discusses_calls()
 
     def is_mention_before(self, following: str) -> bool:
-        """The same, judging also by what follows: a closing quote, or more of the sentence."""
+        """Whether a call between the current position and `following` is only mentioned.
+
+        A call on a quoted line or in an example always is. In quotes or code, it is if `following` begins with a
+        closing quote; in a sentence about calls, if `following` continues the sentence.
+        """
         if self._line_context.is_quoted or self.is_example():
             return True
         if (self.in_code or self.is_quoted()) and following[:1] in _CLOSING_QUOTES:
@@ -161,9 +170,9 @@ class TextOutput:
         return self._discusses_calls() and (following[:1] in (",", ".", ";") or (following[:1] == " " and following[1:].islower()))
 
     def _discusses_calls(self) -> bool:
-        """Whether this is in the middle of a sentence about calls, in which the model does not speak of itself."""
+        """Whether the position is within a sentence about calls that is not about the model's own actions."""
         return self._last_chars.endswith(" ") and self._line_context.discusses_calls
 
     def is_after_space(self) -> bool:
-        """Whether a space stands directly before."""
+        """Whether the character before the current position is a space."""
         return self._last_chars.endswith(" ")

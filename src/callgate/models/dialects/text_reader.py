@@ -1,8 +1,11 @@
 """Read a model's text as it arrives into visible text, reasoning and calls.
 
-A state machine over the markers of all dialects. Text passes through; at a marker that may open a call, the dialects that know it are tried
-in turn, and what none of them reads is text. The result does not depend on how the stream was cut. Calls in reasoning are held back until
-it ends: reasoning that ends contains no calls, and reasoning that never ends was ended by its call.
+A state machine over the markers of all dialects. Ordinary text passes through. At a marker that may open a call, each
+dialect with that marker is tried in turn; if none of them reads a call, the marker is text. The result does not depend
+on how the stream was cut.
+
+Calls in reasoning are held back until the reasoning or the message ends. If the reasoning is closed, they were
+part of it. If a complete message never closes it, they are calls.
 
 Feed only what a model wrote: text from a tool's result could make calls.
 """
@@ -14,12 +17,12 @@ from collections.abc import Generator, Iterator, Mapping
 
 from msgspec.structs import replace
 
-from callgate.models.dialects.call_mentions import WASTED_CHARS, WASTED_PER_CHAR, MentionFinder
 from callgate.models.dialects.dialect import Dialect
 from callgate.models.dialects.known_tools import KnownTools
 from callgate.models.dialects.marker_search import MarkerSearch
 from callgate.models.dialects.markers import ANSWER_TAGS, CODE_FENCE, END_MARKERS, FINAL_ANSWERS, OBSERVATIONS, markers_for
-from callgate.models.dialects.parsed_parts import ParsedPart, ParsedText, collect_parts
+from callgate.models.dialects.mentioned_calls import WASTED_CHARS, WASTED_PER_CHAR, MentionFinder
+from callgate.models.dialects.text_and_call_parts import ParsedPart, ParsedText, collect_parts
 from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCursor
 from callgate.models.dialects.text_output import TextOutput
 
@@ -37,11 +40,12 @@ class TextReader:
     """Reads one message. No input or output; never raises because of the text.
 
     Args:
-        tools: Schemas of the tools that the model knows, by name; None for an unknown schema. Empty: no names are known.
-        dialect: The dialect to expect; an unknown one is no hint. The others are read all the same.
+        tools: Schemas of the tools that the model knows, by name; None for an unknown schema. Empty: no names are
+            known.
+        dialect: The dialect to expect. The other dialects are read too. An unknown name has no effect.
         thinking: Whether the prompt ended inside reasoning, so that the text begins in it.
-        taught: Whether the prompt teaches the fallback format. Of the forms without markers, only that one makes calls then: an object of
-            strict JSON, with any name.
+        taught: Whether the prompt teaches the fallback format. Of the formats without markers, only that one then makes
+            calls: an object of strict JSON, with any name.
     """
 
     def __init__(
@@ -78,7 +82,10 @@ class TextReader:
 
     @property
     def candidate_chars(self) -> int:
-        """Number of characters of a possible call that were read: the next step may take time that grows with it."""
+        """The number of characters of a possible call that were read so far.
+
+        The next step may take time that grows with it.
+        """
         return self._cursor.candidate_chars
 
     @property
@@ -87,25 +94,28 @@ class TextReader:
         return self._is_busy
 
     def feed(self, text: str) -> list[ParsedPart]:
-        """Read the next piece of the message; return the parts that are certain."""
+        """Read the next piece of the message. Return the parts that later text cannot change."""
         return [part for parts in self.feed_in_steps(text) for part in parts]
 
     def feed_in_steps(self, text: str) -> Iterator[list[ParsedPart]]:
-        """The same in steps of bounded work, for callers that share their thread. Exhaust the iterator before the next piece."""
+        """Do the same as `feed` in steps of bounded work, for callers on an event loop.
+
+        Exhaust the iterator before the next piece.
+        """
         for start in range(0, len(text), _STEP_CHARS):
             self._cursor.feed(text[start : start + _STEP_CHARS])
             yield from self._steps(more=start + _STEP_CHARS < len(text))
 
     def close(self, *, cut: bool = False) -> list[ParsedPart]:
-        """End the message; return the remaining parts.
+        """End the message. Return the remaining parts.
 
         Args:
-            cut: The message did not end completely (a limit, a lost connection): an incomplete call is text.
+            cut: Whether the message ended early (a limit, a lost connection). An incomplete call is then text.
         """
         return [part for parts in self.close_in_steps(cut=cut) for part in parts]
 
     def close_in_steps(self, *, cut: bool = False) -> Iterator[list[ParsedPart]]:
-        """The same in steps of bounded work."""
+        """Do the same as `close` in steps of bounded work."""
         self._cursor.truncated, self._cursor.final = cut, True
         yield from self._steps()
         self._output.release_calls(as_reasoning=cut)
@@ -151,7 +161,7 @@ class TextReader:
                 return None
 
     def _emit_text(self, end: int, *, as_word: bool = False) -> Incremental[None]:
-        """Emit text up to `end`; as one word if it is a mentioned call."""
+        """Emit text up to `end`. A mentioned call is emitted as one word."""
         cursor = self._cursor
         while not as_word and end - cursor.pos > _TEXT_STEP_CHARS:
             self._output.add_text(cursor.text[cursor.pos : cursor.pos + _TEXT_STEP_CHARS])
@@ -198,7 +208,7 @@ class TextReader:
         return self._skip_if_answer_tag(literal) or (yield from self._read_line_start_marker(literal))
 
     def _begin_reasoning(self, literal: str) -> Incremental[bool]:
-        """Return whether reasoning begins. Not if its marker stands like a word between words."""
+        """Begin reasoning, unless its marker is used as a word in a sentence. Return whether it began."""
         if not self._output.is_start() and (yield from self._is_between_words(literal)):
             return False
         self._skip_marker(literal)
@@ -210,8 +220,9 @@ class TextReader:
         return self._output.is_after_space() and (yield from self._cursor.at(f"{literal} "))
 
     def _reclassify_text(self, literal: str) -> Incremental[bool]:
-        """Return whether the end of reasoning that never began shows that all text was reasoning. Not if it stands like a word between
-        words.
+        """Turn all text so far into reasoning if a marker closes reasoning that was never opened.
+
+        Return whether it did. A marker that is used as a word in a sentence has no effect.
         """
         if self._had_reasoning or (yield from self._is_between_words(literal)):
             return False
@@ -283,7 +294,7 @@ class TextReader:
         return cut_off
 
     def _is_cut_off(self) -> bool:
-        """Whether the last candidate would have continued where the message was cut off. Does not count in reasoning."""
+        """Whether the message was cut off within the last candidate. Always False in reasoning."""
         cursor = self._cursor
         return cursor.truncated and cursor.ran_out and cursor.pos < len(cursor.text) and not self._reasoning_closers
 
@@ -296,7 +307,10 @@ class TextReader:
         return not dialect.line_start_only or (self._output.is_start() and not self._reasoning_closers)
 
     def _try_dialect(self, dialect: Dialect, opener: str) -> Incremental[bool]:
-        """Return whether a dialect finds a call here. What it read since its last call is text again if it stops."""
+        """Read calls in one dialect at the cursor. Return whether it found any.
+
+        If the dialect fails after some calls, the text after the last of them becomes text again.
+        """
         cursor = self._cursor
         cursor.start_candidate()
         start, count = cursor.offset, 0
@@ -329,9 +343,9 @@ def read_text(
 
     Args:
         text: What the model wrote, and nothing else.
-        tools: Schemas of the tools that it knows, by name; see `TextReader`.
+        tools: Schemas of the tools that the model knows, by name; see `TextReader`.
         dialect: The dialect to expect, if the host knows it.
-        partial: The message did not end completely.
+        partial: Whether the message ended early.
     """
     reader = TextReader(tools, dialect=dialect)
     return collect_parts([*reader.feed(text), *reader.close(cut=partial)])

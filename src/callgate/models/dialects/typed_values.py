@@ -1,7 +1,8 @@
 """Convert values that a model wrote as plain text to JSON text of the type that the tool's schema names.
 
-Text stays text if only text is allowed. Without a schema, text that is JSON other than a string is JSON. Text that does not fit stays text,
-which the engine coerces or rejects. Lossless: a number keeps its digits. Follows no reference out of the schema.
+If the schema allows only text, the value stays text. Without a schema, a value that is valid JSON, other than a JSON
+string, is taken as JSON. A value that does not fit the schema stays text, which the engine coerces or rejects.
+Lossless: a number keeps its digits. Follows only references within the schema.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def is_text_only(schema: Schema | None, root: Schema | None = None) -> bool:
 
 
 def has_parameter(schema: Schema | None, name: str) -> bool:
-    """Whether a tool may have this parameter: one of its schema, or any if the schema names none."""
+    """Whether the tool's schema has this parameter. True for any name if the schema names no parameters."""
     properties = schema.get("properties") if schema is not None else None
     return not isinstance(properties, Mapping) or not properties or name in properties
 
@@ -90,7 +91,7 @@ def allowed_types(schema: Schema | None, root: Schema | None) -> frozenset[str]:
 
 
 def to_typed_json(text: str, schema: Schema | None, root: Schema | None = None) -> str:
-    """Return `text` as JSON text of a type that `schema` allows; local references point into `root`."""
+    """Return `text` as JSON text of a type that `schema` allows. Local references are resolved in `root`."""
     types, words = _types_and_words(schema, root)
     if types == {"string"} or text in words:
         return json_string(text)

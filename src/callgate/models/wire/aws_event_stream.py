@@ -1,8 +1,9 @@
 """Split a body in Amazon's event stream framing (`application/vnd.amazon.eventstream`) into frames.
 
-A frame is: total length, length of the headers, a checksum of both; the headers; the payload; a checksum of it all. Both checksums are
-verified. A damaged frame ends the answer, since the next one cannot be found; its payload is not read even if it is valid JSON, because one
-altered letter in a string still is.
+A frame consists of its total length, the length of its headers, a checksum of both lengths, the headers, the payload,
+and a checksum of the whole frame. Both checksums are verified. A damaged frame ends the answer, because the next frame
+cannot be found. The payload of a damaged frame is not read even if it is valid JSON, because a string with one altered
+letter is valid JSON too.
 """
 
 from __future__ import annotations

@@ -71,7 +71,9 @@ class Decoder(ABC):
         self._is_over = False
         self._end_seen = False
         self.waiting_bytes = 0
-        """Upper bound of the bytes that have arrived and are in no frame yet: about as much work as the next `feed` may do."""
+        """An upper bound of the bytes that have arrived and are not in a frame yet. The work of the next `feed`
+        grows with it.
+        """
 
     def feed(self, data: bytes) -> list[ModelEvent]:
         """Take the next bytes; return the events that they complete."""

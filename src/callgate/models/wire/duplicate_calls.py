@@ -8,12 +8,14 @@ __all__ = ["CallIndex"]
 
 
 class CallIndex:
-    """The calls of one message by the server's id, and by id, name and arguments once they are complete."""
+    """The calls of one message, by the server's id. Complete calls are also indexed by id, name and arguments."""
 
     def __init__(self) -> None:
         self._by_id: dict[str, OpenCall] = {}
         self._unindexed: list[OpenCall] = []
-        """Complete calls that are not indexed by content yet: done on the first lookup, which most messages never need."""
+        """Complete calls that are not indexed by content yet. They are indexed on the first lookup, which most
+        messages never need.
+        """
         self._by_content: dict[tuple[str, str, bytes], OpenCall] = {}
 
     def add_id(self, call: OpenCall) -> None:

@@ -1,4 +1,7 @@
-"""Finish reasons that many servers share. Each API's own words take precedence; these are for servers that use the words of another API."""
+"""Finish reasons that many servers share.
+
+Each API's own words take precedence over these, which are for servers that use the words of another API.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ _COMMON_REASONS: Mapping[str, FinishReason] = {
 
 
 def finish_reason(provider_reason: str, own_reasons: Mapping[str, FinishReason] = {}) -> FinishReason:
-    """Return the reason that a server's word means. Only the part before a colon counts, as in Gemini's reasons elsewhere.
+    """Return the finish reason for a server's word. Only the part before a colon counts.
 
     Args:
         provider_reason: The server's word.

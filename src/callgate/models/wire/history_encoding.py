@@ -32,7 +32,10 @@ _decode = msgspec.json.Decoder().decode
 
 
 def argument_object(call: ToolCall) -> dict[str, object]:
-    """Return the call's arguments as an object. Malformed ones become text under one key: providers refuse broken JSON."""
+    """Return the call's arguments as an object.
+
+    Malformed arguments become an object with their text under one key, because providers refuse malformed JSON.
+    """
     if call.custom:
         return {"input": call.arguments.encode("utf-8", "replace").decode()}
     try:
@@ -65,7 +68,7 @@ def part_text(part: Part) -> str:
 
 
 def result_text(message: ToolMessage) -> str:
-    """Return a result as one text; an empty one stays empty."""
+    """Return a result as one text; empty if the result is empty."""
     return "\n".join(part_text(part) for part in message.content if not isinstance(part, Image))
 
 

@@ -26,7 +26,7 @@ class JsonExtent:
         self._escaped = False
         """Whether the last character was a backslash inside a string."""
         self._not_an_object = False
-        """Whether the text begins with something else, or continues after the object's end."""
+        """Whether the text does not begin with an object, or continues after the object's end."""
 
     def feed(self, text: str) -> bool:
         """Read the next piece; return whether the object is complete, followed by nothing but white space."""

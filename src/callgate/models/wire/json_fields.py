@@ -1,6 +1,6 @@
-"""Convert JSON values that may have any type: missing and unexpected values become empty ones.
+"""Convert JSON values of any type. Missing values and values of an unexpected type become empty ones.
 
-Decoders read frames through these functions; nothing but valid JSON is guaranteed. Knows no provider.
+Decoders read frames through these functions, because a frame is only guaranteed to be valid JSON. Knows no provider.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["as_arguments", "as_object", "as_objects", "as_text", "as_token_count
 
 
 def as_text(value: object) -> str:
-    """Return a string; other values as text, null as an empty string."""
+    """Return a string as it is, null as an empty string, and any other value as text."""
     return value if isinstance(value, str) else "" if value is None else str(value)
 
 

@@ -70,18 +70,20 @@ class MessageAssembly:
         self._cut_by_fault: dict[int, OpenCall] = {}
         """The calls that a fault has cut, by position."""
         self._sealed_by_successor: dict[int, OpenCall] = {}
-        """Calls that are sealed once another call follows: complete without proof, or free text."""
+        """The calls that are sealed when another call follows: those that look complete but do not prove it, and
+        free text.
+        """
         self._usage: Usage | None = None
         self._fault: Fault | None = None
         self.leniently_decoded = False
         """Whether some of the answer was decoded leniently, so that texts may contain lone surrogates."""
         self._surrogates = SurrogateBuffer()
         self.server = ""
-        """The server that answers, if known: some provider fields go back to the same server only."""
+        """The server that sends the answer, if known. Some provider fields are sent back only to the same server."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing of a message has arrived."""
+        """Whether no part, no reason and no fault have arrived."""
         return not self._parts and self.reason is None and self._fault is None
 
     def has_part(self, kind: type) -> bool:
@@ -99,7 +101,10 @@ class MessageAssembly:
                 self.events.append(TextDelta(ready))
 
     def reclassify_text(self) -> None:
-        """Turn all text so far into reasoning: the provider says afterwards that it was. Events already emitted stay."""
+        """Turn all text so far into reasoning, because the provider reports afterwards that it was reasoning.
+
+        Events that were already emitted are not changed.
+        """
         if Text in self._text_kinds:
             self._text_kinds = {Reasoning}
         for part in self._parts:
@@ -145,7 +150,7 @@ class MessageAssembly:
         return call
 
     def has_call(self, call_id: str, name: str, arguments: str) -> bool:
-        """Whether this call arrived before, complete and under its id: servers send some calls twice."""
+        """Whether a complete call with this id, name and arguments arrived before. Some servers send calls twice."""
         return self._call_index.contains(call_id, name, arguments)
 
     def call_by_id(self, call_id: str) -> OpenCall | None:
@@ -186,7 +191,7 @@ class MessageAssembly:
                 self.seal(call)
 
     def set_arguments(self, call: OpenCall, text: str) -> None:
-        """Set the arguments as a whole; pieces that arrived before were the same text, or a preview."""
+        """Set the arguments as a whole. Pieces that arrived before were the same text, or a preview."""
         if call.has_arguments(text):
             return
         if call.may_be_prefix_of(text) and text.startswith(before := call.arguments):
@@ -200,12 +205,15 @@ class MessageAssembly:
             self._sealed_by_successor[call.position] = call
 
     def seal(self, call: OpenCall) -> None:
-        """Seal a call that the provider closed, if its arguments are complete: a provider closes truncated calls too."""
+        """Seal a call that the provider closed, but only if its arguments are complete.
+
+        Providers close truncated calls too.
+        """
         if not call.sealed and not call.cut and (call.custom or call.complete):
             self._seal(call, "sealed")
 
     def seal_all_but_last(self) -> None:
-        """Seal the complete calls of an answer in one body, except the last, which a limit may have cut."""
+        """Seal the complete calls of an answer in one body, except the last call, which a limit may have cut."""
         last = self.calls[-1] if self.calls else None
         for _, call in sorted(self._sealed_by_successor.items()):
             if call is not last:
@@ -223,9 +231,9 @@ class MessageAssembly:
         self.events.append(usage)
 
     def add_fault(self, code: str, message: str, *, retryable: bool = False) -> None:
-        """Report that the provider failed, or cannot be understood; the message ends with `error`.
+        """Report that the provider failed, or sent data that cannot be read. The message ends with `error`.
 
-        Open calls may have lost a piece although their brackets match, so nothing seals them any more.
+        Open calls may have lost a piece although their brackets match, so they are never sealed.
         """
         for call in self._open.values():
             call.cut = True
@@ -237,10 +245,12 @@ class MessageAssembly:
         self.events.append(fault)
 
     def set_finish_reason(self, reason: FinishReason, provider_reason: str = "") -> None:
-        """Set why the message ends and seal what is open; usage may still follow.
+        """Set the reason why the message ends. Seal open calls if it proves that they are complete.
+
+        Usage may still follow.
 
         Args:
-            reason: `stop` is enough for a message with calls: it becomes `tool_calls`.
+            reason: The reason. In a message with calls, `stop` becomes `tool_calls`.
             provider_reason: The reason as the provider wrote it.
         """
         if self.reason != "error":
@@ -249,10 +259,11 @@ class MessageAssembly:
             self._seal_rest("finished")
 
     def finish(self, *, complete: bool) -> None:
-        """End the message: the body has ended. Idempotent.
+        """End the message, because the body has ended. Idempotent.
 
         Args:
-            complete: Whether the body ended as this API's bodies end; counts if no reason was given.
+            complete: Whether the body ended in the way in which this API's bodies end. Used only if the server sent no
+                reason.
         """
         if self.finished:
             return
@@ -272,7 +283,7 @@ class MessageAssembly:
         self._parts.append(part)
 
     def _on_complete(self, call: OpenCall) -> None:
-        """Note that a call's arguments are one whole object; seal the call if that proves them final."""
+        """Record that a call's arguments are one whole object. Seal the call if that proves that they are final."""
         self._call_index.add_complete(call)
         if not call.sealed and call.name and not call.cut and call.proves_its_end():
             self._seal(call, "sealed")

@@ -21,11 +21,13 @@ class Codec(Struct, frozen=True, kw_only=True):
 
     api: str
     decoder: Callable[..., Decoder]
-    """Takes `content_type`, `streamed`, `names`, `new_id`, `calls_per_message` and `redact`, as `Decoder` does."""
+    """The decoder class. Takes `content_type`, `streamed`, `names`, `new_id`, `calls_per_message` and `redact`, as
+    `Decoder` does.
+    """
     encode: Callable[[ModelRequest, WireNames, Mapping[str, object]], HttpRequest]
-    """Write a request. Tool names go through the `WireNames`; the mapping holds the provider's quirks."""
+    """Encodes a request. Tool names are converted by the `WireNames`; the mapping contains the provider's quirks."""
     encode_result: Callable[[ToolMessage, WireNames], dict[str, object]]
-    """Write the item of the next request that carries a tool's result."""
+    """Encodes a tool's result as an item of the next request."""
     allow_dashes: bool = True
     """Whether tool names may contain `-`."""
 

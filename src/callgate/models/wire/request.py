@@ -1,4 +1,4 @@
-"""What a model is asked, independent of any provider, and the HTTP request that an encoder makes of it."""
+"""The request to a model, independent of any provider, and the HTTP request that an encoder makes from it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ModelRequest(Struct, frozen=True, kw_only=True):
 
 
 class HttpRequest(Struct, frozen=True, kw_only=True):
-    """An encoded request; the transport adds the host and the credentials."""
+    """An encoded request. The transport adds the host and the credentials."""
 
     path: str
     body: bytes

@@ -1,7 +1,8 @@
 """Order a conversation as every provider requires: each call's result directly after the message with the call.
 
-A provider refuses a conversation for one call without a result, or one result without its call. A crash, a user message in between, or a
-host's own bookkeeping can produce such a history. Knows no provider's format.
+A provider refuses the whole conversation if one call has no result, or one result has no call. Such a history can
+result from a crash, from a user message between call and result, or from a host's own bookkeeping. Knows no provider's
+format.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """One call while its arguments arrive: its pieces, and where they end. Knows no message and no event.
 
-No method costs more than what arrived since its last use: a server may repeat itself with every piece.
+No method costs more than the pieces that arrived since its last use, because a server may send the arguments again with
+every piece.
 """
 
 from __future__ import annotations
@@ -51,10 +52,10 @@ class OpenCall:
         self.reasoning = ""
         self.lifted = False
         self.cut = False
-        """Whether the call is known to be incomplete; nothing seals it then."""
+        """Whether the call is known to be incomplete. It is then never sealed."""
         self.sealed = False
         self.reopened = False
-        """Whether its own end was wrong once; only the message's end counts now."""
+        """Whether more arguments arrived after the call's own end. Only the end of the message can then seal it."""
         self.reset()
 
     def reset(self) -> None:
@@ -63,7 +64,7 @@ class OpenCall:
         """Length of the arguments so far, in characters."""
         self._pieces: list[str] = []
         self._pieces_scanned = 0
-        """Number of pieces that the extent has read."""
+        """The number of pieces that `JsonExtent` has read."""
         self._extent = JsonExtent()
         self._complete = False
         self._piece_count = 0
@@ -82,7 +83,7 @@ class OpenCall:
 
     @property
     def arguments(self) -> str:
-        """The arguments as one text. Joining costs their whole size after each new piece."""
+        """The arguments as one text. The first access after a new piece joins all pieces."""
         if len(self._pieces) > 1:
             _ = self.complete
             self._pieces, self._pieces_scanned = [join_text(self._pieces)], 1
@@ -97,21 +98,27 @@ class OpenCall:
         return self._complete and not self.custom
 
     def proves_its_end(self) -> bool:
-        """Whether the arguments have reached their own end. An empty object in one piece may be a placeholder and proves nothing."""
+        """Whether the arguments show themselves that they are complete.
+
+        An empty object in one piece may be a placeholder and proves nothing.
+        """
         return not self.reopened and self.complete and not (self._piece_count == 1 and self._first_characters == "{}")
 
     @property
     def is_placeholder(self) -> bool:
-        """Whether only an empty object has arrived; an object that follows replaces it."""
+        """Whether only an empty object has arrived. An object that arrives after it replaces it."""
         return not self.custom and self._first_characters == "{}"
 
     def replace(self, text: str) -> None:
-        """Replace the arguments: what arrived before was a preview."""
+        """Replace the arguments, because those that arrived before were a preview."""
         self.reset()
         self.append(text)
 
     def may_be_prefix_of(self, text: str) -> bool:
-        """Whether `text` is long enough to begin with the arguments so far; a surrogate half counts as one character."""
+        """Whether `text` is long enough to begin with the arguments so far.
+
+        Their size may count each half of a surrogate pair as a character.
+        """
         return self.size <= 2 * len(text)
 
     def has_arguments(self, text: str) -> bool:
@@ -120,7 +127,7 @@ class OpenCall:
 
     @property
     def canonical_arguments(self) -> bytes:
-        """The canonical form: equal for arguments that differ only in white space or key order."""
+        """The arguments in a form that is equal for arguments that differ only in white space or key order."""
         if self._canonical is None:
             self._canonical = canonical_form(self.arguments)
         return self._canonical
@@ -139,7 +146,10 @@ class OpenCall:
 
 
 def canonical_form(arguments: str) -> bytes:
-    """Return equal bytes for texts with equal JSON values, 1 and 1.0 included; the text itself if it is not JSON."""
+    """Return bytes that are equal for texts with equal JSON values; 1 and 1.0 are equal.
+
+    Text that is not JSON is returned as it is, encoded.
+    """
     try:
         return canonical(_decode(arguments))
     except (msgspec.DecodeError, UnicodeError, RecursionError):

@@ -28,7 +28,7 @@ class SurrogateBuffer:
         return text.encode("utf-8", "replace").decode()
 
     def flush(self) -> list[TextKind]:
-        """Return the kinds, of answer and reasoning, that end with a lone surrogate."""
+        """Return which of the answer and the reasoning end with a lone surrogate."""
         return [kind for kind in ("text", "reasoning") if self._pending.pop(kind, "")]
 
 

@@ -1,6 +1,7 @@
-"""Adapt tool schemas to what providers accept: an object at the root, without alternatives there.
+"""Adapt tool schemas to what providers accept: an object at the root, without alternatives at that level.
 
-The engine validates arguments against the tool's own schema; the schema that is sent only has to inform the model. Knows no provider.
+The engine validates arguments against the tool's own schema; the schema that is sent only informs the model. Knows no
+provider.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ def tool_schema(tool: ToolSpec) -> dict[str, object]:
 
 
 def object_schema(schema: Mapping[str, object]) -> dict[str, object]:
-    """Return `schema` as an object schema: with the properties of all alternatives, and required only what every alternative requires."""
+    """Return `schema` as an object schema with the properties of all alternatives.
+
+    The required properties are those of `schema` itself and of every branch of `allOf`.
+    """
     result = {key: value for key, value in schema.items() if key not in (*_ALTERNATIVES, "$schema", "not", "enum", "if", "then", "else")}
     properties = dict(as_object(schema.get("properties")))
     required = _required(schema)
@@ -68,7 +72,7 @@ def _required(schema: Mapping[str, object]) -> list[str]:
 
 
 def _resolve_reference(branch: Mapping[str, object], root: Mapping[str, object]) -> Mapping[str, object]:
-    """Return the branch, or the part of the schema that it refers to, one step deep."""
+    """Return the branch, or the schema that its reference points to. Follows one reference only."""
     reference = branch.get("$ref")
     if not isinstance(reference, str) or not reference.startswith("#/"):
         return branch

@@ -17,7 +17,7 @@ MOST_BYTES = 268_435_456
 WORKER_FD = 230
 """The worker's descriptor. High, so that a tool that closes the first few descriptors does not close it."""
 NO_WORKER = 96
-"""Reported in place of the worker's exit code if it could not be started."""
+"""The exit code that is reported if the worker could not be started."""
 
 
 def frame(kind: bytes, body: bytes = b"") -> bytes:
@@ -49,7 +49,7 @@ class FrameChannel:
         self.fd = fd
         self.unsent = bytearray()
         self.ended = False
-        """The other side has closed the channel."""
+        """Whether the other side has closed the channel."""
         self._unread = bytearray()
 
     def fill(self) -> bool:

@@ -26,10 +26,12 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 class Supervisor:
-    """Serves one worker until it exits, must stop, or the engine ends; then ends the whole process tree.
+    """Serves one worker until it exits, must stop, or the engine ends. Then it ends the whole process tree.
 
-    running --the engine commands it--> stopping (all processes were sent SIGTERM; `_stop_by` is the end of the grace period) stopping --no
-    process is left, or the grace period is over--> ending running --the worker exits or closes its channel, the engine ends--> ending
+    running  --the engine requests it-->  stopping (all processes got SIGTERM; `_stop_by` is the end of the grace
+        period)
+    stopping --no process is left, or the grace period is over-->  ending
+    running  --the worker exits or closes its channel, or the engine ends-->  ending
     """
 
     def __init__(self, engine: FrameChannel, worker: FrameChannel, pid: int, outputs: list[StreamOutput], wakeup: int) -> None:

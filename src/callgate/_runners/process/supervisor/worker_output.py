@@ -10,11 +10,15 @@ from .frames import READ_BYTES, FrameChannel
 __all__ = ["BACKLOG_BYTES", "StreamOutput"]
 
 BACKLOG_BYTES = 1_048_576
-"""Above this the engine reads too slowly: no live output is sent, and no more frames are read from the worker."""
+"""The size of unsent output above which the engine is too slow: no live output is sent, and no frames are read from the
+worker.
+"""
 LIVE_BYTES_PER_S = 1_048_576
 TAIL_BYTES = 65_536
 SECRET_BYTES = 8_192
-"""Left out after a cut: it may contain the end of a secret, which cannot be recognised without its beginning."""
+"""The number of bytes that are left out after a cut, because they may contain the end of a secret, which cannot be
+recognised without its beginning.
+"""
 
 
 class StreamOutput:

@@ -1,11 +1,14 @@
-"""Llama 3, xLAM, prompted models of every family, and callgate's own fallback: a JSON object without any marker, fenced or not.
+"""Llama 3, xLAM, prompted models of every family, callgate's fallback: a JSON object without markers, fenced or not.
 
     {"tool": "get_weather", "parameters": {"city": "Paris"}, "reasoning": "I was asked."}
 
-It counts at the start of a line or as the whole of a fence, alone on its lines, and only if it names a known tool. If no tools are known,
-it must have a name and arguments and no keys that a call does not have. Other JSON is an answer, and so is the definition of a tool, which
-has a schema in place of arguments. If the prompt taught this format, an object in exactly this format is a call of any name, and one that
-is not JSON, or whose parameters are no object, is a call with malformed arguments: the engine reports both to the model.
+An object is a call only at the start of a line or as the whole content of a fence, alone on its lines, and only if it
+names a known tool. If no tools are known, it must have a name and arguments, and no keys that calls do not have. All
+other JSON is part of the answer, also the definition of a tool, which has a schema instead of arguments.
+
+If the prompt taught this format, an object in exactly this format is a call with any name. If it is not strict JSON, or
+if it names a known tool and its parameters are not an object, it is a call with malformed arguments. The engine reports
+both an unknown name and malformed arguments to the model.
 
 Source: the chat template of Llama-3.1; the model card of xLAM-2; callgate's fallback format.
 """
@@ -20,8 +23,8 @@ from msgspec.structs import replace
 from callgate.models.dialects.dialect import Dialect, ParsedCalls
 from callgate.models.dialects.json_calls import JsonCall, may_start_call, parse_unmarked_calls
 from callgate.models.dialects.known_tools import KnownTools
-from callgate.models.dialects.parsed_parts import FoundCall
 from callgate.models.dialects.schema_matching import is_tool_definition, matches_known_schema
+from callgate.models.dialects.text_and_call_parts import FoundCall
 from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCursor
 
 __all__ = ["BARE_JSON", "FENCED_JSON", "JSON_IN_TAGS", "JSON_IN_TEXT"]

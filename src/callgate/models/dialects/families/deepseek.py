@@ -15,8 +15,8 @@ from itertools import product
 from callgate.models.dialects.dialect import Dialect, ParsedCalls
 from callgate.models.dialects.json_calls import normalise_arguments
 from callgate.models.dialects.known_tools import KnownTools
-from callgate.models.dialects.parsed_parts import FoundCall
 from callgate.models.dialects.tagged_calls import CallTags, read_tagged_call
+from callgate.models.dialects.text_and_call_parts import FoundCall
 from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCursor
 
 __all__ = ["DEEPSEEK"]
@@ -75,7 +75,7 @@ def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
 
 
 def _read_json_call(cursor: TextCursor, tools: KnownTools, header: str) -> Incremental[FoundCall]:
-    """Read the name, unless it came before the separator, and the arguments."""
+    """Read the arguments, and before them the name unless it came before the separator."""
     name = (yield from cursor.take_while(_NAME)).strip() if header in ("function", "") else header
     yield from cursor.skip_space()
     yield from cursor.take("```json", "```")

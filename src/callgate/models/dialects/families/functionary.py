@@ -17,8 +17,8 @@ import re
 
 from callgate.models.dialects.dialect import Dialect, ParsedCalls
 from callgate.models.dialects.known_tools import MAX_NAME_CHARS, KnownTools
-from callgate.models.dialects.parsed_parts import FoundCall
 from callgate.models.dialects.schema_matching import matches_schema, peek_known_name, single_text_argument
+from callgate.models.dialects.text_and_call_parts import FoundCall
 from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCursor
 
 __all__ = ["FUNCTIONARY"]
@@ -60,7 +60,10 @@ def _read_text_argument(cursor: TextCursor, tools: KnownTools, name: str) -> Inc
 
 
 def _read_first(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
-    """Read the first part, whose recipient the prompt opened: the tool must be known, and only the next part may follow."""
+    """Read the first part of a message, whose opening token is part of the prompt.
+
+    The tool must be known, and the end of the message or the next part must follow.
+    """
     yield from cursor.skip_space()
     if (yield from cursor.take(f"{_USER}\n{_CONTENT}")):
         return

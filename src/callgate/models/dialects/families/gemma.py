@@ -18,7 +18,7 @@ from contextlib import suppress
 
 from callgate.models.dialects.dialect import Dialect, ParsedCalls
 from callgate.models.dialects.known_tools import MAX_NAME_CHARS, KnownTools
-from callgate.models.dialects.parsed_parts import FoundCall
+from callgate.models.dialects.text_and_call_parts import FoundCall
 from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCursor
 from callgate.models.dialects.typed_values import is_text_only, items_schema, json_object, json_string, parameter_schema, to_typed_json
 
@@ -107,7 +107,7 @@ def _read_separator(cursor: TextCursor, closer: str) -> Incremental[None]:
 def _read_value(
     cursor: TextCursor, depth: int, schema: Schema | None, root: Schema | None, closer: str, parent: Schema | None = None
 ) -> Incremental[str]:
-    """Read one value, up to the comma after it, or to what closes the enclosing object or list."""
+    """Read one value, up to the comma after it or to the bracket that closes the enclosing object or list."""
     if depth > _MAX_NESTING:
         raise NotACall
     yield from cursor.skip_space()
@@ -148,7 +148,11 @@ def _unescaped(text: str, quote: str) -> str:
 
 
 def _read_bare_text(cursor: TextCursor, closer: str, parent: Schema | None) -> Incremental[str]:
-    """Read unquoted text. A comma ends it in a list, and before another parameter; a bracket ends it where a value may end."""
+    """Read unquoted text.
+
+    In a list, it ends at a comma; in an object, at a comma before another parameter. A closing bracket ends it only if
+    a value may end there.
+    """
     parts: list[str] = []
     while True:
         text, marker = yield from cursor.read_until(",", closer, *_QUOTE_TOKENS, *_ENDS)
@@ -164,7 +168,7 @@ def _read_bare_text(cursor: TextCursor, closer: str, parent: Schema | None) -> I
 
 
 def _is_before_parameter(cursor: TextCursor, parent: Schema | None) -> Incremental[bool]:
-    """Return whether the name of another parameter follows the comma."""
+    """Return whether the name of another parameter follows the comma at the cursor."""
     while True:
         ahead = cursor.ahead(_NEXT_KEY_CHARS)[1:]
         found = _NEXT_KEY.match(ahead)

@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from callgate.models.dialects.dialect import Dialect, ParsedCalls
 from callgate.models.dialects.json_calls import normalise_arguments
 from callgate.models.dialects.known_tools import MAX_NAME_CHARS, KnownTools
-from callgate.models.dialects.parsed_parts import FoundCall
 from callgate.models.dialects.tag_values import TURN_ENDS, ValueTags, read_value
+from callgate.models.dialects.text_and_call_parts import FoundCall
 from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCursor
 from callgate.models.dialects.typed_values import json_object, parameter_schema, to_typed_json
 
@@ -29,7 +29,7 @@ _NAME = re.compile(r"[^<{\n]*")
 
 
 class KeyValueReader:
-    """Reads alternating keys and values, in tags with a prefix or suffix of the family's own."""
+    """Reads alternating keys and values. The family's tags may have a prefix or a suffix."""
 
     def __init__(self, end: str, *, prefix: str = "", suffix: str = "") -> None:
         self._key, self._end_key = f"<{prefix}arg_key{suffix}>", f"</{prefix}arg_key{suffix}>"
@@ -75,7 +75,10 @@ class KeyValueReader:
         return FoundCall(name=name, arguments=normalise_arguments(text))
 
     def _read_members(self, cursor: TextCursor, schema: Schema | None) -> Incremental[dict[str, str]]:
-        """Return the keys and their values as JSON. The last of two equal keys counts; an unclosed tag ends at the next one."""
+        """Return the keys and their values as JSON.
+
+        If a key is repeated, its last value counts. A tag that is not closed ends at the next tag.
+        """
         members: dict[str, str] = {}
         while (yield from cursor.take(self._key)):
             key, marker = yield from cursor.read_until(self._end_key, self._value)

@@ -14,8 +14,8 @@ import re
 
 from callgate.models.dialects.dialect import Dialect, ParsedCalls
 from callgate.models.dialects.known_tools import KnownTools
-from callgate.models.dialects.parsed_parts import FoundCall
 from callgate.models.dialects.schema_matching import single_text_argument
+from callgate.models.dialects.text_and_call_parts import FoundCall
 from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCursor
 
 __all__ = ["HARMONY"]
@@ -46,7 +46,7 @@ def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
 
 
 def _read_text_argument(cursor: TextCursor, tools: KnownTools, name: str, header: str) -> Incremental[str]:
-    """Read a body that is no object: nothing, or the text for a tool that takes only text."""
+    """Read a body that is not an object: no text, or text for a tool that takes only text."""
     body = (yield from cursor.read_until(*_ENDS))[0].strip()
     text = "{}" if not body else None if "<|constrain|>" in header else single_text_argument(body, tools.schema(name))
     if text is None:

@@ -1,8 +1,8 @@
-"""Inkling: messages of typed content, one type of which is a call.
+"""Inkling: messages of typed content. One of the types is a call.
 
     <|content_invoke_tool_json|>{"name": "get_weather", "args": {"city": "Paris"}}<|end_message|>
 
-The tool's name may be repeated between `<|message_model|>` and the type; it is not text.
+The tool's name may be repeated between `<|message_model|>` and the type; there it is not text of the answer.
 
 Source: the chat template of Inkling.
 """

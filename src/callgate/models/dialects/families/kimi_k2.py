@@ -13,7 +13,7 @@ import re
 from callgate.models.dialects.dialect import Dialect, ParsedCalls
 from callgate.models.dialects.json_calls import normalise_arguments
 from callgate.models.dialects.known_tools import KnownTools
-from callgate.models.dialects.parsed_parts import FoundCall
+from callgate.models.dialects.text_and_call_parts import FoundCall
 from callgate.models.dialects.text_cursor import NotACall, TextCursor
 
 __all__ = ["KIMI_K2"]
@@ -46,7 +46,10 @@ def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
 
 
 def _name(call_id: str, tools: KnownTools) -> str:
-    """Return the name in an id. An id without a number must be a known tool's name."""
+    """Return the tool's name in an id; empty if it has none.
+
+    An id without a number counts only if it is the name of a known tool.
+    """
     named = _ID.fullmatch(call_id)
     if named is not None:
         return named["name"]

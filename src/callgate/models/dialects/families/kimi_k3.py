@@ -14,8 +14,8 @@ from html import unescape
 
 from callgate.models.dialects.dialect import Dialect, ParsedCalls
 from callgate.models.dialects.known_tools import KnownTools
-from callgate.models.dialects.parsed_parts import FoundCall
 from callgate.models.dialects.tag_values import read_balanced
+from callgate.models.dialects.text_and_call_parts import FoundCall
 from callgate.models.dialects.text_cursor import NotACall, TextCursor
 from callgate.models.dialects.typed_values import json_object, json_string, json_type, parameter_schema, to_typed_json
 

@@ -29,7 +29,10 @@ def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
 
 
 def _skip_repeated_calls(cursor: TextCursor) -> ParsedCalls:
-    """Skip a list that another end marker follows: these models sometimes repeat the calls after their end."""
+    """Skip a second list that has an end marker of its own.
+
+    These models sometimes repeat their calls after the end marker.
+    """
     yield from cursor.skip_space()
     if (yield from cursor.peek()) == "[":
         yield from cursor.read_bracketed()

@@ -16,8 +16,8 @@ from collections.abc import Mapping
 
 from callgate.models.dialects.dialect import Dialect, ParsedCalls
 from callgate.models.dialects.known_tools import MAX_NAME_CHARS, KnownTools
-from callgate.models.dialects.parsed_parts import FoundCall
 from callgate.models.dialects.tag_values import read_balanced, tag_name
+from callgate.models.dialects.text_and_call_parts import FoundCall
 from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCursor
 from callgate.models.dialects.typed_values import allowed_types, is_text_only, json_object, json_string, nested_schema, to_typed_json
 
@@ -26,7 +26,7 @@ __all__ = ["MINIMAX_M3"]
 _TOKEN = "]<]minimax[>["
 _MAX_NESTING = 64
 _TEXT_KEY = "$text"
-"""The member that holds text beside tags."""
+"""The key of the member that holds the text next to tags."""
 Schema = Mapping[str, object]
 
 
@@ -81,7 +81,10 @@ def _read_tag_value(cursor: TextCursor, schema: Schema | None, root: Schema | No
 
 
 def _text_value(text: str, schema: Schema | None, root: Schema | None) -> str:
-    """Return a value without tags. An empty one is an empty list or object if no text is allowed."""
+    """Return a value without tags as JSON.
+
+    An empty value becomes an empty list or object if the schema allows one of these and no text.
+    """
     kinds = allowed_types(schema, root)
     if text.strip() or "string" in kinds or not kinds & {"array", "object"}:
         return to_typed_json(text, schema, root)

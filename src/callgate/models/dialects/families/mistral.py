@@ -15,7 +15,7 @@ import re
 from callgate.models.dialects.dialect import Dialect, ParsedCalls
 from callgate.models.dialects.json_calls import MarkedJson, parse_call
 from callgate.models.dialects.known_tools import MAX_NAME_CHARS, KnownTools
-from callgate.models.dialects.parsed_parts import FoundCall
+from callgate.models.dialects.text_and_call_parts import FoundCall
 from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCursor
 
 __all__ = ["MISTRAL"]
@@ -42,7 +42,7 @@ def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
 
 
 def _read_header(cursor: TextCursor, name_pattern: re.Pattern[str]) -> Incremental[tuple[str, str, str]]:
-    """Return what comes before the arguments: the name, the marker after it and the id, if present."""
+    """Return the name, the marker after it, and the id, which come before the arguments. Each may be empty."""
     name, call_id = (yield from cursor.take_while(name_pattern)).strip(), ""
     marker = yield from cursor.take("[CALL_ID]", "[ARGS]")
     if marker == "[CALL_ID]":

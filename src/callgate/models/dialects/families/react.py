@@ -17,10 +17,10 @@ import re
 from callgate.models.dialects.dialect import Dialect, ParsedCalls
 from callgate.models.dialects.json_calls import normalise_arguments, read_json_calls
 from callgate.models.dialects.known_tools import KnownTools
-from callgate.models.dialects.parsed_parts import FoundCall
 from callgate.models.dialects.python_calls import parse_python_arguments
 from callgate.models.dialects.python_literals import python_to_json
 from callgate.models.dialects.schema_matching import matches_schema, single_text_argument
+from callgate.models.dialects.text_and_call_parts import FoundCall
 from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCursor
 from callgate.models.dialects.typed_values import json_type
 
@@ -72,8 +72,10 @@ def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
 
 
 def _read_input(cursor: TextCursor, tools: KnownTools, name: str) -> Incremental[str]:
-    """Read the arguments. Bare text is the value of the only parameter, if that takes text; no input is enough for a tool without required
-    parameters.
+    """Read the arguments.
+
+    Bare text is the value of the tool's only parameter, if that parameter accepts text. The input may be missing if the
+    tool has no required parameters.
     """
     if (yield from cursor.peek()) == "" or (yield from cursor.at("Observation:")):
         if cursor.truncated:
@@ -106,7 +108,7 @@ def _text_arguments(text: str, tools: KnownTools, name: str) -> str:
 
 
 def _inline_call(written: re.Match[str], tools: KnownTools) -> FoundCall:
-    """Return a call on one line: text in square brackets, or Python arguments in round ones."""
+    """Return a call on one line: text in square brackets, or Python arguments in parentheses."""
     name, bare, listed = written.groups()
     schema = tools.schema(name)
     if listed is not None:
@@ -119,7 +121,7 @@ def _inline_call(written: re.Match[str], tools: KnownTools) -> FoundCall:
 
 
 def _as_json(text: str) -> str:
-    """Return Python syntax as JSON; other text unchanged."""
+    """Return Python syntax as JSON, and any other text unchanged."""
     try:
         return python_to_json(text)
     except ValueError:

@@ -177,7 +177,11 @@ class AnthropicDecoder(Decoder):
             block.native.update({key: "".join(pieces) for key, pieces in block.text_pieces.items()})
 
     def _apply_initial_input(self, *, complete: bool) -> None:
-        """Give the last call its initial input if no pieces arrived; what follows the block says whether that input is complete."""
+        """Set the last call's arguments to its initial input, if no pieces arrived.
+
+        Args:
+            complete: Whether what follows the block shows that the initial input is complete.
+        """
         call = self._last_block.call if self._last_block else None
         if call is None or call.sealed or call.size:
             return

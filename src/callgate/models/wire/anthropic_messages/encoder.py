@@ -73,7 +73,7 @@ def messages_body(request: ModelRequest, names: WireNames, quirks: Mapping[str, 
 
 
 def encode_result(message: ToolMessage, names: WireNames) -> _Item:
-    """Return a result as a `tool_result` block. A failed one must hold text, and nothing else."""
+    """Return a result as a `tool_result` block. The block of a failed result contains only text."""
     item: _Item = {"type": "tool_result", "tool_use_id": _encode_id(message.call_id)}
     if not message.is_error:
         return item | {"content": _encode_content(message.content)}
@@ -121,7 +121,7 @@ def _toolset_fields(message: AssistantMessage, api: str) -> dict[str, _Item]:
 
 
 def _first_user_turn() -> _Item:
-    """Return a user turn, which must come first."""
+    """Return the user's turn that opens a conversation which would otherwise begin without one."""
     return {"role": "user", "content": [{"type": "text", "text": "(The conversation begins here.)"}]}
 
 
@@ -136,7 +136,7 @@ def _append_turn(turns: list[_Item], role: str, blocks: list[_Item]) -> None:
 
 
 def _without_trailing_space(turns: list[_Item]) -> list[_Item]:
-    """Remove white space at the end of an answer that the model is to continue: the API refuses it."""
+    """Remove white space at the end of an answer that the model continues, because the API refuses it."""
     content = turns[-1]["content"] if turns and turns[-1]["role"] == "assistant" else None
     if isinstance(content, list) and content[-1]["type"] == "text":
         content[-1] = content[-1] | {"text": content[-1]["text"].rstrip()}

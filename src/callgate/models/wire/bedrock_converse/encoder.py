@@ -65,7 +65,10 @@ def encode(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]
 
 
 def encode_result(message: ToolMessage, names: WireNames) -> dict[str, object]:
-    """Return a result as a `toolResult` block. The status is sent only for an error: some models accept none, and with it only text."""
+    """Return a result as a `toolResult` block.
+
+    The status is sent only for an error, because some models accept no status. An error contains no images.
+    """
     parts = [part for part in message.content if not (message.is_error and isinstance(part, Image))]
     content = [block for part in parts for block in _encode_part(part)]
     result: dict[str, object] = {"toolUseId": _encode_id(message.call_id), "content": content or [{"text": "(no output)"}]}
@@ -92,7 +95,10 @@ def _encode_turns(request: ModelRequest, names: WireNames) -> list[dict[str, obj
 
 
 def _with_anthropic_ids(message: Message) -> Message:
-    """Return the message with ids that Anthropic's models accept: they refuse some that Bedrock accepts and other models create."""
+    """Return the message with call ids that Anthropic's models accept.
+
+    Bedrock and its other models also use ids that Anthropic's models refuse.
+    """
     match message:
         case ToolMessage(call_id=call_id):
             return replace(message, call_id=_encode_id(call_id, _ANTHROPIC_CALL_ID))
@@ -148,7 +154,10 @@ def _encode_part(part: Part) -> list[_Block]:
 
 
 def _encode_tools(request: ModelRequest, names: WireNames) -> dict[str, object] | None:
-    """Return tools and tool choice. Bedrock has no choice `none`: only the tools that the history needs are declared then."""
+    """Return tools and tool choice.
+
+    Bedrock has no choice `none`. In its place, only the tools that the history needs are declared.
+    """
     tools = () if request.tool_choice == "none" else request.tools
     choice: dict[str, object] | None = None
     if tools and request.tool_choice == "required":

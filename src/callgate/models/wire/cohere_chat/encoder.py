@@ -64,7 +64,7 @@ def _encode_message(message: Message, names: WireNames) -> list[dict[str, object
 
 
 def _encode_answer(message: AssistantMessage, names: WireNames) -> list[dict[str, object]]:
-    """Return the answer as messages; one without text and calls is left out, since the API refuses it."""
+    """Return the answer as messages. An answer without text and calls is left out, because the API refuses it."""
     item: dict[str, object] = {"role": "assistant"}
     thinking = _reasoning_text(message, "thinking")
     if thinking:
@@ -80,7 +80,7 @@ def _encode_answer(message: AssistantMessage, names: WireNames) -> list[dict[str
 
 
 def _reasoning_text(message: AssistantMessage, kind: str) -> str:
-    """Return the plan or the thinking of an answer, if it is one of Cohere's."""
+    """Return the plan or the thinking of an answer that Cohere's API sent; empty for other answers."""
     reasoning = [part for part in message.parts if isinstance(part, Reasoning) and part.opaque and message.api == "cohere.chat"]
     return "".join(part.text for part in reasoning if part.opaque and part.opaque.get("kind") == kind)
 

@@ -138,7 +138,7 @@ class GeminiDecoder(Decoder):
         return self._streamed_call
 
     def _end_call(self) -> None:
-        """End the streamed call: the provider says, or shows by continuing, that its arguments are complete."""
+        """End the streamed call. The provider reports that its arguments are complete, or sends something else."""
         streamed, self._streamed_call = self._streamed_call, None
         if streamed is not None:
             streamed.call.cut = self.message.reason == "error"

@@ -90,7 +90,7 @@ def _encode_contents(messages: Sequence[Message], names: WireNames, generation: 
 
 
 def _first_user_content() -> _Item:
-    """Return a content of the user, which must come first."""
+    """Return the user's content that opens a conversation which would otherwise begin without one."""
     return {"role": "user", "parts": [{"text": "(The conversation begins here.)"}]}
 
 
@@ -152,7 +152,7 @@ def _encode_call(call: ToolCall, names: WireNames, same_api: bool) -> _Item:
 
 
 def _restore_signature(parts: list[_Item], part: Reasoning) -> None:
-    """Put a signature back where it came from: on reasoning, on the text before it, or on an empty text."""
+    """Put a signature back in its original place: the reasoning, the text before it, or an empty text."""
     opaque = part.opaque or {}
     if signature := opaque.get("textSignature"):
         if parts and set(parts[-1]) == {"text"}:

@@ -1,7 +1,7 @@
 """Decode an interaction, whole or streamed: steps that are started, extended by deltas and stopped.
 
-An older revision has `outputs` and content blocks instead. There a call arrives whole in one delta; now its arguments arrive in pieces of
-text, after a start with empty arguments.
+An older revision of the API has `outputs` and content blocks instead. In that revision, a call arrives whole in one
+delta. In the present one, a call starts with empty arguments, and these then arrive as pieces of text.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ _FINISH_REASONS: Mapping[str, FinishReason] = {
     "cancelled": "other",
 }
 _IGNORED_STEPS = frozenset({"user_input", "function_result", "function_call"})
-"""Steps that we sent ourselves, and calls that an older revision announces without a name: its first delta opens them."""
+"""Steps that the request contained, and calls that an older revision announces without a name. The first delta of
+such a call opens it.
+"""
 
 
 class _InteractionStep:
@@ -80,7 +82,7 @@ class GeminiInteractionsDecoder(Decoder):
             self.report_error(error_from_body(value, "The answer is not an interaction."))
 
     def _read_interaction(self, interaction: Mapping[str, object]) -> None:
-        """Read a whole interaction; its steps count only if none were streamed."""
+        """Read a whole interaction. Its steps are used only if no steps were streamed."""
         self._read_usage(interaction)
         steps = as_objects(interaction.get("steps") or interaction.get("outputs"))
         if not self._steps:

@@ -1,7 +1,7 @@
-"""Match the pieces of a chat completion to their calls.
+"""Assign the pieces of a chat completion to their calls.
 
-Servers identify a piece's call by index, by id, by both, by an index that is always 0, or not at all; some send calls a second time, whole.
-Knows nothing of a message's other parts.
+Servers identify the call of a piece by index, by id, by both, by an index that is always 0, or not at all. Some send
+complete calls a second time. Knows nothing of a message's other parts.
 """
 
 from __future__ import annotations
@@ -85,7 +85,10 @@ class CallMatcher:
 
 
 def _continues(call: OpenCall, name: str, arguments: str) -> bool:
-    """Whether a piece that repeats the name continues the call's arguments: they are incomplete, and the piece begins no object."""
+    """Whether a piece that repeats the name continues the call's arguments.
+
+    It does if the arguments are incomplete and the piece does not begin an object.
+    """
     open_json = call.size > 0 and not call.custom and not call.complete
     return open_json and call.name == name and not arguments.lstrip().startswith("{")
 

@@ -116,7 +116,7 @@ class OpenAIChatDecoder(Decoder):
             self._append_legacy_call(legacy)
 
     def _unreported_fields(self, whole: Mapping[str, object]) -> Mapping[str, object]:
-        """Return the fields of a whole message, sent after its pieces, that no piece contained."""
+        """Return the fields of a whole message, sent after its pieces, that none of the pieces contained."""
         reported = {key for kind, keys in _FIELDS_BY_PART.items() if self.message.has_part(kind) for key in keys}
         return {key: value for key, value in whole.items() if key not in reported}
 

@@ -1,7 +1,8 @@
 """Decode a response, whole or streamed: output items that are added, extended and done.
 
-A server may leave any of these out, and the last event may repeat all items: the end of an item adds only what was not reported before.
-Items other than messages, reasoning, function calls and custom calls are things that the provider did itself.
+A server may leave any of these events out, and the last event may repeat all items: the end of an item adds only what
+was not reported before. Items other than messages, reasoning, function calls and custom calls are actions that the
+provider performed itself.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ class OpenAIResponsesDecoder(Decoder):
         super().__init__(**settings)  # type: ignore[arg-type]
         self._items = OutputItems()
         self._has_orphan_arguments = False
-        """Whether arguments arrived for a call that had not begun; the call's end may still hold all of them."""
+        """Whether arguments arrived for a call that had not begun. The event that ends the call may still contain
+        all of them.
+        """
 
     def read_frame(self, event: str, value: Mapping[str, object]) -> None:
         kind = as_text(value.get("type")) or event
@@ -96,7 +99,7 @@ class OpenAIResponsesDecoder(Decoder):
         return open_item
 
     def _add_message_mark(self, item: Mapping[str, object]) -> None:
-        """Keep a message's own id and phase before its text, as a part that only this API gets back."""
+        """Keep a message's own id and phase as a part before its text. Only this API gets that part back."""
         mark = {key: item[key] for key in ("id", "phase") if item.get(key)}
         if mark:
             self.message.append_reasoning(opaque={"message": mark}, new_part=True)
@@ -147,7 +150,7 @@ class OpenAIResponsesDecoder(Decoder):
         self._report_text(found, _text_key(value, kind), text, whole=whole)
 
     def _finish_part(self, value: Mapping[str, object], part: Mapping[str, object]) -> None:
-        """Report the text of a finished part, for servers that send it only here."""
+        """Report the text of a finished part. Some servers send the text only there."""
         kind = "reasoning" if "summary_index" in value or part.get("type") == "reasoning_text" else "message"
         found = self._items.of_event(value, kind)
         if found is not None:
@@ -192,7 +195,10 @@ class OpenAIResponsesDecoder(Decoder):
             self.message.set_finish_reason(_FINISH_REASONS.get(reason, "other"), reason)
 
     def _finish_open_items(self, *, complete: bool) -> None:
-        """Finish the items that were begun and never done: what they began with is all, if the response is complete."""
+        """Finish the items that began and did not end.
+
+        If the response is complete, the content that such an item began with is all of its content.
+        """
         for item in self._items.take_unfinished():
             if item.call is not None:
                 self._finish_call({"status": "" if complete else "incomplete"}, item.call, item.initial_arguments)
@@ -203,7 +209,7 @@ class OpenAIResponsesDecoder(Decoder):
 
 
 def _text_key(value: Mapping[str, object], kind: str) -> object:
-    """Return which of an item's texts an event means."""
+    """Return the key of the text, among the texts of its item, that an event belongs to."""
     index = value.get("content_index") or 0
     if kind != "reasoning":
         return index

@@ -1,8 +1,9 @@
 """Encode a conversation as a request of the responses API: one input item for each text, call and result.
 
-Items that this API sent go back one by one, reasoning before what it led to; a reasoning item without a successor is left out, since the
-API refuses it. Quirks: `store` (whether the server keeps responses; without it only encrypted reasoning goes back), `encrypted_reasoning`
-(request it), `result_parts` (results may hold images), `strict`.
+Items that this API sent are sent back one by one. A reasoning item precedes the item that it led to; if that item is
+not sent back, the reasoning item is left out too, because the API refuses it alone. Quirks: `store` (whether the server
+keeps responses; without it, only encrypted reasoning is sent back), `encrypted_reasoning` (request it), `result_parts`
+(results may hold images), `strict`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ __all__ = ["encode", "encode_result"]
 _API = "openai.responses"
 _MAX_ID_CHARS = 64
 _CALL_FIELDS = ("namespace", "caller")
-"""The fields that go back with a call, besides its id."""
+"""The fields that are sent back with a call, in addition to its id."""
 
 _Item = dict[str, object]
 
@@ -59,7 +60,7 @@ def encode_result(message: ToolMessage, names: WireNames, quirks: Mapping[str, o
 
 
 def _add_callers(items: list[_Item]) -> None:
-    """Add to each output the program that its call came from, as the call has it."""
+    """Add to the output of each call the `caller` of that call: the program that made it."""
     callers = {item["call_id"]: item["caller"] for item in items if "caller" in item and "call_id" in item}
     for item in items:
         if str(item["type"]).endswith("_call_output") and item.get("call_id") in callers:
@@ -103,7 +104,10 @@ def _encode_results(results: list[ToolMessage], names: WireNames, quirks: Mappin
 
 
 def _encode_answer(message: AssistantMessage, names: WireNames, quirks: Mapping[str, object]) -> list[_Item]:
-    """Return the items of an answer. Read from its end: a reasoning item goes back only if its successor does."""
+    """Return the items of an answer.
+
+    The parts are read from the end, because a reasoning item is sent back only if its successor is.
+    """
     same_api = message.api == _API
     with_ids = same_api and _all_reasoning_goes_back(message, quirks)
     items: list[_Item] = []
@@ -129,7 +133,7 @@ def _encode_answer(message: AssistantMessage, names: WireNames, quirks: Mapping[
 
 
 def _message_mark(message: AssistantMessage, position: int) -> Mapping[str, object]:
-    """Return the message's own id and phase, which stand before its text."""
+    """Return the message's own id and phase, which are stored in the part before its text."""
     before = message.parts[position - 1] if position else None
     mark = before.opaque.get("message") if isinstance(before, Reasoning) and before.opaque else None
     return mark if isinstance(mark, dict) else {}
@@ -155,7 +159,10 @@ def _encode_call(call: ToolCall, names: WireNames, fields: Sequence[str]) -> _It
 
 
 def _encode_reasoning(item: object, quirks: Mapping[str, object]) -> _Item | None:
-    """Return a reasoning item as it arrived. Without encrypted content, only a server that stored it knows it."""
+    """Return a reasoning item as it arrived.
+
+    An item without encrypted content is known only to a server that stored it.
+    """
     if not isinstance(item, Mapping) or not _is_known(item, quirks):
         return None
     kept = {key: item[key] for key in ("type", "id", "summary", "content", "encrypted_content") if item.get(key) is not None}
@@ -167,13 +174,16 @@ def _is_known(item: Mapping[str, object], quirks: Mapping[str, object]) -> bool:
 
 
 def _all_reasoning_goes_back(message: AssistantMessage, quirks: Mapping[str, object]) -> bool:
-    """Whether all reasoning goes back: ids bind items to the reasoning before them, so they are sent only together with it."""
+    """Whether all reasoning is sent back.
+
+    Ids bind items to the reasoning before them, so ids are sent only together with all reasoning.
+    """
     items = [part.opaque["item"] for part in message.parts if isinstance(part, Reasoning) and part.opaque and "item" in part.opaque]
     return all(isinstance(item, Mapping) and _is_known(item, quirks) for item in items)
 
 
 def _is_unanswered(native: Native, message: AssistantMessage) -> bool:
-    """Whether this is a call of a kind that we do not run, without its output in the same answer: the API refuses it."""
+    """Whether this is a provider-run call without its output in the same answer. The API refuses such a call."""
     call_id = native.item.get("call_id")
     if not call_id or not native.kind.endswith("_call"):
         return False

@@ -1,10 +1,11 @@
-"""The output items of one response while they are written, and which of them an event means.
+"""The output items of one response while they are written, and the assignment of events to items.
 
-Events identify their item by `item_id` and `output_index`. Servers leave either out, send zeros, give one item a new id in every event, or
-send an event twice; `OutputItems` resolves that. Knows nothing of the items' content.
+Events identify their item by `item_id` and `output_index`. Servers leave either out, send zeros, give one item a new id
+in every event, or send an event twice; `OutputItems` resolves that. Knows nothing of the items' content.
 
-The cost of an event does not grow with the number of items: each is looked up by its ids, and at most `_MAX_CANDIDATES` of those that share
-an id are compared. Only a hostile server gives one id to more items at a time.
+The cost of an event does not grow with the number of items: each item is looked up by its ids, and at most
+`_MAX_CANDIDATES` of the items that share an id are compared. Only a hostile server gives the same id to more items at a
+time.
 """
 
 from __future__ import annotations
@@ -48,7 +49,10 @@ class ReportedText:
         return "".join(self._pieces)
 
     def rest_of(self, text: str) -> str:
-        """Return what a whole text adds to the reported pieces; nothing if it is a different text."""
+        """Return the part of a whole text that was not reported yet.
+
+        Empty if the whole text differs from the reported pieces.
+        """
         return text[self.size :] if self.size <= len(text) and text.startswith(self.text) else ""
 
 
@@ -83,7 +87,7 @@ class OutputItem:
         self.initial = item
         self.call: OpenCall | None = None
         self.initial_arguments: object = item.get("input") if self.kind == "custom_tool_call" else item.get("arguments")
-        """The arguments that a call began with; later ones replace them."""
+        """The arguments that the call began with. Arguments that arrive later replace them."""
         self.reasoning_item: dict[str, object] = {}
         """A reasoning item to send back; filled when it is done."""
         self.reported: dict[object, ReportedText] = {}
@@ -95,7 +99,10 @@ class OutputItem:
         return "".join(reported.text for reported in self.reported.values())
 
     def may_be(self, item: Mapping[str, object]) -> bool:
-        """Whether nothing in `item` contradicts that it is this one; item ids may differ, call ids may not."""
+        """Whether `item` may be this item: its kind is the same, and neither its call id nor its name differs.
+
+        Item ids may differ, because servers change them.
+        """
         call_id, name = as_text(item.get("call_id")), as_text(item.get("name"))
         return (
             self.kind == as_text(item.get("type"))
@@ -155,7 +162,11 @@ class OutputItems:
         return [item for item in begun if not item.done]
 
     def of_event(self, value: Mapping[str, object], group: str) -> OutputItem | None:
-        """Return the item that a piece belongs to: by id and index, by either, else the last one begun."""
+        """Return the item that an event adds to; None if no unfinished item fits.
+
+        An item with a known id is found by id and index, then by id alone. If the id is unknown, the item is found by
+        its index; if that fails, the last item of the group that began is returned.
+        """
         item_id, index = as_text(value.get("item_id")), _index_key(value.get("output_index"))
         by_id: _Key = (group, "id", item_id)
         named = by_id if by_id in self._by_name else (group,)
@@ -165,7 +176,7 @@ class OutputItems:
         return None
 
     def of_item(self, item: Mapping[str, object], index: object) -> OutputItem | None:
-        """Return the unfinished item that `item` is a fuller form of; None if it is new."""
+        """Return the unfinished item that `item` completes; None if `item` is new."""
         group, item_id, call_id = _identify(item)
         number = _index_key(index)
         names = _keys(group, item_id, call_id)
@@ -178,7 +189,7 @@ class OutputItems:
         return None
 
     def is_repeated(self, item: Mapping[str, object], index: object, *, done: bool) -> bool:
-        """Whether this item was begun, or done, before: the event is sent twice."""
+        """Whether an event that begins or ends this item arrived before, so that the server sent it twice."""
         number = _index_key(index)
         for key in _keys(*_identify(item))[1:]:
             if done:
@@ -190,9 +201,9 @@ class OutputItems:
         return False
 
     def match_output(self, output: Sequence[Mapping[str, object]]) -> list[tuple[Mapping[str, object], OutputItem | None]]:
-        """Return the items of a whole response that were not done before, each with the item that was begun for it.
+        """Return the items of a whole response that are not done, each with the item that was begun for it, or None.
 
-        Items with the same ids are paired first, then the others of a kind in order.
+        Items with the same ids are paired first. The others are then paired with items of the same kind, in order.
         """
         pairing = _ItemPairing(self._by_name)
         pairs = [pairing.find_same(item) for item in output]
@@ -201,7 +212,7 @@ class OutputItems:
         return [(item, one) for item, one in zip(output, pairs, strict=True) if one is None or not one.done]
 
     def _candidates(self, key: _Key, condition: _Condition) -> list[OutputItem]:
-        """Return the unfinished items of a key, at most `_MAX_CANDIDATES`, that meet a condition."""
+        """Return at most `_MAX_CANDIDATES` unfinished items with this key, without those that fail the condition."""
         return [one for one in islice(self._unfinished.get(key, _NO_ITEMS).values(), _MAX_CANDIDATES) if condition(one)]
 
 
@@ -212,7 +223,7 @@ class _ItemPairing:
         self._by_name = by_name
         self._taken: set[int] = set()
         self._first_free: dict[_Key, int] = {}
-        """By key: all items before this index are paired."""
+        """For each key, the index before which all items are paired."""
 
     def find_same(self, item: Mapping[str, object]) -> OutputItem | None:
         """Return the first item with the same id."""

@@ -1,4 +1,4 @@
-"""A claim of a demonstration, and whether the observation supports it."""
+"""The claims of a demonstration, and whether the evidence supports them."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ _HOLDS_SCHEMAS = frozenset(
     {"properties", "patternProperties", "$defs", "definitions", "dependencies", "dependentSchemas", "dependentRequired", "propertyNames"}
     | {"additionalProperties", "unevaluatedProperties", "items", "contains", "if", "then", "else", "not"}
 )
-"""Keywords whose values are objects."""
+"""Keywords whose values are objects. They distinguish a schema from a map of parameters."""
 _QUOTED = _NUMERIC | _BOOLEAN
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,100}")
 _HEADER_TYPES = ("string", "integer", "boolean")

@@ -1,7 +1,7 @@
-"""What the record says of a call: the bodies of its events, and the words in them.
+"""The bodies of the events of a call, and the limits of the texts in them.
 
-A body is encoded when somebody reads it or when it goes to disk: what it is made of is frozen, so it is the same then as now. Decides
-nothing, and knows no journal.
+A body is encoded when it is read or written to disk. The values that it is made from are frozen, so encoding it later
+gives the same bytes. Decides nothing, and knows no journal.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from callgate._clock import Clock
 from callgate._json import canonical, exceeds, plain_bytes
-from callgate._redact import Redactor, cut_middle, cut_text, cut_utf8
+from callgate._secret_redaction import Redactor, cut_middle, cut_text, cut_utf8
 from callgate.calls import Note, RawCall, Scope, ToolResult
 from callgate.events import Event
 from callgate.protocols import Execution
@@ -43,13 +43,13 @@ __all__ = [
 ]
 
 MOST_RAW = 65_536
-"""Of the arguments as they came, no more bytes are kept."""
+"""The largest number of bytes that are recorded of the arguments as received."""
 _MAX_HASHED = 4_194_304
-"""Arguments above this size are recorded without their hash: reading all of them would hold the event loop."""
+"""Arguments above this size are recorded without their hash, because hashing them would block the event loop."""
 MOST_CHARS = 4_096
-"""Of an id, a name, a reason or a model's reasoning, no more is kept."""
+"""The largest number of characters that are recorded of an id, a name, a reason or a model's reasoning."""
 MOST_NAME = 256
-"""Of the name of a call, in its record and its result."""
+"""The largest number of characters of a call's name, in its events and its result."""
 _MOST_ERROR = 1_000
 _MOST_TRACEBACK = 8_192
 _WORDS = ("conversation", "turn", "tick", "iteration", "message_id", "phase", "principal", "actor", "workspace")
@@ -59,7 +59,7 @@ _NOTHING = Raw(b"null")
 
 
 class _Json(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """A body that is encoded as it stands."""
+    """A body that is encoded with the fields it has."""
 
     def encode(self) -> bytes:
         return canonical(self)
@@ -71,27 +71,29 @@ class Received(_Json, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     id: str
     name: str
     arguments: str
-    """The text as it came, up to 64 KiB; characters that UTF-8 cannot hold are escaped."""
+    """The text as received, up to 64 KiB. Characters that UTF-8 cannot represent are escaped."""
     arguments_bytes: int = 0
-    """The size of the whole, where it is larger than what is kept; of text above 4 MiB, its characters; of a mapping above that, 4 MiB."""
+    """The size of the arguments if they are larger than the recorded text. For text above 4 MiB, its length; for a
+    mapping above that, 4 MiB.
+    """
     arguments_sha256: str = ""
-    """Of the whole, where it is larger than what is kept and up to 4 MiB."""
+    """The hash of the arguments if they are larger than the recorded text, and not larger than 4 MiB."""
     origin: str = ""
     closed: str = "sealed"
     reasoning: str = ""
     idempotency_key: str = ""
     scope: dict[str, object] | None = None
-    """What the scope says, without the host's own context."""
+    """The recorded fields of the scope, without the host's own context."""
     parent: str = ""
     """The uid of the call that made this one."""
     beside: str = ""
-    """What stood beside the arguments at the top level of the call, as JSON, up to 64 KiB."""
+    """Keys that the model wrote beside the arguments, as JSON, up to 64 KiB."""
 
 
 class ScopeFacts:
-    """What the record says of a scope: worked out when it is first encoded, once for all calls that share it.
+    """The recorded facts about a scope. Computed when they are first encoded, once for all calls that share the scope.
 
-    Holds nothing of the host's, so that a kept record keeps nothing else alive.
+    References nothing of the host's, so that a stored event keeps no object of the host alive.
     """
 
     __slots__ = ("_facts", "_redactor", "_scope")
@@ -102,7 +104,7 @@ class ScopeFacts:
         self._facts: dict[str, object] | None = None
 
     def said(self) -> dict[str, object] | None:
-        """What the scope says that it does not say by default."""
+        """Return the fields of the scope that differ from their defaults; None if there are none."""
         scope = self._scope
         if scope is not None:
             self._facts = _facts_of(scope, self._redactor)
@@ -111,7 +113,7 @@ class ScopeFacts:
 
 
 class ReceivedCall(Struct, frozen=True, gc=False):
-    """Becomes `Received` when it is encoded."""
+    """A received call, which becomes the body `Received` when it is encoded."""
 
     raw: RawCall
     scope: ScopeFacts
@@ -139,24 +141,27 @@ class ReceivedCall(Struct, frozen=True, gc=False):
 
 
 class Verdict(_Json, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """The body of `call.verdict`. The allow of a call that starts is part of its `Started` instead."""
+    """The body of `call.verdict`. The verdict `allow` of a call that starts is part of its `Started` instead."""
 
     verdict: str = ""
-    """`allow`, `deny`, `ask`, or `modify`: the call goes on with other arguments and is judged again."""
+    """`allow`, `deny`, `ask`, or `modify`, after which the call is judged again with other arguments."""
     tool: str = ""
     rule: str = ""
     reason: str = ""
     identity: str = ""
     arguments: Raw = _NOTHING
-    """What the verdict is about, keys in their own order: of `allow`, the final arguments, as the tool gets them; of `modify`, the new
-    ones."""
+    """The arguments that the verdict is about, with their keys in the original order. For `allow`, the final arguments,
+    as the tool gets them; for `modify`, the new ones.
+    """
     hook: str = ""
-    """The hook that refused the call or changed its arguments; empty where a policy did."""
+    """The hook that refused the call or changed its arguments; empty if a policy did."""
     notes: tuple[Note, ...] = ()
     approval: str = ""
-    """Whose answer the call uses up: a human let it run, changed its arguments, or denied it."""
+    """The question whose answer the call uses up: a human allowed the call, changed its arguments, or denied it. Empty
+    if there is none.
+    """
     judgments: tuple[object, ...] = ()
-    """What judges said of the call, each a `Judgment`, where one was asked."""
+    """The judgments about the call, each a `Judgment`; empty if no judge was asked."""
 
 
 class Started(_Json, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -168,19 +173,21 @@ class Started(_Json, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     runner: str
     timeout_s: float
     arguments_hash: str = ""
-    """Of the final arguments; set where the call has effects."""
+    """The hash of the final arguments, if the call has effects."""
     asked_hash: str = ""
-    """Of the arguments as they were handed in; set where the call has a key by which it is known again."""
+    """The hash of the arguments as submitted, if the call has a key that identifies it."""
     tick: str = ""
-    """The tick whose dangerous calls this one counts among; empty where they are not counted."""
+    """The tick in which this call counts as dangerous; empty if dangerous calls are not counted."""
     claims: bool = False
     """Whether `call.claimed` follows before the tool's code is entered."""
     writer: str = ""
-    """The engine that starts it, as its journal names it; empty where no other process could tell whether that one has ended."""
+    """The engine that starts the call, as its journal names it; empty if no other process could tell whether that
+    engine has ended.
+    """
     effect_key: str = ""
-    """What the tool gets as its idempotency key, if it has a key of its effect."""
+    """The key of the call's effect, which the tool gets as its idempotency key; empty if the tool declares none."""
     verdict: str = ""
-    """`allow` in the first start since the gate let the call run; the fields below are as in `Verdict`."""
+    """`allow` in the first start after the gate allowed the call. The fields below are those of `Verdict`."""
     rule: str = ""
     identity: str = ""
     arguments: Raw = _NOTHING
@@ -223,7 +230,7 @@ class Raised(_Json, frozen=True, kw_only=True, omit_defaults=True, gc=False):
 
 
 class Reason(_Json, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """The body of every event that says why something ended or did not happen."""
+    """The body of all events that record why something ended or did not happen."""
 
     reason: str
     status: str = ""
@@ -237,7 +244,7 @@ decode_result = msgspec.json.Decoder(ToolResult).decode
 
 
 def verdict_of(event: Event) -> Verdict | None:
-    """Return the verdict that an event records, on its own or with the start that it allowed; None if it records none."""
+    """Return the verdict that an event records, alone or together with a start; None if it records none."""
     verdict = _decode_verdict(event.body) if event.kind in _VERDICTS else None
     return verdict if verdict is not None and (verdict.verdict or event.kind == "call.verdict") else None
 
@@ -254,7 +261,10 @@ def _facts_of(scope: Scope, redactor: Redactor | None) -> dict[str, object] | No
 
 
 def _as_text(arguments: object, redactor: Redactor | None) -> tuple[str, int, str]:
-    """What to keep of the arguments as they came; the size and hash of the whole where that is more. Reads no more than the bounds take."""
+    """Return the text to record of the arguments as received, and their size and hash if the text is not all of them.
+
+    Reads no more of the arguments than the limits require.
+    """
     if isinstance(arguments, Mapping):
         return _mapping_as_text(arguments, redactor)
     whole = arguments if isinstance(arguments, (bytes, str)) else str(arguments)
@@ -283,15 +293,15 @@ def _in_utf8(text: str | bytes) -> bytes:
 
 
 def valid_text(text: object) -> str:
-    """The text, with what UTF-8 cannot hold escaped."""
+    """Return the text with characters escaped that UTF-8 cannot represent."""
     return str(text).encode("utf-8", "backslashreplace").decode()
 
 
 def with_id(raw: RawCall, clock: Clock) -> RawCall:
-    """The call with an id: the model's, or one of ours where it gave none, so that its result can say which call it belongs to."""
+    """Return the call with an id, so that its result can name the call. If the model gave none, the engine makes one."""
     return raw if raw.id else replace(raw, id=f"call_{clock.new_id()}")
 
 
 def clean(text: object, redactor: Redactor | None = None, chars: int = MOST_CHARS) -> str:
-    """Bounded, and valid UTF-8 whatever came; redacted before it is cut."""
+    """Return the text in valid UTF-8, with at most `chars` characters. It is redacted before it is cut."""
     return cut_text(str(text), chars, redactor).encode("utf-8", "backslashreplace").decode()

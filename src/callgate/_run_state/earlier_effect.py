@@ -1,7 +1,8 @@
-"""Read from the record what became of a call that has claimed the key of its effect. Pure.
+"""Read from events what became of a call that has claimed the key of its effect. Pure.
 
-The claims of a key are the events of a run of their own, `effect:<tool>/<digest>`, whose latest one names the call that decides. The
-events of that call, which may belong to any run and any process, say what became of it. Starts nothing and knows no journal.
+The claims of a key are the events of a run of their own, `effect:<tool>/<digest>`. The latest claim names the call
+whose outcome counts. The events of that call, which may belong to any run and any process, say what became of it.
+Starts nothing and knows no journal.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from typing import Literal
 
 from msgspec import Struct
 
-from callgate._pipeline.event_bodies import arguments_hash, decode_reason, decode_result
-from callgate._pipeline.idempotency import Uncertain
-from callgate._pipeline.run_recovery import Unfinished, unfinished_calls
+from callgate._run_state.event_bodies import arguments_hash, decode_reason, decode_result
+from callgate._run_state.idempotency import Uncertain
+from callgate._run_state.run_recovery import Unfinished, unfinished_calls
 from callgate.calls import ToolResult
 from callgate.events import TERMINAL, Event
 
@@ -24,44 +25,46 @@ _NOTHING_HAPPENED = frozenset({"not_done", "not_started"})
 
 
 class EffectClaim(Struct, kw_only=True, eq=False):
-    """The key of an effect, and the call of this engine that has it now."""
+    """The key of an effect, and the call of this engine that holds it."""
 
     key: str
-    """As people and models read it."""
+    """The key as text for people and models."""
     tool_key: str
-    """What the tool gets as its idempotency key."""
+    """The key as the tool gets it: its idempotency key."""
     run: str
-    """The run of the key's own record."""
+    """The run that has the claims of the key."""
     uid: str
     ended: asyncio.Future[None]
-    """Resolved when the call gives the key back."""
+    """Resolved when the call releases the key."""
 
 
 def effect_run(tool: str, digest: str) -> str:
-    """The run that holds the claims of one key."""
+    """Return the id of the run that has the claims of one key."""
     return f"effect:{tool}/{digest}"
 
 
 class EarlierEffect(Struct, frozen=True, kw_only=True):
-    """What the record says of the call that claimed a key last."""
+    """What the events say of the call that claimed a key last."""
 
     uid: str
     state: Literal["nothing", "answered", "happened", "unknown"]
-    """`nothing`: it had no effect. `answered`: it has a result. `happened`: it had its effect, and no result is kept. Else nobody knows."""
+    """`nothing`: the call had no effect. `answered`: it has a result. `happened`: it had its effect, but its result is
+    not stored. `unknown`: it is not known whether it had an effect.
+    """
     result: ToolResult | None = None
     arguments: bytes = b""
-    """Its final arguments; empty if the record does not have them."""
+    """The final arguments of the call; empty if they are not recorded."""
     arguments_hash: str = ""
     doubt: Uncertain | None = None
-    """For an unknown outcome: what `verify` and the fence need to settle it."""
+    """For an unknown outcome: the facts that `verify` and the `Fence` need to settle it."""
 
     @classmethod
     def of(cls, uid: str, writer: str, events: Sequence[Event], has_ended: Callable[[str], bool]) -> EarlierEffect:
-        """Read a call's events.
+        """Read the events of one call.
 
         Args:
-            writer: The engine that claimed the key for it, as its journal names it.
-            has_ended: Whether an engine has certainly ended.
+            writer: The engine that claimed the key for the call, by its name in the journal.
+            has_ended: Returns whether an engine has certainly ended.
         """
         ends = [event for event in events if event.kind in TERMINAL]
         call = unfinished_calls(event for event in events if event.kind not in TERMINAL).get(uid)
@@ -84,7 +87,10 @@ class EarlierEffect(Struct, frozen=True, kw_only=True):
 
 
 def _settled(events: Sequence[Event], result: ToolResult | None) -> Literal["nothing", "happened"] | None:
-    """What an operator or the tool's `verify` said of the call; None if nobody did, if it was started after that, or if it succeeded."""
+    """Return what an operator or the tool's `verify` said of the call.
+
+    None if nobody did, if the call was started again after that, or if it succeeded.
+    """
     if result is not None and result.status == "ok":
         return None
     said = ""
@@ -99,7 +105,7 @@ def _settled(events: Sequence[Event], result: ToolResult | None) -> Literal["not
 def _state(
     call: Unfinished | None, end: str, result: ToolResult | None, *, ended: bool
 ) -> Literal["nothing", "answered", "happened", "unknown"]:
-    """What the call came to, as far as nobody has settled it.
+    """Return the state of a call whose outcome nobody has settled.
 
     Args:
         end: The kind of its end; empty if none is recorded.

@@ -1,8 +1,8 @@
-"""Read the state of a run from its record, and the calls that started and have no recorded end.
+"""Read the state of a run from its events, and find the calls that have no recorded end.
 
-`RunReader` builds the same `RunState` from events that running the calls builds. `unfinished_calls` is used when a run is resumed;
-opening a journal does not call it. `unknown_outcomes` decides whether such a call may start again. Starts nothing, decides nothing, and
-knows neither models nor messages.
+`RunReader` builds from the events the same `RunState` that running the calls builds. `unfinished_calls` is used when a
+run is resumed; opening a journal does not call it. `unknown_outcomes` decides whether such a call may start again.
+Starts nothing, decides nothing, and knows neither models nor messages.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import msgspec
 from msgspec import Struct
 
 from callgate._json import canonical, decode
-from callgate._pipeline.approvals import Answer, Question
-from callgate._pipeline.event_bodies import Reason, Started, arguments_hash, decode_reason, decode_result, verdict_of
-from callgate._pipeline.idempotency import Known, Origin, RunState, Uncertain
-from callgate._pipeline.settlements import until_settled
+from callgate._run_state.approvals import Answer, Question
+from callgate._run_state.event_bodies import Reason, Started, arguments_hash, decode_reason, decode_result, verdict_of
+from callgate._run_state.idempotency import Known, Origin, RunState, Uncertain
+from callgate._run_state.settlements import until_settled
 from callgate.calls import ToolResult
 from callgate.errors import OutcomeUnknown
 from callgate.events import TERMINAL, Event
@@ -28,37 +28,39 @@ _started = msgspec.json.Decoder(Started).decode
 
 
 class Unfinished(Struct, frozen=True, kw_only=True):
-    """A call without an end."""
+    """A call without a recorded end."""
 
     uid: str
     position: int
-    """Of its latest event."""
+    """The position of its latest event."""
     name: str = ""
     started: Started | None = None
-    """Its intent, which is also its claim unless it says otherwise; None where it never started."""
+    """The body of its start, None if there is none. The start also counts as the claim, unless its field `claims` is
+    set.
+    """
     taken: bool = False
-    """Whether a runner outside the process had claimed it."""
+    """Whether a runner outside of the process has claimed it."""
     origin: Origin | None = None
-    """Where its latest attempt ran; None where it never started."""
+    """Where its latest attempt ran; None if it never started."""
     started_ns: int = 0
-    """When, in UTC nanoseconds."""
+    """When its latest attempt started, in UTC nanoseconds."""
     attempts: int = 0
     arguments: bytes = b""
-    """The final arguments; empty where the record does not have them as they were."""
+    """The final arguments; empty if they are not recorded unchanged."""
 
     @property
     def claimed(self) -> bool:
-        """Whether it may have taken effect."""
+        """Whether the call may have taken effect."""
         return not self.unstarted and self.started is not None and self.started.effect != "none"
 
     @property
     def unstarted(self) -> bool:
-        """Whether its tool's code was certainly not entered."""
+        """Whether the tool's code was certainly not entered."""
         return self.started is None or (self.started.claims and not self.taken)
 
 
 def unfinished_calls(events: Iterable[Event]) -> dict[str, Unfinished]:
-    """The calls of these events that have no end, by uid, in the order in which they came."""
+    """Return the calls of these events that have no end, by uid, in the order of their arrival."""
     found: dict[str, Unfinished] = {}
     verdicts: dict[str, bytes] = {}
     for event in events:
@@ -104,7 +106,7 @@ def _claimed(call: Unfinished, worker: str) -> Unfinished:
 
 
 def why_unknown(unfinished: Unfinished, because: str = "") -> OutcomeUnknown:
-    """The error that says all that is known of a call whose outcome nobody knows."""
+    """Return the error for a call with an unknown outcome, with all that is known of the call."""
     started = unfinished.started
     at = datetime.fromtimestamp(unfinished.started_ns / 1e9, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     details: dict[str, object] = {"may_have_executed": True, "started_at": at, "attempt": unfinished.attempts, "retry_safe": False}
@@ -121,27 +123,29 @@ _USED = TERMINAL | {"call.started", "call.claimed"}
 
 
 def _uses(event: Event) -> bool:
-    """Whether this shows that a call has used the approval it got."""
+    """Return whether the event shows that its call has used its approval."""
     return event.kind in _USED and not (event.kind == "call.started" and _started(event.body).claims)
 
 
 class RunReader:
-    """A run's record on its way to the state that it implies: taken in order, in pieces of any size. Starts nothing."""
+    """Builds the state of a run from its events, which are taken in order and in pieces of any size. Starts nothing."""
 
     def __init__(self, run: str, *, remember: int) -> None:
         self._state = RunState(run, remember=remember)
         self._open: dict[str, Started] = {}
         self._workers: dict[str, str] = {}
-        """The worker processes that took calls on, by the calls' uids."""
+        """The worker processes that have claimed calls, by the calls' uids."""
         self._unclaimed: dict[str, Started] = {}
-        """Intents that no runner has claimed: nothing of them has happened."""
+        """Starts that no runner has claimed, so that the calls have had no effect."""
         self._settled_open: set[str] = set()
-        """Calls without an end that were settled, and not started again since."""
+        """Calls without an end that were settled and have not been started again since."""
         self._approved: dict[str, str] = {}
         self._answered_by_fact: dict[str, tuple[str, Known]] = {}
-        """Calls that never started, because a settled fact is their answer, by uid: their key, and what is known of them."""
+        """Calls that never started because the settled outcome of another call answers them, by uid: their key, and
+        their entry in `known`.
+        """
         self.questions: dict[str, Question] = {}
-        """What humans were asked in this run and no call has used up, by approval."""
+        """The questions of this run whose answers no call has used up, by approval."""
 
     def take(self, events: Iterable[Event]) -> None:
         state = self._state
@@ -228,7 +232,7 @@ class RunReader:
             self._leave_doubt(result.uid, started)
 
     def state(self) -> RunState:
-        """What it came to; calls with an effect that have no end are in doubt."""
+        """Return the state of the run. The outcome of calls with an effect and without an end is unknown."""
         for uid, started in self._open.items():
             if started.effect != "none" and uid not in self._settled_open:
                 self._leave_doubt(uid, started)

@@ -35,13 +35,15 @@ __all__ = ["CommitQueue"]
 _log = logging.getLogger("callgate.journal")
 _MOST_PENDING = 100_000
 _MANY_PENDING = 20_000
-"""The number of pending events from which new calls wait. Calls that have started may still append, up to `_MOST_PENDING`."""
+"""The number of pending events above which new calls wait. Calls that have started may still append events, up to
+`_MOST_PENDING`.
+"""
 _MOST_TOGETHER = 4_096
 """The largest number of events in one commit. It bounds how long a waiting task waits for its commit."""
 _SOON_S = 0.005
-"""After how many seconds events are written that no task waits for."""
+"""Seconds after which events are written if no task waits for them."""
 _TOGETHER_S = 0.02
-"""After how many seconds a commit starts although every turn of the event loop has brought another waiter."""
+"""Seconds after which a commit starts, even if every turn of the event loop has brought another waiter."""
 _END_S = 5.0
 
 
@@ -49,10 +51,11 @@ class CommitQueue:
     """The queue in front of a store, and the thread that empties it.
 
     Args:
-        last_seq: Return the number of a run's last stored event; 0 for none. Must not wait for long, and may be behind.
+        last_seq: Returns the number of a run's last stored event, 0 for none. It must not wait for long, and may return
+            an older number.
         where: The name of the journal in errors.
         on_lost: Called in the writing thread with each run that another engine has taken, and the reason.
-        on_message: Called in the writing thread with each new message, before `hold` returns for its run.
+        on_message: Called in the writing thread with each new message, before `acquire_lease` returns for its run.
     """
 
     def __init__(
@@ -169,7 +172,7 @@ class CommitQueue:
                 self._urgent = True
                 self._guard.notify_all()
 
-    async def hold(self, run: str) -> bool:
+    async def acquire_lease(self, run: str) -> bool:
         """Acquire the lease of a run, and return whether this journal did not hold it before.
 
         Raises:
@@ -189,7 +192,7 @@ class CommitQueue:
     def holds(self, run: str) -> bool:
         return run in self._writing.leases.epochs
 
-    def let_go(self, run: str) -> None:
+    def release_lease(self, run: str) -> None:
         """Release the lease of a run once its pending events are written."""
         with self._guard:
             if run in self._writing.leases.epochs or any(event.run == run for event in self._pending):
@@ -203,7 +206,7 @@ class CommitQueue:
             self._writing.watched = True
             self._guard.notify_all()
 
-    def place(self, position: int) -> int:
+    def final_position(self, position: int) -> int:
         return self._writing.places.of(position)
 
     def answered(self, query: EventQuery, stored: Callable[[EventQuery], list[Event]]) -> list[Event]:

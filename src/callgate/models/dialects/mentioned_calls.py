@@ -1,7 +1,7 @@
 """Find calls that are only mentioned: quoted, in code, shown as examples, or in the middle of a sentence about them.
 
-A mentioned call is text as a whole, whatever lines it contains. So it is read like a call, to find its end, and the text directly behind it
-decides. Moves nothing.
+A mentioned call is text, including all of its lines. It is therefore parsed like a call to find its end, and the text
+directly after it decides whether it is a mention. The position of the cursor does not change.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from callgate.models.dialects.text_output import TextOutput
 __all__ = ["WASTED_CHARS", "WASTED_PER_CHAR", "MentionFinder"]
 
 WASTED_CHARS, WASTED_PER_CHAR = 65_536, 8
-"""How many characters may be read without result: this many at first, and `WASTED_PER_CHAR` more per character that was consumed."""
+"""The limit on characters that are read without finding a call: `WASTED_CHARS`, plus `WASTED_PER_CHAR` for each
+character of the message up to the cursor.
+"""
 
 
 class MentionFinder:
-    """Finds mentioned calls at the cursor, judging by the text before it."""
+    """Decides whether the call at the cursor is only mentioned, from the text before and after it."""
 
     def __init__(self, cursor: TextCursor, markers: Markers, output: TextOutput, tools: KnownTools) -> None:
         self._cursor = cursor

@@ -1,9 +1,9 @@
-"""Shorten a large result: show its head and its tail, cut where its structure allows, and how much was left out between them.
+"""Shorten a large result: show its beginning and its end, and how much was left out between them.
 
-Pure. Nothing is lost: the whole is in the blob store, and the excerpt says how much was left out. A list keeps whole items of both ends. An
-object keeps as many members as possible; large ones are shortened, keys and values alike. Text is cut at line ends. The budget is kept for
-any value. The work is bounded by the budget, not by the value: each part is measured only up to its budget, and only text that is cut is
-encoded as a whole, once.
+Pure. Nothing is lost, because the whole result is in the blob store. Of a list, whole items from both ends are shown.
+Of an object, as many members as possible are shown; large keys and values are shortened. Text is cut at line ends. The
+excerpt of any value fits into the budget. The work depends on the budget, not on the size of the value: each part is
+measured only up to its budget, and only text that is cut is encoded as a whole, once.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ __all__ = ["excerpt"]
 
 _HEAD_SHARE = 0.7
 _LEVELS = 4
-"""The depth to which the structure is followed; deeper JSON is cut as text."""
+"""The nesting depth up to which lists and objects are shortened as such. Deeper ones are cut as text."""
 _LEAST = 60
-"""A number of bytes that always suffices to say how much was left out."""
+"""The number of bytes that always suffices for the note on how much was left out."""
 _LEAST_MEMBER = 2 * _LEAST + 2
-"""A number of bytes that always suffices for a member of an object: its key, a colon, and its value."""
+"""The number of bytes that always suffices for a shortened member of an object: its key, a colon and its value."""
 
 _Show = Callable[..., bytes | None]
-"""Takes a part and a number of bytes. Returns the whole part, or the part cut if that is allowed, or None if it does not fit."""
+"""A function of a part and a number of bytes. Returns the part if it fits, the shortened part if `cut`, else None."""
 
 
 def excerpt(raw: bytes, value: object, budget: int) -> str:
-    """Return an excerpt of `raw` in at most `budget` bytes of UTF-8, or in `_LEAST` bytes if that is more.
+    """Return an excerpt of `raw` in at most `budget` bytes of UTF-8, or in `_LEAST` bytes if `budget` is smaller.
 
     Args:
-        raw: The whole, in UTF-8.
-        value: The whole as JSON data if it is a list or an object. Any other value is cut as text.
+        raw: The whole result, in UTF-8.
+        value: The whole result as JSON data if it is a list or an object. Any other value is cut as text.
     """
     if len(raw) <= budget:
         return raw.decode()
@@ -51,8 +51,10 @@ def _structure(value: list[object] | dict[str, object], budget: int, levels: int
 
 
 def _shares(value: dict[str, object], budget: int) -> list[int] | None:
-    """Return the bytes for each member: small ones get all they need, large ones an equal share. None if that is too little to show
-    them."""
+    """Return the number of bytes for each member. Small members get all they need, large ones share the rest equally.
+
+    Return None if the shares are too small to show every member.
+    """
     if len(value) * _LEAST > budget:
         return None
     whole = (_member(member, budget) for member in value.items())
@@ -71,9 +73,9 @@ def _shares(value: dict[str, object], budget: int) -> list[int] | None:
 def _ends(
     forwards: Iterable[object], backwards: Iterable[object], count: int, show: _Show, frame: tuple[bytes, bytes, bytes], budget: int
 ) -> bytes:
-    """Return the parts from the start and the end that fit into the budget, and how many are left out.
+    """Return as many parts from the start and the end as fit into the budget, and a note on how many are left out.
 
-    If the first or the last part does not fit, it is shortened.
+    The first or the last part is shortened if it does not fit.
     """
     room = budget - _LEAST
     head, used = _take(forwards, room if count == 1 else int(room * _HEAD_SHARE), show)
@@ -130,7 +132,7 @@ def _member(member: tuple[str, object], budget: int) -> bytes | None:
 
 
 def _whole(value: object, budget: int) -> bytes | None:
-    """Return `value` as JSON if it fits, else None."""
+    """Return `value` as JSON if it fits into `budget` bytes, else None."""
     if exceeds(value, budget):
         return None
     raw = plain_bytes(value)
@@ -151,13 +153,12 @@ def _gap(left_out: int, size: int) -> bytes:
 
 
 def _cut(piece: bytes, *, from_start: bool) -> bytes:
-    """Return `piece` without the incomplete character and the incomplete line at its cut end.
+    """Remove the incomplete character and the incomplete line at the cut end of `piece`.
 
-    The incomplete line is kept if it takes about half of `piece` or more.
+    An incomplete line that is about half of `piece` or more is kept.
 
     Args:
-        from_start: Whether `piece` is the start of the text, so that its end was cut; otherwise its start was
-            cut.
+        from_start: Whether `piece` is the start of the text, and its end was cut. Otherwise, its start was cut.
     """
     piece = piece.decode("utf-8", "ignore").encode()
     if from_start:

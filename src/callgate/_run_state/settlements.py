@@ -1,7 +1,7 @@
-"""Settle a call whose outcome nobody knows: what an operator found out, and what the same call is told after that.
+"""Settle a call with an unknown outcome: record what an operator found out, and tell it to identical calls.
 
-One id names such a call everywhere: that of the call which was started. A call that was refused because of it, or that got its result
-again, has an id of its own; `call_in_doubt` leads from that to the first one.
+Such a call is always named by the uid of the call that was started. A call that was refused because of it, or that got
+its result, has a uid of its own; `call_in_doubt` returns the uid of the first call for it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from callgate._call_summary import body_of, summarise
-from callgate._pipeline.recorder import Recorder, off_loop
+from callgate._run_state.recorder import Recorder, off_loop
 from callgate.calls import Text, ToolResult
 from callgate.errors import UsageError
 from callgate.events import Event
@@ -32,14 +32,14 @@ __all__ = [
 ]
 
 EARLIER = "earlier_call"
-"""In the details of a refusal: the call because of which it was refused."""
+"""The key in the details of a refusal for the uid of the call because of which it was refused."""
 
 SETTLEMENTS = {"happened": True, "not_happened": False}
-"""The inbox messages that settle a call, and whether it happened."""
+"""The kinds of inbox messages that settle a call, each with whether the call happened."""
 
 
 class Settlement(Struct, frozen=True, kw_only=True):
-    """What an operator says of a call."""
+    """An operator's statement whether a call happened."""
 
     happened: bool
     by: str
@@ -47,7 +47,7 @@ class Settlement(Struct, frozen=True, kw_only=True):
 
 
 class SettlesCalls(Protocol):
-    """The states of runs."""
+    """Loads the states of runs, and settles their calls."""
 
     async def open(self, run: str) -> None: ...
 
@@ -63,20 +63,22 @@ def until_settled(uid: str) -> str:
 
 
 def did_happen(tool: str, uid: str, by: str) -> str:
-    """Return what a call is told that did happen, according to an operator."""
+    """Return the text for a call that did happen according to an operator."""
     return f"{tool} did happen, as {uid}: {by} has checked it. What it returned is not known. It was not run again."
 
 
 def happened_result(tool: str, uid: str, by: str) -> ToolResult:
-    """Return the result of the call itself, for when it is handed in again."""
+    """Return the result of a call that did happen, for when the call is submitted again."""
     return ToolResult(id="", uid=uid, name=tool, status="ok", content=(Text(text=did_happen(tool, uid, by)),))
 
 
 def call_in_doubt(events: Iterable[Event], uid: str) -> str:
-    """Return the call that the outcome of `uid` is about: another one, if it was refused or answered because of that one.
+    """Return the uid of the call whose outcome decides about `uid`.
+
+    This is another call if `uid` was refused because of that call or got its result; otherwise it is `uid`.
 
     Args:
-        events: Of the call `uid`.
+        events: The events of the call `uid`.
     """
     for event in events:
         body = body_of(event)
@@ -93,7 +95,7 @@ def why_not_in_doubt(events: list[Event], uid: str) -> str:
     """Return why a call cannot be settled.
 
     Args:
-        events: Of the call.
+        events: The events of the call.
     """
     calls = summarise(events)
     if not calls:
@@ -107,13 +109,13 @@ def why_not_in_doubt(events: list[Event], uid: str) -> str:
 
 
 async def settle_call(uid: str, said: Settlement, known: SettlesCalls, recorder: Recorder) -> int:
-    """Record what became of a call, and return the event's position.
+    """Record whether a call happened, and return the event's position.
 
     Args:
-        uid: Its id, or that of a call that was refused because of it.
+        uid: The uid of the call, or of a call that was refused because of it.
 
     Raises:
-        UsageError: The call is not in doubt; or, as `RunHeld`, another engine works on its run.
+        UsageError: The outcome of the call is not unknown; or, as `RunHeld`, another engine works on its run.
     """
     if not isinstance(uid, str):
         raise UsageError(f"The call {uid!s:.80} is {type(uid).__name__}; give the id of a call that is in doubt.")

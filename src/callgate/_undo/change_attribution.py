@@ -1,7 +1,10 @@
-"""Decide which call made a change when several calls were open at the same time: in one engine, in several, or during an undo. Pure.
+"""Decide which call made a change when several calls ran at the same time. Pure.
 
-A change that another call has committed meanwhile belongs to that call. A path that one call declares is not attributed to a call that
-declares nothing. A change that cannot be told apart is attributed to no call, and reported as a gap.
+The calls may be of one engine or of several, and an undo may run at the same time.
+
+A change that another call has already committed belongs to that call. A change to a path that one call declares is not
+attributed to a call that declares nothing. A change that may be of several calls is attributed to none of them and
+reported as a gap.
 """
 
 from __future__ import annotations
@@ -23,13 +26,13 @@ _NAMED = 10
 def attribute(
     steps: Sequence[Step], roots: tuple[str, ...], overlapping: Collection[tuple[str, ...]], since: Sequence[Change]
 ) -> tuple[list[Step], list[Gap]]:
-    """Return the steps that are a call's own, and gaps for changes that may be another call's.
+    """Return the steps that this call made, and gaps for changes that another call may have made.
 
     Args:
         steps: The differences between the beginning of the call and now.
         roots: The paths that the call may write.
-        overlapping: The paths that each call open at the same time may write.
-        since: The changes that were committed since the call began, the oldest first.
+        overlapping: For each call that ran at the same time, the paths that it may write.
+        since: The changes that were committed since the call began, oldest first.
     """
     left = {step.path: step.after for change in since for step in change.steps}
     claimed = {root for other in overlapping for root in other if root} if roots == EVERYTHING else set()
@@ -47,9 +50,10 @@ def attribute(
 
 
 def _nobodys(overlapping: Collection[tuple[str, ...]], since: Sequence[Change]) -> bool:
-    """Return whether a change may be another call's.
+    """Return whether another call may have made the changes of a call that declares nothing.
 
-    This is so if a call that declares nothing was open at the same time, or if a change since the beginning has a blocking overlap.
+    True if another call that declares nothing ran at the same time, or if a change committed since has a blocking
+    overlap.
     """
     return any("" in other for other in overlapping) or any(gap.why == "overlap" and gap.blocks for change in since for gap in change.gaps)
 

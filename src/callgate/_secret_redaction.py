@@ -25,7 +25,9 @@ __all__ = [
 
 _log = logging.getLogger("callgate")
 SECRET_CHARS = 8_192
-"""Text this close to a cut that was made before redaction is never shown: it may be a part of a secret."""
+"""The number of characters next to a cut that are never shown if the text was cut before it was redacted, because they
+may be a part of a secret.
+"""
 _END_CHARS = 32_768
 """How much of each end of a long text is kept until it can be redacted."""
 _LEFT_OUT = re.compile(r" \[\.\.\. (\d+) characters left out \.\.\.\] ")
@@ -72,7 +74,7 @@ def cut_text(text: str, chars: int, redactor: Redactor | None) -> str:
 
 
 def cut_utf8(raw: bytes, size: int, redactor: Redactor | None) -> str:
-    """Return the same for a text in UTF-8, with `size` in bytes."""
+    """Return the first `size` bytes of a text in UTF-8. Redacts before it cuts, as `cut_text` does."""
     if len(raw) <= size or redactor is None:
         return raw[:size].decode("utf-8", "ignore")
     text = raw[: 4 * (size + _END_CHARS + 2)].decode("utf-8", "ignore")
@@ -80,7 +82,10 @@ def cut_utf8(raw: bytes, size: int, redactor: Redactor | None) -> str:
 
 
 def _beginning(text: str, chars: int, redactor: Redactor) -> str:
-    """Return the redacted beginning of `text` without what may be a part of a secret; redacts no more than is needed."""
+    """Return the redacted beginning of `text`, without an end that may be a part of a secret.
+
+    Redacts no more than is needed.
+    """
     most = chars + _END_CHARS
     if len(text) <= most:
         return redacted_text(text, redactor)

@@ -1,9 +1,10 @@
 """Commit the calls of one message that have ended, and decide whether the turn continues.
 
-    outcomes → hints → record → history → context → decide            in this order: results are recorded before the model sees them
+    outcomes → hints → record → history → context → decide            in this order: results are recorded before the
+        model sees them
 
-`message_calls` runs the calls and knows no history; the rules of `callgate.loop_decision` decide and know no calls. Messages with calls
-become part of the conversation only here.
+`message_calls` runs the calls and does not know the history. `callgate.loop_decision` has the rules of the decision and
+does not know calls. Messages with calls become part of the conversation only here.
 """
 
 from __future__ import annotations
@@ -47,9 +48,11 @@ class ExecutedMessage(Struct, frozen=True, kw_only=True, eq=False):
     ends: list[EndedCall]
     """How each call ended."""
     whole: CommittedMessage | None = None
-    """The whole message as it was committed, if `calls` are those of its calls that waited for a human; else None."""
+    """The whole message as it was committed, if `calls` contains only those of its calls that waited for a human;
+    else None.
+    """
     broken_off: bool = False
-    """Whether some results may be replacements for calls without a recorded result."""
+    """Whether some results may stand for calls that were aborted when the engine ended and have no recorded result."""
 
 
 class MessageCommitter:
@@ -103,14 +106,17 @@ class MessageCommitter:
     # Inside
 
     def _take_up_again(self) -> None:
-        """Tell the model that waiting calls were answered, if the conversation continued meanwhile: roles have to alternate."""
+        """Append a user message that says that waiting calls were answered, if the conversation ends with an answer.
+
+        User and assistant messages have to alternate.
+        """
         messages = self._parts.history.messages
         if messages and isinstance(messages[-1], AssistantMessage):
             self._parts.record.said(_ANSWERED)
             self._parts.history.user(_ANSWERED)
 
     def _told(self, calls: ExecutedMessage) -> list[ToolResult | Suspended | None]:
-        """Record how the calls ended, and the hints for the model. Return each result with its hint."""
+        """Record the ends of the calls and the hints for the model. Return each result with its hint."""
         parts, ends = self._parts, calls.ends
         uids: list[str] = []
         positions: list[int] = []
@@ -192,7 +198,7 @@ class MessageCommitter:
 
 
 def _refusal(guard: StuckGuard | None, budget: BudgetTracker, call: ToolCall, place: int) -> CallFailed | None:
-    """Return why a call may not run. If it may run, reserve it in the budget and return None."""
+    """Return the error that refuses a call. If the call may run, reserve it in the budget and return None."""
     refusal = guard.refusal(call, place) if guard is not None else None
     return refusal or budget.reserve(place)
 

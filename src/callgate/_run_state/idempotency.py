@@ -20,26 +20,27 @@ from msgspec.structs import replace
 
 from callgate._abort_signals import AbortSignal, settled
 from callgate._json import canonical
-from callgate._pipeline.event_bodies import arguments_hash, decode_result
-from callgate._pipeline.recorder import off_loop
-from callgate._pipeline.settlements import EARLIER, Settlement, happened_result, until_settled
-from callgate.call_stages import ApprovedCall, ValidatedCall
+from callgate._run_state.event_bodies import arguments_hash, decode_result
+from callgate._run_state.recorder import off_loop
+from callgate._run_state.settlements import EARLIER, Settlement, happened_result, until_settled
 from callgate.calls import Note, RawCall, Scope, ToolResult
 from callgate.errors import CallNotStarted, IdempotencyConflict, OutcomeUnknown
 from callgate.protocols import Journal
+from callgate.stage_types import ApprovedCall, ValidatedCall
 
 __all__ = ["Doubt", "Happened", "Known", "Origin", "RunState", "Uncertain", "call_key", "earlier_result"]
 
 
 def call_key(call: ValidatedCall, asked_hash: str, occurrence: int = 0) -> str:
-    """Return the key that identifies a call that must not run twice. The tool gets it as its idempotency key.
+    """Return the key that identifies a call that must not run twice.
 
-    A caller's key is scoped to its principal and tool. Without one, the key is made from the run, the provider's id of the message (or else
-    the turn and the iteration), the call's principal, actor, conversation and workspace, its id, its tool and its arguments. An id made by
-    the engine is unique to its call.
+    The tool gets it as its idempotency key, unless it declares a key of its effect. A caller's key is scoped to its
+    principal and tool. Without one, the key is made from the run, the provider's id of the message (or else the turn
+    and the iteration), the call's principal, actor, conversation and workspace, its id, its tool and its arguments. An
+    id made by the engine is unique to its call.
 
     Args:
-        asked_hash: The hash of the arguments as they were handed in, from `arguments_hash`.
+        asked_hash: The hash of the arguments as they were submitted, from `arguments_hash`.
         occurrence: For a call that a tool makes: how many identical calls the tool has made before.
     """
     raw, scope = call.raw, call.scope
@@ -85,9 +86,9 @@ class Uncertain(Struct, frozen=True, kw_only=True):
 
     uid: str
     key: str
-    """By which it is known again in its run."""
+    """The key that identifies the call in its run."""
     tool_key: str
-    """The idempotency key that its tool got."""
+    """The idempotency key that the tool got."""
     origin: Origin | None = None
     """The recorded origin of the call; None: it ran in this engine."""
     gone: bool = True
@@ -95,7 +96,7 @@ class Uncertain(Struct, frozen=True, kw_only=True):
 
 
 class Happened(Struct, frozen=True, kw_only=True):
-    """A call that did happen, according to an operator."""
+    """A call that took effect according to an operator."""
 
     uid: str
     by: str
@@ -116,9 +117,11 @@ class RunState:
         self.uncertain: dict[tuple[str, str], Uncertain] = {}
         """Calls with an effect and an unknown outcome, by (tool, hash of the final arguments)."""
         self.happened: dict[tuple[str, str], Happened] = {}
-        """Calls that did happen according to an operator, by the same, until one identical call has been told."""
+        """Calls that did happen according to an operator, by (tool, hash of the final arguments), until one identical
+        call has been told.
+        """
         self.settled: dict[str, Settlement] = {}
-        """What operators have said of calls, by uid, until the call itself is resumed."""
+        """The statements of operators about calls, by uid, until the call itself is resumed."""
         self.known: dict[str, Known] = {}
         """The calls with a key, by key."""
         self._held: deque[Known] = deque()
@@ -195,8 +198,8 @@ class RunState:
 
         Args:
             encoded: The call's final arguments.
-            key: By which the call is known again.
-            tool_key: The idempotency key that its tool got.
+            key: The key that identifies the call in its run.
+            tool_key: The idempotency key that the tool got.
             gone: Whether its code has ended, as far as its runner knows.
         """
         if call.tool.effect != "none":
@@ -215,10 +218,10 @@ class RunState:
         return any(doubt.uid == uid for doubt in self.uncertain.values())
 
     def settle(self, uid: str, *, happened: bool, by: str = "") -> None:
-        """Forget that a call's outcome was unknown. A call that did not take effect may be handed in again.
+        """Forget that a call's outcome was unknown. A call that did not take effect may be submitted again.
 
         Args:
-            by: The operator who says so. If it happened, the call, and the next one like it, are answered with that.
+            by: The operator who settled it. If the call happened, it and the next identical call are told so.
         """
         for fact, doubt in self.uncertain.items():
             if doubt.uid == uid:
@@ -237,7 +240,7 @@ class RunState:
         return Known(tool=tool, arguments=asked, uid=doubt.uid, result=happened_result(tool, doubt.uid, by))
 
     def told_happened(self, uid: str) -> None:
-        """Forget that a call happened according to an operator, because an identical call has been told."""
+        """Forget an operator's statement that a call happened, because an identical call has been told."""
         self.happened = {fact: one for fact, one in self.happened.items() if one.uid != uid}
 
 
@@ -294,7 +297,7 @@ async def earlier_result(known: Known, call: RepeatedCall, journal: Journal, tim
 
 
 def _notes(known: Known, call: RepeatedCall) -> tuple[Note, ...]:
-    """Say why the call did not run, if its host may not have meant to repeat it."""
+    """Return notes that say why the call did not run, if its host may not have meant to repeat it."""
     if call.duplicate:
         return (_TWICE,)
     scope = call.scope

@@ -40,11 +40,15 @@ class Rule(Struct, frozen=True, kw_only=True):
         return f"{self.id} ({self.where})"
 
     def about(self, tool: BoundTool) -> bool:
-        """Return whether the rule applies to this tool: by a pattern of its name, or by a complete alias."""
+        """Return whether the rule applies to this tool: a pattern matches its name, or the rule gives one of its
+        aliases in full.
+        """
         return any(names(pattern, tool) for pattern in self.tools)
 
     def matches(self, facts: Facts) -> bool:
-        """Return whether every condition holds. An unknown condition counts as true for a deny or an ask, and as false for an allow.
+        """Return whether every condition holds.
+
+        An unknown condition counts as false for an allow rule, and as true for all others.
 
         Raises:
             TooLarge: A value is too large to judge.

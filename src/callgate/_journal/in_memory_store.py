@@ -14,7 +14,7 @@ from weakref import WeakSet
 
 from msgspec.structs import replace
 
-from callgate._journal.memory_events import MemoryEvents
+from callgate._journal.in_memory_events import MemoryEvents
 from callgate.protocols import InboxMessage, Lease
 
 __all__ = ["MemoryInbox", "MemoryLeases", "MemoryStore", "MemoryWriter"]

@@ -13,20 +13,20 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from callgate._clock import Clock
-from callgate.call_stages import ValidatedCall
 from callgate.errors import CallDenied, UsageError
+from callgate.stage_types import ValidatedCall
 
 __all__ = ["Answer", "Approvals", "Question", "binding", "denied_by_human"]
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """What a human says to a question."""
+    """A human's answer to a question."""
 
     allow: bool
     by: str = ""
     reason: str = ""
     arguments: bytes = b""
-    """The arguments with which the call is to run instead, as canonical JSON; empty: its own."""
+    """The arguments with which the call runs instead of its own, as canonical JSON; empty for its own."""
 
 
 class Question(Struct, kw_only=True):
@@ -37,22 +37,22 @@ class Question(Struct, kw_only=True):
     run: str
     binding: str
     expires_at: int
-    """UTC nanoseconds."""
+    """When the question expires, in UTC nanoseconds."""
     allowed: bool | None = None
     """None until it is answered."""
     by: str = ""
     reason: str = ""
     arguments: bytes = b""
-    """The arguments with which the human allowed the call instead of its own, as canonical JSON; empty: its own."""
+    """The arguments with which the human allowed the call instead of its own, as canonical JSON; empty for its own."""
     answered_at: int = 0
     """The position of the answer's event, if the answer was given in this process."""
 
     def take(self, answer: Answer) -> None:
-        """Be answered."""
+        """Set the answer."""
         self.allowed, self.by, self.reason, self.arguments = answer.allow, answer.by, answer.reason, answer.arguments
 
     def is_answered_with(self, answer: Answer) -> bool:
-        """Return whether this answer changes nothing."""
+        """Return whether the question already has this answer."""
         return self.allowed is answer.allow and self.arguments == answer.arguments
 
     def waits(self, now_ns: int) -> bool:
@@ -101,8 +101,8 @@ class Approvals:
         self._life_ns = int(life_s * 1e9)
         self._most = most
         self._questions: dict[str, Question] = {}
-        self._answered: dict[str, Question] = {}
-        """Those that are answered and not used up, by binding."""
+        self.answered: dict[str, Question] = {}
+        """The answered questions that are not used up, by the hash of their calls."""
 
     def ask(self, approval_id: str, run: str, bound_to: str) -> Question:
         """Open a question, or return the open one for the same call."""
@@ -121,13 +121,13 @@ class Approvals:
         for question in questions:
             kept = self._questions.setdefault(question.approval_id, question)
             if kept.allowed is not None:
-                self._answered[kept.binding] = kept
+                self.answered[kept.binding] = kept
 
     def answer(self, question: Question, answer: Answer, position: int) -> None:
-        """Let an answer count that was recorded at this position."""
+        """Apply an answer that was recorded at this position."""
         question.take(answer)
         question.answered_at = position
-        self._answered[question.binding] = question
+        self.answered[question.binding] = question
 
     def forget(self, run: str) -> None:
         """Forget the run's questions, because another engine may have resumed the run: only the record has their current state."""
@@ -155,18 +155,18 @@ class Approvals:
         return question
 
     def answer_to(self, call: ValidatedCall, encoded: bytes) -> Question | None:
-        """Return the question about exactly this call, if it is answered and not used up; else None."""
-        if not self._answered:
+        """Return the question about exactly this call if it is answered and not used up, otherwise None."""
+        if not self.answered:
             return None
         self._forget_expired()
-        return self._answered.get(binding(call, encoded))
+        return self.answered.get(binding(call, encoded))
 
     def spend(self, bound_to: str) -> Question | None:
         """Use up an approval that is bound to this hash, and return it; None if there is none."""
-        if not self._answered:
+        if not self.answered:
             return None
         self._forget_expired()
-        question = self._answered.get(bound_to)
+        question = self.answered.get(bound_to)
         if question is None or not question.allowed:
             return None
         self.drop(question.approval_id)
@@ -180,7 +180,7 @@ class Approvals:
             self.drop(key)
 
     def drop(self, approval_id: str) -> None:
-        """Forget a question: it is used up or has expired, or it could not be recorded and so was never asked."""
+        """Remove a question, because it is used up, has expired, or could not be recorded and so was never asked."""
         question = self._questions.pop(approval_id, None)
-        if question is not None and self._answered.get(question.binding) is question:
-            del self._answered[question.binding]
+        if question is not None and self.answered.get(question.binding) is question:
+            del self.answered[question.binding]

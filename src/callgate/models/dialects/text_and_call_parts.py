@@ -31,17 +31,17 @@ class FoundCall(Struct, frozen=True, kw_only=True):
     """A call in the text."""
 
     name: str
-    """As written, without quotes, white space and the family's namespace. Empty if the model named none."""
+    """The name as written, without quotes, white space and the family's namespace. Empty if the model wrote no name."""
     arguments: str
     """JSON text of an object, exactly as read if the dialect writes JSON. May be malformed; never truncated."""
     id: str = ""
     dialect: str = ""
     closed: Literal["sealed", "finished"] = "sealed"
-    """`sealed`: the call's own end was read. `finished`: only the end of the message shows that the call is complete."""
+    """How the call was proved complete. `sealed`: its own end was read. `finished`: the message ended."""
     reasoning: str = ""
-    """The reason that the call itself gives."""
+    """The reason for the call, if the call itself contains one."""
     lifted: bool = False
-    """Whether the arguments stood beside an empty or missing parameter object, at the top level of the call."""
+    """Whether the arguments were written at the top level of the call, next to an empty or missing parameter object."""
     source: str = ""
     """The exact text of the call."""
 
@@ -50,7 +50,7 @@ ParsedPart = TextPart | ReasoningPart | FoundCall
 
 
 class ParsedText(Struct, frozen=True, kw_only=True):
-    """A whole message, by kind of part."""
+    """The parts of a whole message, grouped by kind."""
 
     calls: tuple[FoundCall, ...]
     content: str

@@ -1,4 +1,4 @@
-"""A cache in memory, for one pass of the engine or for the life of the process.
+"""A cache in memory, for results that are used during a tick or as long as the process lives.
 
 Its size is limited; the least recently used entry is dropped first.
 """

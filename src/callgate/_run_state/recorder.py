@@ -16,10 +16,10 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from callgate._abort_signals import is_own_failure
-from callgate._pipeline.event_bodies import MOST_CHARS, Reason, clean
-from callgate._redact import SECRET_CHARS, RedactedLog, Redactor, cut_middle, redacted_text
 from callgate._run_in_thread import in_thread
+from callgate._run_state.event_bodies import MOST_CHARS, Reason, clean
 from callgate._runners.output_limits import shown_tail
+from callgate._secret_redaction import SECRET_CHARS, RedactedLog, Redactor, cut_middle, redacted_text
 from callgate.errors import CallgateError, LeaseLost, RecordFailed
 from callgate.events import Body, Bus, Draft, encoded
 from callgate.protocols import Execution, Journal, NamesWriters, QueuedJournal
@@ -45,7 +45,9 @@ class Recorder:
         self.redactor = redactor
         self.log = RedactedLog(redactor)
         self.argument_log = RedactedLog(redactor, _argument_log)
-        """What was repaired in arguments. A host that has not set up logging does not see it: the model and the record do."""
+        """Logs repairs of arguments. A host that has not configured logging does not see them; they are recorded, and
+        the model is told.
+        """
 
     def write(self, draft: Draft) -> int:
         """Append one event and return its position.

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator
 from callgate._clock import Clock, SystemClock
 from callgate._journal.delivered_messages import JournalInbox
 from callgate._journal.event_rows import ChainFault
+from callgate._journal.in_memory_store import MemoryStore
+from callgate._journal.journal_watchers import Watchers
 from callgate._journal.lease_acquisition import Leases
-from callgate._journal.memory_store import MemoryStore
-from callgate._journal.watchers import Watchers
 from callgate._option_checks import by_name
 from callgate.errors import LeaseLost, RunHeld, UsageError
 from callgate.event_queries import EventQuery
@@ -138,16 +138,16 @@ class MemoryJournal:
         while self._watchers and (messages := self._inbox.take_new()):
             delivered = True
             for message in messages:
-                self._watchers.came(message)
+                self._watchers.message_arrived(message)
         return delivered
 
     async def durable(self, position: int) -> None:
         """Return at once: events in memory never become durable."""
 
-    def place(self, position: int) -> int:
+    def final_position(self, position: int) -> int:
         return position
 
-    async def hold(self, run: str) -> bool:
+    async def acquire_lease(self, run: str) -> bool:
         """See `Journal.hold`. Returns False if the events are not shared, because no other engine can have written to the run."""
         if not self.shared:
             return False
@@ -158,10 +158,10 @@ class MemoryJournal:
             told = self._take(run)
             self._lost.pop(run, None)
         if told:
-            await asyncio.sleep(0)  # watchers are notified before `hold` returns
+            await asyncio.sleep(0)  # watchers are notified before `acquire_lease` returns
         return True
 
-    def let_go(self, run: str) -> None:
+    def release_lease(self, run: str) -> None:
         with self._lock:
             self._leases.give_back((run,))
 

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from callgate.calls import RawCall
 from callgate.demo import tools
-from callgate.demo._claims import Finding, finding
+from callgate.demo._checks import Finding, finding
 from callgate.demo._demo_run import DemoRun, calls_in
 
 __all__ = ["cut_off"]
@@ -20,9 +20,9 @@ class _Case(Struct, frozen=True):
     what: str
     arguments: str
     expected: str
-    """A status, or the failure class."""
+    """The expected failure class of the call, or its status if it has no failure class."""
     notes: int = 0
-    """How many arguments are converted."""
+    """The number of arguments that are expected to be converted."""
     closed: Closed = "finished"
 
 

@@ -28,9 +28,9 @@ class Watchers:
         """Notify the watchers that another engine has taken a run."""
         self._tell(lambda watcher: watcher.lost(run, why))
 
-    def came(self, message: InboxMessage) -> None:
+    def message_arrived(self, message: InboxMessage) -> None:
         """Notify the watchers of a new message to a run that is held."""
-        self._tell(lambda watcher: watcher.came(message))
+        self._tell(lambda watcher: watcher.message_arrived(message))
 
     def clear(self) -> None:
         self._watchers.clear()

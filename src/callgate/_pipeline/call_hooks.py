@@ -27,25 +27,25 @@ from msgspec.structs import replace
 from callgate._abort_signals import FAILURES, AbortSignal
 from callgate._engine_limits import Limits
 from callgate._json import canonical, decode, plain_bytes, small_jsonable
-from callgate._pipeline.event_bodies import Reason
-from callgate._pipeline.recorder import Recorder
 from callgate._pipeline.result_check import recheck
 from callgate._pipeline.validate import Modified, modified
-from callgate._redact import Redactor
+from callgate._run_state.event_bodies import Reason
+from callgate._run_state.recorder import Recorder
 from callgate._runners.await_host_code import HostAnswer, HostAwaits
 from callgate._runners.return_values import ReadingTimeout, ResultReader
-from callgate.call_stages import ApprovedCall, Checked, ValidatedCall
+from callgate._secret_redaction import Redactor
 from callgate.errors import CallDenied, CallFailed, CallNotStarted, ResultRejected
 from callgate.events import Draft
 from callgate.hooks import Hook
 from callgate.protocols import Execution
+from callgate.stage_types import ApprovedCall, Checked, ValidatedCall
 from callgate.tools import BoundTool
 
 __all__ = ["HookChain", "HookHost", "HostAnswer", "HostAwaits", "HostCode", "hook_arguments", "hook_result", "observe_start"]
 
 
 class HookHost(Protocol):
-    """Runs code of the host's."""
+    """Runs the host's code."""
 
     @property
     def hook_timeout_s(self) -> float: ...
@@ -55,22 +55,24 @@ class HookHost(Protocol):
     async def ask(self, answer: Awaitable[Any], timeout_s: float, name: str) -> HostAnswer: ...
     def hook_failed(self, hook: Hook, call: ValidatedCall, why: str) -> None: ...
     def cut(self, text: object, chars: int = ...) -> str:
-        """The first characters of a text, redacted before it is cut."""
+        """Return the first characters of a text. It is redacted before it is cut."""
         ...
 
 
 class HookChain(Struct, frozen=True):
-    """The hooks of one tool, in the order they run."""
+    """The hooks of one tool, in the order in which they run."""
 
     before: tuple[Hook, ...]
-    """May change or refuse the arguments: before the policies."""
+    """The hooks that may change or refuse the arguments; they run before the policies."""
     observers: tuple[Hook, ...]
-    """See a call that is about to start."""
+    """The hooks that only observe a call that is about to start."""
     after: tuple[Hook, ...]
     withholds: bool
-    """Whether one of those after a call may change its result or keep it back."""
+    """Whether a hook after the call may change or withhold its result."""
     changes_by: str
-    """The names of those that may change its result; what they made of it is kept under these alone."""
+    """The names of the hooks that may change the result. They are part of the cache key, because the result is stored
+    as they leave it.
+    """
 
     @classmethod
     def of(cls, hooks: Iterable[Hook], tool: BoundTool) -> HookChain:
@@ -86,15 +88,17 @@ class HookChain(Struct, frozen=True):
 
 
 async def hook_arguments(call: ValidatedCall, encoded: bytes, hooks: tuple[Hook, ...], host: HookHost) -> Modified | None:
-    """Run the hooks before the policies until one changes the arguments; return the call with these, or None where nobody did.
+    """Run the hooks before the policies until one changes the arguments.
 
-    Each hook gets a copy of its own: what it does to the arguments counts only if it returns them.
+    Return the changed call; None if no hook changed it. Each hook gets a copy of the arguments. A change counts only if
+    the hook returns it.
 
     Args:
         encoded: The arguments as canonical JSON.
 
     Raises:
-        CallDenied: A rejecter refused, a rejecter or transformer broke, or the tool does not accept what a transformer returned.
+        CallDenied: A rejecter refused the call, a rejecter or transformer failed, or the tool does not accept what a
+            transformer returned.
     """
     ordered = plain_bytes(call.arguments)
     for hook in hooks:
@@ -118,18 +122,18 @@ async def hook_arguments(call: ValidatedCall, encoded: bytes, hooks: tuple[Hook,
 
 
 async def observe_start(approved: ApprovedCall, hooks: tuple[Hook, ...], host: HookHost) -> None:
-    """Show a call that is about to start to the hooks that only observe; each gets a copy of its own."""
+    """Call the observers with a call that is about to start. Each gets a copy."""
     for hook in hooks:
         await _ask(hook, host, replace(approved.call, arguments=decode(approved.arguments_json)))
 
 
 async def hook_result(call: ValidatedCall, checked: Checked, hooks: tuple[Hook, ...], host: HostCode) -> Checked:
-    """Run the hooks after a call and return what the model may see.
+    """Run the hooks after a call, and return the result that the model may see.
 
-    Each hook gets a copy of its own: what it does to the result counts only if it returns it.
+    Each hook gets a copy of the result. A change counts only if the hook returns it.
 
     Raises:
-        ResultRejected: A rejecter kept the result back, or a rejecter or transformer broke.
+        ResultRejected: A rejecter withheld the result, or a rejecter or transformer failed.
     """
     quietly = any(hook.kind != "observe" for hook in hooks)
     for hook in hooks:
@@ -161,14 +165,15 @@ def _own_copy(checked: Checked) -> Checked:
 
 
 class _HookBroken(Exception):
-    """A transformer or rejecter failed; says how."""
+    """A transformer or rejecter failed. The message says how."""
 
 
 async def _ask(hook: Hook, host: HookHost, call: ValidatedCall, *result: Checked, quietly: bool = False) -> Any:
-    """The hook's answer; None from an observer that broke, which is recorded and changes nothing.
+    """Return the hook's answer. If an observer fails, this is recorded, and None is returned.
 
     Args:
-        quietly: Tell nothing that an exception says: it may quote a result that is to be changed or withheld.
+        quietly: Whether to leave out the texts of exceptions, which may quote a result that is to be changed or
+            withheld.
     """
     try:
         answer = hook.run(call, *result)
@@ -187,7 +192,11 @@ async def _ask(hook: Hook, host: HookHost, call: ValidatedCall, *result: Checked
 
 
 async def _replaced(call: ValidatedCall, answer: object, before: Checked, host: HostCode) -> Checked:
-    """What a transformer put in a result's place: a value; or the result itself, with another value, or for a failure another text."""
+    """Return the result as a transformer has changed it.
+
+    The transformer returned a new value, the result with another value, or, for a failure, the result with another
+    error text.
+    """
     if not isinstance(answer, Checked):
         return _rechecked(call, await host.read(answer), before, host.redactor)
     if before.status == "ok":
@@ -230,9 +239,10 @@ class HostCode:
     """Runs the host's code for one engine, and reads what it returns. Belongs to one event loop.
 
     Args:
-        recorder: Records what failed.
-        reader: Reads what is large, or has code of its own.
-        limits: `hook_timeout_s` bounds hooks that name no time; `grace_s` is what code gets between being told to stop and being abandoned.
+        recorder: Records failures.
+        reader: Reads values that are large or have code of their own.
+        limits: `hook_timeout_s` limits hooks without a timeout of their own; `grace_s` is the time between telling code
+            to stop and abandoning it.
     """
 
     def __init__(self, recorder: Recorder, reader: ResultReader, limits: Limits) -> None:
@@ -251,7 +261,7 @@ class HostCode:
         self._recorder.write(Draft(kind="hook.failed", run="hooks", body=body, call=call.uid))
 
     async def read(self, value: object) -> Execution:
-        """Read what a hook or `verify` returned, as a tool's result is read, within a hook's time."""
+        """Read a value that a hook or `verify` returned, as a tool's result is read, within the timeout of a hook."""
         small = small_jsonable(value, self._reader.max_bytes)
         if small is not None:
             return Execution(status="returned", value=small[0], read=True, changes=small[1])
@@ -259,14 +269,14 @@ class HostCode:
         return self._recorder.bounded(read) if read.error else read
 
     async def ask(self, answer: Awaitable[Any], timeout_s: float, name: str) -> HostAnswer:
-        """What the code came to; see `HostAwaits.ask`."""
+        """Return the answer of the host's code; see `HostAwaits.ask`."""
         return await self._guards.ask(answer, timeout_s=timeout_s, grace_s=self._grace_s, name=name)
 
     async def unless_killed(self, answer: Awaitable[_T], kill: AbortSignal, name: str) -> _T:
-        """What the code gives or raises, unless `kill` fires before that.
+        """Return the result of `answer`, or raise its exception, unless `kill` fires first.
 
         Raises:
-            CallNotStarted: It has fired.
+            CallNotStarted: `kill` has fired.
         """
         found = await self._guards.ask(answer, grace_s=self._grace_s, name=name, kill=kill)
         if found.error is None:
@@ -276,5 +286,5 @@ class HostCode:
         raise found.error
 
     async def close(self) -> None:
-        """Cancel once more what was left behind."""
+        """Cancel abandoned code once more."""
         await self._guards.close()

@@ -61,9 +61,9 @@ class ApprovedCall(Struct, frozen=True, kw_only=True):
     arguments_json: bytes
     """The final arguments as JSON, as the tool and the record get them: the keys in the order in which the model wrote them."""
     key: str
-    """By which the call is known again in its run."""
+    """The key that identifies the call in its run."""
     effect_key: str = ""
-    """The same for every call with the same effect, if the tool has a key of its effect."""
+    """The key of the call's effect, equal for all calls with the same effect; empty if the tool declares none."""
     approval: str = ""
     """The approval that this call uses up; empty if it needed none."""
     allowed_by: str = ""
