@@ -16,16 +16,22 @@ __all__ = ["calls_between", "ends_between", "messages_between"]
 
 _TOLD = 200
 _NO_BEHAVIOUR = ("", "rule")
+_OPEN = "open"
+"""How a call ended whose process ended before it: the record has nothing to compare with."""
 
 
-def calls_between(then: Replay, now: Replay) -> Iterable[str]:
-    """Yield a sentence for each difference between the calls."""
+def calls_between(then: Replay, now: Replay, *, ends_open: bool = False) -> Iterable[str]:
+    """Yield a sentence for each difference between the calls.
+
+    Args:
+        ends_open: The record ends before the run did; calls that it does not have any more are no difference.
+    """
     before, after = _own(then), _own(now)
     for old, new in zip(before, after, strict=False):
         yield from _about(old, new)
     for old in before[len(after) :]:
         yield f"Call {old.short} of {old.tool} was not made."
-    for new in after[len(before) :]:
+    for new in after[len(before) :] if not ends_open else ():
         yield f"Call {new.short} of {new.tool} is new."
 
 
@@ -42,10 +48,10 @@ def _about(then: ReplayedCall, now: ReplayedCall) -> Iterable[str]:
         change = change_between(then.decision, now.decision)
         if change not in _NO_BEHAVIOUR:
             yield f"{which}: {change}: {_decided(then.decision)}, now {_decided(now.decision)}"
-    elif then.decision is not now.decision:
+    elif then.decision is not now.decision and not (then.decision is None and then.ended == _OPEN):
         yield f"{which}: {_decided(then.decision)}, now {_decided(now.decision)}"
     old, new = _end(then), _end(now)
-    if old != new:
+    if old != new and then.ended != _OPEN:
         yield f"{which} ended {old}, now {new}."
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections import defaultdict, deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Set
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -17,6 +17,7 @@ from callgate._abort_signals import Control
 from callgate._clock import SystemClock
 from callgate._json import canonical, decode
 from callgate._pipeline.result_check import Ran, check
+from callgate._run_state.settlements import EARLIER
 from callgate.agent.run_recorder import BlobReader
 from callgate.calls import Text, ToolResult
 from callgate.errors import CallFailed, UsageError
@@ -42,6 +43,7 @@ _STATUS: Final = {
 }
 """The status of the runner's execution, by the code of the result."""
 _PLAYED = frozenset({"completed", "function_call", "empty_response", "error"})
+_RECORD_ENDS = "the record of the model's answers ends here"
 _HERE = "\x00"
 _RESTART = "context_restart_recorded"
 _FRAME = frozenset({"status", "error", "code"})
@@ -75,25 +77,32 @@ class RecordedModel:
     Args:
         passes: The passes of the recorded run.
         name: The recorded model's name, `provider:model`.
-        on_end: Called with the reason if a recorded pass did not end normally, so that the run cannot continue.
+        on_end: Called with the reason if a recorded pass did not end normally, or the record has ended,
+            so that the run cannot continue.
+        ends_open: The record ends before the run did, so that a request beyond it is its end and no mistake.
     """
 
     native_tools = True
 
-    def __init__(self, passes: tuple[RecordedPass, ...], name: str, on_end: Callable[[str], None]) -> None:
+    def __init__(self, passes: tuple[RecordedPass, ...], name: str, on_end: Callable[[str], None], *, ends_open: bool = False) -> None:
         self.provider, _, self.name = name.partition(":")
         self.asked = 0
         self._passes = passes
         self._on_end = on_end
+        self._ends_open = ends_open
 
     async def stream(self, request: ModelRequest, context: StreamingContext) -> AsyncIterator[ModelEvent]:
         number, self.asked = self.asked, self.asked + 1
         if number >= len(self._passes):
+            if self._ends_open:
+                self._on_end(_RECORD_ENDS)
+                yield Finished(reason="cut", message=AssistantMessage())
+                return
             raise UsageError(f"The recording has {len(self._passes)} answers of the model, and one more was requested.")
         one = self._passes[number]
         message = one.answer or AssistantMessage()
         if one.status not in _PLAYED:
-            self._on_end(one.reason or "the record of the model's answers ends here")
+            self._on_end(one.reason or _RECORD_ENDS)
         if message.text:
             yield TextDelta(message.text)
         for position, call in enumerate(message.calls):
@@ -126,8 +135,9 @@ class RecordedResults:
         self._taken: dict[str, ReplayedCall] = {}
         self.missing: list[str] = []
         """The uids of calls without a recorded result."""
+        own = {call.uid for call in replay.calls}
         for call in replay.calls:
-            if call.decision is not None and call.decision.word == "allow" and not call.parent:
+            if call.decision is not None and call.decision.word == "allow" and not call.parent and not _refused_for(call, own):
                 self._waiting[call.tool, canonical(decode(call.decision.arguments))].append(call)
 
     async def run(self, request: RunRequest) -> Execution:
@@ -141,6 +151,8 @@ class RecordedResults:
         self._taken[uid] = call
         if call.ended == "restarted":
             return Execution(status="returned", value={"type": _RESTART, "success": True})
+        if call.ended == "open":
+            return Execution(status="crashed", error="the record has no end of this call")
         if call.result is None:
             reason = call.reason or f"the recorded call {call.ended}"
             self._control().kill(request.context.scope.conversation, reason)
@@ -149,6 +161,11 @@ class RecordedResults:
 
     async def close(self) -> None:
         """Do nothing: no tool runs."""
+
+
+def _refused_for(call: ReplayedCall, own: Set[str]) -> bool:
+    """Return whether a call never reached its tool because the outcome of another call of the run was unknown."""
+    return call.ended == "unknown" and call.result is not None and _told(call.result).get(EARLIER) in own - {call.uid}
 
 
 def _execution(tool: BoundTool, result: ToolResult, attempt: int, blobs: BlobReader) -> Execution:

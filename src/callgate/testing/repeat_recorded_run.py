@@ -7,7 +7,7 @@ checks, and the rules are the real ones. Each difference is a sentence that name
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,19 +18,24 @@ from callgate._blob_store import MemoryBlobs
 from callgate._engine_limits import Limits
 from callgate._journal import MemoryJournal
 from callgate._tool_loading import load_tools as _load
-from callgate.agent import Agent, RunResult
-from callgate.calls import Suspended
+from callgate.agent import Agent
+from callgate.calls import Answered, Suspended
 from callgate.engine import Engine
 from callgate.errors import UsageError
+from callgate.event_queries import EventQuery
 from callgate.messages import Message, SystemMessage, UserMessage
 from callgate.protocols import Policy
 from callgate.replay import Replay
 from callgate.replay.run_file import RunFile
 from callgate.testing._comparison import calls_between, ends_between, messages_between
+from callgate.testing._recorded_steps import HumanSteps, of_last_run, record_ends_open, resumed_at, without_lost_passes
 from callgate.testing._replay_stand_ins import RECORDED, NoWaitClock, RecordedModel, RecordedResults, restarts, stand_in
 from callgate.tools import Tool
 
 __all__ = ["PlayedAgain", "RecordedRun", "load_tools"]
+
+_OVER = frozenset({"completed", "follow_up_interrupt"})
+"""Statuses of a turn that cannot be resumed."""
 
 
 def load_tools(*specs: str | Path) -> list[Tool]:
@@ -97,7 +102,10 @@ class _Player:
     """One repetition of a recorded run."""
 
     def __init__(self, then: Replay, kept: RunFile, tools: list[Tool], policies: Sequence[Policy]) -> None:
+        events = of_last_run(kept.find(EventQuery(run=then.run)))
+        then = without_lost_passes(then, events)
         self._then = then
+        self._humans, self._resumed = HumanSteps(events), resumed_at(events)
         self._results = RecordedResults(then, kept, lambda: self._engine.control)
         self._broken_off = False
         settings = then.began.settings if then.began is not None else None
@@ -112,7 +120,6 @@ class _Player:
             clock=NoWaitClock(),
             run=then.run,
         )
-        self._answers = {approval: (allowed, by) for approval, allowed, by in then.answers}
 
     async def played(self, options: dict[str, Any]) -> PlayedAgain:
         async with self._engine:
@@ -125,15 +132,18 @@ class _Player:
         for call in self._then.calls:
             if call.parent:
                 continue
+            await self._humans.say(self._engine, call.position)
             outcome = await self._engine.call(call.raw, call.scope)
             self._engine.control.end_turn(call.scope.conversation)
-            if isinstance(outcome, Suspended) and call.approval in self._answers:
-                await self._answer(outcome.approval_id, call.approval)
+            if isinstance(outcome, Suspended):
+                self._humans.is_now(call.approval, outcome.approval_id)
+            elif isinstance(outcome, Answered):
+                self._humans.is_now(call.uid, outcome.result.uid)
 
     async def _run(self, options: dict[str, Any]) -> None:
         began = self._then.began
         assert began is not None
-        model = RecordedModel(self._then.passes, began.model, self._break_off)
+        model = RecordedModel(self._then.passes, began.model, self._break_off, ends_open=record_ends_open(self._then))
         given: dict[str, Any] = {"settings": began.settings, "exit_tools": began.exits} | options
         async with Agent(model, self._engine, **given) as agent:
             scope = replace(began.scope, conversation="")
@@ -142,8 +152,11 @@ class _Player:
             before = self._before()
             conversation = "" if began.scope.conversation == self._then.run else began.scope.conversation
             result = await agent.run(began.task or UserMessage(""), conversation=conversation, history=before, scope=scope)
-            while result.pending is not None and await self._answered(result):
-                result = await agent.resume(result)
+            for position in self._resumed:
+                if result.turn_status in _OVER:
+                    return
+                await self._humans.say(self._engine, position)
+                result = await agent.resume(result if result.pending is not None else result.run)
 
     def _before(self) -> list[Message]:
         """Return the conversation before the run."""
@@ -160,30 +173,12 @@ class _Player:
         assert self._then.began is not None
         return self._then.began.scope.conversation or self._then.run
 
-    async def _answered(self, result: RunResult) -> bool:
-        """Answer an approval as recorded. Return whether the record has an answer."""
-        assert result.pending is not None
-        waiting = {approval.approval_id for approval in result.pending.approvals}
-        known = [approval for approval in waiting if approval in self._answers]
-        for approval in known:
-            await self._answer(approval, approval)
-            del self._answers[approval]
-        return bool(known)
-
-    async def _answer(self, approval: str, recorded: str) -> None:
-        """Answer a question as the recorded one with this id was answered."""
-        (allowed, by), details = self._answers[recorded], self._then.answer_details.get(recorded, {})
-        reason, arguments = str(details.get("reason", "")), details.get("arguments")
-        if not allowed:
-            await self._engine.deny(approval, by=by, reason=reason)
-        else:
-            await self._engine.approve(approval, by=by, reason=reason, arguments=arguments if isinstance(arguments, Mapping) else None)
-
     # Comparison
 
     def _differences(self, now: Replay) -> Iterable[str]:
-        yield from calls_between(self._then, now)
-        for uid in self._results.missing:
+        ends_open = record_ends_open(self._then)
+        yield from calls_between(self._then, now, ends_open=ends_open)
+        for uid in self._results.missing if not ends_open else ():
             yield f"Call {uid} has no recorded result: it ran with other arguments, or did not run."
         if self._broken_off:
             return

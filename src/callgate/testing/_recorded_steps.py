@@ -1,0 +1,122 @@
+"""Read from a run's events what happened between its calls: what humans said, where the run was resumed, and which passes were cut off.
+
+Pure. Several processes may have worked on the run; the repetition takes these steps in one engine, in the recorded order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from callgate._run_state.event_bodies import decode_reason
+from callgate.engine import Engine
+from callgate.errors import UsageError
+from callgate.events import Event
+from callgate.replay import Replay
+
+__all__ = ["HumanSteps", "of_last_run", "record_ends_open", "resumed_at", "without_lost_passes"]
+
+
+class _Said(Struct, frozen=True, kw_only=True):
+    """An answer to an approval, or what an operator said of a call whose outcome was unknown."""
+
+    position: int
+    about: str
+    """The uid of the approval or the call, as recorded."""
+    yes: bool
+    """Whether the call may run; of a settled call, whether it happened."""
+    settles: bool
+    by: str
+    reason: str
+    arguments: dict[str, object] | None = None
+
+
+class HumanSteps:
+    """What humans said during a run, to be said again at the same point of its repetition.
+
+    Args:
+        events: The events of the run.
+    """
+
+    def __init__(self, events: Iterable[Event]) -> None:
+        self._left = [said for event in events if (said := _said(event)) is not None]
+        self._uids: dict[str, str] = {}
+
+    def is_now(self, recorded: str, uid: str) -> None:
+        """Note the id that a recorded call or approval has in the repetition."""
+        self._uids[recorded] = uid
+
+    async def say(self, engine: Engine, before: int) -> None:
+        """Say what was said before this position of the record. What the repetition has not asked, or is not in doubt of, is left out."""
+        while self._left and self._left[0].position < before:
+            said = self._left.pop(0)
+            with suppress(UsageError):
+                await _say(engine, said, self._uids.get(said.about, said.about))
+
+
+def _said(event: Event) -> _Said | None:
+    if event.kind not in ("approval.answered", "fact.settled"):
+        return None
+    body = decode_reason(event.body)
+    details = body.details or {}
+    settles = event.kind == "fact.settled"
+    arguments = details.get("arguments")
+    return _Said(
+        position=event.position,
+        about=event.call,
+        yes=body.status == ("happened" if settles else "allowed"),
+        settles=settles,
+        by=str(details.get("by", "")) if settles else body.reason,
+        reason=body.reason if settles else str(details.get("reason", "")),
+        arguments=arguments if isinstance(arguments, dict) else None,
+    )
+
+
+async def _say(engine: Engine, said: _Said, about: str) -> None:
+    if said.settles:
+        await engine.settle(about, happened=said.yes, by=said.by, reason=said.reason)
+    elif said.yes:
+        await engine.approve(about, by=said.by, reason=said.reason, arguments=said.arguments)
+    else:
+        await engine.deny(about, by=said.by, reason=said.reason)
+
+
+def of_last_run(events: Iterable[Event]) -> list[Event]:
+    """Return the events since an agent's run began; all events if there is none."""
+    found = list(events)
+    begins = [index for index, event in enumerate(found) if event.kind == "run.began"]
+    return found[begins[-1] :] if begins else found
+
+
+def resumed_at(events: Iterable[Event]) -> list[int]:
+    """Return the positions at which the run was resumed after it had ended or waited.
+
+    Left out is a run resumed after its process had ended: its repetition is not interrupted there.
+    """
+    found, ended = [], False
+    for event in events:
+        if event.kind == "run.ended":
+            ended = True
+        elif event.kind == "run.resumed":
+            found += [event.position] if ended else []
+            ended = False
+    return found
+
+
+def record_ends_open(replay: Replay) -> bool:
+    """Return whether the record of an agent's run ends before the run did, as it does if its process was killed and it was not resumed."""
+    return replay.began is not None and replay.end.status == "open"
+
+
+def without_lost_passes(replay: Replay, events: Iterable[Event]) -> Replay:
+    """Return the run without the passes whose answer is not recorded, because their process ended, and without the calls of these passes.
+
+    The last pass stays: there the record ends.
+    """
+    lost = {one.position for one in replay.passes if not one.status}
+    calls = {event.call for event in events if event.kind == "call.received" and event.parents and event.parents[0] in lost}
+    passes = tuple(one for one in replay.passes if one.position not in lost or one is replay.passes[-1])
+    return replace(replay, passes=passes, calls=tuple(call for call in replay.calls if call.uid not in calls))
