@@ -137,7 +137,7 @@ async def test_changed_arguments_are_judged_again(shop: Shop) -> None:
         ({"to": "ann"}, "amount"),
         ({"to": "ann", "amount": "much"}, "amount"),
         ({"to": "ann", "amount": object()}, "JSON"),
-        ({"to": "ann", "amount": 5, "Amount": 6}, "Did you mean"),
+        ({"to": "ann", "amount": 5, "amuont": 6}, "is not an argument"),
         ("amount=5", "must be a mapping of argument names to values"),
     ],
     ids=["missing", "wrong type", "no JSON", "unknown name", "no mapping"],
