@@ -48,8 +48,10 @@ class SerialCalls:
     """One call, the whole route."""
 
     def __init__(self) -> None:
-        self.plain = Row("one call, whole route / floor", most=6.0, note="schema, a rule, hook point, deadline, 3 events in memory")
-        self.effect = Row("the same with an effect / floor", note="the call is remembered by its id, so that it never runs twice")
+        self.plain = Row("one call, whole route / floor", most=7.5, note="schema, a rule, hook point, deadline, 3 events in memory")
+        self.effect = Row(
+            "the same with an effect / floor", most=15.5, note="the call is remembered by its id, so that it never runs twice"
+        )
         self.rows = (self.plain, self.effect)
 
     async def open(self, counts: Counts) -> None:
@@ -116,7 +118,7 @@ class WaitingCalls:
 
     def __init__(self) -> None:
         self.bare = Row("1,000 calls of 10 ms, bare gather: wall / 10 ms")
-        self.ours = Row("1,000 calls of 10 ms in one emission: wall / 10 ms", most=2.5)
+        self.ours = Row("1,000 calls of 10 ms in one emission: wall / 10 ms", most=4.0)
         self.rows = (self.bare, self.ours)
 
     async def open(self, counts: Counts) -> None:

@@ -48,7 +48,7 @@ class Disk:
     where = ""
 
     def __init__(self) -> None:
-        self.lone = Row(f"a durable call / a bare loop making the same commits{self.where}, wall", most=1.3, note=_SAME)
+        self.lone = Row(f"a durable call / a bare loop making the same commits{self.where}, wall", most=1.5, note=_SAME)
         self.many = Row(
             f"64 durable calls at once / one bare commit for each{self.where}, wall",
             most=1 / 15,

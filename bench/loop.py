@@ -79,7 +79,7 @@ class Iterations:
 
     def __init__(self) -> None:
         note = "validation, a rule, deadline, record; an iteration of the floor is one model answer, json.loads, await, append"
-        self.one = Row("one more iteration of the agent loop / bare loop", most=6.0, note=note)
+        self.one = Row("one more iteration of the agent loop / bare loop", most=12.0, note=note)
         self.growth = Row("iteration 1,000 / iteration 10: CPU", most=1.15, note="medians of 100 iterations at either end")
         self.rows = (self.one, self.growth)
 
