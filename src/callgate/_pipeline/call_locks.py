@@ -119,6 +119,8 @@ class CallLocks:
         self._waits = waits
         self._clock = clock
         self._runs: dict[tuple[str, str], _RunLocks] = {}
+        self._unused: _RunLocks | None = None
+        """An empty object for the next run, so that calls that run alone do not make one each."""
         self._by_number: dict[int, CallLock] = {}
         self._by_state: dict[CallState, CallLock] = {}
         self._last = 0
@@ -142,7 +144,8 @@ class CallLocks:
         self._by_number[number] = self._by_state[state] = lock
         run = self._runs.get(group)
         if run is None:
-            run = self._runs[group] = _RunLocks()
+            run = self._runs[group] = self._unused or _RunLocks()
+            self._unused = None
         if footprint is UNDECLARED_READ and outer is None and not run.effects:
             run.every[number] = run.reads[number] = lock
             lock.granted = True
@@ -186,6 +189,7 @@ class CallLocks:
             self._remove(lock, run)
         if not run.every:
             del self._runs[lock.group]
+            self._unused = run
         if lock.awaited is not None:
             self._waits.end(state)
         for waiting in lock.waiting:

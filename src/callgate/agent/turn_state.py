@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, overload
 
 from msgspec import Struct, field
@@ -111,6 +112,4 @@ class RequestMessages(Sequence[Message]):
         return self._history[index] if index < len(self._history) else self.tail[index - len(self._history)]
 
     def __iter__(self) -> Iterator[Message]:
-        yield from self.head
-        yield from self._history
-        yield from self.tail
+        return chain(self.head, self._history, self.tail)
