@@ -26,7 +26,7 @@ from msgspec import Struct
 from callgate._abort_signals import settled
 from callgate._clock import Clock
 from callgate._pipeline.call_state import CallState
-from callgate._pipeline.concurrency import UNDECLARED_EFFECT, UNDECLARED_READ, Footprint
+from callgate._pipeline.concurrency import UNDECLARED_READ, Footprint
 from callgate._pipeline.wait_graph import WaitGraph, callers
 from callgate.errors import CallNotStarted
 from callgate.tools.resource_conflicts import KeyIndex
@@ -119,8 +119,8 @@ class CallLocks:
         self._waits = waits
         self._clock = clock
         self._runs: dict[tuple[str, str], _RunLocks] = {}
-        self._unused: _RunLocks | None = None
-        """An empty object for the next run, so that calls that run alone do not make one each."""
+        self._alone: CallLock | None = None
+        """The lock of the only call, while no other call has arrived. It is not listed yet, so that a call alone costs little."""
         self._by_number: dict[int, CallLock] = {}
         self._by_state: dict[CallState, CallLock] = {}
         self._last = 0
@@ -133,27 +133,24 @@ class CallLocks:
         If the lock is granted, the call may start; otherwise use `wait`. Use `release` in any case. After this, calls
         that are made in this context are part of this call.
         """
+        alone, self._alone = self._alone, None
+        if alone is not None:
+            self._list(alone)
         before = _RUNNING.get()
         state.caller = state.parent or (None if before is None else _running(before))
-        self._last = number = self._last + 1
+        self._last += 1
         outer = None if state.caller is None else self._outer(state)
-        group = (state.scope.run, state.scope.conversation)
-        lock = CallLock(number, state, group, tool, footprint, outer, before)
+        lock = CallLock(self._last, state, (state.scope.run, state.scope.conversation), tool, footprint, outer, before)
         state.locked = True
         _RUNNING.set(state)
-        self._by_number[number] = self._by_state[state] = lock
-        run = self._runs.get(group)
-        if run is None:
-            run = self._runs[group] = self._unused or _RunLocks()
-            self._unused = None
-        if footprint is UNDECLARED_READ and outer is None and not run.effects:
-            run.every[number] = run.reads[number] = lock
+        if not self._by_number:
             lock.granted = True
-        elif footprint is UNDECLARED_EFFECT and outer is None and not run.every:
-            run.every[number] = run.effects[number] = run.barriers[number] = lock
+            self._alone = lock
+            return lock
+        run = self._list(lock)
+        if footprint is UNDECLARED_READ and outer is None and not run.effects:
             lock.granted = True
         else:
-            self._add(lock, run)
             self._decide(lock, new=True)
         return lock
 
@@ -176,20 +173,13 @@ class CallLocks:
 
     def release(self, lock: CallLock) -> None:
         """Remove the lock of a call that has ended or will not start. Calls that waited for it may start."""
-        state, number = lock.state, lock.number
+        state = lock.state
         state.locked = False
         _RUNNING.set(lock.before)
-        del self._by_number[number], self._by_state[state]
-        run = self._runs[lock.group]
-        if lock.footprint is UNDECLARED_READ and lock.outer is None:
-            del run.every[number], run.reads[number]
-        elif lock.footprint is UNDECLARED_EFFECT and lock.outer is None:
-            del run.every[number], run.effects[number], run.barriers[number]
-        else:
-            self._remove(lock, run)
-        if not run.every:
-            del self._runs[lock.group]
-            self._unused = run
+        if lock is self._alone:
+            self._alone = None
+            return
+        self._unlist(lock)
         if lock.awaited is not None:
             self._waits.end(state)
         for waiting in lock.waiting:
@@ -204,7 +194,15 @@ class CallLocks:
                 return lock
         return None
 
-    def _add(self, lock: CallLock, run: _RunLocks) -> None:
+    def _list(self, lock: CallLock) -> _RunLocks:
+        """Add a lock to those that other calls are compared with; return the locks of its run."""
+        self._by_number[lock.number] = self._by_state[lock.state] = lock
+        run = self._runs.get(lock.group)
+        if run is None:
+            run = self._runs[lock.group] = _RunLocks()
+        if lock.footprint is UNDECLARED_READ and lock.outer is None:
+            run.every[lock.number] = run.reads[lock.number] = lock
+            return run
         for group in run.groups(lock):
             group[lock.number] = lock
         if (touched := lock.footprint.touched) is not None:
@@ -212,15 +210,23 @@ class CallLocks:
                 self._reads.add(key, lock.number)
             for key in touched.writes:
                 self._writes.add(key, lock.number)
+        return run
 
-    def _remove(self, lock: CallLock, run: _RunLocks) -> None:
-        for group in run.groups(lock):
-            del group[lock.number]
+    def _unlist(self, lock: CallLock) -> None:
+        del self._by_number[lock.number], self._by_state[lock.state]
+        run = self._runs[lock.group]
+        if lock.footprint is UNDECLARED_READ and lock.outer is None:
+            del run.every[lock.number], run.reads[lock.number]
+        else:
+            for group in run.groups(lock):
+                del group[lock.number]
         if (touched := lock.footprint.touched) is not None:
             for key in touched.reads:
                 self._reads.remove(key, lock.number)
             for key in touched.writes:
                 self._writes.remove(key, lock.number)
+        if not run.every:
+            del self._runs[lock.group]
 
     def _decide(self, lock: CallLock, *, new: bool = False) -> None:
         """Grant a lock, make it wait for a conflicting one, or refuse it if it would wait for itself.
