@@ -9,8 +9,7 @@ from typing import Any, Literal
 
 import pytest
 
-from callgate import Engine, Limits, Scope, ToolContext, tool
-from callgate._abort_signals import AbortSignal
+from callgate import AbortController, Engine, Limits, Scope, ToolContext, tool
 from callgate.hooks import after_call
 from callgate.tools import TouchedKeys
 from callgate.tools.resource_conflicts import conflict
@@ -289,17 +288,17 @@ async def test_a_call_that_is_ended_while_it_waits_never_starts_and_keeps_nobody
         return name
 
     async with Engine([act], limits=Limits(grace_s=0.01)) as engine:
-        signal = AbortSignal()
+        stop = AbortController()
         first = asyncio.create_task(engine.call(call("act", name="first"), ONE))
         await begun.wait()
-        second = asyncio.create_task(engine.call(call("act", name="second"), ONE, signal=signal))
+        second = asyncio.create_task(engine.call(call("act", name="second"), ONE, signal=stop.signal))
         third = asyncio.create_task(engine.call(call("act", name="third"), ONE))
         for _ in range(20):
             await asyncio.sleep(0)
         if how == "close":
             await engine.close()
         elif how == "signal":
-            signal.fire("enough")
+            stop.abort("enough")
         else:
             second.cancel()
         outcomes = await asyncio.gather(second, return_exceptions=True)

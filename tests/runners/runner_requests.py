@@ -7,8 +7,9 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 
+import msgspec
+
 from callgate import AbortController
-from callgate._json import plain_bytes
 from callgate.calls import RawCall, Scope
 from callgate.protocols import RunRequest
 from callgate.stage_types import ApprovedCall, ValidatedCall
@@ -55,7 +56,9 @@ class Made:
             report=self._report,
         )
         self.request = RunRequest(
-            approved=ApprovedCall(call=call, rule="", encoded=canonical(arguments), arguments_json=plain_bytes(arguments), key="key"),
+            approved=ApprovedCall(
+                call=call, rule="", encoded=canonical(arguments), arguments_json=msgspec.json.encode(arguments), key="key"
+            ),
             context=context,
             attempt=1,
             timeout_s=timeout_s,
