@@ -42,6 +42,10 @@ class _KilledBeforeStart:
 
     def __init__(self, journal: Any) -> None:
         self._journal = journal
+        self.writer: str = journal.writer
+
+    def has_ended(self, writer: str) -> bool:
+        return bool(self._journal.has_ended(writer))
 
     def append(self, draft: Draft) -> int:
         if draft.kind == "call.started":

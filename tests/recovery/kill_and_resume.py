@@ -51,6 +51,10 @@ class JournalThatKillsItsProcess:
         self._journal = journal
         self._left = at
         self._durable = durable
+        self.writer = journal.writer
+
+    def has_ended(self, writer: str) -> bool:
+        return self._journal.has_ended(writer)
 
     def append(self, draft: Draft) -> int:
         position = self._journal.append(draft)
