@@ -6,6 +6,7 @@ A lease gives each run one runner at a time. The ledger that the tools write dec
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 from pathlib import Path
@@ -43,6 +44,7 @@ def stand_still(process: Popen[str], place: str) -> None:
     """Stop the process with SIGSTOP, but not in the middle of a commit, where its file lock would block every other process."""
     while True:
         process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED)  # the signal is delivered later than it is sent
         if "://" in place:
             return  # the server ends such a connection
         connection = apsw.Connection(place)
