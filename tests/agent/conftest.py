@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.agent.recording_tools import Board, Desk
+from tests.agent.recording_tools import Board, RecordingTools
 
 
 @pytest.fixture
@@ -11,5 +11,5 @@ def board() -> Board:
 
 
 @pytest.fixture
-def desk() -> Desk:
-    return Desk()
+def recording() -> RecordingTools:
+    return RecordingTools()

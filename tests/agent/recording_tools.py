@@ -8,7 +8,7 @@ from callgate import Tool, ToolContext, tool
 from callgate.agent import Agent, RunResult
 from tests.agent.scripted_model import Script, call, says
 
-__all__ = ["LOOK", "Board", "Desk", "run"]
+__all__ = ["LOOK", "Board", "RecordingTools", "run"]
 
 LOOK = says("I will look.", call("look", {"what": "a"}, id="1"))
 
@@ -62,7 +62,7 @@ class Board:
         return [look, tell, change, fetch, fail, finish]
 
 
-class Desk:
+class RecordingTools:
     """Two tools that record their arguments."""
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ from callgate.errors import UsageError
 from callgate.models.model_events import ModelEvent, TextDelta
 from callgate.models.model_protocol import StreamingContext
 from tests.agent.misbehaving_model import Lying
-from tests.agent.recording_tools import LOOK, Board, Desk
+from tests.agent.recording_tools import LOOK, Board, RecordingTools
 from tests.agent.scripted_model import Gate, Script, call, ends, says
 from tests.waiting import PATIENCE_S
 
@@ -97,14 +97,14 @@ def test_threads_that_call_run_sync_concurrently_share_one_event_loop() -> None:
         loops.clear()
 
 
-async def test_an_observer_that_raises_cancelled_error_does_not_cancel_the_run(desk: Desk) -> None:
+async def test_an_observer_that_raises_cancelled_error_does_not_cancel_the_run(recording: RecordingTools) -> None:
     """An observer raises `CancelledError` if it reads the result of a cancelled task. The run itself was not cancelled."""
 
     def observe(event: AgentEvent) -> None:
         if isinstance(event, CallStarted):
             raise asyncio.CancelledError
 
-    async with Agent(Script(says(call("look")), says("done")), tools=desk.tools()) as agent:
+    async with Agent(Script(says(call("look")), says("done")), tools=recording.tools()) as agent:
         result = await asyncio.wait_for(agent.run("x", on_event=observe), PATIENCE_S)
     assert (result.status, result.text) == ("completed", "done")
 

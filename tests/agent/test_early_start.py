@@ -10,7 +10,7 @@ import pytest
 
 from callgate.agent import Agent, AgentEvent, Budget, MessageEnded, Settings
 from callgate.models.model_events import CallSealed
-from tests.agent.recording_tools import Board, Desk
+from tests.agent.recording_tools import Board, RecordingTools
 from tests.agent.scripted_model import Gate, Script, call, ends, says, tool_texts
 from tests.effect_tools import Unending
 
@@ -80,12 +80,12 @@ async def test_early_start_can_be_switched_off(board: Board) -> None:
     assert board.done == ["look a"]
 
 
-async def test_no_call_starts_early_when_no_iteration_is_left(desk: Desk) -> None:
+async def test_no_call_starts_early_when_no_iteration_is_left(recording: RecordingTools) -> None:
     """The call is refused, although its tool could start while the message streams."""
     model = Script(says(call("look", {"what": "first"})), says(call("look", {"what": "second"})))
-    async with Agent(model, tools=desk.tools(), settings=Settings(budget=Budget(iterations=1))) as agent:
+    async with Agent(model, tools=recording.tools(), settings=Settings(budget=Budget(iterations=1))) as agent:
         result = await agent.run("x")
-    assert (result.turn_status, desk.looked) == ("budget_exhausted", ["first"])
+    assert (result.turn_status, recording.looked) == ("budget_exhausted", ["first"])
 
 
 async def test_a_failing_observer_ends_the_run_and_its_early_started_calls() -> None:

@@ -18,7 +18,7 @@ from callgate.models.model_events import ArgumentsDelta, CallOpened, CallReopene
 from callgate.models.model_protocol import StreamingContext
 from callgate.models.wire.request import ToolSpec
 from callgate.stream import StreamLimits
-from tests.agent.recording_tools import Board, Desk, run
+from tests.agent.recording_tools import Board, RecordingTools, run
 from tests.agent.scripted_model import Answer, Gate, Script, Step, call, ends, says, tool_texts
 
 
@@ -275,11 +275,11 @@ async def test_a_run_is_refused_if_a_tool_was_later_registered_under_an_exit_too
         assert list(engine.journal.read(run="r")) == []
 
 
-async def test_exit_calls_are_recorded_when_the_iteration_budget_is_exhausted(desk: Desk) -> None:
+async def test_exit_calls_are_recorded_when_the_iteration_budget_is_exhausted(recording: RecordingTools) -> None:
     """Requirement E19: exit signals are recorded whenever they occur."""
     report = ToolSpec(name="report", description="", schema={"type": "object"})
     model = Script(says(call("look")), says(call("look"), call("report", {"n": 1}, position=1)))
-    agent = Agent(model, tools=desk.tools(), exit_tools=[report], settings=Settings(budget=Budget(iterations=1)))
+    agent = Agent(model, tools=recording.tools(), exit_tools=[report], settings=Settings(budget=Budget(iterations=1)))
     async with agent:
         result = await agent.run("x")
     assert (result.turn_status, [signal.arguments for signal in result.signals]) == ("budget_exhausted", [{"n": 1}])

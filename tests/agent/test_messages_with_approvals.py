@@ -20,7 +20,7 @@ from callgate.models.wire.request import ModelRequest
 from callgate.models.wire.tool_names import WireNames
 from callgate.replay import Replay
 from callgate.testing import ManualClock
-from tests.agent.recording_tools import Desk
+from tests.agent.recording_tools import RecordingTools
 from tests.agent.scripted_model import Answer, Script, call, says
 from tests.host_fakes import Asks
 
@@ -41,14 +41,14 @@ class ReopenableConversation:
 
     def __init__(self, path: Path, *answers: Answer, clock: ManualClock | None = None, **options: Any) -> None:
         self.model = Script(*answers)
-        self.desk = Desk()
+        self.recording = RecordingTools()
         self.told: list[AgentEvent] = []
         self._path, self._options, self._clock = path / "journal.db", options, clock
         self._open()
 
     def _open(self) -> None:
         clock: dict[str, Any] = {} if self._clock is None else {"clock": self._clock}
-        self.engine = Engine(self.desk.tools(), policies=[Asks("change")], journal=SqliteJournal(self._path), **clock)
+        self.engine = Engine(self.recording.tools(), policies=[Asks("change")], journal=SqliteJournal(self._path), **clock)
         self.agent = Agent(self.model, self.engine, **self._options)
 
     async def elsewhere(self) -> None:
@@ -126,15 +126,15 @@ async def test_results_of_several_approvals_in_one_message_keep_the_order_of_the
     assert [one for one, _ in paired(waiting.messages)] == ["0", "1", "2", "3", "4"]
     assert [one.id for one in waiting.results] == ["0", "4"]
     partly = await talk.resumed(waiting, elsewhere, True, False)
-    assert (partly.status, talk.desk.changed) == ("waiting", ["1"])
+    assert (partly.status, talk.recording.changed) == ("waiting", ["1"])
     assert [one.id for one in partly.results] == ["0", "1", "2", "4"]
     clock.advance(10 * 24 * 3600.0)
     asked_again = await talk.resumed(partly, elsewhere)
-    assert (asked_again.status, talk.desk.changed) == ("waiting", ["1"])
+    assert (asked_again.status, talk.recording.changed) == ("waiting", ["1"])
     result = await talk.resumed(asked_again, elsewhere, True)
     assert result.text == "Done."
     texts = dict(paired(result.messages))
-    assert ([*texts], texts["1"], texts["3"], talk.desk.changed) == (["0", "1", "2", "3", "4"], "changed 1", "changed 3", ["1", "3"])
+    assert ([*texts], texts["1"], texts["3"], talk.recording.changed) == (["0", "1", "2", "3", "4"], "changed 1", "changed 3", ["1", "3"])
     assert "denied" in texts["2"]
     assert [one.id for one in result.results] == ["0", "1", "2", "3", "4"]
     assert len([message for message in result.messages if isinstance(message, AssistantMessage)]) == 2
@@ -196,7 +196,7 @@ async def test_calls_with_the_same_id_in_one_message_each_get_their_own_result(t
     waiting = await talk.agent.run("Go.", conversation="c")
     result = await talk.resumed(waiting, False, True, True)
     assert [text for _, text in paired(result.messages)] == ["changed a", "saw b", "changed c"]
-    assert talk.desk.changed == ["a", "c"]
+    assert talk.recording.changed == ["a", "c"]
     await talk.engine.close()
 
 

@@ -14,7 +14,7 @@ from callgate.messages import AssistantMessage, ToolCall
 from callgate.models.model_events import CallReopened, CallSealed, Finished, ModelEvent, TextDelta, Usage
 from callgate.models.model_protocol import StreamingContext
 from tests.agent.misbehaving_model import Lying, done, lies
-from tests.agent.recording_tools import Desk
+from tests.agent.recording_tools import RecordingTools
 from tests.agent.scripted_model import Script, call, ends, says
 
 
@@ -108,16 +108,16 @@ async def test_events_after_the_finished_event_are_ignored() -> None:
     assert (result.text, len(result.messages)) == ("a", 2)
 
 
-async def test_an_unsealed_call_runs_only_if_its_message_ends_normally(desk: Desk) -> None:
+async def test_an_unsealed_call_runs_only_if_its_message_ends_normally(recording: RecordingTools) -> None:
     """A model may report its calls only with the whole message. They run if the message ends normally, and do not if it was cut."""
     answers = [lies(ends(call("change", {"what": "x"}))), done]
-    async with Agent(Lying(*answers), tools=desk.tools()) as agent:
+    async with Agent(Lying(*answers), tools=recording.tools()) as agent:
         assert (await agent.run("x")).completed
-    assert desk.changed == ["x"]
+    assert recording.changed == ["x"]
     answers = [lies(ends(call("change", {"what": "cut"}), reason="length")), done]
-    async with Agent(Lying(*answers), tools=desk.tools()) as agent:
+    async with Agent(Lying(*answers), tools=recording.tools()) as agent:
         result = await agent.run("x")
-    assert desk.changed == ["x"]
+    assert recording.changed == ["x"]
     assert [each.failure_class for each in result.results] == ["truncated_arguments"]
 
 
@@ -136,21 +136,21 @@ A, OLD, NEW = call("look", {"what": "a"}, id="a"), call("change", {"what": "old"
     ],
     ids=["went on while held", "went on", "sealed twice", "other than sealed", "more than the message has", "other places"],
 )
-async def test_only_the_calls_of_the_finished_message_take_effect(desk: Desk, events: list[ModelEvent]) -> None:
+async def test_only_the_calls_of_the_finished_message_take_effect(recording: RecordingTools, events: list[ModelEvent]) -> None:
     """Requirement D1: only calls of the finished message count; a call that was sealed earlier and is not in it has no effect."""
-    async with Agent(Lying(lies(*events), done), tools=desk.tools()) as agent:
+    async with Agent(Lying(lies(*events), done), tools=recording.tools()) as agent:
         result = await agent.run("x")
-    assert desk.changed == ["new"]
+    assert recording.changed == ["new"]
     assert [each.text for each in result.results] == ["saw a", "changed new"]
     assert result.spent.calls == 2
 
 
-async def test_a_reopened_call_counts_once_against_the_call_budget(desk: Desk) -> None:
+async def test_a_reopened_call_counts_once_against_the_call_budget(recording: RecordingTools) -> None:
     """Requirement E3: the call budget counts calls, not the versions of a call."""
     old, new = call("look", {"what": "old"}, id="b"), call("look", {"what": "new"}, id="b")
     answer = lies(CallSealed(0, old), CallReopened(0), CallSealed(0, new, "finished"), ends(new))
     settings = Settings(budget=Budget(calls=1))
-    async with Agent(Lying(answer, done), tools=desk.tools(), settings=settings) as agent:
+    async with Agent(Lying(answer, done), tools=recording.tools(), settings=settings) as agent:
         result = await agent.run("x")
     assert [each.text for each in result.results] == ["saw new"]
     assert result.spent.calls == 1
@@ -197,12 +197,14 @@ WHOLE = AssistantMessage(parts=(Text(text="done"),))
         ),
     ],
 )
-async def test_an_invalid_model_event_fails_the_run_and_names_the_expected_type(desk: Desk, events: list[ModelEvent], reason: str) -> None:
+async def test_an_invalid_model_event_fails_the_run_and_names_the_expected_type(
+    recording: RecordingTools, events: list[ModelEvent], reason: str
+) -> None:
     """The author of the model reads the message, and understands it without reading this package."""
-    async with Agent(Lying(lies(*events)), tools=desk.tools()) as agent:
+    async with Agent(Lying(lies(*events)), tools=recording.tools()) as agent:
         result = await agent.run("x")
     assert (result.turn_status, result.reason) == ("error", reason)
-    assert desk.changed == []
+    assert recording.changed == []
 
 
 @pytest.mark.parametrize("given", [None, [ends(Text(text="done"))]])

@@ -7,7 +7,7 @@ import pytest
 from callgate import Scope, ToolContext, tool
 from callgate.agent import Agent, Budget, Settings
 from callgate.errors import UsageError
-from tests.agent.recording_tools import LOOK, Board, Desk
+from tests.agent.recording_tools import LOOK, Board, RecordingTools
 from tests.agent.scripted_model import Script, call, says, tool_texts
 from tests.host_fakes import Asks
 
@@ -72,7 +72,7 @@ async def test_a_resumed_run_keeps_its_workspace_actor_and_principal(board: Boar
     assert (seen.workspace, seen.actor, seen.principal, seen.provider) == ("/srv", "ada", "bob", "scripted")
 
 
-async def test_an_approved_call_runs_with_the_principal_actor_and_locale_of_its_run(desk: Desk) -> None:
+async def test_an_approved_call_runs_with_the_principal_actor_and_locale_of_its_run(recording: RecordingTools) -> None:
     """An approval is bound to the principal, and so is the resumed run."""
     people: list[tuple[str, str, str]] = []
 
@@ -92,18 +92,18 @@ async def test_an_approved_call_runs_with_the_principal_actor_and_locale_of_its_
     assert (result.text, people) == ("done", [("ann", "bob", "de")])
 
 
-async def test_a_call_that_waited_for_approval_counts_once_against_the_budget(desk: Desk) -> None:
+async def test_a_call_that_waited_for_approval_counts_once_against_the_budget(recording: RecordingTools) -> None:
     """Requirement E3: the call counts once, with or without an approval."""
     asked = [call("change", {"what": str(place)}, id=str(place), position=place) for place in range(2)]
     model = Script(says(*asked), says("done"))
-    agent = Agent(model, tools=desk.tools(), policies=[Asks("change")], settings=Settings(budget=Budget(calls=2)))
+    agent = Agent(model, tools=recording.tools(), policies=[Asks("change")], settings=Settings(budget=Budget(calls=2)))
     async with agent:
         waiting = await agent.run("x")
         assert waiting.pending is not None
         await agent.engine.answer(waiting.pending.approvals[1].approval_id, allow=True)
         partly = await agent.resume(waiting)
-        assert (partly.turn_status, desk.changed) == ("waiting", ["1"])
+        assert (partly.turn_status, recording.changed) == ("waiting", ["1"])
         assert partly.pending is not None
         await agent.engine.answer(partly.pending.approvals[0].approval_id, allow=True)
         result = await agent.resume(partly)
-    assert (result.text, desk.changed, result.spent.calls) == ("done", ["1", "0"], 2)
+    assert (result.text, recording.changed, result.spent.calls) == ("done", ["1", "0"], 2)

@@ -15,7 +15,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from subprocess import PIPE, Popen
+from subprocess import Popen
 from typing import Any
 
 from callgate import Engine, RawCall, Scope, Tool, ToolResult, tool
@@ -30,6 +30,7 @@ from tests.agent.scripted_model import call as model_call
 from tests.agent.scripted_model import says
 from tests.effect_ledger import Ledger
 from tests.engine_calls import result_of
+from tests.recovery.child_process import child_process
 from tests.recovery.paused_run_process import opened
 
 __all__ = ["ORDER", "Refunder", "refunded", "refunding", "refunds", "told"]
@@ -110,13 +111,8 @@ async def _work(place: str, ledger: str, run: str, stands: str, lease_s: str) ->
 @contextmanager
 def refunds(place: str, ledger: Ledger, run: str, stands: str, lease_s: float = 3_000) -> Iterator[Popen[str]]:
     """Such a process; ended with the block."""
-    code = "import sys; sys.path[:] = sys.argv[6:]; from tests.recovery.effect_key_process import main; main(sys.argv[1:6])"
-    words = [place, str(ledger.path), run, stands, str(lease_s), *sys.path]
-    with Popen([sys.executable, "-c", code, *words], stdin=PIPE, stdout=PIPE, text=True) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
+    with child_process("tests.recovery.effect_key_process", place, str(ledger.path), run, stands, str(lease_s)) as process:
+        yield process
 
 
 def main(words: list[str]) -> None:

@@ -13,7 +13,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from subprocess import PIPE, Popen
+from subprocess import Popen
 
 from callgate import Engine, PostgresJournal, Scope, SqliteJournal, Tool, tool
 from callgate.agent import Agent, RunResult
@@ -23,6 +23,7 @@ from callgate.models.model_protocol import StreamingContext
 from callgate.models.wire.request import ModelRequest
 from tests.agent.scripted_model import call, says
 from tests.effect_ledger import Ledger
+from tests.recovery.child_process import child_process
 
 __all__ = ["PEOPLE", "Payer", "opened", "paying", "told", "working"]
 
@@ -82,13 +83,8 @@ async def _work(place: str, ledger: str, run: str, stands: str, lease_s: str) ->
 @contextmanager
 def working(place: str, ledger: Ledger, run: str, stands: str, lease_s: float) -> Iterator[Popen[str]]:
     """Provide such a process, which ends with the block."""
-    code = "import sys; sys.path[:] = sys.argv[6:]; from tests.recovery.paused_run_process import main; main(sys.argv[1:6])"
-    words = [place, str(ledger.path), run, stands, str(lease_s), *sys.path]
-    with Popen([sys.executable, "-c", code, *words], stdin=PIPE, stdout=PIPE, text=True) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
+    with child_process("tests.recovery.paused_run_process", place, str(ledger.path), run, stands, str(lease_s)) as process:
+        yield process
 
 
 def main(words: list[str]) -> None:

@@ -222,7 +222,7 @@ class Cache:
         end: _End | None = None
         try:
             checked = await execute()
-            with suppress(ValueError):  # what a tool raised may be no valid Unicode: then it is told to nobody else
+            with suppress(ValueError):  # an exception's text may not be valid Unicode; then it is not passed on
                 end = _End(_encode(checked), checked.failure_class, shared.leader.deadline)
             return checked
         finally:

@@ -109,7 +109,7 @@ def check_made(**options: object) -> None:
 
 
 def check_asked(
-    door: str,
+    method: str,
     *,
     conversation: object = "",
     scope: object = None,
@@ -124,25 +124,25 @@ def check_asked(
     """Check the types of a run's options.
 
     Args:
-        door: The name of the called method, such as `Agent.run`.
+        method: The name of the called method, such as `Agent.run`.
 
     Raises:
         UsageError: An option has the wrong type.
     """
-    check(door, "conversation", conversation, str)
-    check(door, "scope", scope, Scope | None)
-    check(door, "trigger", trigger, str | None)
-    check(door, "on_event", on_event, Callable[..., object] | None)
+    check(method, "conversation", conversation, str)
+    check(method, "scope", scope, Scope | None)
+    check(method, "trigger", trigger, str | None)
+    check(method, "on_event", on_event, Callable[..., object] | None)
     if inspect.iscoroutinefunction(on_event):
-        raise refused(door, "on_event", on_event, "a plain function, which is told at once; to await something, take agent.stream")
+        raise refused(method, "on_event", on_event, "a plain function, which is told at once; to await something, take agent.stream")
     if history is not None and not isinstance(history, str):  # `History` refuses text, with advice how to make messages
-        check_list(door, "history", history, "a list of messages, or None for what the agent remembers")
-    check_list(door, "expose", expose, "a list of tools' names")
+        check_list(method, "history", history, "a list of messages, or None for what the agent remembers")
+    check_list(method, "expose", expose, "a list of tools' names")
     if isinstance(expose, (list, tuple, set, frozenset)) and not all(isinstance(name, str) for name in expose):
-        raise refused(door, "expose", expose, "a list of tools' names")
-    check(door, "scene", scene, bool)
-    check(door, "reflect", reflect, bool)
-    check(door, "deliberate", deliberate, bool | None)
+        raise refused(method, "expose", expose, "a list of tools' names")
+    check(method, "scene", scene, bool)
+    check(method, "reflect", reflect, bool)
+    check(method, "deliberate", deliberate, bool | None)
 
 
 def check_list(owner: str, name: str, value: object, wanted: str) -> Iterable[object]:
