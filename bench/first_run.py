@@ -35,7 +35,7 @@ async def callgate_run() -> str:
 async def agent_framework_run() -> str:
     from agent_framework import Agent, BaseChatClient, ChatResponse, Content, FunctionInvocationLayer, Message
 
-    class Scripted(FunctionInvocationLayer, BaseChatClient):  # type: ignore[misc]
+    class Scripted(FunctionInvocationLayer, BaseChatClient):
         passes = 0
 
         def _inner_get_response(self, **_: Any) -> Any:

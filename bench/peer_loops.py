@@ -30,7 +30,7 @@ def openai_agents() -> Loop:
     text = ResponseOutputText(text="done", type="output_text", annotations=[])
     last = ResponseOutputMessage(id="message_1", role="assistant", status="completed", type="message", content=[text])
 
-    class Scripted(Model):  # type: ignore[misc]
+    class Scripted(Model):
         def __init__(self, iterations: int) -> None:
             items = [*(call(day) for day in range(iterations)), last]
             self.answers = iter([ModelResponse(output=[item], usage=Usage(), response_id=None) for item in items])
@@ -66,7 +66,7 @@ def agent_framework() -> Loop:
         asked = Content.from_function_call(call_id=f"call_{day}", name="no_op", arguments=nth_text(day))
         return ChatResponse(messages=[Message("assistant", [asked])], finish_reason="tool_calls")
 
-    class Scripted(FunctionInvocationLayer, BaseChatClient):  # type: ignore[misc]
+    class Scripted(FunctionInvocationLayer, BaseChatClient):
         def __init__(self, iterations: int) -> None:
             super().__init__(function_invocation_configuration={"max_iterations": iterations + 1})
             last = ChatResponse(messages=[Message("assistant", ["done"])], finish_reason="stop")
@@ -102,7 +102,7 @@ def pydantic_ai() -> Loop:
     def call(day: int) -> Any:
         return ModelResponse(parts=[ToolCallPart(tool_name="no_op", args=nth_text(day), tool_call_id=f"call_{day}")])
 
-    class Scripted(Model):  # type: ignore[misc]
+    class Scripted(Model):
         model_name = "scripted"
         system = "bench"
 
