@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from callgate._abort_signals import AbortSignal
 from callgate._clock import Clock
@@ -36,7 +36,7 @@ from callgate._run_state.recorder import too_late
 from callgate._run_state.settlements import Settlement, settle_call
 from callgate._secret_redaction import Redactor
 from callgate.calls import Approval, CurrentToolCall, Outcome, RawCall, Scope, ToolResult
-from callgate.emission import Emission
+from callgate.emission import Emission, EndedCall
 from callgate.errors import RecordFailed, RunHeld
 from callgate.hooks import Hook
 from callgate.protocols import BlobStore, CacheStore, CallJudge, Follower, Journal, Policy, RestartHandler, Runner, WriteLog
@@ -46,6 +46,8 @@ from callgate.tools.registry import Layer, instance_of
 
 if TYPE_CHECKING:
     from callgate._runners.process import ProcessLimits
+    from callgate.provider_responses import ToolDefinitions
+    from callgate.response_calls import ResponseReply
 
 __all__ = ["Engine"]
 
@@ -145,6 +147,7 @@ class Engine:
         self.runs = parts.runs
         """Operations on whole runs, for an agent loop."""
         self._sync_runner = SyncRunner()
+        self._tool_definitions: ToolDefinitions | None = None
 
     async def call(self, raw: RawCall, scope: Scope = _NOWHERE, *, signal: AbortSignal | None = None) -> Outcome:
         """Run one call through the whole route, and return its outcome.
@@ -223,13 +226,16 @@ class Engine:
 
         Return the outcomes in the order of the calls.
         """
+        return [end.outcome for end in await self._run_message(raws, scope, signal) if end.outcome is not None]
+
+    async def _run_message(self, raws: Iterable[RawCall], scope: Scope, signal: AbortSignal | None) -> list[EndedCall]:
         parts = self._parts
         if scope is not parts.admission.last_scope:
             parts.admission.check_extra(scope)
             try:
                 await self._open(scope)
             except (RunHeld, RecordFailed) as error:
-                return [parts.outcomes.unrecorded(raw, error) for raw in raws]
+                return [EndedCall(outcome=parts.outcomes.unrecorded(raw, error)) for raw in raws]
         emission = self.emission(scope, signal=signal, early=False)
         try:
             for number, raw in enumerate(raws, 1):
@@ -239,7 +245,68 @@ class Engine:
         except BaseException as error:
             await emission.discard(f"the message was not taken in: {type(error).__name__}")
             raise
-        return await emission.seal()
+        return await emission.ended()
+
+    # Responses of a provider
+
+    def schemas(self, provider: str, names: Iterable[str] | None = None, *, scope: Scope = _NOWHERE) -> list[dict[str, Any]]:
+        """Return the tools as the `tools` of a provider's request; for Bedrock, as those of its `toolConfig`.
+
+        Args:
+            provider: `openai`, `openai-responses`, `anthropic`, `gemini`, `bedrock`, `mistral`, `cohere`, `ollama`, any other
+                provider of `callgate.models.providers`, or an API such as `openai.chat`.
+            names: The tools to return, by name or alias. None: all.
+            scope: In deliberate mode, only its allowed tools are returned.
+
+        Raises:
+            UsageError: The provider is unknown, or no tool has one of the names.
+        """
+        allowed = scope.allowed_tools if scope.deliberate else None
+        return self._definitions().definitions(provider, names, allowed)
+
+    async def respond(
+        self, response: object, scope: Scope = _NOWHERE, *, provider: str | None = None, signal: AbortSignal | None = None
+    ) -> ResponseReply:
+        """Run the calls of a provider's response as `call_many` does. Return what to append to the conversation.
+
+        A response that is handed in again, for example after `approve`, is recognised by its own id: calls that had an
+        effect return their stored results.
+
+        Args:
+            response: The whole response: the SDK's object, or a dict of it.
+            scope: Where and for whom the calls run. Without a `message_id`, the response's own id is used.
+            provider: The provider or API, as for `schemas`. None: it is recognised by the response's fields.
+
+        Raises:
+            UsageError: It is not a whole response, its format is not known, or it has several choices.
+        """
+        from callgate.provider_responses import read_response
+        from callgate.response_calls import failed_reply, reply_to, scope_of
+
+        read = read_response(
+            response,
+            provider,
+            tools=self._definitions(),
+            message_id=scope.message_id,
+            calls_per_message=self.limits.calls_per_message,
+            reader="engine.respond",
+        )
+        failed = failed_reply(read)
+        if failed is not None:
+            return failed
+        return reply_to(read, await self._run_message(read.calls, scope_of(scope, read), signal) if read.calls else [])
+
+    def respond_sync(self, response: object, scope: Scope = _NOWHERE, *, provider: str | None = None) -> ResponseReply:
+        """Do the same as `respond`, from synchronous code; see `call_sync`."""
+        check = self._parts.lifecycle.check_unclosed
+        return self._sync_runner.run(check, lambda: self.respond(response, scope, provider=provider))
+
+    def _definitions(self) -> ToolDefinitions:
+        if self._tool_definitions is None:
+            from callgate.provider_responses import ToolDefinitions
+
+            self._tool_definitions = ToolDefinitions(self.tools)
+        return self._tool_definitions
 
     def asked(self, raw: RawCall, scope: Scope) -> tuple[str, bytes] | None:
         """Return the name of a call's tool, and its valid arguments as canonical JSON; None if the call is invalid.

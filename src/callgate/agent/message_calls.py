@@ -13,36 +13,27 @@ from functools import partial
 from typing import Final
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from callgate._run_state.run_recovery import Unfinished
 from callgate.agent.exit_tools import ExitTools, as_signal
 from callgate.agent.run_result import Signal
-from callgate.calls import Answered, Outcome, RawCall, Scope, ToolResult
+from callgate.calls import Answered, Outcome, Scope, ToolResult
 from callgate.emission import Emission, EndedCall
 from callgate.engine import Engine
 from callgate.errors import CallFailed
 from callgate.loop_decision import REFUSED_BY_LOOP
 from callgate.messages import ToolCall
 from callgate.models.model_events import CallReopened, CallSealed
+from callgate.provider_responses import raw_call
 from callgate.stream.pass_result import Closed
 
-__all__ = ["BROKEN_OFF", "CallContext", "MessageCalls", "UncommittedCall", "raw_call"]
+__all__ = ["BROKEN_OFF", "CallContext", "MessageCalls", "UncommittedCall"]
 
 
 BROKEN_OFF: Final = "broken_off"
 """The code of the result of a call that was aborted because its engine ended."""
 _TOGETHER: Final = 64
 """The number of calls that are handed in before other tasks of the event loop can run."""
-
-
-def raw_call(call: ToolCall, closed: Closed, origin: str) -> RawCall:
-    """Convert a message's call to the engine's `RawCall`; free text becomes the single argument `input`."""
-    arguments: object = {"input": call.arguments} if call.custom else call.arguments
-    raw = RawCall(id=call.id, name=call.name, arguments=arguments, origin=origin, closed=closed)  # type: ignore[arg-type]
-    if not (call.reasoning or call.lifted):
-        return raw
-    return replace(raw, reasoning=call.reasoning if isinstance(call.reasoning, str) else "", lifted=call.lifted is True)
 
 
 class UncommittedCall(Struct, frozen=True, kw_only=True):

@@ -19,7 +19,6 @@ from callgate.agent.budget import BudgetTracker
 from callgate.agent.context_restarts import ContextRestarts, Enrichment
 from callgate.agent.exit_tools import ExitTools
 from callgate.agent.history import History
-from callgate.agent.message_calls import raw_call
 from callgate.agent.repetition import StuckGuard
 from callgate.agent.run_events import AgentEvent
 from callgate.agent.run_recorder import Phase, RunRecord
@@ -30,6 +29,7 @@ from callgate.errors import UsageError
 from callgate.messages import ToolCall, UserMessage
 from callgate.models.model_protocol import StreamingContext
 from callgate.models.wire.request import ToolSpec
+from callgate.provider_responses import raw_call, tool_specs
 
 if TYPE_CHECKING:  # loaded when first used: most agents need none of these
     from callgate.agent.compaction import Compactor
@@ -164,12 +164,7 @@ class TurnFactory:
     def _specs(self, scope: Scope) -> tuple[ToolSpec, ...]:
         """Return the tools that the turn offers, and all exit tools."""
         allowed = scope.allowed_tools if scope.deliberate else None
-        tools = [
-            ToolSpec(name=tool.name, description=tool.description, schema=tool.schema.source)
-            for tool in self._config.engine.tools
-            if allowed is None or tool.name in allowed or not allowed.isdisjoint(tool.tool.aliases)
-        ]
-        return (*tools, *self._config.exits.values())
+        return (*tool_specs(self._config.engine.tools, allowed), *self._config.exits.values())
 
     def exit_calls(self) -> ExitTools:
         """Return the exit tools, with the names of all registered tools, so that inexact names can be assigned."""

@@ -11,6 +11,7 @@ import re
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from functools import partial
 from math import isfinite
 
 import msgspec
@@ -84,6 +85,15 @@ class Decoder(ABC):
                 self._report_broken(error)
         return self._take_events()
 
+    def feed_body(self, value: Mapping[str, object]) -> list[ModelEvent]:
+        """Take the whole answer as JSON data instead of bytes; return its events."""
+        self._end_seen = True
+        return self._feed_value(self.read_body, value)
+
+    def feed_frame(self, value: Mapping[str, object]) -> list[ModelEvent]:
+        """Take the next frame of a stream as JSON data instead of bytes; return the events that it completes."""
+        return [] if self.done else self._feed_value(partial(self.read_frame, ""), value)
+
     @property
     def done(self) -> bool:
         """Whether data that may still arrive would be ignored."""
@@ -132,6 +142,13 @@ class Decoder(ABC):
     def end_stream(self) -> None:
         """Called at the API's own last frame: ignore what follows."""
         self._end_seen = True
+
+    def _feed_value(self, read: Callable[[Mapping[str, object]], None], value: Mapping[str, object]) -> list[ModelEvent]:
+        try:
+            self._guard(lambda: read(value))
+        except MessageTooLarge as error:
+            self._report_broken(error)
+        return self._take_events()
 
     def _feed_frames(self, data: bytes) -> None:
         if self._frames is None:

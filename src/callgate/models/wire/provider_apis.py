@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 
 from msgspec import Struct
@@ -10,7 +10,7 @@ from msgspec import Struct
 from callgate.errors import UsageError
 from callgate.messages import ToolMessage
 from callgate.models.wire.base_decoder import Decoder
-from callgate.models.wire.request import HttpRequest, ModelRequest
+from callgate.models.wire.request import HttpRequest, ModelRequest, ToolSpec
 from callgate.models.wire.tool_names import WireNames
 
 __all__ = ["Codec", "codec", "known_apis"]
@@ -26,6 +26,10 @@ class Codec(Struct, frozen=True, kw_only=True):
     """
     encode: Callable[[ModelRequest, WireNames, Mapping[str, object]], HttpRequest]
     """Encodes a request. Tool names are converted by the `WireNames`; the mapping contains the provider's quirks."""
+    encode_history: Callable[[ModelRequest, WireNames, Mapping[str, object]], list[dict[str, object]]]
+    """Encodes the conversation of a request as the field of the body that holds it."""
+    encode_tools: Callable[[Sequence[ToolSpec], WireNames, Mapping[str, object]], list[dict[str, object]]]
+    """Encodes tools as the field of the body that declares them."""
     encode_result: Callable[[ToolMessage, WireNames], dict[str, object]]
     """Encodes a tool's result as an item of the next request."""
     allow_dashes: bool = True

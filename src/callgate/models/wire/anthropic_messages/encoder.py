@@ -27,7 +27,7 @@ from callgate.models.wire.result_order import order_results
 from callgate.models.wire.tool_names import WireNames
 from callgate.models.wire.tool_schemas import close_objects, rename_properties, tool_schema
 
-__all__ = ["PARAMETER_NAME", "encode", "encode_result", "messages_body"]
+__all__ = ["PARAMETER_NAME", "encode", "encode_history", "encode_result", "encode_tools", "messages_body"]
 
 _API = "anthropic.messages"
 _DEFAULT_MAX_TOKENS = 8192
@@ -58,8 +58,8 @@ def messages_body(request: ModelRequest, names: WireNames, quirks: Mapping[str, 
     body: _Item = {"max_tokens": request.max_tokens or quirks.get("max_tokens", _DEFAULT_MAX_TOKENS)}
     version = quirks.get("version_in_body")
     body |= {"anthropic_version": version} if version else {"model": request.model}
-    tools = _encode_tools(request, names)
-    body["messages"] = _encode_turns(request.messages, names, api)
+    tools = _encode_tool_fields(request, names, quirks)
+    body["messages"] = encode_history(request, names, quirks, api=api)
     if system := system_text(request.messages).strip():
         body["system"] = system
     body |= tools
@@ -70,6 +70,11 @@ def messages_body(request: ModelRequest, names: WireNames, quirks: Mapping[str, 
     if request.output_schema is not None:
         body["output_config"] = {"format": {"type": "json_schema", "schema": close_objects(request.output_schema)}}
     return body
+
+
+def encode_tools(tools: Sequence[ToolSpec], names: WireNames, quirks: Mapping[str, object]) -> list[_Item]:
+    """Return the value of the request's `tools`."""
+    return [_encode_tool(tool, names) for tool in tools]
 
 
 def encode_result(message: ToolMessage, names: WireNames) -> _Item:
@@ -87,8 +92,13 @@ def _encode_content(content: Sequence[Part]) -> object:
     return "\n".join(part_text(part) for part in content)
 
 
-def _encode_turns(messages: Sequence[Message], names: WireNames, api: str) -> list[_Item]:
-    """Return the conversation as alternating turns, the user's first."""
+def encode_history(request: ModelRequest, names: WireNames, quirks: Mapping[str, object], *, api: str = _API) -> list[_Item]:
+    """Return the conversation as the request's `messages`: alternating turns, the user's first.
+
+    Args:
+        api: Whose reasoning and opaque parts are sent back.
+    """
+    messages = request.messages
     turns: list[_Item] = []
     answered_ids = _answered_native_calls(messages)
     placed = list(group_results(order_results(messages)))
@@ -204,11 +214,11 @@ def _encode_part(part: Part) -> _Item:
             return {"type": "text", "text": part_text(part)}
 
 
-def _encode_tools(request: ModelRequest, names: WireNames) -> _Item:
+def _encode_tool_fields(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]) -> _Item:
     """Return tools and tool choice. A conversation with calls is refused without any tool, so the called ones are declared."""
     if request.tools:
         return {
-            "tools": [_encode_tool(tool, names) for tool in request.tools],
+            "tools": encode_tools(request.tools, names, quirks),
             "tool_choice": _encode_tool_choice(request.tool_choice, names),
         }
     called = {call.name: None for message in request.messages if isinstance(message, AssistantMessage) for call in message.calls}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from urllib.parse import quote
 
 from msgspec.structs import replace
@@ -31,7 +31,7 @@ from callgate.models.wire.result_order import order_results
 from callgate.models.wire.tool_names import WireNames
 from callgate.models.wire.tool_schemas import rename_properties, tool_schema
 
-__all__ = ["encode", "encode_result"]
+__all__ = ["encode", "encode_history", "encode_result", "encode_tools"]
 
 _CALL_ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 _ANTHROPIC_CALL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -44,8 +44,8 @@ _Block = dict[str, object]
 
 def encode(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]) -> HttpRequest:
     """Return the request for `/model/{model}/converse` or `/converse-stream`."""
-    tools = _encode_tools(request, names)
-    body: dict[str, object] = {"messages": _encode_turns(request, names)}
+    tools = _encode_tool_config(request, names, quirks)
+    body: dict[str, object] = {"messages": encode_history(request, names, quirks)}
     if system := system_text(request.messages).strip():
         body["system"] = [{"text": system}]
     config: dict[str, object] = {}
@@ -64,6 +64,11 @@ def encode(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]
     return HttpRequest(path=path, body=encode_body(body, request.extra, settings_key="inferenceConfig"))
 
 
+def encode_tools(tools: Sequence[ToolSpec], names: WireNames, quirks: Mapping[str, object]) -> list[dict[str, object]]:
+    """Return the value of the request's `toolConfig.tools`."""
+    return [_encode_tool(tool, names) for tool in tools]
+
+
 def encode_result(message: ToolMessage, names: WireNames) -> dict[str, object]:
     """Return a result as a `toolResult` block.
 
@@ -77,8 +82,8 @@ def encode_result(message: ToolMessage, names: WireNames) -> dict[str, object]:
     return {"toolResult": result}
 
 
-def _encode_turns(request: ModelRequest, names: WireNames) -> list[dict[str, object]]:
-    """Return the conversation as alternating turns, the user's first."""
+def encode_history(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]) -> list[dict[str, object]]:
+    """Return the conversation as the request's `messages`: alternating turns, the user's first."""
     turns: list[tuple[str, list[_Block]]] = [("user", [])]
     is_anthropic = "anthropic" in request.model.lower()
     for message in group_results(_with_anthropic_ids(message) if is_anthropic else message for message in order_results(request.messages)):
@@ -153,7 +158,7 @@ def _encode_part(part: Part) -> list[_Block]:
     return [{"text": text}] if text.strip() else []
 
 
-def _encode_tools(request: ModelRequest, names: WireNames) -> dict[str, object] | None:
+def _encode_tool_config(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]) -> dict[str, object] | None:
     """Return tools and tool choice.
 
     Bedrock has no choice `none`. In its place, only the tools that the history needs are declared.
@@ -170,7 +175,7 @@ def _encode_tools(request: ModelRequest, names: WireNames) -> dict[str, object] 
         tools = (*known, *(ToolSpec(name=name) for name in sorted(called - {tool.name for tool in known})))
     if not tools:
         return None
-    config: dict[str, object] = {"tools": [_encode_tool(tool, names) for tool in tools]}
+    config: dict[str, object] = {"tools": encode_tools(tools, names, quirks)}
     return config | {"toolChoice": choice} if choice else config
 
 

@@ -19,7 +19,7 @@ from callgate.models.wire.result_order import order_results
 from callgate.models.wire.tool_names import WireNames
 from callgate.models.wire.tool_schemas import tool_schema
 
-__all__ = ["encode", "encode_result"]
+__all__ = ["encode", "encode_history", "encode_result", "encode_tools"]
 
 _API = "gemini.generate"
 _MODEL_GENERATION = re.compile(r"gemini-(\d+)")
@@ -32,17 +32,27 @@ _Item = dict[str, object]
 def encode(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]) -> HttpRequest:
     """Return the request for `/models/{model}:generateContent`, or its streaming form as server-sent events."""
     generation = _model_generation(request.model, quirks)
-    body: _Item = {"contents": _encode_contents(request.messages, names, generation)}
+    body: _Item = {"contents": encode_history(request, names, quirks)}
     if system := system_text(request.messages).strip():
         body["systemInstruction"] = {"parts": [{"text": system}]}
     if request.tools:
-        body["tools"] = [{"functionDeclarations": [_encode_tool(tool, names, quirks) for tool in request.tools]}]
+        body["tools"] = encode_tools(request.tools, names, quirks)
         body["toolConfig"] = {"functionCallingConfig": _encode_tool_choice(request.tool_choice, names)}
     if settings := _generation_config(request, generation):
         body["generationConfig"] = settings
     model = request.model if "/" in request.model else f"models/{request.model}"
     method = "streamGenerateContent?alt=sse" if request.stream else "generateContent"
     return HttpRequest(path=f"/{quote(model)}:{method}", body=encode_body(body, request.extra))
+
+
+def encode_history(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]) -> list[_Item]:
+    """Return the conversation as the request's `contents`."""
+    return _encode_contents(request.messages, names, _model_generation(request.model, quirks))
+
+
+def encode_tools(tools: Sequence[ToolSpec], names: WireNames, quirks: Mapping[str, object]) -> list[_Item]:
+    """Return the value of the request's `tools`: one item that declares all functions."""
+    return [{"functionDeclarations": [_encode_tool(tool, names, quirks) for tool in tools]}] if tools else []
 
 
 def encode_result(message: ToolMessage, names: WireNames) -> _Item:

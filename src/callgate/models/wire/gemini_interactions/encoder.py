@@ -5,7 +5,7 @@ Quirks: `store` lets the provider store interactions, and `extra` may then name 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from callgate.calls import Audio, Image, Part, Text
 from callgate.messages import AssistantMessage, Message, Native, Reasoning, SystemMessage, ToolCall, ToolMessage, UserMessage
@@ -15,25 +15,35 @@ from callgate.models.wire.result_order import order_results
 from callgate.models.wire.tool_names import WireNames
 from callgate.models.wire.tool_schemas import tool_schema
 
-__all__ = ["encode", "encode_result"]
+__all__ = ["encode", "encode_history", "encode_result", "encode_tools"]
 
 _StepItem = dict[str, object]
 
 
 def encode(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]) -> HttpRequest:
     """Return the request for `/interactions`."""
-    steps = [step for message in order_results(request.messages) for step in _encode_message(message, names)]
+    steps = encode_history(request, names, quirks)
     body: dict[str, object] = {"model": request.model, "input": steps, "stream": request.stream, "store": quirks.get("store", False)}
     if system := system_text(request.messages).strip():
         body["system_instruction"] = system
     if request.tools:
-        body["tools"] = [_encode_tool(tool, names) for tool in request.tools]
+        body["tools"] = encode_tools(request.tools, names, quirks)
     if config := _generation_config(request, names):
         body["generation_config"] = config
     if request.output_schema is not None:
         body["response_format"] = [{"type": "text", "mime_type": "application/json", "schema": request.output_schema}]
     headers = {"Api-Revision": str(quirks.get("revision", "2026-05-20"))}
     return HttpRequest(path="/interactions", body=encode_body(body, request.extra, settings_key="generation_config"), headers=headers)
+
+
+def encode_history(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]) -> list[_StepItem]:
+    """Return the conversation as the request's `input`."""
+    return [step for message in order_results(request.messages) for step in _encode_message(message, names)]
+
+
+def encode_tools(tools: Sequence[ToolSpec], names: WireNames, quirks: Mapping[str, object]) -> list[_StepItem]:
+    """Return the value of the request's `tools`."""
+    return [_encode_tool(tool, names) for tool in tools]
 
 
 def encode_result(message: ToolMessage, names: WireNames) -> dict[str, object]:

@@ -5,7 +5,7 @@ Ollama has no tool choice: `none` offers no tools, and the name of one tool offe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from callgate.calls import Image
 from callgate.messages import AssistantMessage, Message, Reasoning, SystemMessage, ToolCall, ToolMessage, UserMessage
@@ -15,17 +15,15 @@ from callgate.models.wire.result_order import order_results
 from callgate.models.wire.tool_names import WireNames
 from callgate.models.wire.tool_schemas import tool_schema
 
-__all__ = ["encode", "encode_result"]
+__all__ = ["encode", "encode_history", "encode_result", "encode_tools"]
 
 
 def encode(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]) -> HttpRequest:
     """Return the request for `/api/chat`."""
-    messages: list[dict[str, object]] = []
-    for message in group_results(order_results(request.messages)):
-        messages.extend(_encode_results(message, names) if isinstance(message, list) else [_encode_message(message, names)])
+    messages = encode_history(request, names, quirks)
     body: dict[str, object] = {"model": request.model, "messages": messages, "stream": request.stream}
     if tools := offered_tools(request):
-        body["tools"] = [_encode_tool(tool, names) for tool in tools]
+        body["tools"] = encode_tools(tools, names, quirks)
     options: dict[str, object] = {}
     if request.max_tokens is not None:
         options["num_predict"] = request.max_tokens
@@ -36,6 +34,19 @@ def encode(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]
     if request.output_schema is not None:
         body["format"] = request.output_schema
     return HttpRequest(path="/api/chat", body=encode_body(body, request.extra, settings_key="options"))
+
+
+def encode_history(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]) -> list[dict[str, object]]:
+    """Return the conversation as the request's `messages`."""
+    messages: list[dict[str, object]] = []
+    for message in group_results(order_results(request.messages)):
+        messages.extend(_encode_results(message, names) if isinstance(message, list) else [_encode_message(message, names)])
+    return messages
+
+
+def encode_tools(tools: Sequence[ToolSpec], names: WireNames, quirks: Mapping[str, object]) -> list[dict[str, object]]:
+    """Return the value of the request's `tools`."""
+    return [_encode_tool(tool, names) for tool in tools]
 
 
 def encode_result(message: ToolMessage, names: WireNames) -> dict[str, object]:

@@ -7,9 +7,16 @@ that go back to the server); `encoder` writes requests, with the differences as 
 from __future__ import annotations
 
 from callgate.models.wire.openai_chat.decoder import OpenAIChatDecoder
-from callgate.models.wire.openai_chat.encoder import encode, encode_result
+from callgate.models.wire.openai_chat.encoder import encode, encode_history, encode_result, encode_tools
 from callgate.models.wire.provider_apis import Codec
 
 __all__ = ["CODEC"]
 
-CODEC = Codec(api="openai.chat", decoder=OpenAIChatDecoder, encode=encode, encode_result=encode_result)
+CODEC = Codec(
+    api="openai.chat",
+    decoder=OpenAIChatDecoder,
+    encode=encode,
+    encode_history=encode_history,
+    encode_tools=encode_tools,
+    encode_result=encode_result,
+)

@@ -18,7 +18,7 @@ from callgate.models.wire.result_order import order_results
 from callgate.models.wire.tool_names import WireNames
 from callgate.models.wire.tool_schemas import tool_schema
 
-__all__ = ["encode", "encode_messages", "encode_result", "encode_tool_choice"]
+__all__ = ["encode", "encode_history", "encode_messages", "encode_result", "encode_tool_choice", "encode_tools"]
 
 
 _MISTRAL_MODEL = re.compile(r"[sx]tral")
@@ -30,14 +30,12 @@ _ASSISTANT_BRIDGE = "I have the results."
 
 def encode(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]) -> HttpRequest:
     """Return the request for `/chat/completions`."""
-    messages = encode_messages(request.messages, names, quirks)
-    if quirks.get("answers_results", bool(_MISTRAL_MODEL.search(request.model.lower()))):
-        messages = _insert_bridges(messages)
+    messages = encode_history(request, names, quirks)
     body: dict[str, object] = {"model": request.model, "messages": messages, "stream": request.stream}
     if request.stream and quirks.get("stream_usage", True):
         body["stream_options"] = {"include_usage": True}
     if request.tools:
-        body["tools"] = [_encode_tool(tool, names, quirks) for tool in request.tools]
+        body["tools"] = encode_tools(request.tools, names, quirks)
         body["tool_choice"] = encode_tool_choice(request, names, quirks)
     if request.max_tokens is not None:
         body[str(quirks.get("max_tokens_key", "max_completion_tokens"))] = request.max_tokens
@@ -49,12 +47,25 @@ def encode(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]
     return HttpRequest(path="/chat/completions", body=encode_body(body, request.extra))
 
 
+def encode_history(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]) -> list[dict[str, object]]:
+    """Return the conversation as the request's `messages`."""
+    messages = encode_messages(request.messages, names, quirks)
+    if quirks.get("answers_results", bool(_MISTRAL_MODEL.search(request.model.lower()))):
+        return _insert_bridges(messages)
+    return messages
+
+
 def encode_messages(messages: Sequence[Message], names: WireNames, quirks: Mapping[str, object]) -> list[dict[str, object]]:
     """Return the conversation as chat messages."""
     items: list[dict[str, object]] = []
     for message in group_results(order_results(messages)):
         items.extend(_encode_results(message, names, quirks) if isinstance(message, list) else [_encode_message(message, names, quirks)])
     return [item for item in items if not _is_empty(item)]
+
+
+def encode_tools(tools: Sequence[ToolSpec], names: WireNames, quirks: Mapping[str, object]) -> list[dict[str, object]]:
+    """Return the value of the request's `tools`."""
+    return [_encode_tool(tool, names, quirks) for tool in tools]
 
 
 def encode_result(message: ToolMessage, names: WireNames, quirks: Mapping[str, object] = {}) -> dict[str, object]:

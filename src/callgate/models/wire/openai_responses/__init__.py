@@ -7,9 +7,16 @@ input items.
 from __future__ import annotations
 
 from callgate.models.wire.openai_responses.decoder import OpenAIResponsesDecoder
-from callgate.models.wire.openai_responses.encoder import encode, encode_result
+from callgate.models.wire.openai_responses.encoder import encode, encode_history, encode_result, encode_tools
 from callgate.models.wire.provider_apis import Codec
 
 __all__ = ["CODEC"]
 
-CODEC = Codec(api="openai.responses", decoder=OpenAIResponsesDecoder, encode=encode, encode_result=encode_result)
+CODEC = Codec(
+    api="openai.responses",
+    decoder=OpenAIResponsesDecoder,
+    encode=encode,
+    encode_history=encode_history,
+    encode_tools=encode_tools,
+    encode_result=encode_result,
+)

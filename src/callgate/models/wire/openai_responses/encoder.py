@@ -19,7 +19,7 @@ from callgate.models.wire.result_order import order_results
 from callgate.models.wire.tool_names import WireNames
 from callgate.models.wire.tool_schemas import tool_schema
 
-__all__ = ["encode", "encode_result"]
+__all__ = ["encode", "encode_history", "encode_result", "encode_tools"]
 
 _API = "openai.responses"
 _MAX_ID_CHARS = 64
@@ -32,13 +32,12 @@ _Item = dict[str, object]
 def encode(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]) -> HttpRequest:
     """Return the request for `/responses`."""
     instructions, messages = _split_instructions(order_results(request.messages))
-    items = [item for message in group_results(messages) for item in _encode_message(message, names, quirks)]
-    _add_callers(items)
+    items = _encode_items(messages, names, quirks)
     body: _Item = {"model": request.model, "input": items, "stream": request.stream}
     if instructions:
         body["instructions"] = instructions
     if request.tools:
-        body["tools"] = [_encode_tool(tool, names, quirks) for tool in request.tools]
+        body["tools"] = encode_tools(request.tools, names, quirks)
         body["tool_choice"] = _encode_tool_choice(request, names)
     if request.max_tokens is not None:
         body["max_output_tokens"] = request.max_tokens
@@ -51,6 +50,22 @@ def encode(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]
     if quirks.get("encrypted_reasoning"):
         body["include"] = ["reasoning.encrypted_content"]
     return HttpRequest(path="/responses", body=encode_body(body, request.extra))
+
+
+def encode_history(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]) -> list[_Item]:
+    """Return the conversation as the request's `input`, without the instructions at its start."""
+    return _encode_items(_split_instructions(order_results(request.messages))[1], names, quirks)
+
+
+def _encode_items(messages: Sequence[Message], names: WireNames, quirks: Mapping[str, object]) -> list[_Item]:
+    items = [item for message in group_results(messages) for item in _encode_message(message, names, quirks)]
+    _add_callers(items)
+    return items
+
+
+def encode_tools(tools: Sequence[ToolSpec], names: WireNames, quirks: Mapping[str, object]) -> list[_Item]:
+    """Return the value of the request's `tools`."""
+    return [_encode_tool(tool, names, quirks) for tool in tools]
 
 
 def encode_result(message: ToolMessage, names: WireNames, quirks: Mapping[str, object] = {}) -> _Item:

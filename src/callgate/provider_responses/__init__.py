@@ -1,0 +1,31 @@
+"""Reads what a provider's SDK returns, and writes what the next request needs: for hosts that keep their own loop.
+
+    response or chunks -> model events -> message and calls -> (the engine) -> items of the next request
+
+In reading order: `provider_names` (which API a name means), `plain_values` (an SDK's objects as JSON data), `api_detection` (which API a
+value belongs to), `tool_definitions` (tools as a request declares them, and their names there), `response_reader` (a whole response),
+`stream_reader` (chunks), and `history_items` (a message with its results). `refused_values` has the errors for all other values.
+
+Imports no SDK, opens no connection, and runs no call. The decoding and encoding is that of `callgate.models.wire`.
+"""
+
+from __future__ import annotations
+
+from callgate.provider_responses.history_items import HistoryItems, history_items
+from callgate.provider_responses.provider_names import ProviderApi, provider_api
+from callgate.provider_responses.response_reader import ProviderResponse, raw_call, read_response
+from callgate.provider_responses.stream_reader import StreamReader
+from callgate.provider_responses.tool_definitions import ToolDefinitions, tool_specs
+
+__all__ = [
+    "HistoryItems",
+    "ProviderApi",
+    "ProviderResponse",
+    "StreamReader",
+    "ToolDefinitions",
+    "history_items",
+    "provider_api",
+    "raw_call",
+    "read_response",
+    "tool_specs",
+]

@@ -1,0 +1,44 @@
+"""The provider names that a host may give: the names that `callgate.models.providers.model` takes, and the names of the APIs."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from callgate.errors import UsageError
+from callgate.models.wire import known_apis
+
+__all__ = ["ProviderApi", "provider_api"]
+
+_USUAL = ("openai", "openai-responses", "anthropic", "gemini", "bedrock", "mistral", "cohere", "ollama")
+
+
+class ProviderApi(Struct, frozen=True, kw_only=True):
+    """A provider's API, and the provider's differences from it."""
+
+    api: str
+    """The API's name in `callgate.models.wire`, such as `openai.chat`."""
+    quirks: Mapping[str, object] = {}
+
+
+def provider_api(provider: str) -> ProviderApi:
+    """Return the API of a provider: `anthropic`, `openai-responses`, `groq`; or `anthropic.messages`, the API's own name.
+
+    Raises:
+        UsageError: No provider and no API has this name.
+    """
+    if not isinstance(provider, str):
+        raise UsageError(f"The provider is {provider!r:.80}; it must be a name, such as {', '.join(map(repr, _USUAL))}.")
+    if provider in known_apis():
+        return ProviderApi(api=provider)
+    from callgate.models.providers import PROVIDERS
+
+    found = PROVIDERS.get(provider.strip().lower())
+    if found is not None:
+        return ProviderApi(api=found.api, quirks=found.quirks)
+    known = [*_USUAL, *(name for name in PROVIDERS if name not in _USUAL), *known_apis()]
+    near = difflib.get_close_matches(provider[:80].lower(), known, n=1, cutoff=0.6)
+    meant = f" Did you mean '{near[0]}'?" if near else ""
+    raise UsageError(f"No provider is called '{provider[:80]}'.{meant} Known are: {', '.join(known)}.")

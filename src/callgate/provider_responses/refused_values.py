@@ -1,0 +1,118 @@
+"""Errors for values that are not a provider's response, or not a stream of chunks: what was given, and what to give instead."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+
+from callgate.errors import UsageError
+from callgate.models.wire.json_fields import as_objects
+from callgate.models.wire.server_errors import find_error
+from callgate.provider_responses.plain_values import is_model_object
+
+__all__ = ["check_single_choice", "described", "refuse_non_response", "refuse_non_stream", "unknown_chunk", "unknown_response"]
+
+_RESPONSES = (
+    "Give it the whole response of an SDK (OpenAI, Anthropic, google-genai, boto3, Mistral, Cohere, Ollama), as it is or as a dict, or name"
+    " its format with provider=..."
+)
+_PIECES = frozenset({"tool_calls", "tool_use", "function_call", "toolUse", "role", "parts", "function", "finish_reason"})
+
+
+def refuse_non_response(value: object, reader: str) -> None:
+    """Raise `UsageError` for a value that is neither a dict nor an object of an SDK.
+
+    Args:
+        value: What the host gave.
+        reader: The name of the function that it was given to.
+    """
+    if isinstance(value, Mapping):
+        if callable(getattr(value.get("body"), "read", None)):
+            raise UsageError(f"{reader} was given boto3's response with an unread body. Give it json.loads(response['body'].read()).")
+        if "stream" in value and "ResponseMetadata" in value:
+            raise UsageError(f"{reader} was given a stream. Give response['stream'] to engine.watch.")
+        return
+    if is_model_object(value):
+        return
+    raise UsageError(f"{reader} was given {described(value)}{_instead(value)}")
+
+
+def refuse_non_stream(value: object) -> None:
+    """Raise `UsageError` for a value that is not an iterable of chunks."""
+    if inspect.isawaitable(value):
+        raise UsageError(f"engine.watch was given {described(value)}. Await the request first, and give the stream that it returns.")
+    if isinstance(value, (Mapping, list, tuple)) or is_model_object(value):
+        raise UsageError(
+            f"engine.watch was given {described(value)}, which is not a stream. Give a whole response to engine.respond, or request a"
+            " stream."
+        )
+    if hasattr(value, "__enter__") or hasattr(value, "__aenter__"):
+        if not (hasattr(value, "__aiter__") or hasattr(value, "__iter__")):
+            raise UsageError(
+                f"engine.watch was given {described(value)}. Enter it first: `async with ... as stream`, and give it `stream`."
+            )
+    elif isinstance(value, (str, bytes)) or not (hasattr(value, "__aiter__") or hasattr(value, "__iter__")):
+        raise UsageError(f"engine.watch was given {described(value)}, which is not a stream. Give it the stream that the SDK returns.")
+
+
+def unknown_response(value: Mapping[str, object], reader: str) -> UsageError:
+    """Return the error for a dict that is not a whole response of a known API."""
+    error = find_error(value) if "choices" not in value else None
+    if error is not None or value.get("type") == "error":
+        code, text = error or ("error", "")
+        return UsageError(
+            f"{reader} was given an error of the provider ({code}: {text:.200}), not a response. Handle errors before, and give it the"
+            " response of a request that succeeded."
+        )
+    what = f"{reader} was given {described(value)}, which is not a whole response of a known provider."
+    if not _PIECES.isdisjoint(value):
+        what += " It looks like a part of one."
+    return UsageError(f"{what} {_RESPONSES}")
+
+
+def unknown_chunk(value: object) -> UsageError:
+    """Return the error for a stream that ended without a chunk of a known API."""
+    return UsageError(
+        f"engine.watch has read a whole stream without a chunk of a known provider; the last was {described(value)}. Give it the stream"
+        " of an SDK, not its texts, or name its format with provider=..."
+    )
+
+
+def check_single_choice(value: Mapping[str, object], reader: str) -> None:
+    """Raise `UsageError` for a response with several answers: only one can become part of the conversation."""
+    for field in ("choices", "candidates"):
+        count = len(as_objects(value.get(field)))
+        if count > 1:
+            raise UsageError(
+                f"{reader} was given a response with {count} {field}, and a conversation continues with one. Request one, or give it a"
+                f" copy of the response whose `{field}` has only the one that you chose."
+            )
+
+
+def described(value: object) -> str:
+    """Return a description of a value: its type, and the keys of a dict."""
+    if isinstance(value, Mapping):
+        keys = ", ".join(f"'{key!s:.40}'" for key in list(value)[:6])
+        return f"a dict with the keys {keys}" if keys else "an empty dict"
+    if isinstance(value, (list, tuple)):
+        return f"a {type(value).__name__} of {len(value)}"
+    if value is None:
+        return "None"
+    name = type(value).__name__
+    return f"{'an' if name[:1] in 'AEIOUaeiou' else 'a'} {name}"
+
+
+def _instead(value: object) -> str:
+    if inspect.isawaitable(value):
+        return ". Await the request first."
+    if isinstance(value, (str, bytes)):
+        return ", not a response. If it is the JSON of one, give json.loads(...) of it."
+    if isinstance(value, (list, tuple)):
+        return f", a part of a response or several. {_RESPONSES}"
+    if callable(getattr(value, "parse", None)) and hasattr(value, "headers"):
+        return ", a raw response. Give it response.parse()."
+    if callable(getattr(value, "json", None)) and hasattr(value, "status_code"):
+        return ", an HTTP response. Give it response.json()."
+    if hasattr(value, "__aiter__") or hasattr(value, "__next__") or hasattr(value, "__iter__"):
+        return ", a stream. Give it to engine.watch."
+    return f". {_RESPONSES}"

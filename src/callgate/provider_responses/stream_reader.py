@@ -1,0 +1,128 @@
+"""Read the chunks of a stream, one by one, into the events of a model's message."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from callgate._engine_limits import Limits
+from callgate.models.model_events import CallReopened, CallSealed, Finished, ModelEvent
+from callgate.models.wire import codec
+from callgate.models.wire.base_decoder import Decoder
+from callgate.models.wire.tool_names import WireNames
+from callgate.provider_responses.api_detection import api_of_chunk, message_id
+from callgate.provider_responses.plain_values import is_model_object, plain_value
+from callgate.provider_responses.provider_names import ProviderApi, provider_api
+from callgate.provider_responses.refused_values import unknown_chunk
+from callgate.provider_responses.response_reader import (
+    ProviderResponse,
+    call_ids,
+    finished_response,
+    plain_gemini,
+    safe_message_id,
+    takes_bytes,
+)
+from callgate.provider_responses.tool_definitions import ToolDefinitions
+
+__all__ = ["StreamReader"]
+
+_DERIVED_EVENTS = frozenset({"text", "thinking", "signature", "citation", "input_json", "compaction"})
+"""The types of events that Anthropic's `messages.stream()` adds to the raw ones, and which repeat them."""
+_KEPT_EVENTS = frozenset({CallSealed, CallReopened, Finished})
+
+
+class StreamReader:
+    """Reads one stream. Feed it every chunk, then close it.
+
+    Args:
+        provider: The provider or API; see `provider_api`. None: it is recognised by the first chunk that shows it.
+        tools: The tools that the request declared. None: their names were sent unchanged.
+        message_id: The host's own id of the message, used in place of the provider's.
+        calls_per_message: Maximum number of calls.
+        takes_bytes: Whether the SDK takes bytes where JSON has Base64. Also set by a chunk that contains bytes.
+    """
+
+    def __init__(
+        self,
+        provider: str | None = None,
+        *,
+        tools: ToolDefinitions | None = None,
+        message_id: str = "",
+        calls_per_message: int = Limits().calls_per_message,
+        takes_bytes: bool = False,
+    ) -> None:
+        self.message_id = message_id
+        """The id of the message; empty until a chunk has one."""
+        self._provider = provider_api(provider) if provider is not None else None
+        self._tools = tools
+        self._calls_per_message = calls_per_message
+        self._takes_bytes = takes_bytes
+        self._decoder: Decoder | None = None
+        self._names: WireNames | None = None
+        self._events: list[ModelEvent] = []
+        self._last: object = None
+
+    def feed(self, chunk: object) -> list[ModelEvent]:
+        """Take the next chunk, an SDK's object or a dict; return the events that it completes."""
+        self._last = chunk
+        inner = _raw_chunk(chunk)
+        if inner is None:
+            return []
+        value = plain_gemini(plain_value(inner))
+        decoder = self._decoder or self._started(inner, value)
+        if decoder is None or self._provider is None:
+            return []
+        if not self.message_id:
+            self.message_id = safe_message_id(message_id(self._provider.api, value))
+        self._takes_bytes = self._takes_bytes or takes_bytes(inner, self._provider.api)
+        return self._kept(decoder.feed_frame(value))
+
+    def close(self, *, broken: bool = False) -> ProviderResponse:
+        """End the stream and return the whole message.
+
+        Args:
+            broken: Whether the stream ended before the message did.
+
+        Raises:
+            UsageError: No chunk was of a known API.
+        """
+        if self._decoder is None or self._provider is None:
+            raise unknown_chunk(self._last)
+        self._kept(self._decoder.close(broken=broken))
+        return finished_response(self._events, self._provider, message_id=self.message_id, names=self._names, takes_bytes=self._takes_bytes)
+
+    @property
+    def origin(self) -> str:
+        """The name of the API; empty until a chunk shows it."""
+        return self._provider.api if self._provider is not None else ""
+
+    def _started(self, chunk: object, value: Mapping[str, object]) -> Decoder | None:
+        """Make the decoder, if the API is known or shown by this chunk."""
+        if self._provider is None:
+            api = api_of_chunk(value)
+            if api is None:
+                return None
+            self._provider = ProviderApi(api=api)
+        api = self._provider.api
+        self._names = self._tools.names(api) if self._tools is not None else None
+        self._decoder = codec(api).decoder(
+            names=self._names, new_id=call_ids(lambda: self.message_id), calls_per_message=self._calls_per_message
+        )
+        return self._decoder
+
+    def _kept(self, events: list[ModelEvent]) -> list[ModelEvent]:
+        self._events += [event for event in events if type(event) in _KEPT_EVENTS]
+        return events
+
+
+def _raw_chunk(chunk: object) -> object:
+    """Return the chunk in the API's own format; None for an event that an SDK derived from others.
+
+    Mistral's SDK wraps each chunk in an event, and OpenAI's `chat.completions.stream()` adds derived events.
+    """
+    if isinstance(chunk, Mapping) or not is_model_object(chunk):
+        return chunk
+    kind = getattr(chunk, "type", None)
+    if kind in _DERIVED_EVENTS or type(chunk).__module__.startswith("openai.lib.streaming.chat"):
+        return getattr(chunk, "chunk", None) if kind == "chunk" else None
+    inner = getattr(chunk, "data", None)
+    return inner if is_model_object(inner) else chunk

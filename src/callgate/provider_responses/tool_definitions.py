@@ -1,0 +1,77 @@
+"""Tools as the request of each API declares them, and the names that they have there.
+
+A provider accepts fewer names than callgate does. One object per engine keeps the names of each API, so that a response is read with the
+names that the request declared. Names are only added: an answer may call a tool whose declaration has changed since.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Iterable
+
+from callgate.errors import UsageError
+from callgate.models.wire import codec
+from callgate.models.wire.request import ToolSpec
+from callgate.models.wire.tool_names import WireNames
+from callgate.provider_responses.provider_names import provider_api
+from callgate.tools.registry import BoundTool, ToolRegistry
+
+__all__ = ["ToolDefinitions", "tool_specs"]
+
+
+def tool_specs(tools: Iterable[BoundTool], allowed: Collection[str] | None = None) -> tuple[ToolSpec, ...]:
+    """Return tools as a model sees them: all, or those that `allowed` names, also by an alias."""
+    return tuple(
+        ToolSpec(name=tool.name, description=tool.description, schema=tool.schema.source)
+        for tool in tools
+        if allowed is None or tool.name in allowed or any(alias in allowed for alias in tool.tool.aliases)
+    )
+
+
+class ToolDefinitions:
+    """The definitions and names of registered tools, for each API.
+
+    Args:
+        tools: The tools. Tools that are registered later are found, too.
+    """
+
+    def __init__(self, tools: ToolRegistry) -> None:
+        self._tools = tools
+        self._names: dict[str, WireNames] = {}
+        self._named: dict[str, object] = {}
+        """The tools of the registry when names were last made, by API."""
+
+    def definitions(
+        self, provider: str, names: Iterable[str] | None = None, allowed: Collection[str] | None = None
+    ) -> list[dict[str, object]]:
+        """Return the value of `tools` in a provider's request; for Bedrock, of `toolConfig.tools`.
+
+        Args:
+            provider: A name that `provider_api` knows.
+            names: The tools to return, by name or alias, in this order. None: all.
+            allowed: The tools that may be returned, by name or alias. None: all.
+
+        Raises:
+            UsageError: The provider is unknown, or no tool has one of the names.
+        """
+        api = provider_api(provider)
+        chosen = self._tools if names is None else [self._tool(name) for name in names]
+        return codec(api.api).encode_tools(tool_specs(chosen, allowed), self.names(api.api), api.quirks)
+
+    def names(self, api: str) -> WireNames:
+        """Return the names of all tools and parameters in an API."""
+        names = self._names.get(api)
+        if names is None or self._named[api] is not self._tools.visible:
+            specs = tool_specs(self._tools)
+            names = self._names.setdefault(api, codec(api).wire_names(spec.name for spec in specs))
+            codec(api).encode_tools(specs, names, {})  # makes the names of parameters, and those of tools that are new
+            self._named[api] = self._tools.visible
+        return names
+
+    def _tool(self, name: str) -> BoundTool:
+        found = self._tools.get(name)
+        if found is None:
+            near = difflib.get_close_matches(str(name)[:100], self._tools.names(), n=1, cutoff=0.6)
+            meant = f" Did you mean '{near[0]}'?" if near else ""
+            raise UsageError(f"No tool is called {name!r:.80}.{meant} Registered are: {', '.join(self._tools.names()) or 'none'}.")
+        return found

@@ -1,0 +1,113 @@
+"""Run the calls of a provider's response, and return what the host appends to its conversation.
+
+Beside `emission`, which runs the calls. `provider_responses` reads the response and writes the items; this module only joins both. It is
+imported when a host first hands in a response, because engines without one need no provider's format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from callgate.calls import Aborted, Answered, Outcome, Restarted, Scope, Suspended
+from callgate.emission import EndedCall
+from callgate.models.model_events import FinishReason
+from callgate.provider_responses import ProviderResponse, history_items
+
+__all__ = ["ResponseReply", "failed_reply", "reply_to", "scope_of"]
+
+_CUT_OFF = "the answer ended before it was complete; nothing more of it runs. Ask again"
+
+
+class ResponseReply(Struct, frozen=True, kw_only=True):
+    """What to do after a response whose calls have ended: append `messages`, and stop if `done`."""
+
+    api: str
+    """The provider's API, such as `openai.chat`."""
+    messages: list[dict[str, object]] = []
+    """Everything to append to the conversation, in the provider's format: the model's message, then the results. Empty if the message
+    must not become part of the conversation: after a suspension, a restart, or an error of the provider. After an abort, the message has
+    only those calls that have results, and is left out if none has.
+    """
+    results: list[dict[str, object]] = []
+    """The results alone, for a host that appends the model's message itself. Where they belong to a turn of the user, this turn."""
+    outcomes: tuple[Outcome, ...] = ()
+    """The outcomes of the calls, in the order of the calls."""
+    text: str = ""
+    """The visible text of the message."""
+    done: bool = False
+    """Whether the model has answered: it made no calls, and does not want to continue."""
+    finish: FinishReason
+    """Why the message ended. Calls that a limit cut (`length`) have error results."""
+    ended: Literal["suspended", "aborted", "restarted"] | None = None
+    """Why the conversation cannot continue with `messages`; None if it can."""
+    reason: str = ""
+    """The reason of `ended`, in words."""
+    message_id: str = ""
+    """The id of the message, which tells its calls from those of other messages."""
+
+    @property
+    def suspended(self) -> tuple[Suspended, ...]:
+        """The calls that wait for a human. Hand the same response in again when all are answered."""
+        return tuple(outcome for outcome in self.outcomes if isinstance(outcome, Suspended))
+
+
+def scope_of(scope: Scope, response: ProviderResponse) -> Scope:
+    """Return the scope of a response's calls: with the provider's id of the message, if the host gave none."""
+    return scope if scope.message_id or not response.message_id else replace(scope, message_id=response.message_id)
+
+
+def failed_reply(response: ProviderResponse) -> ResponseReply | None:
+    """Return the reply to a response that is an error or incomplete, so that none of its calls may run; else None."""
+    if response.finish not in ("error", "cut"):
+        return None
+    reason = _CUT_OFF if response.fault is None else f"the provider reported an error ({response.fault.code}): {response.fault.message}"
+    return ResponseReply(
+        api=response.provider.api,
+        text=response.message.text,
+        finish=response.finish,
+        ended="aborted",
+        reason=reason,
+        message_id=response.message_id,
+    )
+
+
+def reply_to(response: ProviderResponse, ends: Sequence[EndedCall]) -> ResponseReply:
+    """Return the reply to a response whose calls have ended.
+
+    Args:
+        response: The response.
+        ends: The end of each call, in order.
+    """
+    outcomes = tuple(end.outcome for end in ends if end.outcome is not None)
+    ended, reason = _ending(outcomes)
+    results = [end.outcome.result if isinstance(end.outcome, Answered) else None for end in ends]
+    keeps = ended is None or (ended == "aborted" and any(result is not None for result in results))
+    items = history_items(response, results) if keeps else None
+    return ResponseReply(
+        api=response.provider.api,
+        messages=items.messages if items is not None else [],
+        results=items.results if items is not None else [],
+        outcomes=outcomes,
+        text=response.message.text,
+        done=not response.calls and response.finish != "pause",
+        finish=response.finish,
+        ended=ended,
+        reason=reason,
+        message_id=response.message_id,
+    )
+
+
+def _ending(outcomes: Sequence[Outcome]) -> tuple[Literal["suspended", "aborted", "restarted"] | None, str]:
+    """Return why the message cannot simply be appended, and the reason in words."""
+    for outcome in outcomes:
+        if isinstance(outcome, Aborted):
+            return "aborted", f"{outcome.status}: {outcome.reason}"
+    if questions := [outcome.question for outcome in outcomes if isinstance(outcome, Suspended)]:
+        return "suspended", "; ".join(questions)
+    if any(isinstance(outcome, Restarted) for outcome in outcomes):
+        return "restarted", "a result was added to the context; ask the model again"
+    return None, ""

@@ -1,0 +1,108 @@
+"""`engine.schemas` and `engine.respond` with the objects that the providers' own SDKs return, and with what these SDKs send next."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from callgate import Engine, Scope, Tool
+from tests.provider_responses.recorded_bodies import ANSWERS, BODIES, QUESTIONS, WIRE_NAME, body
+from tests.provider_responses.recorded_server import RecordedServer
+from tests.provider_responses.sdk_requests import ASK
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+
+
+class LookUp(Tool):
+    """Count an article."""
+
+    name = "stock/look_up"
+    description = "Count an article."
+    parameters = {"type": "object", "properties": {"article": {"type": "string"}}, "required": ["article"]}
+    category = "safe_chain"
+    requires_actor = False
+    effect = "none"
+    wraps_result = True
+
+    async def execute(self, actor: str, **params: Any) -> Any:
+        return {"lamp": 3}[params["article"]]
+
+
+def results(provider: str, sent: dict[str, Any]) -> list[tuple[str | None, str, bool | None]]:
+    """Return id, text and error mark of each result in a request; None where the API has no such field."""
+    match provider:
+        case "openai" | "mistral" | "cohere":
+            return [(item["tool_call_id"], item["content"], None) for item in sent["messages"] if item["role"] == "tool"]
+        case "ollama":
+            return [(item["tool_name"], item["content"], None) for item in sent["messages"] if item["role"] == "tool"]
+        case "openai-responses":
+            return [(item["call_id"], item["output"], None) for item in sent["input"] if item.get("type") == "function_call_output"]
+        case "anthropic":
+            blocks = sent["messages"][-1]["content"]
+            return [(block["tool_use_id"], block["content"], block.get("is_error", False)) for block in blocks]
+        case "gemini":
+            found = [part["functionResponse"] for part in sent["contents"][-1]["parts"]]
+            return [(one["name"], "".join(one["response"].values()), "error" in one["response"]) for one in found]
+        case _:
+            found = [block["toolResult"] for block in sent["messages"][-1]["content"]]
+            return [(one["toolUseId"], one["content"][0]["text"], one.get("status") == "error") for one in found]
+
+
+IDS = {
+    "openai": ("call_a", "call_b"),
+    "cohere": ("call_a", "call_b"),
+    "openai-responses": ("call_a", "call_b"),
+    "mistral": ("abcdefgh1", "abcdefgh2"),
+    "anthropic": ("toolu_a", "toolu_b"),
+    "bedrock": ("tooluse_a", "tooluse_b"),
+    "gemini": (WIRE_NAME, "fly"),
+    "ollama": (WIRE_NAME, "fly"),
+}
+
+
+@pytest.mark.parametrize("provider", BODIES)
+async def test_a_response_of_an_sdk_is_answered_and_the_sdk_sends_the_reply(provider: str) -> None:
+    """The conversation goes on as the tutorial of every SDK has it; a name that the provider refuses is mapped and mapped back."""
+    ask, messages = ASK[provider], list(QUESTIONS[provider])
+    with RecordedServer(("application/json", body(BODIES[provider])), ("application/json", body(ANSWERS[provider]))) as server:
+        async with Engine([LookUp()]) as engine:
+            tools = engine.schemas(provider)
+            reply = await engine.respond(await ask(server.url, messages, tools), Scope(run="r"))
+            assert (reply.done, reply.ended, len(reply.outcomes)) == (False, None, 2)
+            messages.extend(reply.messages)
+            last = await engine.respond(await ask(server.url, messages, tools), Scope(run="r"))
+            assert (last.done, last.text, last.outcomes) == (True, "There are 3.", ())
+            assert len(last.messages) == 1
+    first, second = server.requests
+    assert WIRE_NAME in str(first)
+    (first_id, first_text, first_failed), (second_id, second_text, second_failed) = results(provider, second)
+    assert (first_id, second_id) == IDS[provider]
+    assert first_text == "3"
+    assert not first_failed
+    assert "fly" in second_text
+    assert second_failed in (True, None)
+    assert reply.results == reply.messages[len(reply.messages) - len(reply.results) :]
+
+
+@pytest.mark.parametrize("provider", BODIES)
+async def test_a_dict_of_a_response_is_answered_as_the_object_is(provider: str) -> None:
+    with RecordedServer(("application/json", body(BODIES[provider]))) as server:
+        async with Engine([LookUp()]) as engine:
+            given = await ASK[provider](server.url, QUESTIONS[provider], engine.schemas(provider))
+            reply = await engine.respond(given, Scope(run="object"))
+            if not isinstance(given, dict):
+                dumped = await engine.respond(given.model_dump(), Scope(run="dict"))
+                assert (dumped.messages, dumped.message_id) == (reply.messages, reply.message_id)
+            assert (await engine.respond(BODIES[provider], Scope(run="body"))).text == reply.text
+
+
+async def test_signatures_and_encrypted_reasoning_come_back_as_the_sdk_takes_them() -> None:
+    """boto3 and google-genai take bytes where the JSON of the API has Base64."""
+    for provider, found in (("bedrock", "redactedContent"), ("gemini", "thoughtSignature")):
+        with RecordedServer(*[("application/json", body(BODIES[provider]))] * 2) as server:
+            async with Engine([LookUp()]) as engine:
+                tools, messages = engine.schemas(provider), list(QUESTIONS[provider])
+                reply = await engine.respond(await ASK[provider](server.url, messages, tools))
+                await ASK[provider](server.url, [*messages, *reply.messages], tools)
+        assert f"'{found}': 'AAEC+/8='" in str(server.requests[1]).replace("-", "+").replace("_8", "/8")
