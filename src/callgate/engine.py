@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from callgate._abort_signals import AbortSignal
 from callgate._clock import Clock
@@ -48,8 +48,11 @@ if TYPE_CHECKING:
     from callgate._runners.process import ProcessLimits
     from callgate.provider_responses import ToolDefinitions
     from callgate.response_calls import ResponseReply
+    from callgate.response_streams import WatchedStream
 
 __all__ = ["Engine"]
+
+Chunk = TypeVar("Chunk")
 
 log = logging.getLogger("callgate")
 _NOWHERE = Scope()
@@ -294,12 +297,56 @@ class Engine:
         failed = failed_reply(read)
         if failed is not None:
             return failed
-        return reply_to(read, await self._run_message(read.calls, scope_of(scope, read), signal) if read.calls else [])
+        return reply_to(read, await self._run_message(read.calls, scope_of(scope, read.message_id), signal) if read.calls else [])
 
     def respond_sync(self, response: object, scope: Scope = _NOWHERE, *, provider: str | None = None) -> ResponseReply:
         """Do the same as `respond`, from synchronous code; see `call_sync`."""
         check = self._parts.lifecycle.check_unclosed
         return self._sync_runner.run(check, lambda: self.respond(response, scope, provider=provider))
+
+    def watch(
+        self,
+        stream: AsyncIterable[Chunk] | Iterable[Chunk],
+        scope: Scope = _NOWHERE,
+        *,
+        provider: str | None = None,
+        signal: AbortSignal | None = None,
+    ) -> WatchedStream[Chunk]:
+        """Return the chunks of an SDK's stream, unchanged, and start calls without effect while they arrive.
+
+        Iterate over what is returned instead of over the stream, then `await` its `reply()`, which runs the other calls
+        and returns what `respond` returns. An error of the stream is raised unchanged. A stream that fails, or is closed
+        before its end, discards its message: calls that had started are ended.
+
+        Args:
+            stream: The SDK's stream, asynchronous or not, or any iterable of its chunks or of dicts of them. A synchronous
+                stream is read in a thread.
+            scope: Where and for whom the calls run. Without a `message_id`, the message's own id is used.
+            provider: The provider or API, as for `schemas`. None: it is recognised by the first chunks.
+
+        Raises:
+            UsageError: It is not a stream.
+        """
+        from callgate.provider_responses import StreamReader, chunks_of
+        from callgate.response_streams import WatchedStream
+
+        chunks, message_id, takes_bytes = chunks_of(stream)
+        self._parts.admission.check(scope)
+        reader = StreamReader(
+            provider,
+            tools=self._definitions(),
+            message_id=scope.message_id or message_id,
+            calls_per_message=self.limits.calls_per_message,
+            takes_bytes=takes_bytes,
+        )
+
+        async def open_emission(scope: Scope) -> Emission:
+            await self._open(scope)
+            return self.emission(scope, signal=signal)
+
+        return WatchedStream(
+            chunks, reader, scope, open_emission=open_emission, run=lambda raws, scope: self._run_message(raws, scope, signal)
+        )
 
     def _definitions(self) -> ToolDefinitions:
         if self._tool_definitions is None:

@@ -55,9 +55,9 @@ class ResponseReply(Struct, frozen=True, kw_only=True):
         return tuple(outcome for outcome in self.outcomes if isinstance(outcome, Suspended))
 
 
-def scope_of(scope: Scope, response: ProviderResponse) -> Scope:
-    """Return the scope of a response's calls: with the provider's id of the message, if the host gave none."""
-    return scope if scope.message_id or not response.message_id else replace(scope, message_id=response.message_id)
+def scope_of(scope: Scope, message_id: str) -> Scope:
+    """Return the scope of a message's calls: with the provider's id of the message, if the host gave none."""
+    return scope if scope.message_id or not message_id else replace(scope, message_id=message_id)
 
 
 def failed_reply(response: ProviderResponse) -> ResponseReply | None:

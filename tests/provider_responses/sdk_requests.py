@@ -2,32 +2,49 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["ASK", "SYNC_STREAMS"]
+__all__ = ["ASK", "SYNC_STREAMS", "bedrock_client", "close_clients", "kept"]
 
 Ask = Callable[..., Any]
+
+_clients: list[Any] = []
+
+
+def kept(client: Any) -> Any:
+    """Keep a client until `close_clients`: one that is dropped starts a task to close itself, wherever it is collected."""
+    _clients.append(client)
+    return client
+
+
+async def close_clients() -> None:
+    """Close the kept clients of OpenAI and Anthropic; the others need it not."""
+    while _clients:
+        closing = getattr(_clients.pop(), "close", lambda: None)()
+        if inspect.isawaitable(closing):
+            await closing
 
 
 async def _openai(url: str, messages: list[Any], tools: list[Any], **more: Any) -> Any:
     import openai
 
-    client = openai.AsyncOpenAI(api_key="x", base_url=url, max_retries=0)
+    client = kept(openai.AsyncOpenAI(api_key="x", base_url=url, max_retries=0))
     return await client.chat.completions.create(model="gpt-5", messages=messages, tools=tools, **more)
 
 
 async def _responses(url: str, messages: list[Any], tools: list[Any], **more: Any) -> Any:
     import openai
 
-    client = openai.AsyncOpenAI(api_key="x", base_url=url, max_retries=0)
+    client = kept(openai.AsyncOpenAI(api_key="x", base_url=url, max_retries=0))
     return await client.responses.create(model="gpt-5", input=messages, tools=tools, **more)
 
 
 async def _anthropic(url: str, messages: list[Any], tools: list[Any], **more: Any) -> Any:
     import anthropic
 
-    client = anthropic.AsyncAnthropic(api_key="x", base_url=url, max_retries=0)
+    client = kept(anthropic.AsyncAnthropic(api_key="x", base_url=url, max_retries=0))
     return await client.messages.create(model="claude", max_tokens=99, messages=messages, tools=tools, **more)
 
 
@@ -40,7 +57,7 @@ async def _gemini(url: str, messages: list[Any], tools: list[Any], *, stream: bo
 
 
 async def _bedrock(url: str, messages: list[Any], tools: list[Any]) -> Any:
-    return _bedrock_client(url).converse(modelId="m", messages=messages, toolConfig={"tools": tools})
+    return bedrock_client(url).converse(modelId="m", messages=messages, toolConfig={"tools": tools})
 
 
 async def _mistral(url: str, messages: list[Any], tools: list[Any], *, stream: bool = False) -> Any:
@@ -54,7 +71,7 @@ async def _mistral(url: str, messages: list[Any], tools: list[Any], *, stream: b
 async def _cohere(url: str, messages: list[Any], tools: list[Any], *, stream: bool = False) -> Any:
     import cohere
 
-    client = cohere.AsyncClientV2(api_key="x", base_url=url)
+    client = kept(cohere.AsyncClientV2(api_key="x", base_url=url))
     if stream:
         return client.chat_stream(model="command", messages=messages, tools=tools)
     return await client.chat(model="command", messages=messages, tools=tools)
@@ -66,7 +83,7 @@ async def _ollama(url: str, messages: list[Any], tools: list[Any], **more: Any) 
     return await ollama.AsyncClient(host=url).chat(model="qwen3", messages=messages, tools=tools, **more)
 
 
-def _bedrock_client(url: str) -> Any:
+def bedrock_client(url: str) -> Any:
     import boto3
     from botocore.config import Config
 
@@ -89,13 +106,13 @@ ASK: Mapping[str, Ask] = {
 
 
 def _bedrock_stream(url: str, messages: list[Any], tools: list[Any]) -> Any:
-    return _bedrock_client(url).converse_stream(modelId="m", messages=messages, toolConfig={"tools": tools})["stream"]
+    return bedrock_client(url).converse_stream(modelId="m", messages=messages, toolConfig={"tools": tools})["stream"]
 
 
 def _openai_stream(url: str, messages: list[Any], tools: list[Any]) -> Any:
     import openai
 
-    client = openai.OpenAI(api_key="x", base_url=url, max_retries=0)
+    client = kept(openai.OpenAI(api_key="x", base_url=url, max_retries=0))
     return client.chat.completions.create(model="gpt-5", messages=messages, tools=tools, stream=True)
 
 

@@ -24,7 +24,7 @@ from callgate.errors import CallFailed
 from callgate.loop_decision import REFUSED_BY_LOOP
 from callgate.messages import ToolCall
 from callgate.models.model_events import CallReopened, CallSealed
-from callgate.provider_responses import raw_call
+from callgate.provider_responses import raw_call, same_call
 from callgate.stream.pass_result import Closed
 
 __all__ = ["BROKEN_OFF", "CallContext", "MessageCalls", "UncommittedCall"]
@@ -165,7 +165,7 @@ class MessageCalls(Struct, eq=False):
     def _as_handed_in(self, calls: tuple[ToolCall, ...], emission: Emission) -> bool:
         """Return whether the complete message contains the calls that were handed in while it streamed, unchanged."""
         for position, before in self._sealed.items():
-            if position >= len(calls) or not (before == calls[position] or _same(before, calls[position])):
+            if position >= len(calls) or not (before == calls[position] or same_call(before, calls[position])):
                 self._spoiled = emission.reopen(position) or self._spoiled
         return not self._spoiled
 
@@ -186,8 +186,3 @@ class MessageCalls(Struct, eq=False):
         emission.cause = self.cause
         refusal = known.refusal or (partial(context.may_run, call) if known.unfinished is None else None)
         emission.add(raw_call(call, closed, context.origin), position=position, refusal=refusal, unfinished=known.unfinished)
-
-
-def _same(before: ToolCall, now: ToolCall) -> bool:
-    """Return whether two versions of a call have the same name, arguments and id."""
-    return (before.name, before.arguments, before.id, before.custom) == (now.name, now.arguments, now.id, now.custom)

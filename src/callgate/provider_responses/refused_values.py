@@ -41,7 +41,7 @@ def refuse_non_stream(value: object) -> None:
     """Raise `UsageError` for a value that is not an iterable of chunks."""
     if inspect.isawaitable(value):
         raise UsageError(f"engine.watch was given {described(value)}. Await the request first, and give the stream that it returns.")
-    if isinstance(value, (Mapping, list, tuple)) or is_model_object(value):
+    if isinstance(value, Mapping) or is_model_object(value):
         raise UsageError(
             f"engine.watch was given {described(value)}, which is not a stream. Give a whole response to engine.respond, or request a"
             " stream."
@@ -72,6 +72,8 @@ def unknown_response(value: Mapping[str, object], reader: str) -> UsageError:
 
 def unknown_chunk(value: object) -> UsageError:
     """Return the error for a stream that ended without a chunk of a known API."""
+    if value is None:
+        return UsageError("engine.watch has read a stream without any chunk. It may have been read before; request it again.")
     return UsageError(
         f"engine.watch has read a whole stream without a chunk of a known provider; the last was {described(value)}. Give it the stream"
         " of an SDK, not its texts, or name its format with provider=..."

@@ -32,6 +32,7 @@ __all__ = [
     "raw_call",
     "read_response",
     "safe_message_id",
+    "same_call",
     "takes_bytes",
 ]
 
@@ -139,6 +140,11 @@ def raw_call(call: ToolCall, closed: Literal["sealed", "finished", "cut"], origi
     if not (call.reasoning or call.lifted):
         return raw
     return replace(raw, reasoning=call.reasoning if isinstance(call.reasoning, str) else "", lifted=call.lifted is True)
+
+
+def same_call(before: ToolCall, now: ToolCall) -> bool:
+    """Return whether two versions of a call have the same name, arguments and id."""
+    return (before.name, before.arguments, before.id, before.custom) == (now.name, now.arguments, now.id, now.custom)
 
 
 def call_ids(message_id: Callable[[], str]) -> Callable[[], str]:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from callgate._engine_limits import Limits
-from callgate.models.model_events import CallReopened, CallSealed, Finished, ModelEvent
+from callgate.models.model_events import CallReopened, CallSealed, Finished, ModelEvent, Usage
 from callgate.models.wire import codec
 from callgate.models.wire.base_decoder import Decoder
 from callgate.models.wire.tool_names import WireNames
 from callgate.provider_responses.api_detection import api_of_chunk, message_id
 from callgate.provider_responses.plain_values import is_model_object, plain_value
 from callgate.provider_responses.provider_names import ProviderApi, provider_api
-from callgate.provider_responses.refused_values import unknown_chunk
+from callgate.provider_responses.refused_values import refuse_non_stream, unknown_chunk
 from callgate.provider_responses.response_reader import (
     ProviderResponse,
     call_ids,
@@ -23,11 +24,28 @@ from callgate.provider_responses.response_reader import (
 )
 from callgate.provider_responses.tool_definitions import ToolDefinitions
 
-__all__ = ["StreamReader"]
+__all__ = ["StreamReader", "chunks_of"]
 
 _DERIVED_EVENTS = frozenset({"text", "thinking", "signature", "citation", "input_json", "compaction"})
 """The types of events that Anthropic's `messages.stream()` adds to the raw ones, and which repeat them."""
 _KEPT_EVENTS = frozenset({CallSealed, CallReopened, Finished})
+
+
+def chunks_of(stream: object) -> tuple[Any, str, bool]:
+    """Return the chunks of a host's stream, the message's id if it is known before, and whether the SDK takes bytes.
+
+    boto3 returns its stream in a dict with the id of the request.
+
+    Raises:
+        UsageError: It is not a stream.
+    """
+    is_boto3 = False
+    found_id = ""
+    if isinstance(stream, Mapping) and "stream" in stream:
+        found_id, is_boto3 = message_id("bedrock.converse", stream), True
+        stream = stream["stream"]
+    refuse_non_stream(stream)
+    return stream, found_id, is_boto3 or "botocore" in type(stream).__module__
 
 
 class StreamReader:
@@ -60,6 +78,8 @@ class StreamReader:
         self._names: WireNames | None = None
         self._events: list[ModelEvent] = []
         self._last: object = None
+        self._ends_with_usage = False
+        """Whether the last chunk reported token counts."""
 
     def feed(self, chunk: object) -> list[ModelEvent]:
         """Take the next chunk, an SDK's object or a dict; return the events that it completes."""
@@ -74,7 +94,9 @@ class StreamReader:
         if not self.message_id:
             self.message_id = safe_message_id(message_id(self._provider.api, value))
         self._takes_bytes = self._takes_bytes or takes_bytes(inner, self._provider.api)
-        return self._kept(decoder.feed_frame(value))
+        events = decoder.feed_frame(value)
+        self._ends_with_usage = any(type(event) is Usage for event in events)
+        return self._kept(events)
 
     def close(self, *, broken: bool = False) -> ProviderResponse:
         """End the stream and return the whole message.
@@ -87,6 +109,9 @@ class StreamReader:
         """
         if self._decoder is None or self._provider is None:
             raise unknown_chunk(self._last)
+        if self._ends_with_usage and self._provider.api == "openai.chat" and not broken:
+            # Some servers give no finish reason. The SDK hides the end marker, but the counts come only in front of it.
+            self._decoder.end_stream()
         self._kept(self._decoder.close(broken=broken))
         return finished_response(self._events, self._provider, message_id=self.message_id, names=self._names, takes_bytes=self._takes_bytes)
 

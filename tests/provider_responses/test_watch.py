@@ -1,0 +1,282 @@
+"""`engine.watch`: streams that fail, are closed or abandoned, and what runs while a stream arrives."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+from callgate import Engine, Scope, UsageError, tool
+from callgate.provider_responses import StreamReader
+from tests.provider_responses.recorded_bodies import BODIES, WIRE_NAME
+from tests.provider_responses.recorded_streams import CHUNKS
+from tests.provider_responses.shop import LAMPS, AskAboutRefunds, completion, paid, refund, stock
+
+
+class BrokenLineError(Exception):
+    """The connection of the host's stream has broken."""
+
+
+def piece(index: int, name: str = "", arguments: str = "", call_id: str = "") -> dict[str, Any]:
+    """Return a chunk of a chat completion with a piece of a call."""
+    call: dict[str, Any] = {"index": index, "function": {"arguments": arguments}}
+    if name:
+        call |= {"id": call_id or f"call_{index}", "type": "function"}
+        call["function"]["name"] = name
+    return {"id": "chatcmpl-1", "model": "m", "choices": [{"index": 0, "delta": {"tool_calls": [call]}, "finish_reason": None}]}
+
+
+def end(reason: str = "tool_calls") -> dict[str, Any]:
+    return {"id": "chatcmpl-1", "model": "m", "choices": [{"index": 0, "delta": {}, "finish_reason": reason}]}
+
+
+class Reads:
+    """A tool without effect that reports its start, and then waits until it may end or is ended."""
+
+    def __init__(self) -> None:
+        self.started = asyncio.Event()
+        self.may_end = asyncio.Event()
+        self.ended = asyncio.Event()
+
+        @tool(effect="none")
+        async def read() -> str:
+            """Read."""
+            self.started.set()
+            try:
+                await self.may_end.wait()
+            finally:
+                self.ended.set()
+            return "read"
+
+        self.tool = read
+
+
+def reads() -> list[dict[str, Any]]:
+    """Return the chunks of a message that reads and then refunds, without its end."""
+    return [
+        piece(0, "read"),
+        piece(0, arguments="{"),
+        piece(0, arguments="}"),
+        piece(1, "refund", '{"order":'),
+        piece(1, arguments=' "A7"}'),
+    ]
+
+
+async def test_a_read_starts_early_and_an_effect_waits_for_the_end_of_the_message() -> None:
+    reading = Reads()
+
+    async def chunks() -> AsyncIterator[dict[str, Any]]:
+        for chunk in reads():
+            yield chunk
+        await reading.started.wait()
+        assert paid == []
+        reading.may_end.set()
+        yield end()
+
+    async with Engine([reading.tool, refund]) as engine, engine.watch(chunks()) as stream:
+        seen = [chunk async for chunk in stream]
+        reply = await stream.reply()
+    assert seen == [*reads(), end()]
+    assert [item["content"] for item in reply.results] == ["read", "refunded A7"]
+    assert (paid, reply.message_id) == (["A7"], "chatcmpl-1")
+
+
+async def test_an_error_of_the_stream_reaches_the_host_and_discards_the_message() -> None:
+    reading, error = Reads(), BrokenLineError("gone")
+
+    async def chunks() -> AsyncIterator[dict[str, Any]]:
+        for chunk in reads():
+            yield chunk
+        await reading.started.wait()
+        raise error
+
+    async with Engine([reading.tool, refund]) as engine:
+        stream = engine.watch(chunks())
+        with pytest.raises(BrokenLineError) as raised:
+            await stream.reply()
+        assert raised.value is error
+        assert reading.ended.is_set()
+        with pytest.raises(UsageError, match="was discarded: its stream failed"):
+            await stream.reply()
+        assert [chunk async for chunk in stream] == []
+    assert paid == []
+
+
+@pytest.mark.parametrize("how", ["closed", "left", "dropped", "engine closed"])
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+async def test_a_stream_that_is_not_read_to_its_end_leaves_nothing_behind(how: str) -> None:
+    reading = Reads()
+    closed = asyncio.Event()
+
+    async def chunks() -> AsyncIterator[dict[str, Any]]:
+        try:
+            for chunk in reads():
+                yield chunk
+            yield end()
+        finally:
+            closed.set()
+
+    async with Engine([reading.tool, refund]) as engine:
+        stream = engine.watch(chunks())
+        for _ in reads():
+            await anext(stream)
+        await reading.started.wait()
+        if how == "closed":
+            await stream.aclose()
+            await stream.aclose()
+        elif how == "left":
+            async with stream:
+                pass
+        elif how == "dropped":
+            del stream
+            gc.collect()
+            await reading.ended.wait()
+        else:
+            await engine.close()
+        if how in ("closed", "left"):
+            assert closed.is_set()
+            with pytest.raises(UsageError, match="closed"):
+                await stream.reply()
+        assert reading.ended.is_set()
+    assert paid == []
+
+
+async def test_a_stream_that_ends_before_its_message_runs_nothing_more() -> None:
+    """Without the reason of the provider, nobody knows whether the message is complete."""
+    reading = Reads()
+
+    async def chunks() -> AsyncIterator[dict[str, Any]]:
+        for chunk in reads():
+            yield chunk
+        await reading.started.wait()
+
+    async with Engine([reading.tool, refund]) as engine:
+        reply = await engine.watch(chunks()).reply()
+    assert (reply.ended, reply.finish, reply.messages, reply.done) == ("aborted", "cut", [], False)
+    assert reading.ended.is_set()
+    assert paid == []
+
+
+async def test_a_synchronous_stream_does_not_block_the_event_loop() -> None:
+    """The generator waits in its thread for an event that only the event loop sets."""
+    import threading
+
+    started = threading.Event()
+
+    @tool(effect="none")
+    async def read() -> str:
+        """Read."""
+        started.set()
+        return "read"
+
+    def chunks() -> Iterator[dict[str, Any]]:
+        yield from (piece(0, "read"), piece(0, arguments="{"), piece(0, arguments="}"), piece(1, "refund", "{"))
+        assert started.wait(30)
+        yield piece(1, arguments='"order": "A7"}')
+        yield end()
+
+    async with Engine([read, refund]) as engine:
+        reply = await engine.watch(chunks()).reply()
+    assert [item["content"] for item in reply.results] == ["read", "refunded A7"]
+
+
+async def test_an_error_of_a_synchronous_stream_reaches_the_host() -> None:
+    def chunks() -> Iterator[dict[str, Any]]:
+        yield piece(0, "refund", '{"order": "A7"}')
+        raise BrokenLineError
+
+    async with Engine([refund]) as engine:
+        with pytest.raises(BrokenLineError):
+            await engine.watch(chunks()).reply()
+    assert paid == []
+
+
+async def test_a_call_that_continues_after_its_end_runs_once_as_the_message_has_it() -> None:
+    """The arguments looked complete, and the stream went on with other ones."""
+    ran: list[str] = []
+
+    @tool(effect="none")
+    def look(article: str = "") -> str:
+        """Look."""
+        ran.append(article)
+        return article
+
+    chunks = [piece(0, "look", '{"article": "lamp"}'), piece(0, arguments='{"article": "desk"}'), end()]
+    async with Engine([look]) as engine:
+        reply = await engine.watch(chunks).reply()
+    assert len(reply.results) == 1
+    assert reply.ended is None or ran == []
+
+
+async def test_a_watched_message_can_be_suspended_and_handed_in_again() -> None:
+    chunks = [piece(0, "refund", '{"order": "A7"}'), end()]
+    async with Engine([refund], policies=[AskAboutRefunds()]) as engine:
+        reply = await engine.watch(chunks).reply()
+        assert (reply.ended, reply.messages) == ("suspended", [])
+        await engine.approve(reply.suspended[0].approval_id)
+        assert (await engine.watch(chunks).reply()).results[0]["content"] == "refunded A7"
+        whole = await engine.respond(completion(("refund", '{"order": "A7"}')))
+    assert whole.results[0]["content"] == "refunded A7"
+    assert paid == ["A7"]
+
+
+@pytest.mark.parametrize("provider", CHUNKS)
+async def test_plain_dicts_of_chunks_make_the_message_that_the_whole_response_makes(provider: str) -> None:
+    @tool(name="stock/look_up", effect="none")
+    def look(article: str) -> int:
+        """Count."""
+        return len(article)
+
+    first, second = CHUNKS[provider]
+    async with Engine([look]) as engine:
+        reply = await engine.watch([*first, *second], Scope(run="r")).reply()
+    assert len(reply.outcomes) == 1
+    assert reply.text == ""
+    assert WIRE_NAME in str(reply.messages)
+    assert "4" in str(reply.results)
+
+
+async def test_an_answer_without_calls_is_done() -> None:
+    chunks = [{"choices": [{"index": 0, "delta": {"content": text}}]} for text in ("There ", "are 3.")]
+    async with Engine([stock]) as engine:
+        reply = await engine.watch([*chunks, end("stop")]).reply()
+    assert (reply.done, reply.text, reply.messages) == (True, "There are 3.", [{"role": "assistant", "content": "There are 3."}])
+
+
+async def test_what_is_no_stream_is_refused() -> None:
+    async def request() -> None: ...
+
+    waiting = request()
+    async with Engine([stock]) as engine:
+        for given, said in (
+            (None, "None"),
+            ("text", "not a stream"),
+            (completion(LAMPS), "engine.respond"),
+            (BODIES["anthropic"], "engine.respond"),
+            (waiting, "Await the request first"),
+            (object(), "not a stream"),
+            (engine, "Enter it first"),
+        ):
+            with pytest.raises(UsageError, match=r"engine\.watch was given") as error:
+                engine.watch(given)  # type: ignore[arg-type]
+            assert said in str(error.value)
+        for chunks, said in (([], "without any chunk"), (["a", "b"], "not its texts"), ([{"other": 1}], "the keys 'other'")):
+            stream: Any = engine.watch(chunks)
+            assert [chunk async for chunk in stream] == chunks
+            with pytest.raises(UsageError, match=said):
+                await stream.reply()
+        with pytest.raises(UsageError, match="Did you mean 'anthropic'"):
+            engine.watch([], provider="antropic")
+    waiting.close()
+
+
+def test_the_public_reader_gives_the_events_of_each_chunk() -> None:
+    reader = StreamReader()
+    events = [type(event).__name__ for chunk in (*reads(), end()) for event in reader.feed(chunk)]
+    response = reader.close()
+    assert events.count("CallSealed") == 2
+    assert [call.name for call in response.calls] == ["read", "refund"]
+    assert (response.finish, reader.message_id, reader.origin) == ("tool_calls", "chatcmpl-1", "openai.chat")

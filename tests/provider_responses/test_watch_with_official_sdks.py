@@ -1,0 +1,115 @@
+"""`engine.watch` with the streams of the providers' own SDKs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from callgate import Engine, Scope, Tool
+from tests.provider_responses.recorded_bodies import ANSWERS, BODIES, QUESTIONS, body
+from tests.provider_responses.recorded_server import RecordedServer
+from tests.provider_responses.recorded_streams import CONTENT_TYPES, STREAMS
+from tests.provider_responses.sdk_requests import ASK, SYNC_STREAMS, bedrock_client, kept
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+
+
+class LookUp(Tool):
+    """Count an article, and report that it was started."""
+
+    name = "stock/look_up"
+    description = "Count an article."
+    parameters = {"type": "object", "properties": {"article": {"type": "string"}}, "required": ["article"]}
+    category = "safe_chain"
+    requires_actor = False
+    effect = "none"
+    wraps_result = True
+
+    def __init__(self, started: threading.Event) -> None:
+        self._started = started
+
+    async def execute(self, actor: str, **params: Any) -> Any:
+        self._started.set()
+        return {"lamp": 3}[params["article"]]
+
+
+async def asked(provider: str, url: str, tools: list[Any], *, stream: Callable[..., Any] | None = None) -> Any:
+    """Request a stream."""
+    if stream is not None:
+        return stream(url, QUESTIONS[provider], tools)
+    return await ASK[provider](url, QUESTIONS[provider], tools, stream=True)
+
+
+CASES = [(provider, None) for provider in BODIES if provider != "bedrock"] + list(SYNC_STREAMS.items())
+
+
+@pytest.mark.parametrize(("provider", "stream"), CASES, ids=[f"{name}{', in a thread' * (way is not None)}" for name, way in CASES])
+async def test_a_call_starts_while_the_stream_of_an_sdk_arrives_and_the_sdk_sends_the_reply(
+    provider: str, stream: Callable[..., Any] | None
+) -> None:
+    """The server sends the rest of the stream only after the tool has started."""
+    started = threading.Event()
+    first, second = STREAMS[provider]
+    streamed: list[bytes | threading.Event] = [*first, started, *second]
+    with RecordedServer((CONTENT_TYPES[provider], streamed), ("application/json", body(ANSWERS[provider]))) as server:
+        async with Engine([LookUp(started)]) as engine:
+            tools = engine.schemas(provider)
+            watched = engine.watch(await asked(provider, server.url, tools, stream=stream), Scope(run="r"))
+            chunks = [chunk async for chunk in watched]
+            early = [event.kind for event in engine.journal.read(run="r")]
+            reply = await watched.reply()
+            assert await watched.reply() is reply
+            assert len(chunks) >= len(first)
+            assert isinstance(chunks[0], dict) == (provider == "bedrock")
+            assert (len(reply.outcomes), reply.ended, reply.done) == (1, None, False)
+            assert reply.message_id or stream is not None
+            assert "call.started" in str(early)
+            await ASK[provider](server.url, [*QUESTIONS[provider], *reply.messages], tools)
+    assert "3" in str(server.requests[1])
+    assert str(server.requests[1]).count("lamp") >= 2
+
+
+async def test_the_stream_helpers_of_openai_and_anthropic_are_read() -> None:
+    """Their events repeat the chunks in other forms; each call is made once."""
+    import anthropic
+    import openai
+
+    started = threading.Event()
+    started.set()
+    async with Engine([LookUp(started)]) as engine:
+        for provider in ("openai", "openai-responses", "anthropic"):
+            first, second = STREAMS[provider]
+            with RecordedServer((CONTENT_TYPES[provider], [*first, *second])) as server:
+                if provider == "anthropic":
+                    claude = kept(anthropic.AsyncAnthropic(api_key="x", base_url=server.url, max_retries=0))
+                    manager: Any = claude.messages.stream(model="m", max_tokens=9, messages=QUESTIONS[provider])
+                else:
+                    client = kept(openai.AsyncOpenAI(api_key="x", base_url=server.url, max_retries=0))
+                    manager = (
+                        client.chat.completions.stream(model="m", messages=QUESTIONS[provider])
+                        if provider == "openai"
+                        else client.responses.stream(model="m", input=QUESTIONS[provider])
+                    )
+                async with manager as stream:
+                    watched = engine.watch(stream, Scope(run=provider))
+                    async for _ in watched:
+                        pass
+                    reply = await watched.reply()
+            assert len(reply.outcomes) == 1
+            assert "lamp" in str(reply.messages)
+
+
+async def test_the_dict_that_boto3_returns_for_a_stream_can_be_given_whole() -> None:
+    first, second = STREAMS["bedrock"]
+    started = threading.Event()
+    started.set()
+    with RecordedServer((CONTENT_TYPES["bedrock"], [*first, *second])) as server:
+        async with Engine([LookUp(started)]) as engine:
+            client = bedrock_client(server.url)
+            watched: Any = engine.watch(client.converse_stream(modelId="m", messages=QUESTIONS["bedrock"]))
+            reply = await watched.reply()
+    assert reply.message_id == "request-1"
+    assert len(reply.results) == 1
