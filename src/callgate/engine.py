@@ -252,7 +252,7 @@ class Engine:
 
     # Responses of a provider
 
-    def schemas(self, provider: str, names: Iterable[str] | None = None, *, scope: Scope = _NOWHERE) -> list[dict[str, Any]]:
+    def schemas(self, provider: str, names: Iterable[str] | None = None, *, scope: Scope = _NOWHERE) -> list[Any]:
         """Return the tools as the `tools` of a provider's request; for Bedrock, as those of its `toolConfig`.
 
         Args:

@@ -7,7 +7,7 @@ imported when a host first hands in a response, because engines without one need
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -27,12 +27,12 @@ class ResponseReply(Struct, frozen=True, kw_only=True):
 
     api: str
     """The provider's API, such as `openai.chat`."""
-    messages: list[dict[str, object]] = []
+    messages: list[Any] = []
     """Everything to append to the conversation, in the provider's format: the model's message, then the results. Empty if the message
     must not become part of the conversation: after a suspension, a restart, or an error of the provider. After an abort, the message has
     only those calls that have results, and is left out if none has.
     """
-    results: list[dict[str, object]] = []
+    results: list[Any] = []
     """The results alone, for a host that appends the model's message itself. Where they belong to a turn of the user, this turn."""
     outcomes: tuple[Outcome, ...] = ()
     """The outcomes of the calls, in the order of the calls."""

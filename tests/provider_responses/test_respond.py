@@ -29,7 +29,7 @@ async def test_a_suspended_response_is_handed_in_again_and_runs_only_what_waited
         assert waiting.question in reply.reason
         await engine.approve(waiting.approval_id, by="ann")
         again = await engine.respond(response)
-        assert [block["tool_use_id"] for block in again.messages[1]["content"]] == ["toolu_0", "toolu_1"]  # type: ignore[attr-defined]
+        assert [block["tool_use_id"] for block in again.messages[1]["content"]] == ["toolu_0", "toolu_1"]
         assert await engine.respond(response)
     assert paid == ["A7"]
 
@@ -52,7 +52,7 @@ async def test_after_an_abort_only_calls_with_results_are_appended() -> None:
     assert (reply.ended, reply.done) == ("aborted", False)
     assert any(isinstance(outcome, Aborted) for outcome in reply.outcomes)
     assistant, result = reply.messages
-    assert [call["id"] for call in assistant["tool_calls"]] == ["call_0"]  # type: ignore[attr-defined]
+    assert [call["id"] for call in assistant["tool_calls"]] == ["call_0"]
     assert "not_started" in str(result["content"])
     assert (nothing.ended, nothing.messages) == ("aborted", [])
 
@@ -79,8 +79,8 @@ async def test_calls_that_the_limit_cut_get_an_error_and_the_history_stays_valid
         whole = await engine.respond({"output": output, "stopReason": "max_tokens"})
     assert (reply.finish, reply.done, reply.ended) == ("length", False, None)
     assistant, *results = reply.messages
-    assert [call["id"] for call in assistant["tool_calls"]] == [result["tool_call_id"] for result in results]  # type: ignore[attr-defined]
-    assert json.loads(assistant["tool_calls"][1]["function"]["arguments"])  # type: ignore[index]
+    assert [call["id"] for call in assistant["tool_calls"]] == [result["tool_call_id"] for result in results]
+    assert json.loads(assistant["tool_calls"][1]["function"]["arguments"])
     assert results[0]["content"] == "4"
     assert "truncated" in str(results[1]["content"])
     assert "'status': 'error'" in str(whole.messages[1])
@@ -95,6 +95,14 @@ async def test_an_answer_that_the_provider_wants_to_continue_is_not_done() -> No
     assert (paused.done, paused.finish, len(paused.messages)) == (False, "pause", 1)
     assert (cut.done, cut.finish, cut.text) == (True, "length", "There ar")
     assert (refused.done, refused.messages) == (True, [])
+
+
+async def test_the_body_of_a_model_on_bedrock_is_read_as_what_it_is() -> None:
+    body = claude(("stock", {"article": "lamp"}), message_id="msg_bdrk_1") | {"stop_sequence": None}
+    async with Engine([stock]) as engine:
+        shown, named = await engine.respond(body), await engine.respond(body, provider="bedrock.invoke")
+    assert shown.messages == named.messages
+    assert (shown.api, named.api) == ("anthropic.messages", "bedrock.invoke")
 
 
 async def test_a_refusal_of_the_model_is_an_answer() -> None:
@@ -125,6 +133,16 @@ def test_images_are_part_of_the_results() -> None:
         items = history_items(response, results)
         assert str(items.messages).count("aGk=") == 2
         assert items.messages[len(items.messages) - len(items.results) :] == items.results
+
+
+async def test_a_dict_may_contain_objects_of_an_sdk() -> None:
+    from openai.types.chat.chat_completion import Choice
+
+    response = completion(LAMPS)
+    whole = completion(LAMPS)
+    response["choices"] = [Choice.model_validate(response["choices"][0])]
+    async with Engine([stock]) as engine:
+        assert (await engine.respond(response)).messages == (await engine.respond(whole)).messages
 
 
 # Repeats
@@ -180,8 +198,8 @@ async def test_schemas_and_respond_agree_on_names_that_a_provider_refuses() -> N
         assert " " not in parameter
         engine.register(stock)
         reply = await engine.respond(claude((name, {parameter: "ann"})))
-        assert reply.messages[0]["content"][0]["input"] == {parameter: "ann"}  # type: ignore[index]
-        assert reply.messages[0]["content"][0]["name"] == name  # type: ignore[index]
+        assert reply.messages[0]["content"][0]["input"] == {parameter: "ann"}
+        assert reply.messages[0]["content"][0]["name"] == name
         assert len(engine.schemas("anthropic")) == 2
     async with Engine([find]) as engine:  # a process that has not declared the tools itself
         await engine.respond(claude((name, {parameter: "ann"})))
@@ -229,6 +247,7 @@ REFUSED: Mapping[str, tuple[object, str]] = {
     "a stream of boto3": ({"ResponseMetadata": {}, "stream": iter(())}, "engine.watch"),
     "an unread body": ({"ResponseMetadata": {}, "body": Path(__file__).open("rb")}, "json.loads"),  # noqa: SIM115
     "two choices": ({"choices": [{}, {}]}, "2 choices"),
+    "a response in the background": ({"object": "response", "status": "queued", "output": []}, "'queued'"),
     "an object": (object(), "an object"),
     "a class": (Scope, "a "),
 }

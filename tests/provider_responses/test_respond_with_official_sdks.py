@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, TypeAdapter
 
-from callgate import Engine, Scope, Tool
+from callgate import Engine, Scope, Tool, UsageError
 from tests.provider_responses.recorded_bodies import ANSWERS, BODIES, QUESTIONS, WIRE_NAME, body
 from tests.provider_responses.recorded_server import RecordedServer
-from tests.provider_responses.sdk_requests import ASK
+from tests.provider_responses.sdk_requests import ASK, kept
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 
@@ -95,6 +96,66 @@ async def test_a_dict_of_a_response_is_answered_as_the_object_is(provider: str) 
                 dumped = await engine.respond(given.model_dump(), Scope(run="dict"))
                 assert (dumped.messages, dumped.message_id) == (reply.messages, reply.message_id)
             assert (await engine.respond(BODIES[provider], Scope(run="body"))).text == reply.text
+
+
+@pytest.mark.filterwarnings("ignore")
+async def test_items_and_definitions_have_the_types_of_the_sdk() -> None:
+    """The SDKs of OpenAI and Anthropic check nothing that they send, but they publish its types; the others check it themselves."""
+    from anthropic.types import MessageParam, ToolUnionParam
+    from openai.types.chat import ChatCompletionMessageParam, ChatCompletionToolUnionParam
+    from openai.types.responses import ResponseInputItemParam, ToolParam
+
+    types: dict[str, tuple[Any, Any]] = {
+        "openai": (ChatCompletionMessageParam, ChatCompletionToolUnionParam),
+        "openai-responses": (ResponseInputItemParam, ToolParam),
+        "anthropic": (MessageParam, ToolUnionParam),
+    }
+    async with Engine([LookUp()]) as engine:
+        for provider, (item_type, tool_type) in types.items():
+            reply = await engine.respond(BODIES[provider])
+            assert TypeAdapter(list[item_type]).validate_python(reply.messages)
+            assert TypeAdapter(list[tool_type]).validate_python(engine.schemas(provider))
+
+
+class Stock(BaseModel):
+    """Count an article."""
+
+    article: str
+
+
+async def test_responses_of_other_interfaces_of_an_sdk_are_read() -> None:
+    """OpenAI's `parse()` adds parsed values, and Anthropic has a beta interface."""
+    import anthropic
+    import openai
+
+    bodies = [BODIES["openai"], BODIES["openai-responses"], BODIES["anthropic"]]
+    with RecordedServer(*[("application/json", body(one)) for one in bodies]) as server:
+        client = kept(openai.AsyncOpenAI(api_key="x", base_url=server.url, max_retries=0))
+        claude = kept(anthropic.AsyncAnthropic(api_key="x", base_url=server.url, max_retries=0))
+        tool: Any = openai.pydantic_function_tool(Stock, name=WIRE_NAME)
+        flying: Any = {"type": "function", "function": {"name": "fly", "strict": True, "parameters": {}}}
+        messages = QUESTIONS["openai"]
+        responses = [
+            await client.chat.completions.parse(model="m", messages=messages, tools=[tool, flying]),
+            await client.responses.parse(model="m", input=messages),
+            await claude.beta.messages.create(model="m", max_tokens=9, messages=messages),
+        ]
+    async with Engine([LookUp()]) as engine:
+        for response, sent in zip(responses, bodies, strict=True):
+            parsed, plain = await engine.respond(response), await engine.respond(sent)
+            assert (parsed.messages, len(parsed.outcomes)) == (plain.messages, 2)
+
+
+async def test_a_raw_response_of_an_sdk_is_refused_with_what_to_give() -> None:
+    import openai
+
+    with RecordedServer(("application/json", body(BODIES["openai"]))) as server:
+        client = kept(openai.AsyncOpenAI(api_key="x", base_url=server.url, max_retries=0))
+        raw = await client.chat.completions.with_raw_response.create(model="m", messages=QUESTIONS["openai"])
+        async with Engine([LookUp()]) as engine:
+            with pytest.raises(UsageError, match=r"response\.parse\(\)"):
+                await engine.respond(raw)
+            assert await engine.respond(raw.parse())
 
 
 async def test_signatures_and_encrypted_reasoning_come_back_as_the_sdk_takes_them() -> None:

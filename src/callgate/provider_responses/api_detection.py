@@ -44,7 +44,7 @@ def api_of_response(value: _Value) -> str | None:
         return "cohere.chat"
     if not isinstance(message, dict) or "index" in value:  # a choice of a chat completion has an index
         return None
-    return "ollama.chat" if "created_at" in value else "cohere.chat" if "finish_reason" in value else None
+    return "ollama.chat" if _is_ollama(value) else "cohere.chat" if "finish_reason" in value else None
 
 
 def api_of_chunk(value: _Value) -> str | None:
@@ -68,7 +68,11 @@ def api_of_chunk(value: _Value) -> str | None:
     event_type = value.get("event_type")
     if isinstance(event_type, str):
         return "gemini.interactions" if "." in event_type or "interaction" in value else "cohere.chat"
-    return "ollama.chat" if isinstance(value.get("message"), dict) and "created_at" in value else None
+    return "ollama.chat" if isinstance(value.get("message"), dict) and _is_ollama(value) else None
+
+
+def _is_ollama(value: _Value) -> bool:
+    return "done" in value or "created_at" in value
 
 
 def is_gemini(value: _Value) -> bool:

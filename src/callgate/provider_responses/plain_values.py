@@ -18,6 +18,9 @@ _HOST_DATA = frozenset({"input", "args", "response", "json", "arguments"})
 """Fields that hold values of tools, which are never changed."""
 _BYTE_FIELDS = frozenset({"bytes", "redactedContent", "thoughtSignature", "data"})
 """Fields of Bedrock and Gemini that hold bytes."""
+_JSON_TYPES = frozenset({str, int, float, bool, type(None), dict, list})
+_TEXT_API_FIELDS = frozenset({"choices", "object", "type", "message"})
+"""Fields of the APIs whose SDKs return no bytes."""
 _URL_SAFE = str.maketrans("-_", "+/")
 
 
@@ -31,12 +34,24 @@ def plain_value(value: object) -> object:
 
     Values of any other type are returned unchanged.
     """
+    if type(value) is dict and _is_json(value):
+        return value
     if is_model_object(value):
         return _dumped(value)
     try:
         return _plain(value)
     except RecursionError:
         return value
+
+
+def _is_json(value: dict[object, object]) -> bool:
+    """Return whether a dict is JSON data already, as far as its first two levels show; those of Bedrock and Gemini may contain bytes."""
+    if _TEXT_API_FIELDS.isdisjoint(value):
+        return False
+    for item in value.values():
+        if type(item) not in _JSON_TYPES or (type(item) is list and not all(type(inner) in _JSON_TYPES for inner in item)):
+            return False
+    return True
 
 
 def _dumped(value: object) -> object:

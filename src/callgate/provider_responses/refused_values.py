@@ -10,7 +10,15 @@ from callgate.models.wire.json_fields import as_objects
 from callgate.models.wire.server_errors import find_error
 from callgate.provider_responses.plain_values import is_model_object
 
-__all__ = ["check_single_choice", "described", "refuse_non_response", "refuse_non_stream", "unknown_chunk", "unknown_response"]
+__all__ = [
+    "check_complete",
+    "check_single_choice",
+    "described",
+    "refuse_non_response",
+    "refuse_non_stream",
+    "unknown_chunk",
+    "unknown_response",
+]
 
 _RESPONSES = (
     "Give it the whole response of an SDK (OpenAI, Anthropic, google-genai, boto3, Mistral, Cohere, Ollama), as it is or as a dict, or name"
@@ -55,8 +63,13 @@ def refuse_non_stream(value: object) -> None:
         raise UsageError(f"engine.watch was given {described(value)}, which is not a stream. Give it the stream that the SDK returns.")
 
 
-def unknown_response(value: Mapping[str, object], reader: str) -> UsageError:
-    """Return the error for a dict that is not a whole response of a known API."""
+def unknown_response(given: object, value: Mapping[str, object], reader: str) -> UsageError:
+    """Return the error for a value that is not a whole response of a known API.
+
+    Args:
+        given: What the host gave.
+        value: The same as JSON data.
+    """
     error = find_error(value) if "choices" not in value else None
     if error is not None or value.get("type") == "error":
         code, text = error or ("error", "")
@@ -64,7 +77,7 @@ def unknown_response(value: Mapping[str, object], reader: str) -> UsageError:
             f"{reader} was given an error of the provider ({code}: {text:.200}), not a response. Handle errors before, and give it the"
             " response of a request that succeeded."
         )
-    what = f"{reader} was given {described(value)}, which is not a whole response of a known provider."
+    what = f"{reader} was given {described(given)}, which is not a whole response of a known provider."
     if not _PIECES.isdisjoint(value):
         what += " It looks like a part of one."
     return UsageError(f"{what} {_RESPONSES}")
@@ -78,6 +91,15 @@ def unknown_chunk(value: object) -> UsageError:
         f"engine.watch has read a whole stream without a chunk of a known provider; the last was {described(value)}. Give it the stream"
         " of an SDK, not its texts, or name its format with provider=..."
     )
+
+
+def check_complete(value: Mapping[str, object], reader: str) -> None:
+    """Raise `UsageError` for a response that the provider still works on, in the background."""
+    if value.get("object") == "response" and value.get("status") in ("queued", "in_progress") and not value.get("output"):
+        raise UsageError(
+            f"{reader} was given a response with the status '{value['status']}', which has no answer yet. Retrieve it until it is"
+            " completed."
+        )
 
 
 def check_single_choice(value: Mapping[str, object], reader: str) -> None:

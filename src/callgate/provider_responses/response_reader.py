@@ -21,7 +21,7 @@ from callgate.models.wire.tool_names import WireNames
 from callgate.provider_responses.api_detection import api_of_response, message_id
 from callgate.provider_responses.plain_values import camel_case_keys, has_bytes, plain_value
 from callgate.provider_responses.provider_names import ProviderApi, provider_api
-from callgate.provider_responses.refused_values import check_single_choice, refuse_non_response, unknown_response
+from callgate.provider_responses.refused_values import check_complete, check_single_choice, refuse_non_response, unknown_response
 from callgate.provider_responses.tool_definitions import ToolDefinitions
 
 __all__ = [
@@ -90,7 +90,8 @@ def read_response(
     """
     refuse_non_response(response, reader)
     value = plain_gemini(plain_value(response))
-    api = _api_of(value, provider, reader)
+    api = _api_of(response, value, provider, reader)
+    check_complete(value, reader)
     check_single_choice(value, reader)
     found_id = message_id or _message_id(api.api, value)
     names = tools.names(api.api) if tools is not None else None
@@ -191,12 +192,12 @@ def _message_id(api: str, value: Mapping[str, object]) -> str:
     return safe_message_id(message_id(api, value))
 
 
-def _api_of(value: Mapping[str, object], provider: str | None, reader: str) -> ProviderApi:
+def _api_of(given: object, value: Mapping[str, object], provider: str | None, reader: str) -> ProviderApi:
     """Return the API of a response: the named one, unless the response shows another one; else the one that it shows."""
     shown = api_of_response(value)
     if provider is None:
         if shown is None:
-            raise unknown_response(value, reader)
+            raise unknown_response(given, value, reader)
         return ProviderApi(api=shown)
     named = provider_api(provider)
     if shown not in (None, named.api) and named.api != "bedrock.invoke":  # it passes on the formats of other APIs

@@ -39,13 +39,12 @@ def chunks_of(stream: object) -> tuple[Any, str, bool]:
     Raises:
         UsageError: It is not a stream.
     """
-    is_boto3 = False
     found_id = ""
-    if isinstance(stream, Mapping) and "stream" in stream:
-        found_id, is_boto3 = message_id("bedrock.converse", stream), True
-        stream = stream["stream"]
+    if isinstance(stream, Mapping):
+        found_id = message_id("bedrock.converse", stream)
+        stream = next((stream[key] for key in ("stream", "body") if hasattr(stream.get(key), "__iter__")), stream)
     refuse_non_stream(stream)
-    return stream, found_id, is_boto3 or "botocore" in type(stream).__module__
+    return stream, found_id, "botocore" in type(stream).__module__
 
 
 class StreamReader:

@@ -31,14 +31,18 @@ _ANTHROPIC_ENDS: Mapping[str, str] = {
 }
 
 
-def streamed(api: str, items: Iterable[Item], model: str) -> Iterator[bytes | Item]:
-    """Yield the pieces of a streamed answer, one per write. Items that are not content are yielded unchanged."""
-    yield from _STREAMS[api](items, model)
+def streamed(api: str, items: Iterable[Item], model: str, number: int) -> Iterator[bytes | Item]:
+    """Yield the pieces of a streamed answer, one per write. Items that are not content are yielded unchanged.
+
+    Args:
+        number: The number of the answer, for its id.
+    """
+    yield from _STREAMS[api](items, model, number)
 
 
-def whole(api: str, items: Iterable[Item], model: str) -> bytes:
+def whole(api: str, items: Iterable[Item], model: str, number: int) -> bytes:
     """Return the answer as one body."""
-    return json.dumps(_BODIES[api]([*items], model)).encode()
+    return json.dumps(_BODIES[api]([*items], model, number)).encode()
 
 
 def refused(api: str, fail: Fail) -> bytes:
@@ -63,9 +67,9 @@ def _tokens(items: Iterable[Item]) -> Usage | None:
 # Chat completions
 
 
-def _chat_stream(given: Iterable[Item], model: str) -> Iterator[bytes | Item]:
+def _chat_stream(given: Iterable[Item], model: str, number: int) -> Iterator[bytes | Item]:
     items = [*given]
-    head = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1_700_000_000, "model": model}
+    head = {"id": f"chatcmpl-{number}", "object": "chat.completion.chunk", "created": 1_700_000_000, "model": model}
     calls = 0
 
     def chunk(delta: Mapping[str, object], finish: str | None = None) -> bytes:
@@ -99,7 +103,7 @@ def _chat_stream(given: Iterable[Item], model: str) -> Iterator[bytes | Item]:
     yield b"data: [DONE]\n\n"
 
 
-def _chat_body(items: list[Item], model: str) -> dict[str, object]:
+def _chat_body(items: list[Item], model: str, number: int) -> dict[str, object]:
     calls = [_chat_call(item, item.text) for item in items if isinstance(item, Call)]
     message: dict[str, object] = {"role": "assistant", "content": "".join(item for item in items if isinstance(item, str)) or None}
     if calls:
@@ -107,7 +111,7 @@ def _chat_body(items: list[Item], model: str) -> dict[str, object]:
     thought = "".join(item.text for item in items if isinstance(item, Thought))
     if thought:
         message["reasoning_content"] = thought
-    body: dict[str, object] = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1_700_000_000, "model": model}
+    body: dict[str, object] = {"id": f"chatcmpl-{number}", "object": "chat.completion", "created": 1_700_000_000, "model": model}
     body["choices"] = [{"index": 0, "message": message, "finish_reason": _reason(items, _CHAT_ENDS)}]
     usage = _tokens(items)
     return body if usage is None else {**body, "usage": _chat_usage(usage)}
@@ -130,9 +134,16 @@ def _chat_usage(usage: Usage) -> dict[str, object]:
 # Messages
 
 
-def _anthropic_stream(given: Iterable[Item], model: str) -> Iterator[bytes | Item]:
+def _anthropic_stream(given: Iterable[Item], model: str, number: int) -> Iterator[bytes | Item]:
     items = [*given]
-    head: dict[str, object] = {"id": "msg_1", "type": "message", "role": "assistant", "model": model, "content": [], "stop_reason": None}
+    head: dict[str, object] = {
+        "id": f"msg_{number}",
+        "type": "message",
+        "role": "assistant",
+        "model": model,
+        "content": [],
+        "stop_reason": None,
+    }
     blocks = 0
     yield _named({"type": "message_start", "message": {**head, "usage": {"input_tokens": 0, "output_tokens": 0}}})
     for item in items:
@@ -175,7 +186,7 @@ def _anthropic_parts(item: str | Thought | Call) -> tuple[dict[str, object], lis
     return {"type": "tool_use", "id": item.id, "name": item.name, "input": {}}, pieces
 
 
-def _anthropic_body(items: list[Item], model: str) -> dict[str, object]:
+def _anthropic_body(items: list[Item], model: str, number: int) -> dict[str, object]:
     content: list[dict[str, object]] = []
     for item in items:
         if isinstance(item, str):
@@ -184,7 +195,7 @@ def _anthropic_body(items: list[Item], model: str) -> dict[str, object]:
             content.append({"type": "thinking", "thinking": item.text, "signature": "c2lnbmVk"})
         elif isinstance(item, Call):
             content.append({"type": "tool_use", "id": item.id, "name": item.name, "input": json.loads(item.text)})
-    body: dict[str, object] = {"id": "msg_1", "type": "message", "role": "assistant", "model": model, "content": content}
+    body: dict[str, object] = {"id": f"msg_{number}", "type": "message", "role": "assistant", "model": model, "content": content}
     return {**body, "stop_reason": _reason(items, _ANTHROPIC_ENDS), "usage": _anthropic_usage(_tokens(items) or Usage())}
 
 
@@ -196,11 +207,11 @@ def _anthropic_usage(usage: Usage) -> dict[str, object]:
 # Ollama
 
 
-def _ollama_stream(given: Iterable[Item], model: str) -> Iterator[bytes | Item]:
+def _ollama_stream(given: Iterable[Item], model: str, number: int) -> Iterator[bytes | Item]:
     items = [*given]
     for item in items:
         if isinstance(item, (str, Thought, Call)):
-            yield _line({"model": model, "message": _ollama_message([item]), "done": False})
+            yield _line({"model": model, "created_at": _created(number), "message": _ollama_message([item]), "done": False})
         elif isinstance(item, Fail):
             yield _line({"error": item.message})
             return
@@ -209,14 +220,20 @@ def _ollama_stream(given: Iterable[Item], model: str) -> Iterator[bytes | Item]:
         elif not isinstance(item, (Usage, Beat)):
             yield item
     if _reason(items, {}) is not None:
-        yield _line(_ollama_body([item for item in items if not isinstance(item, (str, Thought, Call))], model))
+        yield _line(_ollama_body([item for item in items if not isinstance(item, (str, Thought, Call))], model, number))
 
 
-def _ollama_body(items: list[Item], model: str) -> dict[str, object]:
+def _ollama_body(items: list[Item], model: str, number: int) -> dict[str, object]:
     usage = _tokens(items) or Usage()
     reason = "length" if _reason(items, {}) == "length" else "stop"
     counts = {"prompt_eval_count": usage.input_tokens, "eval_count": usage.output_tokens}
-    return {"model": model, "message": _ollama_message(items), "done": True, "done_reason": reason, **counts}
+    head = {"model": model, "created_at": _created(number)}
+    return {**head, "message": _ollama_message(items), "done": True, "done_reason": reason, **counts}
+
+
+def _created(number: int) -> str:
+    """Return the time of an answer, which is all that identifies it in this API."""
+    return f"2026-01-01T00:00:00.{number:09}Z"
 
 
 def _ollama_message(items: Iterable[Item]) -> dict[str, object]:

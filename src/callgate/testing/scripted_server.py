@@ -173,13 +173,13 @@ class ScriptedServer:
         items = items_of(reply.turn, received, self._new_id)  # type: ignore[arg-type]
         model = str(received.body_json.get("model", "scripted"))
         if streams:
-            return [piece if isinstance(piece, bytes) else _wire(piece) for piece in streamed(self._api, items, model)]
+            return [piece if isinstance(piece, bytes) else _wire(piece) for piece in streamed(self._api, items, model, received.number + 1)]
         fail = next((item for item in items if isinstance(item, Fail)), None)
         others = [_wire(item) for item in items if isinstance(item, (Pause, Drop, Raw))]
         if fail is not None:
             return [*others, refused(self._api, fail)]
         said = [item for item in items if not isinstance(item, (Pause, Drop, Raw))]
-        return [*others, *([whole(self._api, said, model)] if said else [])]
+        return [*others, *([whole(self._api, said, model, received.number + 1)] if said else [])]
 
     async def _waited(self, wait: Pause | Drop, received: ReceivedRequest) -> bool:
         """Wait as the script says; return whether the client is still connected."""
