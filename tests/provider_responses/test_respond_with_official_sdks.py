@@ -98,6 +98,23 @@ async def test_a_dict_of_a_response_is_answered_as_the_object_is(provider: str) 
             assert (await engine.respond(BODIES[provider], Scope(run="body"))).text == reply.text
 
 
+async def test_arguments_that_are_named_like_fields_of_bytes_are_not_changed() -> None:
+    class Store(LookUp):
+        """Store data."""
+
+        name = "store"
+        parameters = {"type": "object", "properties": {"data": {"type": "string"}}}
+
+        async def execute(self, actor: str, **params: Any) -> Any:
+            return {"bytes": params["data"]}
+
+    use = {"toolUse": {"toolUseId": "t", "name": "store", "input": {"data": "aGk="}}}
+    output = {"message": {"role": "assistant", "content": [use]}}
+    async with Engine([Store()]) as engine:
+        reply = await engine.respond({"ResponseMetadata": {"RequestId": "r"}, "output": output, "stopReason": "tool_use"})
+    assert reply.messages[0]["content"] == [use]
+
+
 @pytest.mark.filterwarnings("ignore")
 async def test_items_and_definitions_have_the_types_of_the_sdk() -> None:
     """The SDKs of OpenAI and Anthropic check nothing that they send, but they publish its types; the others check it themselves."""

@@ -1,7 +1,7 @@
 """Tools as the request of each API declares them, and the names that they have there.
 
-A provider accepts fewer names than callgate does. One object per engine keeps the names of each API, so that a response is read with the
-names that the request declared. Names are only added: an answer may call a tool whose declaration has changed since.
+A provider accepts fewer names than callgate does. The names that are sent depend only on the tool's own name, so a response is read with the
+names that its request declared, also if tools were registered since.
 """
 
 from __future__ import annotations
@@ -37,9 +37,8 @@ class ToolDefinitions:
 
     def __init__(self, tools: ToolRegistry) -> None:
         self._tools = tools
-        self._names: dict[str, WireNames] = {}
-        self._named: dict[str, object] = {}
-        """The tools of the registry when names were last made, by API."""
+        self._names: dict[str, tuple[WireNames, object]] = {}
+        """By API: the names, and the tools that they were made for."""
 
     def definitions(
         self, provider: str, names: Iterable[str] | None = None, allowed: Collection[str] | None = None
@@ -60,12 +59,12 @@ class ToolDefinitions:
 
     def names(self, api: str) -> WireNames:
         """Return the names of all tools and parameters in an API."""
-        names = self._names.get(api)
-        if names is None or self._named[api] is not self._tools.visible:
+        names, named = self._names.get(api, (None, None))
+        if names is None or named is not self._tools.visible:
             specs = tool_specs(self._tools)
-            names = self._names.setdefault(api, codec(api).wire_names(spec.name for spec in specs))
-            codec(api).encode_tools(specs, names, {})  # makes the names of parameters, and those of tools that are new
-            self._named[api] = self._tools.visible
+            names = codec(api).wire_names(spec.name for spec in specs)
+            codec(api).encode_tools(specs, names, {})  # makes the names of the parameters
+            self._names[api] = names, self._tools.visible
         return names
 
     def _tool(self, name: str) -> BoundTool:
