@@ -31,11 +31,16 @@ from callgate._pipeline.wait_graph import WaitGraph, callers
 from callgate.errors import CallNotStarted
 from callgate.tools.resource_conflicts import KeyIndex
 
-__all__ = ["CallLock", "CallLocks"]
+__all__ = ["CallLock", "CallLocks", "caller_of"]
 
 _FOREVER_S = 1e9
 _RUNNING: ContextVar[CallState | None] = ContextVar("callgate_running_call", default=None)
 """The call whose tool, hooks or handlers run in this context."""
+
+
+def caller_of(state: CallState) -> CallState | None:
+    """Return the call within which this one is made: its parent, or the call whose code runs in this context."""
+    return state.parent or _running(_RUNNING.get())
 
 
 class CallLock(Struct, eq=False):
@@ -136,8 +141,7 @@ class CallLocks:
         alone, self._alone = self._alone, None
         if alone is not None:
             self._list(alone)
-        before = _RUNNING.get()
-        state.caller = state.parent or (None if before is None else _running(before))
+        before, state.caller = _RUNNING.get(), caller_of(state)
         self._last += 1
         outer = None if state.caller is None else self._outer(state)
         lock = CallLock(self._last, state, (state.scope.run, state.scope.conversation), tool, footprint, outer, before)

@@ -22,7 +22,7 @@ from callgate._abort_signals import FAILURES, AbortSignal
 from callgate._json import canonical, exceeds
 from callgate._pipeline.admission import Admission
 from callgate._pipeline.call_hooks import hook_result
-from callgate._pipeline.call_locks import CallLocks
+from callgate._pipeline.call_locks import CallLocks, caller_of
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.concurrency import footprint_of
 from callgate._pipeline.effect_claims import EffectClaims, EffectKnown
@@ -37,6 +37,7 @@ from callgate._pipeline.result_cache import Cache
 from callgate._pipeline.tool_plan import ToolPlan, ToolPlans
 from callgate._pipeline.unknown_outcomes import UnknownOutcomes, refuse_other_arguments
 from callgate._pipeline.validate import quoted_error, quoted_notes, validate
+from callgate._pipeline.wait_graph import WaitGraph
 from callgate._run_state.event_bodies import Reason, arguments_hash
 from callgate._run_state.idempotency import Known, call_key, earlier_result
 from callgate._run_state.run_recovery import Unfinished
@@ -60,6 +61,7 @@ class RouteParts(Struct, frozen=True, kw_only=True):
     plans: ToolPlans
     policies: EnginePolicies
     unknown: UnknownOutcomes
+    waits: WaitGraph
     locks: CallLocks
     effects: EffectClaims
     cache: Cache
@@ -86,6 +88,7 @@ class CallRoute:
         self._plans = parts.plans.by_identity
         self._policies = parts.policies
         self._unknown = parts.unknown
+        self._waits = parts.waits
         self._locks = parts.locks
         self._effects = parts.effects
         self._cache = parts.cache
@@ -293,8 +296,22 @@ class CallRoute:
         """Return the stored result of the same call, or wait for it if the call is still running.
 
         Never starts a second call.
+
+        Raises:
+            CallNotStarted: The call would wait for itself.
         """
-        result, why = await earlier_result(known, state, self._journal, self._timeout_s)
+        first = self._running.get(known.uid) if known.running else None
+        if first is None:
+            result, why = await earlier_result(known, state, self._journal, self._timeout_s)
+        else:
+            state.caller = caller_of(state)
+            if self._waits.closes_circle(state, first):
+                raise CallNotStarted(
+                    f"{state.raw.name} was not started: it is the same call as {first.uid}, which waits for this one. Nothing happened.",
+                    code="waits_for_itself",
+                )
+            with self._waits.waiting(state, first):
+                result, why = await earlier_result(known, state, self._journal, self._timeout_s)
         state.check_stop(self._control)
         state.write("call.replayed", Reason(reason=why, details={"uid": known.uid}))
         return result

@@ -76,6 +76,8 @@ class CallState(Struct, kw_only=True, eq=False):
     """The call within which this one was made: its parent, or the call whose tool called the engine directly."""
     locked: bool = False
     """Whether the call holds or waits for a lock of its engine."""
+    attempt_ends: float = inf
+    """When the attempt that is running must end, on the engine's monotonic clock."""
     deadline: float = inf
     """When the call must end, on the engine's monotonic clock. Until the call's own time begins, this is its parent's
     deadline.
