@@ -51,7 +51,7 @@ class Pair:
             if nested:
                 return f"{name} done"
             await asyncio.to_thread(self.both.wait, PATIENCE_S)
-            arguments = {"order": order, "nested": True}
+            arguments: dict[str, Any] = {"order": order, "nested": True}
             if self._how == "engine":
                 assert self.engine is not None
                 return self._said(await said(self.engine, call(other, **arguments), ctx.scope))

@@ -267,6 +267,11 @@ class EngineRuns:
         self._lifecycle = lifecycle
         self._conversations = context.conversations
 
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """The event loop that the engine belongs to; None if it belongs to none yet."""
+        return self._lifecycle.loop
+
     async def open(self, scope: Scope, *, new: bool = False) -> None:
         """Acquire the lease of a scope's run and load its state. Runs no call.
 

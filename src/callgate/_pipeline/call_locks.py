@@ -141,7 +141,8 @@ class CallLocks:
         alone, self._alone = self._alone, None
         if alone is not None:
             self._list(alone)
-        before, state.caller = _RUNNING.get(), caller_of(state)
+        before = _RUNNING.get()
+        state.caller = state.parent or (None if before is None else _running(before))
         self._last += 1
         outer = None if state.caller is None else self._outer(state)
         lock = CallLock(self._last, state, (state.scope.run, state.scope.conversation), tool, footprint, outer, before)

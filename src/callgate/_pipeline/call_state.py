@@ -348,12 +348,16 @@ class CallState(Struct, kw_only=True, eq=False):
     # The room to run in
 
     async def take(self, slots: Slots, timeout_s: float) -> None:
-        """Take a slot, waiting for one if necessary.
+        """Take a slot, waiting for one if necessary. The calls within which this one was made give up theirs, as they wait for it.
 
         Raises:
             CallNotStarted: The call was killed or its time ran out before a slot was free.
         """
-        if not await slots.take(self.kill, timeout_s, first=self.parent is not None):
+        above = self.caller
+        while above is not None:
+            above.give()
+            above = above.caller
+        if not await slots.take(self.kill, timeout_s, first=self.caller is not None):
             why = self.kill.reason or f"no room for it within {timeout_s:.3g} s"
             raise CallNotStarted(f"It was not started: {why}. Nothing happened; it may be sent again.")
         self.held = slots
