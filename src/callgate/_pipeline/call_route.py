@@ -251,7 +251,8 @@ class CallRoute:
                 result = self._outcomes.result_of(state, error, tool.name, approved)
             if state.known is not None:
                 state.known.result = result
-            return await self._outcomes.answered(state, result)
+            over = partial(self._locks.release, lock) if lock is not None and self._survives else None
+            return await self._outcomes.answered(state, result, over)
         except (Exception, SystemExit) as error:
             self._leave_doubt(state, call)
             return self._outcomes.ended(state, error, tool.name, harmless=tool.effect == "none")

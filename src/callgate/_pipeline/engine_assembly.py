@@ -134,7 +134,7 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
             policies=policies,
             unknown=unknown,
             waits=waits,
-            locks=CallLocks(waits, context.clock),
+            locks=CallLocks(waits, context.clock, run, recorder.log),
             effects=EffectClaims(context, known, unknown, waits, given.timeout_s),
             cache=cache,
             executor=executor,
