@@ -146,11 +146,10 @@ class Admission:
             doubtful=doubtful,
         )
 
-    def admit_nested(self, raw: RawCall, parent: CallState, occurrence: int) -> CallState:
-        """Create the state of a call that a tool makes. It shares the run, scope, deadline and kill signal of its parent, which causes it.
+    def admit_nested(self, raw: RawCall, parent: CallState) -> CallState:
+        """Create the state of a call that a tool makes.
 
-        Args:
-            occurrence: How many identical calls the parent has made before.
+        It shares the run, scope, deadline and kill signal of its parent, which causes it.
         """
         raw = with_id(raw, self._clock)
         state = self._known.state(parent.scope.run)
@@ -167,7 +166,7 @@ class Admission:
             last=parent.last,
             parent=parent,
             deadline=parent.deadline,
-            occurrence=occurrence,
+            identical=parent.made,
         )
 
     def check(self, scope: Scope) -> None:

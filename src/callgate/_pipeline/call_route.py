@@ -265,6 +265,8 @@ class CallRoute:
                 self._locks.release(lock)
             if state.known is not None:
                 state.run_state.over(state.known, state.key, started=state.started)
+                if state.identical is not None and not state.known.entered:
+                    state.identical.free(tool.name, state.asked_hash, state.occurrence)
             if state.claim is not None:
                 self._effects.release(state.claim)
             self._lifecycle.ended(state)
@@ -278,6 +280,8 @@ class CallRoute:
         if state.first is not None:
             return await self._replayed(state, Known(tool=call.tool.name, arguments="", uid=state.first.uid, result=state.first))
         asked = arguments_hash(state.encoded)
+        if state.identical is not None:
+            state.occurrence = state.identical.take(call.tool.name, asked)
         state.key = call_key(call, asked, state.occurrence)
         if state.doubtful and state.unfinished is not None and state.unfinished.started is not None:
             state.key = state.unfinished.started.key
@@ -357,7 +361,7 @@ class CallRoute:
         a child must not keep the child from running, and taking the slots back could mean waiting for a sibling.
         """
         raw = RawCall(id=f"in:{parent.uid}", name=name, arguments=arguments, origin=f"tool:{parent.uid}")
-        state = self._admission.admit_nested(raw, parent, parent.made_before(name, arguments))
+        state = self._admission.admit_nested(raw, parent)
         parent.give()
         match await self._run(state):
             case Answered(result=result):
