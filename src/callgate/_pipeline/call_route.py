@@ -47,9 +47,18 @@ from callgate.errors import CallAborted, CallFailed, CallNotStarted, ResultRejec
 from callgate.stage_types import ApprovedCall, Checked, ValidatedCall
 from callgate.tools import ToolRegistry
 
-__all__ = ["CallRoute", "RouteParts"]
+__all__ = ["ArgumentSettings", "CallRoute", "RouteParts"]
 
 log = logging.getLogger("callgate")
+
+
+class ArgumentSettings(Struct, frozen=True, kw_only=True):
+    """How the arguments of calls are read."""
+
+    coerce: bool = True
+    """Whether to convert arguments of a wrong type if this loses nothing."""
+    repair: bool = False
+    """Whether to repair complete but malformed JSON arguments."""
 
 
 class RouteParts(Struct, frozen=True, kw_only=True):
@@ -77,11 +86,11 @@ class CallRoute:
 
     Args:
         timeout_s: Seconds for a whole call, and for waiting for the same call that is already running.
-        coerce: Whether to convert arguments of a wrong type if this loses nothing.
-        repair: Whether to repair complete but malformed JSON arguments.
+        arguments: How arguments are read. Only the repetition of a recorded run replaces it, where that run went on
+            with another engine.
     """
 
-    def __init__(self, parts: RouteParts, *, timeout_s: float, coerce: bool, repair: bool) -> None:
+    def __init__(self, parts: RouteParts, *, timeout_s: float, arguments: ArgumentSettings) -> None:
         context = parts.context
         self._admission = parts.admission
         self._tools = parts.tools
@@ -110,8 +119,7 @@ class CallRoute:
         self._shared = context.journal.shared
         self._survives = context.journal.strength != "memory"
         self._timeout_s = timeout_s
-        self._coerce = coerce
-        self._repair = repair
+        self.arguments = arguments
 
     def admit(self, raw: RawCall, scope: Scope, signal: AbortSignal, *, cause: int = 0, unfinished: Unfinished | None = None) -> CallState:
         """Create the state of a call in its run, or restore the state that it had before its run was interrupted."""
@@ -139,7 +147,7 @@ class CallRoute:
 
     async def parse_large(self, state: CallState) -> None:
         """Parse large arguments in a thread, and keep the result or the error for `prepare`."""
-        work = partial(parsed_or_error, state.raw, state.uid, self._limits, repair=self._repair)
+        work = partial(parsed_or_error, state.raw, state.uid, self._limits, repair=self.arguments.repair)
         state.parsed = await self._offload.run(work)
 
     # The first half
@@ -160,7 +168,7 @@ class CallRoute:
                 state.check_stop(self._control)
             if refusal is not None:
                 return self._outcomes.ended(state, refusal, name)
-            parsed, state.parsed = state.parsed or parse(state.raw, state.uid, self._limits, repair=self._repair), None
+            parsed, state.parsed = state.parsed or parse(state.raw, state.uid, self._limits, repair=self.arguments.repair), None
             if isinstance(parsed, BaseException):
                 raise parsed
             for note in parsed.notes:
@@ -170,7 +178,7 @@ class CallRoute:
                 self._recorder.log.info("Tool call: %s - %s", name, state.raw.reasoning)
             resolved = resolve(parsed, self._tools, state.scope)
             name = resolved.tool.name
-            call = validate(resolved, state.scope, coerce=self._coerce)
+            call = validate(resolved, state.scope, coerce=self.arguments.coerce)
             if call.notes and self._redactor is not None:
                 again = partial(self._valid, scope=state.scope)
                 call = replace(call, notes=quoted_notes(state.raw, call.notes, again, self._redactor))
@@ -197,8 +205,8 @@ class CallRoute:
 
     def _valid(self, raw: RawCall, scope: Scope) -> ValidatedCall:
         """Return the valid call as `prepare` does, without recording events."""
-        resolved = resolve(parse(raw, "", self._limits, repair=self._repair), self._tools, scope)
-        return validate(resolved, scope, coerce=self._coerce)
+        resolved = resolve(parse(raw, "", self._limits, repair=self.arguments.repair), self._tools, scope)
+        return validate(resolved, scope, coerce=self.arguments.coerce)
 
     # The second half
 
