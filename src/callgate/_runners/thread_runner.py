@@ -42,10 +42,12 @@ _ATTEMPT: ContextVar[_ThreadAttempt | None] = ContextVar("callgate_thread_attemp
 async def while_thread_waits(work: Callable[[], Awaitable[T]]) -> T:
     """Run work that another thread has handed to this event loop and waits for.
 
-    If it is the thread of a tool, it does not count against its pool's limit meanwhile.
+    If it is the thread of a tool of this loop, it does not count against its pool's limit meanwhile.
     """
     attempt = _ATTEMPT.get()
-    return await (work() if attempt is None else attempt.awaited(work))
+    if attempt is None or attempt.loop is not asyncio.get_running_loop():
+        return await work()
+    return await attempt.awaited(work)
 
 
 class ThreadRunner:
@@ -156,7 +158,7 @@ class _ThreadAttempt:
         self.relay = ProgressRelay(request.context, loop)
         self.finished = False
         self.abandoned = False
-        self._loop = loop
+        self.loop = loop
         self._pool = pool
         self._abandoned_code = abandoned_code
         self._max_bytes = max_bytes
@@ -185,11 +187,11 @@ class _ThreadAttempt:
         _ATTEMPT.set(self)
         approved, context = self.request.approved, self.request.context
         nested = None if context.nested is None else self._call
-        return approved.call.tool.tool.invoke(context.for_thread(self.relay.take, self._loop, nested), decode(approved.arguments_json))
+        return approved.call.tool.tool.invoke(context.for_thread(self.relay.take, self.loop, nested), decode(approved.arguments_json))
 
     def deliver(self, answer: Execution | Awaitable[object]) -> None:
         with suppress(RuntimeError):  # the event loop is closed: nothing waits for the result
-            self._loop.call_soon_threadsafe(self._finish, answer)
+            self.loop.call_soon_threadsafe(self._finish, answer)
 
     # Runs on the event loop.
 
