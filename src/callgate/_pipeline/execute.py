@@ -213,6 +213,7 @@ class Executor:
     def _context(self, state: CallState, approved: ApprovedCall) -> ToolContext:
         """Return the context of the running call for its tool."""
         scope, soft_warn, policies = state.scope, self._soft_warn_iteration, self._policies
+        judged = policies.policies or approved.judgments or approved.call.tool.approval is not None
         return ToolContext(
             scope=scope,
             call_id=state.raw.id,
@@ -223,7 +224,7 @@ class Executor:
             report=state.report,
             nested=state.nested,
             own_files=self._own_files,
-            policies=PolicyRecheck(approved.call, policies) if policies.policies or approved.judgments else None,
+            policies=PolicyRecheck(approved.call, policies) if judged else None,
             show_kill_hint=soft_warn is not None and scope.iteration >= soft_warn,
         )
 
