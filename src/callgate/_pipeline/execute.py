@@ -245,7 +245,7 @@ class Executor:
     async def _read_large(self, execution: Execution, request: RunRequest) -> Execution:
         """Read a result that is large or whose reading runs the tool's code, within the rest of the attempt's time."""
         rest = replace(request, timeout_s=max(0.0, request.context.deadline - self._clock.monotonic()))
-        read = await self._reader.read(execution, rest)
+        read = await self._reader.read(execution, rest, request.context.scope.workspace)
         return replace(read, tasks_left=execution.tasks_left) if execution.tasks_left else read
 
     async def _comes_again(self, state: CallState, attempt: int, execution: Execution, wait_s: float) -> bool:

@@ -7,7 +7,7 @@ secret that the redactor knows leaves this module. Decides nothing about the cal
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -17,9 +17,11 @@ from callgate._abort_signals import is_own_failure
 from callgate._engine_limits import Limits
 from callgate._json import canonical, plain_bytes, utf8
 from callgate._json.truncated_result import excerpt
+from callgate._pipeline.result_parts import FittedParts, fitted_parts
 from callgate._run_state.event_bodies import MOST_NAME, clean
 from callgate._secret_redaction import RedactedLog, Redactor
-from callgate.calls import Metadata, Note, Part, RawCall, Text, ToolResult
+from callgate.calls import Metadata, Note, RawCall, ToolResult
+from callgate.content_parts import Part, Text, with_data, without_data
 from callgate.errors import CallFailed
 from callgate.protocols import BlobStore
 from callgate.stage_types import Checked, ValidatedCall
@@ -72,6 +74,8 @@ class Normaliser:
         notes = call.notes + checked.notes
         if checked.status != "ok":
             return self._failure(call.raw, call.uid, call.tool.name, checked, rule, notes)
+        if checked.content:
+            return self._of_parts(call, rule, checked, notes)
         shown = _content_of(value, call.tool.tool.content_key)
         raw, blob = shown.raw, None
         cut = len(raw) > self._limits.content_bytes
@@ -109,6 +113,36 @@ class Normaliser:
                 command_end=_command_end(value) if type(value) is dict and "exit_code" in value else "",
             ),
         )
+
+    def _of_parts(self, call: ValidatedCall, rule: str, checked: Checked, notes: tuple[Note, ...]) -> ToolResult:
+        """Return the result of a tool that returned parts."""
+        found = self._fitted(checked.content, call.uid, call.scope.allowed_tools)
+        return ToolResult(
+            id=call.raw.id,
+            uid=call.uid,
+            name=call.tool.name,
+            status="ok",
+            content=(*found.parts, *_shown(notes)),
+            structured=checked.value if len(plain_bytes(checked.value)) <= self._limits.result_inline_bytes else None,
+            message=checked.message,
+            end_turn=checked.end_turn,
+            image_metadata=checked.image_metadata,
+            metadata=Metadata(
+                bytes=found.size_bytes,
+                truncated=found.truncated,
+                mime=found.mime,
+                blob=found.blob,
+                duration_ms=checked.duration_ms,
+                attempts=checked.attempts,
+                rule=rule,
+                cached=checked.cached,
+                joined=checked.joined,
+                notes=notes,
+            ),
+        )
+
+    def _fitted(self, parts: Sequence[Part], uid: str, allowed: Container[str] | None = None) -> FittedParts:
+        return fitted_parts(parts, self._limits, lambda whole: self._kept(whole, uid, allowed))
 
     def refusal(self, raw: RawCall, uid: str, name: str, error: CallFailed, notes: tuple[Note, ...] = (), rule: str = "") -> ToolResult:
         """Return the result of a call that was refused, or whose result was withheld."""
@@ -168,6 +202,8 @@ class Normaliser:
         structured = data if data is not None else checked.details
         ran = checked.attempts > 0 or checked.joined
         content, size, truncated, blob = self._told(told, structured if ran else None, uid)
+        if checked.content:
+            content += self._fitted([part for part in checked.content if not isinstance(part, Text)], uid).parts
         return ToolResult(
             id=raw.id,
             uid=uid,
@@ -213,19 +249,24 @@ class Normaliser:
         """Return the result of `build` without secrets.
 
         The data is redacted twice: the input, so that no secret is cut in two or stored with the whole, and the output, so that no field is
-        missed. Only the two ids are restored, because they connect the result with its call.
+        missed. Only the two ids are restored, because they connect the result with its call, and the bytes of images and files, which
+        would no longer be valid.
         """
         if self._redactor is None:
             return build(checked)
+        given = checked.content
         try:
-            redacted = _decode_checked(self._redactor.redact(plain_bytes(_in_unicode(checked))))
+            hidden = replace(_in_unicode(checked), content=without_data(given)) if given else _in_unicode(checked)
+            redacted = _decode_checked(self._redactor.redact(plain_bytes(hidden)))
+            redacted = replace(redacted, content=with_data(redacted.content, given)) if given else redacted
         except BaseException as error:
             if not is_own_failure(error):
                 raise
             return _withheld(raw, uid, checked, error)
         result = build(redacted)
         try:
-            return replace(_decode_result(self._redactor.redact(canonical(result))), id=raw.id, uid=uid)
+            cleaned = _decode_result(self._redactor.redact(canonical(replace(result, content=without_data(result.content)))))
+            return replace(cleaned, id=raw.id, uid=uid, content=with_data(cleaned.content, result.content))
         except BaseException as error:
             if not is_own_failure(error):
                 raise
