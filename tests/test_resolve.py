@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callgate._pipeline.resolve import almost, resolve
+from callgate._pipeline.resolve import resolve
+from callgate.argument_checks import matching_name
 from callgate.calls import RawCall, Scope
 from callgate.errors import ToolBlocked, UnknownTool
 from callgate.stage_types import ParsedCall, ResolvedCall
@@ -77,9 +78,9 @@ def test_a_lookalike_name_does_not_resolve_to_a_tool(name: str) -> None:
 
 def test_an_ambiguous_name_is_unknown() -> None:
     """A folded name resolves only if exactly one tool has it."""
-    assert almost("SEARCH", ["search", "Search"]) is None
-    assert almost("Search", ["search", "Search"]) == "Search"
-    assert almost("a-b", ["a_b", "A-B"]) is None
+    assert matching_name("SEARCH", ["search", "Search"]) is None
+    assert matching_name("Search", ["search", "Search"]) == "Search"
+    assert matching_name("a-b", ["a_b", "A-B"]) is None
 
 
 def test_an_unknown_tool_error_lists_close_and_available_names() -> None:
@@ -156,7 +157,7 @@ names = st.from_regex(r"[a-z][a-z_]{0,8}", fullmatch=True)
 
 @given(st.sets(names, max_size=6), names)
 def test_name_folding_returns_only_known_names_and_keeps_exact_ones(known: set[str], name: str) -> None:
-    found = almost(name, known)
+    found = matching_name(name, known)
     assert found is None or found in known
     assert name not in known or found == name
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from callgate._version import __version__ as __version__
 
 _WHERE = {
     "AbortController": "_abort_signals",
