@@ -27,14 +27,14 @@ from callgate.protocols import BlobStore
 from callgate.stage_types import Checked, ValidatedCall
 from callgate.tools.registry import ToolRegistry
 
-__all__ = ["Normaliser"]
+__all__ = ["SHOWN_NOTES", "Normaliser"]
 
 log = logging.getLogger("callgate")
 
 _decode_checked = msgspec.json.Decoder(Checked).decode
 _decode_result = msgspec.json.Decoder(ToolResult).decode
 
-_SHOWN = frozenset({"modified", "warning"})
+SHOWN_NOTES = frozenset({"modified", "warning"})
 """The kinds of notes that the model reads beside the result; the others are only in the metadata."""
 _COMMAND_END_BYTES = 64
 _MIME_BYTES = 200
@@ -330,7 +330,7 @@ def _withheld(raw: RawCall, uid: str, checked: Checked, error: BaseException) ->
 
 
 def _shown(notes: tuple[Note, ...]) -> tuple[Part, ...]:
-    return tuple(Text(text=f"Note: {note.text}") for note in notes if note.kind in _SHOWN)
+    return tuple(Text(text=f"Note: {note.text}") for note in notes if note.kind in SHOWN_NOTES)
 
 
 def _bounded(text: str, budget: int) -> str:
