@@ -19,7 +19,6 @@ from callgate import (
     Image,
     Limits,
     Link,
-    MemoryJournal,
     Resource,
     Scope,
     SqliteJournal,
@@ -202,15 +201,32 @@ async def test_images_survive_the_cache_a_repeated_call_and_a_restart(tmp_path: 
     assert [(one.metadata.replayed, one.content, one.structured) for one in (again, later)] == [(True, (PICTURE,), SUMMARY)] * 2
 
 
-async def test_a_redactor_changes_texts_beside_an_image_but_not_the_image() -> None:
-    class Eager(Hider):
-        """Also takes a part of the image's Base64 for a secret."""
+class Eager(Hider):
+    """A redactor that also takes a part of the image's Base64 for a secret."""
 
-        def redact(self, body: bytes) -> bytes:
-            return super().redact(body).replace(base64.b64encode(PNG)[20:40], b"[hidden]")
+    def redact(self, body: bytes) -> bytes:
+        return super().redact(body).replace(base64.b64encode(PNG)[20:40], b"[hidden]")
 
-    result = await returned(["hunter2", PICTURE], redactor=Eager(), journal=MemoryJournal())
-    assert result.content == (Text(text="[hidden]"), PICTURE)
+
+async def test_a_redactor_changes_texts_beside_an_image_but_not_the_image(tmp_path: Path) -> None:
+    def get() -> list[object]:
+        """Return a secret and an image."""
+        return ["hunter2", PICTURE]
+
+    made = [tool(get, effect="none", cacheable=True), tool(get, name="once")]
+
+    def opened() -> Engine:
+        return Engine(made, redactor=Eager(), journal=SqliteJournal(tmp_path / "j.db"))
+
+    async with opened() as engine:
+        first, cached = [await said(engine, call("get", id=id), Scope(run="r")) for id in "ab"]
+        once = await said(engine, call("once", id="c"), Scope(run="r"))
+    assert (first.content, cached.content, once.content) == ((Text(text="[hidden]"), PICTURE),) * 3
+    assert cached.metadata.cached == "tick"
+    async with opened() as engine:
+        recorded = await said(engine, call("once", id="c"), Scope(run="r"))
+    told = "[image/png] [It is not in the record, because the redactor takes a part of it for a secret.]"
+    assert (recorded.metadata.replayed, recorded.content) == (True, (Text(text="[hidden]"), Text(text=told)))
 
 
 async def test_a_hook_that_replaces_the_value_replaces_its_images_and_one_that_keeps_it_keeps_them() -> None:

@@ -21,7 +21,7 @@ from callgate._pipeline.result_parts import FittedParts, fitted_parts
 from callgate._run_state.event_bodies import MOST_NAME, clean
 from callgate._secret_redaction import RedactedLog, Redactor
 from callgate.calls import Metadata, Note, RawCall, ToolResult
-from callgate.content_parts import Part, Text, with_data, without_data
+from callgate.content_parts import Part, Text, data_of, part_text, with_data, without_data
 from callgate.errors import CallFailed
 from callgate.protocols import BlobStore
 from callgate.stage_types import Checked, ValidatedCall
@@ -153,11 +153,22 @@ class Normaliser:
         return self._redacted(raw, uid, checked, lambda redacted: self._failure(raw, uid, shown, redacted, rule, notes))
 
     def recorded(self, result: ToolResult) -> bytes:
-        """Return the result as it is recorded: whole up to a size limit, by reference above it."""
+        """Return the result as it is recorded: whole up to a size limit, by reference above it.
+
+        The record is redacted as a whole. An image that the redactor would damage is replaced by a text.
+        """
+        if self._redactor is not None and any(map(data_of, result.content)):
+            result = replace(result, content=tuple([self._undamaged(part, self._redactor) for part in result.content]))
         body = canonical(result)
         if len(body) <= self._recorded_bytes:
             return body
         return canonical(replace(result, structured=None))
+
+    def _undamaged(self, part: Part, redactor: Redactor) -> Part:
+        data = data_of(part).encode()
+        if not data or redactor.redact(data) == data:
+            return part
+        return Text(text=f"{part_text(part)} [It is not in the record, because the redactor takes a part of it for a secret.]")
 
     def _beside(self, checked: Checked) -> Checked:
         """Limit the size of the message and the image metadata that a tool returns in addition to its value.
