@@ -249,3 +249,23 @@ def test_a_wrong_requires_approval_of_a_class_is_refused_when_it_is_registered()
 
     with pytest.raises(UsageError, match=r"Tool 'transfer' .*requires_approval='yes'"):
         Engine([Wrong])
+
+
+@pytest.mark.parametrize(
+    ("requires", "refused"), [(lambda arguments: arguments["url"] == "inside", True), (True, False)], ids=["picked", "all"]
+)
+async def test_a_running_call_is_asked_about_another_resource_only_if_its_tool_picks_that(requires: Any, refused: bool) -> None:
+    """As when an address redirects to another one. If every call needs approval, the human has allowed this one."""
+
+    @tool(requires_approval=requires)
+    async def fetch(url: str, context: ToolContext) -> str:
+        """Fetch a page."""
+        return await context.refusal(url="inside")
+
+    async with Engine([fetch]) as engine:
+        raw = call("fetch", id="a", url="outside")
+        outcome = await engine.call(raw, SCOPE)
+        if isinstance(outcome, Suspended):
+            await engine.approve(outcome.approval_id, by="bob")
+            outcome = await engine.call(raw, SCOPE)
+    assert ('Run fetch with {"url":"inside"}?' in result_of(outcome).text) is refused

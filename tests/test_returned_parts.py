@@ -38,15 +38,18 @@ PICTURE = Image.from_bytes(PNG)
 SUMMARY = {"type": "image", "mimeType": "image/png", "bytes": len(PNG)}
 
 
-async def returned(value: Any, scope: Scope | None = None, **options: Any) -> Any:
-    """Return the result of a tool that returns this value."""
+async def returned(value: Any, scope: Scope | None = None, *, later: bool = False, **options: Any) -> Any:
+    """Return the result of a tool, plain or async, that returns this value."""
 
-    @tool
     def get() -> object:
         """Return a value."""
         return value
 
-    async with Engine([get], **options) as engine:
+    async def get_later() -> object:
+        """Return a value."""
+        return value
+
+    async with Engine([tool(get_later if later else get, name="get")], **options) as engine:
         return await said(engine, call("get"), scope)
 
 
@@ -73,9 +76,10 @@ SHOWN: dict[str, tuple[object, Part]] = {
 }
 
 
+@pytest.mark.parametrize("later", [False, True], ids=["function", "async function"])
 @pytest.mark.parametrize(("value", "part"), SHOWN.values(), ids=SHOWN.keys())
-async def test_bytes_are_shown_as_what_their_first_bytes_say(value: object, part: Part) -> None:
-    result = await returned(value)
+async def test_bytes_are_shown_as_what_their_first_bytes_say(value: object, part: Part, later: bool) -> None:
+    result = await returned(value, later=later)
     assert (result.status, result.content) == ("ok", (part,))
     data = data_of(part)
     assert not data or data not in json.dumps(result.structured), "no bytes in the data for programs"
@@ -135,7 +139,8 @@ async def test_the_path_of_a_file_is_shown_as_its_content_if_the_file_is_in_the_
     (inside / "note.txt").write_text("hello")
     (inside / "link.txt").symlink_to(outside)
     scope = Scope(workspace=str(inside))
-    assert (await returned(inside / "a.png", scope)).content == (PICTURE,)
+    for later in (False, True):
+        assert (await returned(inside / "a.png", scope, later=later)).content == (PICTURE,)
     assert (await returned(inside / "note.txt", scope)).text == "hello"
     for refused in (outside, inside / "link.txt", inside / ".." / "outside.txt"):
         text = (await returned(refused, scope)).text
