@@ -22,6 +22,7 @@ __all__ = ["Returned", "may_hold_parts", "returned"]
 
 _PARTS = (Image, Audio, Link, Resource, Text)
 _BYTES = (bytes, bytearray, memoryview)
+_NAMES = {Text: "text", Image: "an image", Audio: "audio", Resource: "a file"}
 _PICTURE_FORMATS = frozenset({"PNG", "JPEG", "GIF", "WEBP"})
 
 
@@ -60,12 +61,12 @@ def returned(value: object, max_bytes: int, workspace: str | None) -> Returned |
         return reader.of_dict(value)
     if isinstance(value, (list, tuple)):
         parts = tuple([reader.part(item) for item in value])
-        return Returned([_data(part) for part in parts], parts, tuple(reader.changes))
+        return Returned([_data(part) for part in parts], parts, tuple(dict.fromkeys(reader.changes)))
     if isinstance(value, Path):
         file = reader.file(value)
         return None if file is None else Returned(_data(file), (file,))
     part = reader.part(value)
-    return Returned(_data(part), (part,), tuple(reader.changes))
+    return Returned(_data(part), (part,), tuple(dict.fromkeys(reader.changes)))
 
 
 class _PartReader:
@@ -91,7 +92,7 @@ class _PartReader:
             else:
                 plain[key] = item
         data, changes = to_jsonable(plain, max_bytes=max(0, self._left))
-        return Returned(data, (Text(text=json_text(data)), *parts), (*self.changes, *changes))
+        return Returned(data, (Text(text=json_text(data)), *parts), (*dict.fromkeys(self.changes), *changes))
 
     def part(self, item: object) -> Part:
         """Return one item as a part: text and parts unchanged, bytes and files by their content, anything else as JSON text."""
@@ -99,7 +100,9 @@ class _PartReader:
             return self._checked(item)
         if isinstance(item, _BYTES):
             self._spend(len(item) * 4 // 3)
-            return part_from_bytes(bytes(item))
+            found = part_from_bytes(bytes(item))
+            self.changes.append(f"bytes were read as {_NAMES[type(found)]}")
+            return found
         if isinstance(item, Path):
             return self.file(item) or self._checked(Text(text=str(item)))
         if _is_picture(item):

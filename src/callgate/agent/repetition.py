@@ -159,7 +159,9 @@ class StuckGuard:
 
     def _note(self, asked: _Asked, result: ToolResult) -> Repeat:
         before = self._seen.pop(asked, None)
-        said: tuple[str, str | None, str] | None = (result.status, result.code, _told(result.content))
+        content = result.content
+        text = content[0].text if len(content) == 1 and type(content[0]) is Text else _told(content)
+        said: tuple[str, str | None, str] | None = (result.status, result.code, text)
         is_data = result.status == "ok" or result.failure_class == "tool_declared"
         if result.code == REPEATED:
             said, is_data = (before.said, before.is_data) if before is not None else (None, False)
@@ -179,8 +181,6 @@ class StuckGuard:
 
 def _told(content: tuple[Part, ...]) -> str:
     """Return what distinguishes a result's content: its text, and a hash of its images and files."""
-    if len(content) == 1 and type(content[0]) is Text:
-        return content[0].text
     data = hashlib.blake2b("\n".join(map(data_of, content)).encode(), digest_size=16).hexdigest()
     return "\n".join([*map(part_text, content), data])
 
