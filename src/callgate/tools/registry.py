@@ -22,6 +22,7 @@ from callgate.calls import Category, Effect, Scope
 from callgate.errors import UsageError
 from callgate.tools.argument_cleaning import Keywords
 from callgate.tools.effect_key import EffectKey
+from callgate.tools.required_approval import ApprovalRequirement
 from callgate.tools.resource_conflicts import TouchedKeys
 from callgate.tools.retry_policy import NO_RETRY, RetryPolicy
 from callgate.tools.tool_declaration import CacheScope, RunnerName, Tool
@@ -59,6 +60,8 @@ class BoundTool(Struct, frozen=True, kw_only=True):
     """The cache's scope; None if the tool is not cacheable."""
     cache_ttl: float | None
     effect_key: EffectKey | None
+    approval: ApprovalRequirement | None
+    """Which calls a human has to allow; None if the tool requires that of none."""
     requires_actor: bool
     parallel: int | None
     coerce: bool | None
@@ -246,6 +249,7 @@ def _bind(tool: Tool, layer: Layer) -> BoundTool:
         cache_scope=tool.cache_scope if tool.cacheable else None,
         cache_ttl=tool.cache_ttl,
         effect_key=_effect_key(tool, effect, schema),
+        approval=ApprovalRequirement.of(tool.requires_approval, where[0].upper() + where[1:]),
         requires_actor=tool.requires_actor,
         parallel=tool.parallel,
         coerce=tool.coerce,
