@@ -1,6 +1,6 @@
 """Tools as the request of each API declares them, and the names that they have there.
 
-A provider accepts fewer names than callgate does. The names that are sent depend only on the tool's own name, so a response is read with the
+A provider accepts fewer names than callgate does. The name that is sent depends only on the tool's own name, so a response is read with the
 names that its request declared, also if tools were registered since.
 """
 
