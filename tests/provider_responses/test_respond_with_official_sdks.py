@@ -8,6 +8,7 @@ import pytest
 from pydantic import BaseModel, TypeAdapter
 
 from callgate import Engine, Scope, Tool, UsageError
+from callgate.calls import Image
 from tests.provider_responses.recorded_bodies import ANSWERS, BODIES, QUESTIONS, WIRE_NAME, body
 from tests.provider_responses.recorded_server import RecordedServer
 from tests.provider_responses.sdk_requests import ASK, kept
@@ -123,15 +124,15 @@ async def test_items_and_definitions_have_the_types_of_the_sdk() -> None:
     from openai.types.responses import ResponseInputItemParam, ToolParam
 
     types: dict[str, tuple[Any, Any]] = {
-        "openai": (ChatCompletionMessageParam, ChatCompletionToolUnionParam),
-        "openai-responses": (ResponseInputItemParam, ToolParam),
-        "anthropic": (MessageParam, ToolUnionParam),
+        "openai": (list[ChatCompletionMessageParam], list[ChatCompletionToolUnionParam]),
+        "openai-responses": (list[ResponseInputItemParam], list[ToolParam]),
+        "anthropic": (list[MessageParam], list[ToolUnionParam]),
     }
     async with Engine([LookUp()]) as engine:
         for provider, (item_type, tool_type) in types.items():
             reply = await engine.respond(BODIES[provider])
-            assert TypeAdapter(list[item_type]).validate_python(reply.messages)
-            assert TypeAdapter(list[tool_type]).validate_python(engine.schemas(provider))
+            assert TypeAdapter(item_type).validate_python(reply.messages)
+            assert TypeAdapter(tool_type).validate_python(engine.schemas(provider))
 
 
 class Stock(BaseModel):
@@ -173,6 +174,25 @@ async def test_a_raw_response_of_an_sdk_is_refused_with_what_to_give() -> None:
             with pytest.raises(UsageError, match=r"response\.parse\(\)"):
                 await engine.respond(raw)
             assert await engine.respond(raw.parse())
+
+
+PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII="
+
+
+@pytest.mark.parametrize("provider", BODIES)
+async def test_an_image_that_a_tool_returns_reaches_the_provider(provider: str) -> None:
+    class Draw(LookUp):
+        """Draw an article."""
+
+        async def execute(self, actor: str, **params: Any) -> Any:
+            return Image(data=PNG, mime_type="image/png")
+
+    with RecordedServer(("application/json", body(BODIES[provider])), ("application/json", body(ANSWERS[provider]))) as server:
+        async with Engine([Draw()]) as engine:
+            tools, messages = engine.schemas(provider), list(QUESTIONS[provider])
+            reply = await engine.respond(await ASK[provider](server.url, messages, tools))
+            await ASK[provider](server.url, [*messages, *reply.messages], tools)
+    assert str(server.requests[1]).replace("mNk-A8", "mNk+A8").count(PNG) == 1  # Google's SDK sends the URL-safe alphabet
 
 
 async def test_signatures_and_encrypted_reasoning_come_back_as_the_sdk_takes_them() -> None:
