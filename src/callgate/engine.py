@@ -18,7 +18,7 @@ from callgate._engine_limits import Limits
 from callgate._json import decode
 from callgate._limits_from_environment import timeout_from_environment
 from callgate._option_checks import by_name, check
-from callgate._pipeline.approval_answers import answer_approval, edited_arguments
+from callgate._pipeline.approval_answers import answer_approval, check_answer, check_said, edited_arguments
 from callgate._pipeline.engine_assembly import EngineParts, GivenParts
 from callgate._pipeline.engine_lifecycle import SyncRunner
 from callgate._pipeline.engine_options import (
@@ -281,14 +281,17 @@ class Engine:
                 the approval to that engine.
             RecordFailed: The approval could not be recorded, so it has no effect.
         """
+        check_answer("engine.approve", approval_id, by, reason)
         await self._answer(approval_id, Answer(allow=True, by=by, reason=reason, arguments=edited_arguments(arguments)))
 
     async def deny(self, approval_id: str, *, by: str = "operator", reason: str = "") -> None:
         """Deny a `Suspended` call, or withdraw an approval that no call has used.
 
-        If the same call is submitted again, it gets one `Answered` with a denial that says who denied it and why.
-        Returns and raises as `approve` does.
+        If the same call is submitted again, it gets an `Answered` with a denial that says who denied it and why, however
+        often it is submitted. A new call, with another id or in another message, asks again. Returns and raises as
+        `approve` does.
         """
+        check_answer("engine.deny", approval_id, by, reason)
         await self._answer(approval_id, Answer(allow=False, by=by, reason=reason))
 
     async def _answer(self, approval_id: str, answer: Answer) -> None:
@@ -349,6 +352,7 @@ class Engine:
             RecordFailed: This could not be recorded, so it has no effect.
         """
         check("engine.settle", "happened", happened, bool)
+        check_said("engine.settle", by, reason)
         self._parts.lifecycle.check_open()
         recorder = self._parts.context.recorder
         position = await settle_call(uid, Settlement(happened=happened, by=by, reason=reason), self._parts.known, recorder)

@@ -211,9 +211,7 @@ class Outcomes:
         state.tell_result(result)
         try:
             if isinstance(error, CallDenied):
-                by = error.details or {}
-                rule, hook = (str(by.get(one, "")) for one in ("rule", "hook"))
-                state.verdict("deny", name, rule=rule, reason=str(error), hook=hook, judgments=error.judgments, approval=error.approval)
+                state.denied(error, name)
                 self._approvals.drop(error.approval)
             state.end("call.completed", self._normaliser.recorded(result))
         except RecordFailed as unwritable:  # the caller must still be told
