@@ -306,12 +306,12 @@ async def test_an_answer_or_settlement_that_is_not_a_bool_is_refused(shop: Shop)
     assert shop.paid == []
 
 
-WRONG_ANSWERS: dict[str, tuple[Callable[[Engine, Suspended], Any], str]] = {
+WRONG_ANSWERS: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "no reason": (lambda engine, one: engine.deny(one.approval_id, reason=None), r"engine.deny\(reason=None\): it must be text"),
     "a reason of a number": (lambda engine, one: engine.approve(one.approval_id, reason=3), r"engine.approve\(reason=3\): it must be text"),
     "a name of a number": (
         lambda engine, one: engine.approve(one.approval_id, by=3),
-        r"engine.approve\(by=3\): it must be text that names",
+        r"engine.approve\(by=3\): it must be text",
     ),
     "no name": (lambda engine, one: engine.answer(one.approval_id, allow=False, by=None), r"engine.deny\(by=None\): it must be text"),
     "the outcome": (lambda engine, one: engine.approve(one), r"was given the call's outcome .* `approval_id` of the `Suspended`"),

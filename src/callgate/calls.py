@@ -76,8 +76,8 @@ class RawCall(NamedStruct, frozen=True, kw_only=True):
         """Read one call from a model's message, as a provider's SDK returns it: an object or a dict.
 
         Supports the calls of OpenAI (chat and responses), Anthropic, Gemini, Bedrock, Mistral, Cohere and Ollama, and
-        of compatible servers. An invalid item, which a model may have written, becomes a call without a name, which
-        ends its message.
+        of compatible servers. An invalid item, which a model or a server may have spoilt, becomes a call without a name,
+        which ends its message.
 
         Args:
             item: An item of `tool_calls`, a `function_call` item or part, a `tool_use` block, or a `toolUse` block.
@@ -86,7 +86,7 @@ class RawCall(NamedStruct, frozen=True, kw_only=True):
                 call as cut.
 
         Raises:
-            UsageError: `item` is not one call, but for example a whole response or a list of calls.
+            UsageError: `item` is not one call, but for example None, text, a whole response or a list of calls.
         """
         return cls._from_item(item, "RawCall.from_provider", finish_reason)
 
@@ -121,7 +121,7 @@ class RawCall(NamedStruct, frozen=True, kw_only=True):
         """
         _refuse_read_call(item, "RawCall.from_dict")
         if not is_plain_call(item):
-            fields = provider_call(item, "RawCall.from_dict", "tool_calls")
+            fields = provider_call(item, "RawCall.from_dict", "tool_calls", any_json=True)
             if fields is not None:
                 return cls(**fields)
         if not isinstance(item, Mapping):
