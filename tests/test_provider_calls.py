@@ -168,7 +168,7 @@ MISTAKES: dict[str, tuple[object, str]] = {
     "a message without calls": (completion().choices[0].message.model_dump(), "a message or response"),
 }
 NO_ITEMS: dict[str, tuple[object, str]] = {
-    "the calls of a message that has none": (completion().choices[0].message.tool_calls, "None, which is not a call: a message without calls"),
+    "the calls of a message that has none": (completion().choices[0].message.tool_calls, "None, which is not a call: a message without"),
     "no calls": ([], "a list of 0. It reads one call"),
     "a name": ("refund", "the text 'refund', which is not a call. Give it one call of the message"),
     "a list of names": (["refund"], "a list of 1. It reads one call"),

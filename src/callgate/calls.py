@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import field
 
 from callgate._option_checks import NamedStruct
 from callgate._provider_calls import argument_value, is_plain_call, keys_beside, provider_call, text_value
@@ -180,7 +180,7 @@ class Scope(NamedStruct, frozen=True, kw_only=True):
     """The `StreamingContext` of the turn's model, passed to tools as the same object; set by an agent. Never recorded."""
 
 
-class Note(Struct, frozen=True, kw_only=True, gc=False):
+class Note(NamedStruct, frozen=True, kw_only=True, gc=False):
     """A change that the engine made to a call or result, so that nothing changes silently."""
 
     kind: Literal["json_repaired", "lifted", "name", "coerced", "dropped", "modified", "normalised", "warning", "empty"]
@@ -190,7 +190,7 @@ class Note(Struct, frozen=True, kw_only=True, gc=False):
     """The place in the arguments, as a JSON pointer. If empty, the whole call."""
 
 
-class Text(Struct, frozen=True, kw_only=True, gc=False, tag_field="type", tag="text"):
+class Text(NamedStruct, frozen=True, kw_only=True, gc=False, tag_field="type", tag="text"):
     text: str
 
 
@@ -220,7 +220,7 @@ Part = Text | Image | Audio | Link | Resource
 """One part of a result's content, in MCP's JSON shape."""
 
 
-class Metadata(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+class Metadata(NamedStruct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """Facts about a result that are not its content."""
 
     bytes: int = 0
@@ -258,7 +258,7 @@ class Metadata(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
         return max(0, self.attempts - 1)
 
 
-class ToolResult(Struct, frozen=True, kw_only=True):
+class ToolResult(NamedStruct, frozen=True, kw_only=True):
     """The result of a call: the same type for every tool and every failure."""
 
     id: str
@@ -306,13 +306,13 @@ class ToolResult(Struct, frozen=True, kw_only=True):
 class CurrentToolCall(ToolResult, frozen=True, kw_only=True):
     """A conversation's latest successful call: its result and parameters."""
 
-    parameters: dict[str, object] = {}
+    parameters: dict[str, object] = field(default_factory=dict)
     """The arguments that the tool ran with, as recorded."""
     reasoning: str = ""
     """The model's reason for the call, if it gave one."""
 
 
-class Answered(Struct, frozen=True):
+class Answered(NamedStruct, frozen=True):
     """The call has a result. Add it to the history at the call's place."""
 
     result: ToolResult

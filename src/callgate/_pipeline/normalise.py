@@ -17,6 +17,7 @@ from callgate._abort_signals import is_own_failure
 from callgate._engine_limits import Limits
 from callgate._json import canonical, plain_bytes, utf8
 from callgate._json.truncated_result import excerpt
+from callgate._option_checks import without_check
 from callgate._run_state.event_bodies import MOST_NAME, clean
 from callgate._secret_redaction import RedactedLog, Redactor
 from callgate.calls import Metadata, Note, Part, RawCall, Text, ToolResult
@@ -30,6 +31,9 @@ __all__ = ["Normaliser"]
 log = logging.getLogger("callgate")
 
 _decode_checked = msgspec.json.Decoder(Checked).decode
+_text = without_check(Text, Text(text=""))
+_metadata = without_check(Metadata, Metadata())
+_result = without_check(ToolResult, ToolResult(id="", uid="", name="", status="ok"))
 _decode_result = msgspec.json.Decoder(ToolResult).decode
 
 _SHOWN = frozenset({"modified", "warning"})
@@ -76,7 +80,7 @@ class Normaliser:
         raw, blob = shown.raw, None
         cut = len(raw) > self._limits.content_bytes
         if not cut:
-            content: tuple[Part, ...] = (Text(text=raw.decode()),)
+            content: tuple[Part, ...] = (_text(text=raw.decode()),)
         else:
             blob, how = self._kept(raw, call.uid, call.scope.allowed_tools)
             content = (Text(text=excerpt(raw, shown.value, self._limits.content_bytes)), Text(text=how))
@@ -84,7 +88,7 @@ class Normaliser:
             content += (Text(text=_bounded(shown.note, self._limits.error_bytes)),)
         if notes:
             content += _shown(notes)
-        return ToolResult(
+        return _result(
             id=call.raw.id,
             uid=call.uid,
             name=call.tool.name,
@@ -94,7 +98,7 @@ class Normaliser:
             message=checked.message,
             end_turn=checked.end_turn,
             image_metadata=checked.image_metadata,
-            metadata=Metadata(
+            metadata=_metadata(
                 bytes=len(raw) if shown.size is None else shown.size,
                 truncated=cut or shown.partial,
                 mime=shown.mime,
@@ -168,7 +172,7 @@ class Normaliser:
         structured = data if data is not None else checked.details
         ran = checked.attempts > 0 or checked.joined
         content, size, truncated, blob = self._told(told, structured if ran else None, uid)
-        return ToolResult(
+        return _result(
             id=raw.id,
             uid=uid,
             name=name,
@@ -181,7 +185,7 @@ class Normaliser:
             message=checked.message,
             end_turn=checked.end_turn,
             image_metadata=checked.image_metadata,
-            metadata=Metadata(
+            metadata=_metadata(
                 bytes=size,
                 truncated=truncated,
                 mime="application/json",
@@ -202,7 +206,7 @@ class Normaliser:
         """
         raw, most = plain_bytes(told), self._limits.error_bytes
         if len(raw) <= most:
-            return (Text(text=raw.decode()),), len(raw), False, None
+            return (_text(text=raw.decode()),), len(raw), False, None
         if output is None:
             return (Text(text=excerpt(raw, told, most)),), len(raw), False, None
         whole = plain_bytes(output)

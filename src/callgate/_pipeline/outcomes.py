@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from callgate._abort_signals import FAILURES
 from callgate._engine_limits import RECORD_S
+from callgate._option_checks import without_check
 from callgate._pipeline.call_hooks import HostAnswer
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.engine_lifecycle import Lifecycle
@@ -41,6 +42,8 @@ from callgate.protocols import RestartHandler
 from callgate.stage_types import ApprovedCall
 
 __all__ = ["Outcomes", "UnstartedCalls"]
+
+_answered = without_check(Answered, Answered(ToolResult(id="", uid="", name="", status="ok")))
 
 
 class Outcomes:
@@ -76,7 +79,7 @@ class Outcomes:
         self._control.count(state.scope.conversation, success=success)
         if self._bus.busy:
             self._bus.publish("tool.completed", result)
-        return Answered(result)
+        return _answered(result=result)
 
     def _log_duration(self, state: CallState, name: str) -> None:
         self._recorder.log.info("Function call completed: %s (%dms)", name, (self._clock.monotonic() - state.began) * 1000)
@@ -225,7 +228,7 @@ class Outcomes:
         self._recorder.log.info("Function call refused: %s (%s)", name, result.code)
         if self._bus.busy:
             self._bus.publish("tool.completed", result)
-        return Answered(result)
+        return _answered(result=result)
 
     def _suspended(self, state: CallState, question: ApprovalNeeded, name: str) -> Suspended | Answered:
         asked = self._approvals.ask(state.uid, state.scope.run, question.binding)
