@@ -98,18 +98,13 @@ def _value(tool: BoundTool, execution: Execution, attempts: int, duration_ms: fl
         faults = validate_tool_result(value)
         if faults:
             raise ResultInvalid(f"{tool.name} gave back no valid result: {'; '.join(faults)}.")
-    if tool.output is not None and not _is_valid(tool.output, value):
+    if tool.output is not None and not tool.output.is_valid(value):
         word = partial(_problems, tool.output)
         why = quoted_value(value, word(value), word, redactor)
         raise ResultInvalid(f"{tool.name} gave back what its output schema does not allow: {why}.", code="output_schema")
     if shaped and isinstance(value, dict):
         return _shaped(value, notes, attempts, duration_ms)
     return Checked(value=value, notes=notes, attempts=attempts, duration_ms=duration_ms)
-
-
-def _is_valid(output: CompiledSchema, value: object) -> bool:
-    """Return whether a result matches the schema. Unlike in Python, a bool is not an int in JSON Schema."""
-    return output.is_valid(value) or (isinstance(value, bool) and output.is_valid(int(value)))
 
 
 def _problems(output: CompiledSchema, value: object) -> str:
