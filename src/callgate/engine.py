@@ -195,7 +195,6 @@ class Engine:
 
     # Many calls of one message
 
-    @by_name
     def emission(
         self,
         scope: Scope = _NOWHERE,
@@ -203,8 +202,14 @@ class Engine:
         signal: AbortSignal | None = None,
         early: bool = True,
         on_result: Callable[[ToolResult], None] | None = None,
+        **unknown: Never,
     ) -> Emission:
-        """Return an `Emission`, to which the calls of one message are added."""
+        """Return an `Emission`, to which the calls of one message are added.
+
+        `unknown` is refused, see `call`.
+        """
+        if unknown:
+            refuse_unknown("Engine.emission", unknown, ("scope", "signal", "early", "on_result"))
         parts = self._parts
         parts.admission.check(scope)
         kill, limits = signal or self.control.signal(scope.conversation), self.limits
