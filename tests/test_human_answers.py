@@ -222,6 +222,22 @@ async def test_invalid_arguments_are_refused_to_the_human_and_the_question_stays
     assert shop.paid == ["ann 100"]
 
 
+async def test_refused_arguments_are_explained_to_the_human_and_not_to_the_model(shop: Shop) -> None:
+    async with Engine(shop.tools(), policies=[Asks()]) as engine:
+        question = await asked(engine)
+        for arguments, fault in (
+            ({"to": 5}, "- to: expected text, got 5"),
+            ({"to": "a", "amount": 1, "z": 1}, "- 'z' is not an argument."),
+        ):
+            with pytest.raises(UsageError) as caught:
+                await engine.approve(question, arguments=arguments)
+            text = str(caught.value)
+            assert text.startswith("The question stays open: pay does not accept the arguments of this approval.\n- ")
+            assert text.endswith("\nApprove again with all arguments of the call; pay takes amount, to.")
+            assert fault in text
+            assert ("call it again" in text, "was not run" in text, "dropped" in text) == (False, False, False)
+
+
 async def test_the_same_answer_twice_is_one_answer_and_another_one_is_refused(shop: Shop) -> None:
     async with Engine(shop.tools(), policies=[Asks()]) as engine:
         question = await asked(engine)

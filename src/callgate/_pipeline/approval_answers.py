@@ -21,10 +21,10 @@ from callgate._run_state.approvals import Answer, Approvals, Question, binding, 
 from callgate._run_state.event_bodies import Reason, arguments_hash, verdict_of
 from callgate._run_state.recorder import Recorder, off_loop
 from callgate.calls import Suspended
-from callgate.errors import CallDenied, CallFailed, UsageError
+from callgate.errors import ArgumentsInvalid, CallDenied, CallFailed, UsageError
 from callgate.events import Draft
 from callgate.stage_types import ValidatedCall
-from callgate.tools import ToolRegistry
+from callgate.tools import BoundTool, ToolRegistry
 
 __all__ = [
     "ANSWERS",
@@ -136,11 +136,21 @@ def _check(name: str, arguments: dict[str, object], tools: ToolRegistry) -> None
         return
     try:
         notes = check_arguments(tool, arguments)
+    except ArgumentsInvalid as error:
+        raise _not_accepted(tool, error.faults or str(error)) from error
     except CallFailed as error:
         raise UsageError(f"The question stays open: {error}") from error
-    unknown = [note.text for note in notes if note.kind == "dropped"]
+    unknown = [f"- {note.text.replace(' and was dropped', '')}" for note in notes if note.kind == "dropped"]
     if unknown:
-        raise UsageError(f"The question stays open: {' '.join(unknown)} Give the arguments that {name} takes.")
+        raise _not_accepted(tool, "\n".join(unknown))
+
+
+def _not_accepted(tool: BoundTool, faults: str) -> UsageError:
+    taken = ", ".join(sorted(tool.schema.properties)) or "no arguments"
+    return UsageError(
+        f"The question stays open: {tool.name} does not accept the arguments of this approval.\n{faults}\n"
+        f"Approve again with all arguments of the call; {tool.name} takes {taken}."
+    )
 
 
 def record_answer(recorder: Recorder, approvals: Approvals, question: Question, answer: Answer, *, cause: int = 0) -> int:

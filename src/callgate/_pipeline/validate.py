@@ -193,6 +193,7 @@ def _refused(tool: BoundTool, sentences: list[str], errors: list[dict[str, objec
         f"{tool.name} was not run: its arguments are not accepted. Correct these and call it again:\n{shown}",
         code=code,
         details={"errors": errors},
+        faults=shown,
     )
 
 
