@@ -36,6 +36,7 @@ from callgate.errors import (
     OutcomeUnknown,
     RecordFailed,
     RunHeld,
+    ToolRaised,
 )
 from callgate.events import Draft
 from callgate.protocols import RestartHandler
@@ -209,6 +210,8 @@ class Outcomes:
         Args:
             recorded: False if recording has failed already and `error` says so.
         """
+        if isinstance(error, ToolRaised) and error.__cause__ is not None:  # for the tool's author; the model is not told its type
+            self._recorder.log.debug("The call %s of %s was refused: %s", state.uid, name, error, error=error.__cause__)
         result = self.result_of(state, error, name, None)
         result = result if recorded else _marked(result)
         state.tell_result(result)

@@ -150,9 +150,6 @@ def _ended(tool: BoundTool, ran: Ran, duration_ms: float) -> Checked:
         details["tasks_left"] = execution.tasks_left
     if execution.partial:
         details["partial_output"] = execution.partial
-    if in_doubt and execution.status == "raised":
-        details["exception"] = execution.error_type
-        fact = f"failed with {execution.error_type}"
     reason = f"{tool.name} {fact}{': ' + execution.error.removesuffix('.') if execution.error else ''}."
     return Checked(
         status="unknown" if in_doubt else "error",

@@ -115,7 +115,7 @@ class EffectKey(Struct, frozen=True, kw_only=True):
         except BaseException as error:
             if not is_own_failure(error):
                 raise
-            raise self._useless(f"failed with {type(error).__name__}") from error
+            raise self._useless("failed") from error
         if not isinstance(text, str) or not text:
             raise self._useless(f"returned {text!r:.80} instead of a text")
         return text
