@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from callgate._option_checks import NamedStruct
 from callgate._provider_calls import argument_value, is_plain_call, keys_beside, provider_call, text_value
+from callgate.content_parts import Audio, Image, Link, Part, Resource, Text, part_text
 from callgate.errors import UsageError
 
 __all__ = [
@@ -190,36 +191,6 @@ class Note(Struct, frozen=True, kw_only=True, gc=False):
     """The place in the arguments, as a JSON pointer. If empty, the whole call."""
 
 
-class Text(Struct, frozen=True, kw_only=True, gc=False, tag_field="type", tag="text"):
-    text: str
-
-
-class Image(NamedStruct, frozen=True, kw_only=True, tag_field="type", tag="image", rename="camel"):
-    data: str
-    """The image, encoded as Base64."""
-    mime_type: str
-
-
-class Audio(NamedStruct, frozen=True, kw_only=True, tag_field="type", tag="audio", rename="camel"):
-    data: str
-    """The audio, encoded as Base64."""
-    mime_type: str
-
-
-class Link(NamedStruct, frozen=True, kw_only=True, tag_field="type", tag="resource_link", rename="camel"):
-    uri: str
-    name: str = ""
-    mime_type: str = ""
-
-
-class Resource(NamedStruct, frozen=True, kw_only=True, tag_field="type", tag="resource"):
-    resource: dict[str, object]
-
-
-Part = Text | Image | Audio | Link | Resource
-"""One part of a result's content, in MCP's JSON shape."""
-
-
 class Metadata(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """Facts about a result that are not its content."""
 
@@ -318,7 +289,8 @@ class Answered(Struct, frozen=True):
     result: ToolResult
 
     def message(self) -> dict[str, Any]:
-        """Return the result as a `tool` message of an OpenAI chat request.
+        """Return the result as a `tool` message of an OpenAI chat request, which holds only text: an image becomes
+        `[image/png]`.
 
         The other outcomes have this method, too, so that it can be called without checking the type of the outcome.
         They raise.
@@ -326,7 +298,7 @@ class Answered(Struct, frozen=True):
         Raises:
             UsageError: The call has no result; the error says what to do instead.
         """
-        return {"role": "tool", "tool_call_id": self.result.id, "content": self.result.text}
+        return {"role": "tool", "tool_call_id": self.result.id, "content": "\n".join(map(part_text, self.result.content))}
 
 
 class Restarted(NamedStruct, frozen=True):

@@ -250,7 +250,7 @@ class CallRoute:
                 if checked.status == "ok" and checked.cached is None:
                     self._activity.count(state.scope.conversation)
                 value, normalise = checked.value, partial(self._normaliser.result, approved.call, approved.rule, checked)
-                is_large = len(value) > LARGE_BYTES if type(value) is str else exceeds(value, LARGE_BYTES)
+                is_large = checked.content or (len(value) > LARGE_BYTES if type(value) is str else exceeds(value, LARGE_BYTES))
                 result = await self._offload.run(normalise) if is_large else normalise()
             except EffectKnown as earlier_call:
                 result = earlier_call.result or await self._verified(state, approved.call, earlier_call.checked)

@@ -1,29 +1,26 @@
 """Find the tool that a call names.
 
 After `parse`, before any check against a tool. Exposure is checked first: in deliberate mode, a tool that this turn does not offer is
-blocked without being looked up. An almost correct name is accepted if exactly one tool can be meant, and that is recorded. Letters are only
-compared without case: a name with look-alike letters is a different name. Must not run or change anything.
+blocked without being looked up. An almost correct name is accepted if exactly one tool can be meant, and that is recorded; if several can
+be meant, none is used and all are named. `docs/reference/malformed-calls.md` lists the rules. Letters are only compared without case:
+a name with look-alike letters is a different name. Must not run or change anything.
 """
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable
-
 from callgate._json.malformed_text import clip
-from callgate.calls import Note, Scope
+from callgate.argument_checks import closest_names, name_note, possible_names
+from callgate.calls import Scope
 from callgate.errors import ToolBlocked, UnknownTool
 from callgate.stage_types import ParsedCall, ResolvedCall
 from callgate.tools.registry import BoundTool, ToolRegistry
 
-__all__ = ["almost", "resolve"]
+__all__ = ["resolve"]
 
 _MAX_NAME = 200
-"""More than the length of any tool's name with a prefix and quotes; a longer name is not looked up."""
+"""The number of characters of a blocked name that are repeated."""
 _NAMES_BYTES = 2_500
-_QUOTES = "\"'`"
-_WHITE = " \t\r\n"
-_PREFIX = "functions."
+_MAX_SUGGESTIONS = 5
 
 
 def resolve(parsed: ParsedCall, registry: ToolRegistry, scope: Scope) -> ResolvedCall:
@@ -39,14 +36,15 @@ def resolve(parsed: ParsedCall, registry: ToolRegistry, scope: Scope) -> Resolve
     if tool is not None and gate is None:
         return ResolvedCall(parsed=parsed, tool=tool, notes=parsed.notes)
     notes = parsed.notes
-    if tool is None:
-        tool = _meant(name, registry)
-        if tool is not None:
-            notes = (*notes, Note(kind="name", text=f"The name came as {clip(name)} and was taken for {tool.name!r}."))
+    meant = _meant(name, registry) if tool is None else []
+    if len(meant) == 1:
+        tool = meant[0]
+        notes = (*notes, name_note(name, tool.name))
     if gate is not None and not (_is_allowed(tool, gate) if tool is not None else name in gate):
         raise _blocked(tool.name if tool is not None else name, gate)
     if tool is None:
-        raise _unknown(name, [one for one in registry.names() if gate is None or one in gate])
+        offered = [one for one in registry.names() if gate is None or one in gate]
+        raise _unknown(name, offered, [one.name for one in meant if one.name in offered])
     return ResolvedCall(parsed=parsed, tool=tool, notes=notes)
 
 
@@ -54,39 +52,11 @@ def _is_allowed(tool: BoundTool, gate: frozenset[str]) -> bool:
     return tool.name in gate or any(alias in gate for alias in tool.tool.aliases)
 
 
-def _meant(name: str, registry: ToolRegistry) -> BoundTool | None:
-    found = almost(name, registry.names())
-    return registry.get(found) if found is not None else None
-
-
-def almost(name: str, names: Iterable[str]) -> str | None:
-    """Return the one of `names` that `name` means, or None if it means none or several.
-
-    Ignores quotes, white space and a `functions.` prefix, and, if that leaves only one, also the case and the difference between `-` and
-    `_`.
-    """
-    if len(name) > _MAX_NAME:
-        return None
-    known = list(names)
-    if name in known:
-        return name
-    bare = _bare(name)
-    if bare in known:
-        return bare
-    folded = _folded(bare)
-    found = [one for one in known if _folded(one) == folded] if bare else []
-    return found[0] if len(found) == 1 else None
-
-
-def _bare(name: str) -> str:
-    name = name.strip(_WHITE)
-    if len(name) > 1 and name[0] in _QUOTES and name[-1] == name[0]:
-        name = name[1:-1].strip(_WHITE)
-    return name.removeprefix(_PREFIX)
-
-
-def _folded(name: str) -> str:
-    return "".join(letter.lower() if letter.isascii() else letter for letter in name).replace("-", "_")
+def _meant(name: str, registry: ToolRegistry) -> list[BoundTool]:
+    """Return the tools that an almost correct name or alias can mean."""
+    names = [known for tool in registry for known in (tool.name, *tool.tool.aliases)]
+    found = (registry.get(one) for one in possible_names(name, names))
+    return list({tool.name: tool for tool in found if tool is not None}.values())
 
 
 def _blocked(name: str, gate: frozenset[str]) -> ToolBlocked:
@@ -100,18 +70,13 @@ def _blocked(name: str, gate: frozenset[str]) -> ToolBlocked:
     return ToolBlocked(f"{clip(name)} was not run: this turn does not offer it. {offered}", details=details)
 
 
-def _unknown(name: str, names: list[str]) -> UnknownTool:
-    near = _closest(name, names)
+def _unknown(name: str, names: list[str], meant: list[str]) -> UnknownTool:
+    """Return the error for a name that means none of `names`, or several of them: those in `meant`."""
+    near = meant[:_MAX_SUGGESTIONS] or list(closest_names(name, names))
     hint = f" Did you mean {' or '.join(repr(one) for one in near)}?" if near else ""
     there = f" Available now: {_listed(sorted(names))}." if names else " No tool is available now."
     details: dict[str, object] = {"suggestions": near}
     return UnknownTool(f"No tool is named {clip(name)}.{hint}{there}", details=details)
-
-
-def _closest(name: str, names: list[str]) -> list[str]:
-    by_fold = {_folded(one): one for one in names[:2_000]}
-    near = difflib.get_close_matches(_folded(_bare(name[:_MAX_NAME])), by_fold, n=3, cutoff=0.6)
-    return [by_fold[one] for one in near]
 
 
 def _listed(names: list[str]) -> str:

@@ -82,7 +82,7 @@ def recheck(tool: BoundTool, given: Execution, before: Checked, redactor: Redact
         error = fresh.error or "the tool reported a failure"
         fresh = replace(fresh, status=before.status, error=error, failure_class=before.failure_class, code=before.code)
     elif before.status != "ok":
-        return replace(before, value=fresh.value, notes=before.notes + fresh.notes)
+        return replace(before, value=fresh.value, content=fresh.content, notes=before.notes + fresh.notes)
     return replace(fresh, notes=before.notes + fresh.notes, cached=before.cached, joined=before.joined, changed=before.changed)
 
 
@@ -103,8 +103,9 @@ def _value(tool: BoundTool, execution: Execution, attempts: int, duration_ms: fl
         why = quoted_value(value, word(value), word, redactor)
         raise ResultInvalid(f"{tool.name} gave back what its output schema does not allow: {why}.", code="output_schema")
     if shaped and isinstance(value, dict):
-        return _shaped(value, notes, attempts, duration_ms)
-    return Checked(value=value, notes=notes, attempts=attempts, duration_ms=duration_ms)
+        found = _shaped(value, notes, attempts, duration_ms)
+        return replace(found, content=execution.content) if execution.content else found
+    return Checked(value=value, content=execution.content, notes=notes, attempts=attempts, duration_ms=duration_ms)
 
 
 def _is_valid(output: CompiledSchema, value: object) -> bool:

@@ -16,6 +16,7 @@ from callgate._abort_signals import AbortSignal
 from callgate._json import to_jsonable, type_name
 from callgate._runners.exception_results import TimeBound, clean, describe, failed, overdue
 from callgate._runners.offload_to_threads import Offload, WorkAbandoned
+from callgate._runners.returned_content import returned
 from callgate.errors import ResultNotSerializable
 from callgate.protocols import Execution
 
@@ -32,13 +33,22 @@ class ReadingTimeout(Struct, frozen=True, eq=False):
     kill: AbortSignal
 
 
-def read(execution: Execution, max_bytes: int) -> Execution:
-    """Return `execution` with its value or exception read. May run foreign code; raises none of its errors."""
+def read(execution: Execution, max_bytes: int, workspace: str | None = None) -> Execution:
+    """Return `execution` with its value or exception read. May run foreign code; raises none of its errors.
+
+    Args:
+        workspace: The folder in which the path of a file is read; if empty, any; None if a path is only text.
+    """
     if isinstance(execution.value, BaseException) and execution.status == "raised":
         return replace(failed(execution.value), evidence=execution.evidence)
     if execution.status != "returned":
         return execution
     try:
+        found = returned(execution.value, max_bytes, workspace)
+        if found is not None:
+            return Execution(
+                status="returned", value=found.value, content=found.parts, read=True, changes=execution.changes + found.changes
+            )
         value, changes = to_jsonable(execution.value, max_bytes=max_bytes)
     except ResultNotSerializable as error:
         return unreadable(str(error), error.code)
@@ -59,13 +69,17 @@ class ResultReader:
         self._offload = offload
         self.max_bytes = max_bytes
 
-    async def read(self, execution: Execution, time: TimeBound) -> Execution:
-        """Return `execution`, read in a thread; if that exceeds the timeout or is killed, return that outcome."""
+    async def read(self, execution: Execution, time: TimeBound, workspace: str | None = None) -> Execution:
+        """Return `execution`, read in a thread; if that exceeds the timeout or is killed, return that outcome.
+
+        Args:
+            workspace: See `read`.
+        """
         refusal = self._offload.refusal
         if refusal:
             return _text_not_read(execution) if execution.status == "raised" else unreadable(f"The tool's result was not read: {refusal}")
         try:
-            return await self._offload.run(partial(read, execution, self.max_bytes), time)
+            return await self._offload.run(partial(read, execution, self.max_bytes, workspace), time)
         except WorkAbandoned:
             killed = time.kill.reason is not None
             return _text_not_read(execution) if execution.status == "raised" and not killed else overdue(time, killed, abandoned=True)

@@ -10,7 +10,7 @@ import inspect
 import math
 import types
 import typing
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, get_args, get_origin
 
@@ -21,11 +21,15 @@ from callgate._schema.conversion_errors import conversion_problems
 from callgate._schema.field_defaults import Make, described, with_field
 from callgate._schema.subschemas import Schema
 from callgate._schema.validation_errors import ValidationProblem
+from callgate.content_parts import Part
 from callgate.errors import UsageError
 
 __all__ = ["FunctionSchema", "function_schema"]
 
 _EMPTY = inspect.Parameter.empty
+_PARTS = get_args(Part)
+_SEQUENCES = (list, tuple, Sequence, types.UnionType, typing.Union, typing.Annotated)
+_MOST_DEPTH = 8
 _SCALARS = frozenset({"string", "integer", "number", "boolean", "null"})
 _REFUSED = {
     inspect.Parameter.VAR_POSITIONAL: "*{}: a JSON object has no such thing. Take a list parameter",
@@ -261,12 +265,37 @@ def _result(kind: Any, where: str) -> Schema | None:
     """
     if kind in (_EMPTY, None, type(None), Any) or str(getattr(kind, "__module__", "")).startswith("callgate"):
         return None
+    if _holds_content(kind):
+        return None
     try:
         schemas, defs = schemas_of({"return": kind}, where, output=True)
     except UsageError:
         return None
     schema = {**schemas["return"], **({"$defs": defs} if defs else {})}
     return None if not schema or _allows_any_text(schema) else schema
+
+
+def _holds_content(kind: Any, depth: int = 0, *, keyed: bool = False) -> bool:
+    """Return whether values of a type may have images or files, which are shown as parts and are no JSON data.
+
+    Args:
+        keyed: Whether the values are those of a dict's keys, where bytes are text in Base64.
+    """
+    if kind in _PARTS or (kind in (bytes, bytearray) and not keyed):
+        return True
+    if depth >= _MOST_DEPTH:
+        return False
+    inner, keyed = get_args(kind), keyed or get_origin(kind) not in _SEQUENCES
+    if typing.is_typeddict(kind):
+        inner = tuple(_hints_of(kind).values())
+    return any(_holds_content(one, depth + 1, keyed=keyed) for one in inner)
+
+
+def _hints_of(kind: Any) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(kind)
+    except Exception:  # a name that cannot be found; then the type has no schema either
+        return {}
 
 
 def _allows_any_text(schema: Schema) -> bool:

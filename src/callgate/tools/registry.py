@@ -22,6 +22,7 @@ from callgate.calls import Category, Effect, Scope
 from callgate.errors import UsageError
 from callgate.tools.argument_cleaning import Keywords
 from callgate.tools.effect_key import EffectKey
+from callgate.tools.required_approval import ApprovalRequirement
 from callgate.tools.resource_conflicts import TouchedKeys
 from callgate.tools.retry_policy import NO_RETRY, RetryPolicy
 from callgate.tools.tool_declaration import CacheScope, RunnerName, Tool
@@ -31,8 +32,9 @@ __all__ = ["LAYERS", "BoundTool", "Layer", "ToolRegistry", "instance_of"]
 Layer = Literal["builtin", "capability", "mcp"]
 LAYERS: tuple[Layer, ...] = ("builtin", "capability", "mcp")
 
-_NAME = re.compile(r"[^\W_][\w./\-]*")
-_MAX_NAME = 64
+_NAME = re.compile(r"[./\-]*\w[\w./\-]*")
+_MAX_NAME = 128
+"""The limits of MCP. A provider that allows less gets another name, see `models.wire.tool_names`."""
 _MAX_DESCRIPTION = 16_384
 _EFFECT_OF: Mapping[Category, Effect] = {"safe_chain": "none", "async_required": "once", "terminal": "once", "dangerous": "once"}
 
@@ -58,6 +60,8 @@ class BoundTool(Struct, frozen=True, kw_only=True):
     """The cache's scope; None if the tool is not cacheable."""
     cache_ttl: float | None
     effect_key: EffectKey | None
+    approval: ApprovalRequirement | None
+    """Which calls a human has to allow; None if the tool requires that of none."""
     requires_actor: bool
     parallel: int | None
     coerce: bool | None
@@ -245,6 +249,7 @@ def _bind(tool: Tool, layer: Layer) -> BoundTool:
         cache_scope=tool.cache_scope if tool.cacheable else None,
         cache_ttl=tool.cache_ttl,
         effect_key=_effect_key(tool, effect, schema),
+        approval=ApprovalRequirement.of(tool.requires_approval, where[0].upper() + where[1:]),
         requires_actor=tool.requires_actor,
         parallel=tool.parallel,
         coerce=tool.coerce,
@@ -285,7 +290,7 @@ def _check_declaration(tool: Tool) -> None:
     if not _NAME.fullmatch(tool.name) or len(tool.name) > _MAX_NAME:
         raise UsageError(
             f"Tool name {tool.name[:80]!r} ({where}) cannot be used. Take at most {_MAX_NAME} letters, digits, '_', '-', '.' or '/',"
-            " and begin with a letter or digit."
+            " at least one of them a letter, digit or '_'."
         )
     if len(tool.description) > _MAX_DESCRIPTION:
         raise UsageError(

@@ -14,6 +14,7 @@ from callgate.calls import Category, Effect
 from callgate.errors import UsageError
 from callgate.tools.argument_cleaning import Keywords
 from callgate.tools.effect_key import KeyFromCall
+from callgate.tools.required_approval import ApprovalRequirement, RequiresApproval
 from callgate.tools.resource_conflicts import Declared
 from callgate.tools.retry_policy import RetryPolicy
 from callgate.tools.tool_context import ToolContext
@@ -37,6 +38,7 @@ class ToolOptions(TypedDict, total=False):
     """The tool's effect; None: the category's default, or `once` if no category is given either."""
     key: KeyFromCall | None
     """The key of the tool's effect: `Tool.effect_key`."""
+    requires_approval: RequiresApproval
     reads: Declared | None
     writes: Declared | None
     timeout_s: float | None
@@ -99,6 +101,7 @@ class FunctionTool(Tool):
         self._validator: Callable[..., object] | None = options.pop("validate", None)
         self._verifier: Callable[..., Any] | None = options.pop("verify", None)
         self._check_functions()
+        ApprovalRequirement.of(options.get("requires_approval", False), f"Tool '{self.name}' ({self.where()})")
         written = options.pop("category", None)
         self.category = written or "safe_chain"
         self.effect = options.pop("effect", None) or _effect_of(written, takes_key=self._schema.context is not None)

@@ -232,7 +232,7 @@ class _Worker:
             changes: tuple[str, ...] = ()
             if inspect.isawaitable(value):
                 value, changes = self._await(value, running), awaited(tool)
-            execution = read(Execution(status="returned", value=value, changes=changes), call.max_bytes)
+            execution = read(Execution(status="returned", value=value, changes=changes), call.max_bytes, call.scope.workspace)
             if execution.error_type == UNREADABLE and running.stop.signal.aborted:
                 raise _Stopped
         except BaseException as error:
