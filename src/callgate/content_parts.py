@@ -26,7 +26,7 @@ _MOST_FILE_BYTES = 67_108_864
 """The largest file that `from_file` reads."""
 
 
-class Text(Struct, frozen=True, kw_only=True, gc=False, tag_field="type", tag="text"):
+class Text(NamedStruct, frozen=True, kw_only=True, gc=False, tag_field="type", tag="text"):
     text: str
 
 

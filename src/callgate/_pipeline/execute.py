@@ -113,7 +113,8 @@ class Executor:
         if ran.execution.status != "returned":
             state.started = ran.may_have_happened
         took_s = self._clock.monotonic() - began
-        if plan.tool.output is not None and exceeds(ran.execution.value, LARGE_BYTES):
+        value = ran.execution.value
+        if plan.tool.output is not None and (len(value) > LARGE_BYTES if type(value) is str else exceeds(value, LARGE_BYTES)):
             checked = await self._offload.run(partial(check, plan.tool, ran, took_s, self._redactor))
         else:
             checked = check(plan.tool, ran, took_s, self._redactor)

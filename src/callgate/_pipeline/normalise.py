@@ -17,6 +17,7 @@ from callgate._abort_signals import is_own_failure
 from callgate._engine_limits import Limits
 from callgate._json import canonical, plain_bytes, utf8
 from callgate._json.truncated_result import excerpt
+from callgate._option_checks import without_check
 from callgate._pipeline.result_parts import FittedParts, fitted_parts
 from callgate._run_state.event_bodies import MOST_NAME, clean
 from callgate._secret_redaction import RedactedLog, Redactor
@@ -32,6 +33,9 @@ __all__ = ["SHOWN_NOTES", "Normaliser"]
 log = logging.getLogger("callgate")
 
 _decode_checked = msgspec.json.Decoder(Checked).decode
+_text = without_check(Text, Text(text=""))
+_metadata = without_check(Metadata, Metadata())
+_result = without_check(ToolResult, ToolResult(id="", uid="", name="", status="ok"))
 _decode_result = msgspec.json.Decoder(ToolResult).decode
 
 SHOWN_NOTES = frozenset({"modified", "warning"})
@@ -80,15 +84,15 @@ class Normaliser:
         raw, blob = shown.raw, None
         cut = len(raw) > self._limits.content_bytes
         if not cut:
-            content: tuple[Part, ...] = (Text(text=raw.decode()),)
+            content: tuple[Part, ...] = (_text(text=raw.decode()),)
         else:
             blob, how = self._kept(raw, call.uid, call.scope.allowed_tools)
-            content = (Text(text=excerpt(raw, shown.value, self._limits.content_bytes)), Text(text=how))
+            content = (_text(text=excerpt(raw, shown.value, self._limits.content_bytes)), Text(text=how))
         if shown.note:
-            content += (Text(text=_bounded(shown.note, self._limits.error_bytes)),)
+            content += (_text(text=_bounded(shown.note, self._limits.error_bytes)),)
         if notes:
             content += _shown(notes)
-        return ToolResult(
+        return _result(
             id=call.raw.id,
             uid=call.uid,
             name=call.tool.name,
@@ -98,7 +102,7 @@ class Normaliser:
             message=checked.message,
             end_turn=checked.end_turn,
             image_metadata=checked.image_metadata,
-            metadata=Metadata(
+            metadata=_metadata(
                 bytes=len(raw) if shown.size is None else shown.size,
                 truncated=cut or shown.partial,
                 mime=shown.mime,
@@ -168,7 +172,7 @@ class Normaliser:
         data = data_of(part).encode()
         if not data or redactor.redact(data) == data:
             return part
-        return Text(text=f"{part_text(part)} [It is not in the record, because the redactor takes a part of it for a secret.]")
+        return _text(text=f"{part_text(part)} [It is not in the record, because the redactor takes a part of it for a secret.]")
 
     def _beside(self, checked: Checked) -> Checked:
         """Limit the size of the message and the image metadata that a tool returns in addition to its value.
@@ -215,7 +219,7 @@ class Normaliser:
         content, size, truncated, blob = self._told(told, structured if ran else None, uid)
         if checked.content:
             content += self._fitted([part for part in checked.content if not isinstance(part, Text)], uid).parts
-        return ToolResult(
+        return _result(
             id=raw.id,
             uid=uid,
             name=name,
@@ -228,7 +232,7 @@ class Normaliser:
             message=checked.message,
             end_turn=checked.end_turn,
             image_metadata=checked.image_metadata,
-            metadata=Metadata(
+            metadata=_metadata(
                 bytes=size,
                 truncated=truncated,
                 mime="application/json",
@@ -249,12 +253,12 @@ class Normaliser:
         """
         raw, most = plain_bytes(told), self._limits.error_bytes
         if len(raw) <= most:
-            return (Text(text=raw.decode()),), len(raw), False, None
+            return (_text(text=raw.decode()),), len(raw), False, None
         if output is None:
-            return (Text(text=excerpt(raw, told, most)),), len(raw), False, None
+            return (_text(text=excerpt(raw, told, most)),), len(raw), False, None
         whole = plain_bytes(output)
         blob, how = self._kept(whole, uid)
-        return (Text(text=excerpt(raw, told, most - len(how) - 1)), Text(text=how)), len(whole), True, blob
+        return (_text(text=excerpt(raw, told, most - len(how) - 1)), Text(text=how)), len(whole), True, blob
 
     def _redacted(self, raw: RawCall, uid: str, checked: Checked, build: Callable[[Checked], ToolResult]) -> ToolResult:
         """Return the result of `build` without secrets.
@@ -332,7 +336,7 @@ def _withheld(raw: RawCall, uid: str, checked: Checked, error: BaseException) ->
         uid=uid,
         name="",
         status="unknown" if checked.status == "ok" else checked.status,
-        content=(Text(text=plain_bytes({"error": reason, "code": "redactor_failed"}).decode()),),
+        content=(_text(text=plain_bytes({"error": reason, "code": "redactor_failed"}).decode()),),
         error=reason,
         failure_class=checked.failure_class or "outcome_unknown",
         code="redactor_failed",
@@ -341,7 +345,7 @@ def _withheld(raw: RawCall, uid: str, checked: Checked, error: BaseException) ->
 
 
 def _shown(notes: tuple[Note, ...]) -> tuple[Part, ...]:
-    return tuple(Text(text=f"Note: {note.text}") for note in notes if note.kind in SHOWN_NOTES)
+    return tuple(_text(text=f"Note: {note.text}") for note in notes if note.kind in SHOWN_NOTES)
 
 
 def _bounded(text: str, budget: int) -> str:

@@ -98,7 +98,7 @@ def _value(tool: BoundTool, execution: Execution, attempts: int, duration_ms: fl
         faults = validate_tool_result(value)
         if faults:
             raise ResultInvalid(f"{tool.name} gave back no valid result: {'; '.join(faults)}.")
-    if tool.output is not None and not _is_valid(tool.output, value):
+    if tool.output is not None and not tool.output.is_valid(value):
         word = partial(_problems, tool.output)
         why = quoted_value(value, word(value), word, redactor)
         raise ResultInvalid(f"{tool.name} gave back what its output schema does not allow: {why}.", code="output_schema")
@@ -106,11 +106,6 @@ def _value(tool: BoundTool, execution: Execution, attempts: int, duration_ms: fl
         found = _shaped(value, notes, attempts, duration_ms)
         return replace(found, content=execution.content) if execution.content else found
     return Checked(value=value, content=execution.content, notes=notes, attempts=attempts, duration_ms=duration_ms)
-
-
-def _is_valid(output: CompiledSchema, value: object) -> bool:
-    """Return whether a result matches the schema. Unlike in Python, a bool is not an int in JSON Schema."""
-    return output.is_valid(value) or (isinstance(value, bool) and output.is_valid(int(value)))
 
 
 def _problems(output: CompiledSchema, value: object) -> str:
@@ -156,9 +151,6 @@ def _ended(tool: BoundTool, ran: Ran, duration_ms: float) -> Checked:
         details["tasks_left"] = execution.tasks_left
     if execution.partial:
         details["partial_output"] = execution.partial
-    if in_doubt and execution.status == "raised":
-        details["exception"] = execution.error_type
-        fact = f"failed with {execution.error_type}"
     reason = f"{tool.name} {fact}{': ' + execution.error.removesuffix('.') if execution.error else ''}."
     return Checked(
         status="unknown" if in_doubt else "error",

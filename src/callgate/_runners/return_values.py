@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from callgate._abort_signals import AbortSignal
 from callgate._json import to_jsonable, type_name
-from callgate._runners.exception_results import TimeBound, clean, describe, failed, overdue
+from callgate._runners.exception_results import TimeBound, clean, failed, message_of, overdue
 from callgate._runners.offload_to_threads import Offload, WorkAbandoned
 from callgate._runners.returned_content import returned
 from callgate.errors import ResultNotSerializable
@@ -53,7 +53,7 @@ def read(execution: Execution, max_bytes: int, workspace: str | None = None) -> 
     except ResultNotSerializable as error:
         return unreadable(str(error), error.code)
     except BaseException as error:  # foreign code may raise anything; in a thread, nothing else would catch it
-        return unreadable(f"The tool's result cannot be read: {': '.join(describe(error))}.")
+        return unreadable(f"The tool's result cannot be read: {message_of(error).rstrip('.')}.")
     return Execution(status="returned", value=value, read=True, changes=execution.changes + changes)
 
 
@@ -88,5 +88,5 @@ class ResultReader:
 def _text_not_read(execution: Execution) -> Execution:
     """Return the execution of a tool that raised an exception whose text could not be read."""
     kind = clean(type_name(execution.value))
-    text = f"{kind}, whose text could not be read in time"
+    text = "its message could not be read in time"
     return Execution(status="raised", error_type=kind, error=text, evidence=execution.evidence)

@@ -217,7 +217,7 @@ def _proof(tool: BoundTool, result: ToolResult, status: str, details: dict[str, 
     if result.status == "error" and tool.effect == "once" and result.code != "not_done":
         raise _as_recorded(result)
     evidence = "not_done" if result.code == "not_done" else "reply_lost" if result.status == "unknown" else ""
-    return {"evidence": evidence, "error_type": str(details.pop("exception", ""))}
+    return {"evidence": evidence}
 
 
 def _value(result: ToolResult, blobs: BlobReader) -> object:

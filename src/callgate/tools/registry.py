@@ -11,6 +11,7 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MethodType
 from typing import Any, Literal, get_args
 
 from msgspec import Struct
@@ -89,12 +90,14 @@ class BoundTool(Struct, frozen=True, kw_only=True):
 Check = Callable[[Sequence[BoundTool]], None]
 
 
-def instance_of(tool: Tool | type[Tool]) -> Tool:
+def instance_of(tool: object) -> Tool:
     """Return the tool, or an instance of a tool class.
 
     Raises:
         UsageError: It is neither, or the class needs arguments.
     """
+    if isinstance(tool, MethodType) and hasattr(tool.__func__, "bound_to"):  # a tool below @classmethod, since Python 3.13
+        tool = tool.__func__.bound_to(tool.__self__)
     if not (isinstance(tool, type) and issubclass(tool, Tool)):
         if not isinstance(tool, Tool):
             raise UsageError(f"{tool!r} is not a tool. Put @tool over the function, or give a subclass of Tool or an instance of one.")
