@@ -19,11 +19,11 @@ from msgspec.structs import replace
 
 from callgate._json import decode, to_jsonable
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Restarted, Scope, Suspended, ToolResult
-from callgate.errors import NotDone, ResultNotSerializable, UsageError
+from callgate.errors import NotDone, ResultNotSerializable, RunHeld, UsageError
 from callgate.protocols import BlobStore
 from callgate.tools import ToolContext
 
-__all__ = ["CallsEngine", "Decision", "FrameworkCall", "run_call", "started_by", "until_ended"]
+__all__ = ["CallsEngine", "Decide", "Decision", "FrameworkCall", "answer", "run_call", "started_by", "until_ended", "whole_value"]
 
 T = TypeVar("T")
 _MOST_ID = 200
@@ -69,11 +69,15 @@ class FrameworkCall(Struct, kw_only=True, eq=False):
     """Turns the framework's own result into JSON data, or into other values that the engine can write as JSON."""
     pauses: tuple[type[BaseException], ...] = ()
     """Exceptions by which a tool's code tells the framework to pause or to go on elsewhere. They are raised again."""
+    failures: tuple[type[Exception], ...] = ()
+    """Exceptions with which a tool's code answers the model, so that they do not leave the outcome unknown."""
     origin: str = ""
     """The framework's name, for the journal."""
     native: Any = None
     """The framework's own result, if the tool ran in this call; else None."""
     encoded: object = None
+    failed_with: Exception | None = None
+    """The exception with which the tool's code answered the model in this call."""
     paused_by: BaseException | None = None
 
     async def start(self, arguments: dict[str, Any]) -> object:
@@ -85,16 +89,20 @@ class FrameworkCall(Struct, kw_only=True, eq=False):
             raise PausedByTool(
                 f"{self.name} has paused the run ({type(pause).__name__}); the same call is made again after that"
             ) from pause
+        except self.failures as failure:
+            self.failed_with = failure
+            return {"success": False, "error": str(failure) or type(failure).__name__}
         self.native, self.encoded = native, self.encode(native)
         return self.encoded
 
     def unchanged(self, result: ToolResult) -> bool:
-        """Return whether the tool ran in this call and its whole result is what the model may see.
+        """Return whether the tool ran in this call and its result is as the tool returned it.
 
-        False if a hook or the redactor has changed the result, if it was shortened, or if it is the stored result of an
-        earlier call. Then the framework's result is made from `ToolResult`.
+        False if a hook or the redactor has changed it, if it is very large, or if it is the stored result of an earlier
+        call. Then the framework's result has to be made from `ToolResult`. An unchanged result may still be too long
+        for the model; see `metadata.truncated`.
         """
-        if self.native is None or result.metadata.replayed or result.metadata.truncated or result.status != "ok":
+        if self.native is None or result.metadata.replayed or result.status == "unknown":
             return False
         try:
             return to_jsonable(self.encoded)[0] == result.structured
@@ -111,30 +119,27 @@ def started_by(context: ToolContext) -> FrameworkCall | None:
     return call
 
 
-async def run_call(
-    engine: CallsEngine, call: FrameworkCall, decide: Callable[[Suspended], Decision | None] | None = None
-) -> ToolResult | Suspended:
+Decide = Callable[[Suspended, str], Decision | None]
+"""Returns the human's decision about a call if the framework knows it, else None. Gets the reason why the last decision could not be used;
+empty at first. May raise the framework's own exception for a pause."""
+
+
+async def run_call(engine: CallsEngine, call: FrameworkCall, decide: Decide | None = None) -> ToolResult | Suspended:
     """Take a framework's call along the route. Return its result, or what a human has to decide.
 
     A call that was made before with the same ids gets the stored result, unless that proves that nothing happened: then
     it runs, because a framework makes a call again when it resumes.
-
-    Args:
-        engine: The engine; it has the tool.
-        decide: Returns the human's decision about the call if the framework knows it, else None. It may raise the
-            framework's own exception for a pause.
 
     Raises:
         UsageError: The engine is closed, or belongs to another event loop.
         BaseException: What the tool's code raised to pause the framework's run.
     """
     outcome = await _outcome(engine, call)
-    if isinstance(outcome, Suspended) and decide is not None and (decision := decide(outcome)) is not None:
-        if decision.allow:
-            await engine.approve(outcome.approval_id, by=decision.by, reason=decision.reason, arguments=decision.arguments)
-        else:
-            await engine.deny(outcome.approval_id, by=decision.by, reason=decision.reason)
-        outcome = await _outcome(engine, call)
+    problem = ""
+    while isinstance(outcome, Suspended) and decide is not None and (decision := decide(outcome, problem)) is not None:
+        problem = await answer(engine, outcome, decision)
+        if not problem:
+            outcome = await _outcome(engine, call)
     if call.paused_by is not None:
         raise call.paused_by
     match outcome:
@@ -146,6 +151,21 @@ async def run_call(
             return _without_result(call, reason or "its message was ended.")
         case Restarted():
             return _without_result(call, "its result went into the context.")
+
+
+async def answer(engine: CallsEngine, suspended: Suspended, decision: Decision) -> str:
+    """Answer the engine's question with a human's decision. Return why it cannot be used; empty if it was."""
+    uid, by, reason = suspended.approval_id, decision.by, decision.reason
+    try:
+        if decision.allow:
+            await engine.approve(uid, by=by, reason=reason, arguments=decision.arguments)
+        else:
+            await engine.deny(uid, by=by, reason=reason)
+    except RunHeld:
+        raise
+    except UsageError as error:
+        return str(error)
+    return ""
 
 
 def whole_value(engine: CallsEngine, result: ToolResult) -> Any:
@@ -182,7 +202,7 @@ async def _outcome(engine: CallsEngine, call: FrameworkCall) -> Outcome:
     raw = RawCall(name=call.name, arguments=call.arguments, id=_call_id(call.id), origin=call.origin)
     for number in count():
         scope = call.scope if number == 0 else replace(call.scope, message_id=f"{call.scope.message_id}#{number}")
-        call.native = call.paused_by = None
+        call.native = call.paused_by = call.failed_with = None
         token = _call_of.set(call)
         try:
             outcome = await engine.call(raw, scope)

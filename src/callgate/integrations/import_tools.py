@@ -7,7 +7,7 @@ package is imported, and with it the framework, which the object shows to be the
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, Protocol, TypeVar, cast
@@ -21,15 +21,15 @@ from callgate.integrations.external_tool import ExternalTool, Run
 from callgate.tools import Tool, ToolOptions, tool
 from callgate.tools.registry import instance_of
 
-__all__ = ["ToolDescription", "import_tools", "register_missing"]
+__all__ = ["ToolDescription", "import_tools", "refuse_other_names", "register_missing"]
 
 log = logging.getLogger("callgate")
 
 T = TypeVar("T")
 _MODULES = {
-    "langchain_core.tools": "callgate.integrations.langchain",
-    "pydantic_ai.tools": "callgate.integrations.pydantic_ai",
-    "pydantic_ai.toolsets": "callgate.integrations.pydantic_ai",
+    "langchain_core.tools": "callgate.integrations._langchain_tools",
+    "pydantic_ai.tools": "callgate.integrations._pydantic_ai_tools",
+    "pydantic_ai.toolsets": "callgate.integrations._pydantic_ai_tools",
     "agents.tool": "callgate.integrations.openai_agents",
     "agent_framework": "callgate.integrations.agent_framework",
 }
@@ -46,12 +46,16 @@ class ToolDescription(Struct, frozen=True, kw_only=True):
     """The JSON Schema of the arguments, as the framework shows it to models."""
     run: Run
     """Runs the tool outside of its framework, with as much of its context as there is."""
-    source: str = ""
+    source: str = "a tool of another framework"
+    content_key: str | None = None
+    """`Tool.content_key`: the key of the text for the model in what `run` returns."""
 
     def tool(self, options: ToolOptions) -> ExternalTool:
         """Return the tool for an engine."""
         given = options.copy()
         given["name"], given["description"], given["parameters"] = self.name, self.description, self.parameters
+        if self.content_key is not None:
+            given.setdefault("content_key", self.content_key)
         return ExternalTool(self.run, source=self.source, **given)
 
 
@@ -97,8 +101,11 @@ def import_tools(
     return [one.make(_options_of(one.name, effects, options)) for one in found]
 
 
-def register_missing(engine: Engine, descriptions: Iterable[ToolDescription]) -> None:
-    """Register the tools that an engine does not have, with the effect `once`, so that a wrapper can take their calls.
+def register_missing(engine: Engine, descriptions: Iterable[ToolDescription], effects: Mapping[str, Effect] | None = None) -> None:
+    """Register the tools that an engine does not have, so that a wrapper can take their calls.
+
+    Args:
+        effects: The effects by the names of tools. A tool without an entry is `once`.
 
     Raises:
         UsageError: `engine` is not an engine, or a tool cannot be registered.
@@ -106,13 +113,16 @@ def register_missing(engine: Engine, descriptions: Iterable[ToolDescription]) ->
     if not isinstance(engine, Engine):
         raise UsageError(f"The wrapper was given {engine!r:.80} as its engine. Give callgate.Engine(import_tools(tools, effects={{...}})).")
     for one in descriptions:
-        if one.name not in engine.tools:
-            engine.register(one.tool(ToolOptions()))
+        if one.name in engine.tools:
+            continue
+        effect = (effects or {}).get(one.name)
+        engine.register(one.tool(ToolOptions() if effect is None else ToolOptions(effect=effect)))
+        if effect is None:
             log.info(
                 "The tool %s (%s) was registered with the effect `once`, because the engine did not have it. To say what its calls may do,"
                 " give Engine(import_tools(tools, effects={...})).",
                 one.name,
-                one.source or "of another framework",
+                one.source,
             )
 
 
@@ -146,14 +156,22 @@ def _modules(kind: type) -> Iterator[DescribesTools]:
 def _check_names(mapping: str, given: Mapping[str, object], found: list[_Found]) -> None:
     """Raise `UsageError` if an entry is not for one of the tools, or is for a tool that declares its options itself."""
     names = {one.name: one for one in found}
+    refuse_other_names(f"import_tools({mapping}=...)", given, names)
     for name in given:
-        entry = f"import_tools({mapping}=...) has an entry for '{name}'"
+        if not names[name].takes_options:
+            raise UsageError(
+                f"import_tools({mapping}=...) has an entry for '{name}', a tool of callgate. Set it where the tool is declared."
+            )
+
+
+def refuse_other_names(where: str, given: Iterable[str], names: Collection[str]) -> None:
+    """Raise `UsageError` if one of the given names is not the name of a tool."""
+    for name in given:
         if name not in names:
             near = get_close_matches(str(name)[:100], names, n=1, cutoff=0.6)
             meant = f" Did you mean '{near[0]}'?" if near else ""
-            raise UsageError(f"{entry}, which is none of the tools.{meant} They are {', '.join(names) or 'none'}.")
-        if not names[name].takes_options:
-            raise UsageError(f"{entry}, a tool of callgate. Set it where the tool is declared.")
+            known = ", ".join(names) or "none"
+            raise UsageError(f"{where} has an entry for '{name}', which is none of the tools.{meant} They are {known}.")
 
 
 def _options_of(name: str, effects: Mapping[str, Effect], options: Mapping[str, ToolOptions]) -> ToolOptions:
