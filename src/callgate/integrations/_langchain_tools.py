@@ -107,11 +107,17 @@ def restore(value: Any, result: ToolResult, call: Mapping[str, Any]) -> Any:
     if "outputs" in kept:
         return [restore(one, result, call) if isinstance(one, dict) else _message(one, call) for one in kept["outputs"]]
     content = value["content"]
-    if isinstance(content, str):
+    if isinstance(content, str) or (result.metadata.truncated and not _has_files(content)):
         content = result.text
     else:
-        content = [*content, *({"type": "text", "text": part.text} for part in result.content[1:] if isinstance(part, Text))]
+        notes = [part.text for part in result.content[1:] if isinstance(part, Text) and part.text.startswith("Note: ")]
+        content = [*content, *({"type": "text", "text": note} for note in notes)]
     return _message(content, call, **kept["message"])
+
+
+def _has_files(content: list[Any]) -> bool:
+    """Return whether a message has blocks other than text, such as images, which are not shortened."""
+    return any(isinstance(block, dict) and block.get("type") != "text" for block in content)
 
 
 def _message(content: Any, call: Mapping[str, Any], **fields: Any) -> ToolMessage:

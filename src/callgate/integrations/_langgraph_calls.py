@@ -14,6 +14,7 @@ from langgraph.errors import GraphBubbleUp
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from msgspec.structs import replace
 
+from callgate._pipeline.resolve import almost
 from callgate._run_in_thread import in_thread
 from callgate.calls import Outcome, RawCall, Scope, Suspended, ToolResult
 from callgate.engine import Engine
@@ -93,11 +94,11 @@ class GraphCalls:
         return await self._make(self._engine, request, run, decide)
 
     async def _make(self, engine: CallsEngine, request: ToolCallRequest, run: Handler, decide: Decide | None) -> Any:
-        call, scope = request.tool_call, self._placed(request)
-        if request.tool is None:  # a name that this agent has no tool for, though the engine may
-            names = frozenset(tool.name for tool in request.runtime.tools or ())
-            scope = replace(scope, deliberate=True, allowed_tools=names)
-        elif call["name"] not in self._engine.tools:
+        scope = self._placed(request)
+        if request.tool is None:
+            request, scope = self._meant(request, scope)
+        call = request.tool_call
+        if request.tool is not None and call["name"] not in self._engine.tools:
             register_missing(self._engine, describe(request.tool) or ())
         made = FrameworkCall(
             name=call["name"],
@@ -111,6 +112,19 @@ class GraphCalls:
         )
         result = await run_call(engine, made, decide)
         return result if isinstance(result, Suspended) else _output(engine, made, result, call)
+
+    def _meant(self, request: ToolCallRequest, scope: Scope) -> tuple[ToolCallRequest, Scope]:
+        """Return the request with the tool that its name means, if it is almost the name of one of the agent's tools.
+
+        Else the call ends with an error. If the engine has other tools than the agent, its scope blocks those.
+        """
+        tools = {tool.name: tool for tool in request.runtime.tools or ()}
+        name = almost(request.tool_call["name"], tools)
+        if name is not None:
+            return request.override(tool=tools[name], tool_call={**request.tool_call, "name": name}), scope
+        if tools.keys() >= set(self._engine.tools.names()):
+            return request, scope
+        return request, replace(scope, deliberate=True, allowed_tools=frozenset(tools))
 
     def _placed(self, request: ToolCallRequest) -> Scope:
         """Return the scope of a call, with what identifies its run and its message."""
