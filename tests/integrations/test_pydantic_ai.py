@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
@@ -24,10 +25,12 @@ from pydantic_ai.tools import Tool
 from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, WrapperToolset
 
 from callgate import Ask, Engine, MemoryJournal, RawCall, Scope, SqliteJournal, UsageError
-from callgate.integrations import import_tools
-from callgate.integrations.pydantic_ai import CallgateToolset
+from callgate.integrations import ExternalTool, import_tools
+from callgate.integrations.external_tool import in_own_thread
+from callgate.integrations.pydantic_ai import CallgateCapability, CallgateToolset
 from tests.integrations.contract import Call, WrittenPolicy
 from tests.integrations.test_pydantic_ai_contract import scripted, told_in
+from tests.waiting import PATIENCE_S
 
 
 def _contents(messages: list[ModelMessage]) -> list[Any]:
@@ -276,3 +279,38 @@ async def test_imported_tools_keep_their_schema_and_run_without_an_agent_if_they
         asked = await engine.call(RawCall(name="ask", arguments={}))
     assert added.message()["content"] == "3"
     assert "call it through CallgateToolset" in asked.message()["content"]
+
+
+async def test_a_capability_takes_the_calls_of_all_tools_of_an_agent_along_the_route() -> None:
+    go_on = threading.Event()
+    journal = MemoryJournal()
+    async with Engine(journal=journal) as engine:
+        model = scripted([Call("look", {"item": "pear"}), Call("hang", id="c2")], "done")
+        agent = Agent(model, deps_type=str, capabilities=[CallgateCapability(engine, effects={"look": "none"})])
+
+        @agent.tool
+        async def look(ctx: RunContext[str], item: str) -> str:
+            """Look."""
+            return f"{ctx.deps}: {item}"
+
+        @agent.tool_plain
+        def hang() -> str:
+            """Hang."""
+            go_on.wait(PATIENCE_S)
+            return "late"
+
+        engine.register(
+            ExternalTool(in_own_thread(lambda context, arguments: None), name="hang", parameters={"type": "object"}, timeout_s=0.1)
+        )
+        try:
+            result = await agent.run("go", deps="ann")
+            assert engine.abandoned > 0
+        finally:
+            go_on.set()
+        registered = engine.tools.get("look")
+    told = told_in(result.all_messages())
+    assert told["c1"].text == "ann: pear"
+    assert "Its code still runs and cannot be stopped" in told["c2"].text
+    assert registered is not None
+    assert registered.effect == "none"
+    assert [event.kind for event in journal.read()].count("call.completed") == 2

@@ -1,13 +1,15 @@
-"""`CallgateToolset`: the tool calls of a Pydantic AI agent along the engine's route.
+"""`CallgateToolset` and `CallgateCapability`: the tool calls of a Pydantic AI agent along the engine's route.
 
-Wraps a toolset; the wrapped toolset's own `call_tool` runs inside the route, so that tools get their `RunContext` with
-the agent's dependencies. Pydantic AI has validated the arguments before; the engine gets them as JSON data.
+The toolset wraps another one, the capability all tools of an agent. The wrapped toolset's own `call_tool` runs inside
+the route, so that tools get their `RunContext` with the agent's dependencies. Pydantic AI has validated the arguments
+before; the engine gets them as JSON data.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -16,6 +18,7 @@ from callgate.errors import UsageError
 
 try:
     from pydantic_ai import ApprovalRequired, CallDeferred, ModelRetry, RunContext, ToolFailed
+    from pydantic_ai.capabilities import AbstractCapability
     from pydantic_ai.messages import ModelResponse, ToolCallPart
     from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, ToolsetTool, WrapperToolset
 except ModuleNotFoundError as error:
@@ -27,7 +30,7 @@ from callgate.integrations._pydantic_ai_tools import defined, encode, has_files,
 from callgate.integrations.framework_call import Decision, FrameworkCall, answer, run_call, until_ended, whole_value
 from callgate.integrations.import_tools import refuse_other_names, register_missing
 
-__all__ = ["CallgateToolset"]
+__all__ = ["CallgateCapability", "CallgateToolset"]
 
 _NOBODY = Scope()
 _PAUSES = (ApprovalRequired, CallDeferred)
@@ -93,7 +96,7 @@ class CallgateToolset(WrapperToolset[Any]):
             same = arguments == given
             valid = tool_args if same else tool.args_validator.validate_python(arguments, context=ctx.validation_context)
             work = self.wrapped.call_tool(name, valid, ctx, tool)
-            return work if getattr(tool, "is_async", True) else until_ended(work)
+            return until_ended(work) if _is_sync(tool) else work
 
         call = FrameworkCall(
             name=name,
@@ -148,6 +151,31 @@ class CallgateToolset(WrapperToolset[Any]):
         if call.unchanged(result) and not shortened and (result.metadata.truncated or len(result.content) == 1):
             return call.native
         return restore(whole_value(self.engine, result), result)
+
+
+class CallgateCapability(AbstractCapability[Any]):
+    """Takes the calls of all tools of an agent along the engine's route, as `CallgateToolset` does for one toolset.
+
+    Args:
+        engine: The engine. It may be made without tools.
+        effects: The effects of tools that the engine does not have. A tool without an entry is `once`.
+        scope: For whom the calls run, or a function of the run context that returns it.
+    """
+
+    def __init__(self, engine: Engine, *, effects: Mapping[str, Effect] | None = None, scope: ScopeOf = _NOBODY) -> None:
+        super().__init__()
+        register_missing(engine, ())
+        self._wrap = partial(CallgateToolset, engine=engine, effects=effects, scope=scope, questions={})
+
+    def get_wrapper_toolset(self, toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
+        return self._wrap(toolset)
+
+
+def _is_sync(tool: ToolsetTool[Any]) -> bool:
+    """Return whether Pydantic AI runs the tool's code in a thread, so that a cancellation does not stop it."""
+    while (source := getattr(tool, "source_tool", None)) is not None:
+        tool = source
+    return getattr(tool, "is_async", True) is False
 
 
 def _approved(suspended: Suspended, problem: str) -> Decision:
