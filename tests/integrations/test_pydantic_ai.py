@@ -314,3 +314,27 @@ async def test_a_capability_takes_the_calls_of_all_tools_of_an_agent_along_the_r
     assert registered is not None
     assert registered.effect == "none"
     assert [event.kind for event in journal.read()].count("call.completed") == 2
+
+
+async def test_a_denial_that_the_engine_got_reaches_the_model_with_its_reason() -> None:
+    ran: list[str] = []
+
+    async def refund(order: str) -> str:
+        """Refund an order."""
+        ran.append(order)
+        return "done"
+
+    journal = MemoryJournal()
+    policies = [WrittenPolicy({"refund": Ask(question="Refund it?", rule="ask")})]
+    async with Engine(import_tools([Tool(refund)]), policies=policies, journal=journal) as engine:
+        model = scripted([Call("refund", {"order": "A7"})], "done")
+        agent = Agent(model, toolsets=[CallgateToolset([refund], engine)], output_type=[str, DeferredToolRequests])
+        first = await agent.run("go")
+        assert isinstance(first.output, DeferredToolRequests)
+        await engine.deny(first.output.metadata["c1"]["approval_id"], by="ann", reason="it is too old")
+        second = await agent.run(message_history=first.all_messages(), deferred_tool_results=DeferredToolResults(approvals={"c1": True}))
+    told = told_in(second.all_messages())["c1"]
+    assert told.is_error
+    assert "ann said no: it is too old" in told.text
+    assert not ran
+    assert "approval.answered" in [event.kind for event in journal.read()]
