@@ -263,6 +263,7 @@ class WrapperContract(ABC):
             says = {"c1": Said(allow=True, arguments={"order": "B8"})}
             told = await self.run(engine, tools, [Call("refund", {"order": "A7"})], says=says)
         assert told["c1"].text.startswith("B8 refunded")
+        assert 'approved it with {"order":"B8"}' in told["c1"].text
         assert not told["c1"].is_error
         assert ledger == ["B8"]
 

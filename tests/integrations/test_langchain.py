@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from typing import Annotated, Any
 
@@ -381,3 +382,59 @@ async def test_an_imported_tool_runs_without_its_framework_too() -> None:
     async with Engine([imported]) as engine:
         outcome = await engine.call(RawCall(name="add", arguments={"a": 1, "b": 2}))
     assert outcome.message()["content"] == "3"
+
+
+async def test_two_messages_with_the_same_call_id_are_two_calls() -> None:
+    ran: list[str] = []
+
+    @tool
+    async def refund(order: str) -> str:
+        """Refund."""
+        ran.append(order)
+        return f"number {len(ran)}"
+
+    async with Engine(import_tools([refund])) as engine:
+        message = says(call("refund", order="A7"))
+        result = await _agent(engine, [refund], message, message, checkpointer=InMemorySaver()).ainvoke(_GO, _THREAD)
+    assert [one.content for one in tool_messages(result)] == ["number 1", "number 2"]
+
+
+async def test_an_agent_within_a_tool_makes_its_calls_in_the_same_engine() -> None:
+    @tool
+    async def refund(order: str) -> str:
+        """Refund."""
+        return f"{order} refunded"
+
+    async with Engine(import_tools([refund])) as engine:
+        inner = _agent(engine, [refund], says(call("refund", order="A7")))
+
+        @tool
+        async def delegate(task: str) -> str:
+            """Give a task to another agent."""
+            result = await inner.ainvoke({"messages": [HumanMessage(task)]})
+            return str(tool_messages(result)[0].content)
+
+        outer = _agent(engine, [delegate], says(call("delegate", task="Refund A7.")), checkpointer=InMemorySaver())
+        result = await asyncio.wait_for(outer.ainvoke(_GO, _THREAD), PATIENCE_S)
+    assert tool_messages(result)[0].content == "A7 refunded"
+
+
+def test_an_agent_within_a_tool_makes_its_calls_in_the_same_engine_from_threads_too() -> None:
+    @tool
+    def refund(order: str) -> str:
+        """Refund."""
+        return f"{order} refunded"
+
+    engine = Engine(import_tools([refund]))
+    inner = _agent(engine, [refund], says(call("refund", order="A7")))
+
+    @tool
+    def delegate(task: str) -> str:
+        """Give a task to another agent."""
+        return str(tool_messages(inner.invoke({"messages": [HumanMessage(task)]}))[0].content)
+
+    try:
+        result = _agent(engine, [delegate], says(call("delegate", task="Refund A7."))).invoke(_GO)
+    finally:
+        engine.close_sync()
+    assert tool_messages(result)[0].content == "A7 refunded"

@@ -338,3 +338,19 @@ async def test_a_denial_that_the_engine_got_reaches_the_model_with_its_reason() 
     assert "ann said no: it is too old" in told.text
     assert not ran
     assert "approval.answered" in [event.kind for event in journal.read()]
+
+
+async def test_two_messages_with_the_same_call_id_are_two_calls() -> None:
+    ran: list[str] = []
+
+    async def refund(order: str) -> str:
+        """Refund an order."""
+        ran.append(order)
+        return f"number {len(ran)}"
+
+    tools = [Tool(refund)]
+    async with Engine(import_tools(tools)) as engine:
+        message = [Call("refund", {"order": "A7"})]
+        agent = Agent(scripted(message, message, "done"), toolsets=[CallgateToolset(tools, engine)])
+        result = await agent.run("go")
+    assert _contents(result.all_messages()) == ["number 1", "number 2"]

@@ -11,11 +11,9 @@ import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
-from itertools import count
 from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from callgate._json import decode, to_jsonable
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Restarted, Scope, Suspended, ToolResult
@@ -111,12 +109,9 @@ class FrameworkCall(Struct, kw_only=True, eq=False):
 
 
 def started_by(context: ToolContext) -> FrameworkCall | None:
-    """Return the framework's call that a tool is started for, and forget it for all code that the tool runs."""
+    """Return the framework's call that a tool is started for; None for another call, such as one that its code makes."""
     call = _call_of.get()
-    if call is None or call.name != context.tool or _call_id(call.id) != context.call_id:
-        return None
-    _call_of.set(None)
-    return call
+    return call if call is not None and call.name == context.tool and _call_id(call.id) == context.call_id else None
 
 
 Decide = Callable[[Suspended, str], Decision | None]
@@ -127,8 +122,8 @@ empty at first. May raise the framework's own exception for a pause."""
 async def run_call(engine: CallsEngine, call: FrameworkCall, decide: Decide | None = None) -> ToolResult | Suspended:
     """Take a framework's call along the route. Return its result, or what a human has to decide.
 
-    A call that was made before with the same ids gets the stored result, unless that proves that nothing happened: then
-    it runs, because a framework makes a call again when it resumes.
+    A call that was made before with the same ids gets the stored result. If the tool's code paused the run, the same
+    call runs again when the framework makes it again.
 
     Raises:
         UsageError: The engine is closed, or belongs to another event loop.
@@ -200,22 +195,12 @@ async def until_ended(work: Awaitable[T]) -> T:
 
 async def _outcome(engine: CallsEngine, call: FrameworkCall) -> Outcome:
     raw = RawCall(name=call.name, arguments=call.arguments, id=_call_id(call.id), origin=call.origin)
-    for number in count():
-        scope = call.scope if number == 0 else replace(call.scope, message_id=f"{call.scope.message_id}#{number}")
-        call.native = call.paused_by = call.failed_with = None
-        token = _call_of.set(call)
-        try:
-            outcome = await engine.call(raw, scope)
-        finally:
-            _call_of.reset(token)
-        if not _may_run_again(outcome):
-            return outcome
-    raise AssertionError
-
-
-def _may_run_again(outcome: Outcome) -> bool:
-    """Return whether this is the stored result of an earlier call that proves that nothing happened."""
-    return isinstance(outcome, Answered) and outcome.result.metadata.replayed and outcome.result.code == "not_done"
+    call.native = call.paused_by = call.failed_with = None
+    token = _call_of.set(call)
+    try:
+        return await engine.call(raw, call.scope)
+    finally:
+        _call_of.reset(token)
 
 
 def _call_id(given: str) -> str:
