@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 
-from callgate import AbortController, Engine, Limits, Scope, ToolContext, tool
+from callgate import AbortController, Engine, Limits, Scope, SqliteJournal, ToolContext, tool
 from callgate.hooks import after_call
 from callgate.tools import TouchedKeys
 from callgate.tools.resource_conflicts import conflict
 from tests.engine_calls import call, kinds, result_of, said
+from tests.waiting import PATIENCE_S
 
 ONE = Scope(run="one")
 TWO = Scope(run="two")
@@ -386,3 +389,72 @@ async def test_nested_calls_always_end_and_never_break_the_rule_of_declared_reso
         ]
         await asyncio.gather(*[engine.call(raw, chance.choice([ONE, TWO])) for raw in raws])
     assert not broken
+
+
+# Calls without a scope
+
+
+class Warnings(logging.Handler):
+    """The warnings of the engine; `first` is set with the first one."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.texts: list[str] = []
+        self.first = asyncio.Event()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.texts.append(record.getMessage())
+        self.first.set()
+
+
+@pytest.fixture
+async def warnings() -> AsyncIterator[Warnings]:
+    handler, log = Warnings(), logging.getLogger("callgate")
+    log.addHandler(handler)
+    yield handler
+    log.removeHandler(handler)
+
+
+@pytest.mark.parametrize("scope", [Scope(), ONE], ids=["none", "named"])
+async def test_a_long_wait_for_calls_without_a_scope_is_logged_once_with_what_to_do(scope: Scope, warnings: Warnings) -> None:
+    go_on = asyncio.Event()
+
+    @tool
+    async def act(name: str) -> str:
+        """Act."""
+        await go_on.wait()
+        return name
+
+    async with Engine([act]) as engine:
+        calls = [asyncio.ensure_future(said(engine, call("act", name=name), scope)) for name in "abc"]
+        unscoped = [asyncio.ensure_future(said(engine, call("act", name=name))) for name in "de"]
+        await asyncio.wait_for(warnings.first.wait(), PATIENCE_S)
+        go_on.set()
+        assert [one.text for one in await asyncio.gather(*calls, *unscoped)] == list("abcde")
+    (text,) = warnings.texts
+    assert f"act ({engine.run}/0/" in text
+    assert f"has waited for act ({engine.run}/0/" in text
+    assert "give each a scope of its own: engine.call(raw, Scope(conversation=...))" in text
+
+
+async def test_the_end_of_a_call_and_the_start_of_the_one_that_waited_for_it_share_a_commit(tmp_path: Path) -> None:
+    """The waiting call may start when the result is recorded; its own start is durable only together with that end."""
+
+    @tool
+    async def act(name: int) -> int:
+        """Act."""
+        return name
+
+    commits: list[int] = []
+    async with Engine([act], journal=SqliteJournal(tmp_path / "journal.db")) as engine:
+        waiting = asyncio.gather(*[said(engine, call("act", name=name), ONE) for name in range(50)])
+        while not waiting.done():
+            written = engine.journal.status().written
+            if not commits or commits[-1] != written:
+                commits.append(written)
+            await asyncio.sleep(0)
+        assert [result.structured for result in await waiting] == list(range(50))
+        events = list(engine.journal.read(run="one"))
+    ends = [event.position for event in events if event.kind == "call.completed"]
+    apart = [end for end in ends[:-1] if end in commits]
+    assert len(apart) < len(ends) / 2

@@ -120,6 +120,27 @@ async def test_a_custom_call_gives_its_text_as_input() -> None:
         assert result_of(await engine.call(RawCall.from_openai(item.tool_calls[0]))).text == "as it is"  # type: ignore[index]
 
 
+EMPTY: list[Any] = [None, {}, {"name": "", "arguments": "", "input": ""}, {"name": None, "arguments": None, "input": None}]
+
+
+def as_object(value: object) -> object:
+    """Return a dict as an object with attributes, as SDKs give it."""
+    return SimpleNamespace(**{key: as_object(inner) for key, inner in value.items()}) if isinstance(value, dict) else value
+
+
+@pytest.mark.parametrize("empty", EMPTY, ids=["null", "empty", "empty texts", "nulls"])
+@pytest.mark.parametrize("kind", ["function", "custom", None])
+@pytest.mark.parametrize("form", [dict, as_object], ids=["dict", "object"])
+@pytest.mark.parametrize("read", READERS, ids=lambda read: read.__name__)
+def test_the_filled_one_of_a_function_and_a_custom_call_is_the_call(read: Any, form: Any, kind: str | None, empty: object) -> None:
+    """Some servers and SDKs send both fields, one of them empty, whatever the type says."""
+    head = {"id": "c1"} if kind is None else {"id": "c1", "type": kind}
+    function = read(form({**head, "function": FUNCTION, "custom": empty}))
+    assert (function.name, function.arguments) == ("refund", TEXT)
+    custom = read(form({**head, "function": empty, "custom": {"name": "note", "input": "as it is"}}))
+    assert (custom.name, custom.arguments) == ("note", {"input": "as it is"})
+
+
 @pytest.mark.parametrize("reason", ["length", "max_tokens", "MAX_TOKENS", "content_filter", "refusal", None])
 @pytest.mark.parametrize("item", [CHAT.choices[0].message.tool_calls[0], ANTHROPIC.content[1], PARTS[1]])  # type: ignore[index]
 async def test_a_call_of_a_message_that_was_cut_off_never_runs(item: object, reason: str | None) -> None:

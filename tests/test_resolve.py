@@ -6,18 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callgate._pipeline.resolve import almost, resolve
+from callgate import Engine
+from callgate._pipeline.resolve import almost, possible_names, resolve
 from callgate.calls import RawCall, Scope
 from callgate.errors import ToolBlocked, UnknownTool
 from callgate.stage_types import ParsedCall, ResolvedCall
 from callgate.tools import Tool, ToolRegistry
 from tests.canonical_json import canonical
+from tests.engine_calls import said
 
 
 class Named(Tool):
     description = "Does nothing."
     parameters = {"type": "object"}
     category = "safe_chain"
+    requires_actor = False
 
     def __init__(self, name: str, *aliases: str) -> None:
         self.name = name
@@ -40,13 +43,21 @@ def test_an_exact_name_or_alias_is_found_without_a_note(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [" read_file\n", '"read_file"', "`read_file`", "functions.read_file", "READ_FILE", "read-file", ' "functions.Read-File" ']
+    "name",
+    [" read_file\n", '"read_file"', "`read_file`", "READ_FILE", "read-file", ' "functions.Read-File" ', "CAT", "functions.cat"],
 )
 def test_an_almost_right_name_resolves_with_a_note(name: str) -> None:
     """White space, quotes, a prefix, case and `-` for `_` are ignored if exactly one tool can be meant."""
     call = resolved(name)
     assert call.tool.name == "read_file"
     assert [note.kind for note in call.notes] == ["name"]
+
+
+@pytest.mark.parametrize("prefix", ["", "functions.", "default_api.", "default_api:", "Tools."])
+@pytest.mark.parametrize("suffix", ["", "()", " ()", ":", ":0", " "])
+def test_what_models_add_to_a_name_is_ignored(prefix: str, suffix: str) -> None:
+    """The name of the tools' list in the prompt, parentheses, and the index of the call."""
+    assert resolved(f"{prefix}read_file{suffix}").tool.name == "read_file"
 
 
 @pytest.mark.parametrize(
@@ -58,6 +69,10 @@ def test_an_almost_right_name_resolves_with_a_note(name: str) -> None:
         "CAFÉ",
         "\uff52ead_file",
         "read_file.__init__",
+        "read_file(path)",
+        "other.read_file",
+        "functions.functions.read_file",
+        "multi_tool_use.read_file",
         "read_file/../search",
         "mcp__srv__read_file",
         "functions.",
@@ -151,14 +166,53 @@ def test_an_unknown_name_in_deliberate_mode_lists_only_allowed_tools() -> None:
     assert "read_file" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "known", "meant"),
+    [
+        ("SEARCH", ["search", "Search"], ["search", "Search"]),
+        ("functions.X", ["x", "functions.x"], ["functions.x", "x"]),
+        ("functions.x", ["x", "Functions.x"], ["Functions.x", "x"]),
+        ("a-b()", ["a_b", "A-b"], ["a_b", "A-b"]),
+    ],
+)
+async def test_a_name_that_several_tools_may_have_runs_none_and_names_all(name: str, known: list[str], meant: list[str]) -> None:
+    """The model has to say which one it means."""
+    async with Engine([Named(one) for one in known]) as engine:
+        result = await said(engine, RawCall(name=name, arguments="{}"))
+    assert (result.code, result.metadata.attempts) == ("unknown_tool", 0)
+    assert all(repr(one) in result.text for one in meant)
+    assert "Did you mean" in result.text
+
+
+def test_an_alias_of_another_tool_makes_a_name_ambiguous() -> None:
+    """An alias counts as much as a name."""
+    tools = ToolRegistry([Named("show", "Cat"), Named("cat_")])
+    assert resolved("CAT", tools=tools).tool.name == "show"
+    with pytest.raises(UnknownTool) as caught:
+        resolved("CAT-", tools=ToolRegistry([Named("show", "cat-"), Named("cat_")]))
+    assert caught.value.details == {"suggestions": ["show", "cat_"]}
+
+
 names = st.from_regex(r"[a-z][a-z_]{0,8}", fullmatch=True)
+close_names = st.sampled_from(
+    ["x", "X", "a_b", "a-b", "A_b", "functions.x", "Functions.x", "tools.x", "functions", "tool", "x_", "default_api.a-b"]
+)
+DECORATIONS = ("{}", " {}\n", "`{}`", "functions.{}", "default_api:{}", "TOOLS.{}", "{}()", "{}:", "functions.{}:3")
 
 
-@given(st.sets(names, max_size=6), names)
-def test_name_folding_returns_only_known_names_and_keeps_exact_ones(known: set[str], name: str) -> None:
-    found = almost(name, known)
-    assert found is None or found in known
-    assert name not in known or found == name
+@given(st.sets(close_names, min_size=1), st.sampled_from(DECORATIONS), st.booleans(), st.booleans(), st.data())
+def test_a_decorated_name_means_its_tool_or_several_but_never_another_one(
+    known: set[str], decoration: str, swapped: bool, dashed: bool, data: st.DataObject
+) -> None:
+    """Whatever other tools there are: the result is the tool whose name was decorated, or nothing, or a tool that is called exactly so."""
+    name = data.draw(st.sampled_from(sorted(known)))
+    spelled = name.swapcase() if swapped else name
+    spelled = spelled.replace("_", "-") if dashed else spelled
+    written = decoration.format(spelled)
+    found = possible_names(written, known)
+    exact = {spelled, written, written.strip(" \n`")} & known
+    assert found == [name] or exact & set(found) or (len(found) > 1 and name in found)
+    assert almost(written, known) == (found[0] if len(found) == 1 else None)
 
 
 def test_an_allowed_name_without_a_tool_is_unknown() -> None:

@@ -100,7 +100,7 @@ async def test_a_call_of_a_tool_class_without_an_execute_method_fails() -> None:
         ({"cacheable": True}, "cacheable but has effects"),
         ({"timeout_s": 0}, "timeout_s=0"),
         ({"name": "a b"}, "cannot be used"),
-        ({"name": "x" * 65}, "cannot be used"),
+        ({"name": "x" * 129}, "cannot be used"),
         ({"description": "x" * 20_000}, "20000 characters"),
     ],
 )

@@ -13,7 +13,7 @@ from typing import Literal, TypedDict
 from callgate._json import json_text
 from callgate.errors import UsageError
 
-__all__ = ["CALL_KEYS", "CallFields", "argument_value", "is_plain_call", "keys_beside", "provider_call", "text_value"]
+__all__ = ["CALL_KEYS", "CallFields", "argument_value", "chat_payload", "is_plain_call", "keys_beside", "provider_call", "text_value"]
 
 CALL_KEYS = frozenset({"id", "type", "tool", "name", "parameters", "arguments", "reasoning"})
 _FINISHED = frozenset(
@@ -84,15 +84,27 @@ def _fields(item: _Item) -> CallFields | None:
     if _get(item, "toolUseId") is not None:
         return _call(item, "input", "bedrock.converse", id_key="toolUseId")
     if (inner := _get(item, "function")) is not None and (isinstance(item, Mapping) or _has(inner, "name")):
-        return _chat_item(item, inner)
-    if (inner := _get(item, "custom")) is not None:
-        return {**_call(inner, "input", "openai.chat", free_text=True), "id": text_value(_get(item, "id"))}
+        return _chat_item(item)
+    if _get(item, "custom") is not None:
+        return _chat_item(item)
     return _gemini_part(item) or _named(item)
 
 
-def _chat_item(item: _Item, function: _Item) -> CallFields:
-    if _is_empty(function) and not _is_empty(custom := _get(item, "custom")):
-        return {**_call(custom, "input", "openai.chat", free_text=True), "id": text_value(_get(item, "id"))}
+def chat_payload(item: _Item) -> tuple[_Item, bool]:
+    """Return the `function` or `custom` of a call of a chat completion, and whether it is the custom one.
+
+    Some servers and SDKs send both, one of them empty: then the filled one is the call's. The type decides between two filled ones.
+    """
+    function, custom = _get(item, "function"), _get(item, "custom")
+    if custom is None or (not _is_empty(function) and (_is_empty(custom) or _word(item, "type") != "custom")):
+        return function, False
+    return (custom, True) if function is None or not _is_empty(custom) or _word(item, "type") == "custom" else (function, False)
+
+
+def _chat_item(item: _Item) -> CallFields:
+    function, is_custom = chat_payload(item)
+    if is_custom:
+        return {**_call(function, "input", "openai.chat", free_text=True), "id": text_value(_get(item, "id"))}
     fields = _call(function, "arguments", "openai.chat")
     fields["id"] = text_value(_get(item, "id"))
     fields["reasoning"] = fields["reasoning"] or text_value(_get(item, "reasoning"))

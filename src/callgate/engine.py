@@ -144,7 +144,7 @@ class Engine:
         self.run, self.tools = parts.run, parts.tools
         self.runs = parts.runs
         """Operations on whole runs, for an agent loop."""
-        self._sync_runner = SyncRunner()
+        self._sync_runner = SyncRunner(lambda: parts.lifecycle.loop)
 
     async def call(self, raw: RawCall, scope: Scope = _NOWHERE, *, signal: AbortSignal | None = None) -> Outcome:
         """Run one call through the whole route, and return its outcome.
@@ -181,10 +181,12 @@ class Engine:
     def call_sync(self, raw: RawCall, scope: Scope = _NOWHERE) -> Outcome:
         """Run one call as `call` does, from synchronous code.
 
-        The call runs on an event loop in a thread that belongs to the engine. Use `close_sync` to close the engine.
+        The call runs on an event loop in a thread that belongs to the engine; use `close_sync` to close it. If the
+        engine belongs to an event loop already, the call runs there, and this must be another thread. In a tool,
+        `ToolContext.call_sync` is better: it makes the call part of the tool's call, with its deadline.
 
         Raises:
-            UsageError: The calling thread has a running event loop.
+            UsageError: The calling thread has a running event loop, or the engine's event loop is blocked or has ended.
         """
         return self._sync_runner.run(self._parts.lifecycle.check_unclosed, lambda: self.call(raw, scope))
 

@@ -148,6 +148,18 @@ def test_a_stored_custom_tool_call_round_trips() -> None:
     assert read[1] == said[1]
 
 
+@pytest.mark.parametrize("empty", [None, {}, {"name": "", "arguments": "", "input": ""}], ids=["null", "empty", "empty texts"])
+def test_a_stored_call_is_the_filled_one_of_a_function_and_a_custom_call(empty: object) -> None:
+    """Some servers and SDKs write both fields."""
+    items = [
+        {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}, "custom": empty},
+        {"id": "b", "type": "custom", "custom": {"name": "py", "input": "print(1)"}, "function": empty},
+    ]
+    [message] = from_native([{"role": "assistant", "content": None, "tool_calls": items}])
+    assert isinstance(message, AssistantMessage)
+    assert message.calls == (ToolCall(id="a", name="f", arguments="{}"), ToolCall(id="b", name="py", arguments="print(1)", custom=True))
+
+
 PARTS = st.sampled_from("abc").map(lambda name: ToolCall(id=name, name="f", arguments="{}"))
 MESSAGES = st.lists(
     st.one_of(

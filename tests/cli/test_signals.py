@@ -22,7 +22,7 @@ from tests.cli.run_process import DONE, PAYS, TASK, paid, running
 from tests.cli.runs import ended
 from tests.cli.shell import command, environment
 from tests.cli.test_run_at_terminal import Screen, at_terminal
-from tests.waiting import COMMAND_S
+from tests.waiting import COMMAND_S, soon
 
 SLEEPS: Script = ["I run it.", Call("run_command", {"command": "sleep 600 & echo $! $$; wait"})]
 BOTH = pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)], ids=["SIGTERM", "SIGHUP"])
@@ -91,6 +91,28 @@ async def test_a_termination_signal_ends_a_single_call_and_its_tool(folder: Path
             await process.wait()
         os.close(ours)
         os.close(theirs)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    "words",
+    [("wait", "--tools", "crm.py"), ("run_command", '{"command": "echo begun $$; (setsid sleep 600 &); sleep 600"}')],
+    ids=["a tool in a process", "a command with children"],
+)
+async def test_after_a_kill_nothing_of_a_call_holds_its_streams_open(folder: Path, words: tuple[str, ...]) -> None:
+    """A program that reads them sees their end, although the killed process could clean nothing up."""
+    process = await asyncio.create_subprocess_exec(
+        *command(("call", *words)), cwd=folder, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, env=environment()
+    )
+    assert process.stderr is not None
+    begun = b""
+    while (pid := re.search(rb"begun .*?(\d+)\n", begun)) is None:
+        line = await asyncio.wait_for(process.stderr.readline(), COMMAND_S)
+        assert line, begun
+        begun += line
+    process.kill()
+    await asyncio.wait_for(process.communicate(), COMMAND_S)
+    assert await soon(lambda: not psutil.pid_exists(int(pid[1])))
 
 
 @pytest.mark.process

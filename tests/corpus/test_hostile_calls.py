@@ -14,6 +14,7 @@ from callgate._pipeline.validate import validate
 from callgate._schema import CompiledSchema, compile_schema
 from callgate.calls import RawCall, Scope
 from callgate.errors import CallAborted, CallFailed, UsageError
+from callgate.models.wire.tool_names import WireNames
 from callgate.stage_types import ValidatedCall
 from callgate.tools import ToolRegistry
 from tests.canonical_json import canonical
@@ -95,13 +96,22 @@ def test_a_hostile_schema_is_refused_or_validates_correctly(row: dict[str, Any])
 
 def registered(row: dict[str, Any], tools: ToolRegistry) -> UsageError | None:
     offered = row["tool_def"]
-    tool = SchemaTool(offered["inputSchema"], offered["name"])
-    tool.description = str(build(offered["description"]))
     try:
-        tools.register(tool)
+        for name in (offered["name"], *([offered["with"]["name"]] if "with" in offered else [])):
+            tool = SchemaTool(offered["inputSchema"], name)
+            tool.description = str(build(offered["description"]))
+            tools.register(tool)
     except UsageError as error:
         return error
     return None
+
+
+def namespaced(tools: ToolRegistry) -> set[str]:
+    """Return the word for tools of which a provider gets other names, if these are distinct and lead back to the tools."""
+    names = WireNames(tools.names())
+    sent = {name: names.to_wire(name) for name in tools.names()}
+    leads_back = all(names.original(wire) == name for name, wire in sent.items())
+    return {"namespaced"} if leads_back and any(name != wire and name.isascii() for name, wire in sent.items()) else set()
 
 
 @pytest.mark.parametrize("row", rows("hostile/calls.jsonl", kind="register"))
@@ -110,7 +120,7 @@ def test_a_hostile_tool_definition_never_replaces_a_tool(row: dict[str, Any]) ->
     tools = registry()
     before = {tool.name: tool.identity for tool in tools}
     refusal = registered(row, tools)
-    expected = {"register"} if refusal is None else {"refuse", "namespaced"}
+    expected = ({"register"} | namespaced(tools)) if refusal is None else {"refuse", "namespaced"}
     assert set(row["expect"]["outcome"]) & expected
     assert len(str(refusal)) <= 1024
     assert {one.name: one.identity for one in tools if one.name in before} == before

@@ -254,6 +254,20 @@ def test_a_free_text_call_is_a_custom_call() -> None:
     assert (call.custom, call.arguments) == (True, "print(1)}")
 
 
+@pytest.mark.parametrize("empty", [None, {}, {"name": "", "arguments": "", "input": ""}], ids=["null", "empty", "empty texts"])
+def test_an_empty_payload_beside_a_filled_one_changes_nothing(empty: object) -> None:
+    """Some servers send both fields in every piece of a call."""
+    function = chunk(
+        {"tool_calls": [{"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": '{"x"'}, "custom": empty}]}
+    )
+    function += chunk({"tool_calls": [{"index": 0, "function": {"arguments": ": 1}"}, "custom": empty}]}) + CALLS
+    assert calls_of(read(API, function)) == [("a", "f", '{"x": 1}', "sealed")]
+    custom = chunk({"tool_calls": [{"index": 0, "id": "a", "type": "custom", "custom": {"name": "py", "input": "pri"}, "function": empty}]})
+    custom += chunk({"tool_calls": [{"index": 0, "custom": {"input": "nt"}, "function": empty}]}) + CALLS
+    call = finished(read(API, custom)).message.calls[0]
+    assert (call.name, call.custom, call.arguments) == ("py", True, "print")
+
+
 def test_reasoning_is_not_part_of_the_text() -> None:
     events = read(API, chunk({"reasoning_content": "hmm"}) + chunk({"content": "yes"}) + chunk(finish="stop") + DONE)
     assert text_of(events) == "yes"

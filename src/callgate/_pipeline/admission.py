@@ -146,11 +146,10 @@ class Admission:
             doubtful=doubtful,
         )
 
-    def admit_nested(self, raw: RawCall, parent: CallState, occurrence: int) -> CallState:
-        """Create the state of a call that a tool makes. It shares the run, scope, deadline and kill signal of its parent, which causes it.
+    def admit_nested(self, raw: RawCall, parent: CallState) -> CallState:
+        """Create the state of a call that a tool makes.
 
-        Args:
-            occurrence: How many identical calls the parent has made before.
+        It shares the run, scope, deadline and kill signal of its parent, which causes it.
         """
         raw = with_id(raw, self._clock)
         state = self._known.state(parent.scope.run)
@@ -167,7 +166,7 @@ class Admission:
             last=parent.last,
             parent=parent,
             deadline=parent.deadline,
-            occurrence=occurrence,
+            identical=parent.made,
         )
 
     def check(self, scope: Scope) -> None:
@@ -266,6 +265,11 @@ class EngineRuns:
         self._outcomes = outcomes
         self._lifecycle = lifecycle
         self._conversations = context.conversations
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """The event loop that the engine belongs to; None if it belongs to none yet."""
+        return self._lifecycle.loop
 
     async def open(self, scope: Scope, *, new: bool = False) -> None:
         """Acquire the lease of a scope's run and load its state. Runs no call.

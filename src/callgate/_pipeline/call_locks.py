@@ -28,14 +28,22 @@ from callgate._clock import Clock
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.concurrency import UNDECLARED_READ, Footprint
 from callgate._pipeline.wait_graph import WaitGraph, callers
+from callgate._secret_redaction import RedactedLog
 from callgate.errors import CallNotStarted
 from callgate.tools.resource_conflicts import KeyIndex
 
-__all__ = ["CallLock", "CallLocks"]
+__all__ = ["CallLock", "CallLocks", "caller_of"]
 
 _FOREVER_S = 1e9
+_LONG_WAIT_S = 1.0
+"""Seconds after which a wait that a scope would have avoided is logged."""
 _RUNNING: ContextVar[CallState | None] = ContextVar("callgate_running_call", default=None)
 """The call whose tool, hooks or handlers run in this context."""
+
+
+def caller_of(state: CallState) -> CallState | None:
+    """Return the call within which this one is made: its parent, or the call whose code runs in this context."""
+    return state.parent or _running(_RUNNING.get())
 
 
 class CallLock(Struct, eq=False):
@@ -113,11 +121,16 @@ class CallLocks:
 
     Args:
         waits: Which calls of the engine wait for which others.
+        own_run: The run of calls whose scope names none.
+        log: Receives a warning if calls without a scope wait long for each other.
     """
 
-    def __init__(self, waits: WaitGraph, clock: Clock) -> None:
+    def __init__(self, waits: WaitGraph, clock: Clock, own_run: str, log: RedactedLog) -> None:
         self._waits = waits
         self._clock = clock
+        self._unscoped = (own_run, "")
+        self._log = log
+        self._warned = False
         self._runs: dict[tuple[str, str], _RunLocks] = {}
         self._alone: CallLock | None = None
         """The lock of the only call, while no other call has arrived. It is not listed yet, so that a call alone costs little."""
@@ -163,7 +176,8 @@ class CallLocks:
         state = lock.state
         if lock.refusal is None:
             lock.ready = asyncio.get_running_loop().create_future()
-            await settled(lock.ready, state.kill, min(state.deadline - self._clock.monotonic(), _FOREVER_S))
+            if not (lock.group == self._unscoped and await self._is_soon_ready(lock, lock.ready)):
+                await settled(lock.ready, state.kill, min(state.deadline - self._clock.monotonic(), _FOREVER_S))
         if lock.granted:
             return
         if lock.refusal is not None:
@@ -171,20 +185,42 @@ class CallLocks:
         why = state.kill.reason or f"{_named(lock.awaited, lock)}, which must end before it, had not ended when its time was over"
         raise CallNotStarted(f"It was not started: {why}. Nothing happened; it may be sent again.")
 
-    def release(self, lock: CallLock) -> None:
-        """Remove the lock of a call that has ended or will not start. Calls that waited for it may start."""
+    async def _is_soon_ready(self, lock: CallLock, ready: asyncio.Future[None]) -> bool:
+        """Wait a moment. If the call still waits for another one because their host gave no scope, say so once."""
+        if self._warned or await settled(ready, lock.state.kill, min(lock.state.deadline - self._clock.monotonic(), _LONG_WAIT_S)):
+            return ready.done()
+        other = lock.awaited
+        if not self._warned and other is not None and other.group == lock.group and not lock.state.kill.aborted:
+            self._warned = True
+            self._log.warning(
+                "%s (%s) has waited for %s (%s) for %g s. Both came without a scope, and bare tools of one run and conversation never run"
+                " at the same time. If they belong to different users or tasks, give each a scope of its own: engine.call(raw,"
+                " Scope(conversation=...)). Or declare what the tools touch: effect='none', reads=, writes=. This is said once for each"
+                " engine.",
+                *(lock.tool, lock.state.uid, other.tool, other.state.uid, _LONG_WAIT_S),
+            )
+        return False
+
+    def release(self, lock: CallLock) -> bool:
+        """Remove the lock of a call that has ended or will not start, unless it is removed already.
+
+        Calls that waited for it may start. Return whether there were any.
+        """
         state = lock.state
+        if not state.locked:
+            return False
         state.locked = False
         _RUNNING.set(lock.before)
         if lock is self._alone:
             self._alone = None
-            return
+            return False
         self._unlist(lock)
         if lock.awaited is not None:
             self._waits.end(state)
         for waiting in lock.waiting:
             if waiting.awaited is lock and waiting.number in self._by_number:
                 self._decide(waiting)
+        return bool(lock.waiting)
 
     def _outer(self, state: CallState) -> CallLock | None:
         """Return the lock of the innermost call within which a call was made, among those that run in this engine."""

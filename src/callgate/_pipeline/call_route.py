@@ -22,7 +22,7 @@ from callgate._abort_signals import FAILURES, AbortSignal
 from callgate._json import canonical, exceeds
 from callgate._pipeline.admission import Admission
 from callgate._pipeline.call_hooks import hook_result
-from callgate._pipeline.call_locks import CallLocks
+from callgate._pipeline.call_locks import CallLocks, caller_of
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.concurrency import footprint_of
 from callgate._pipeline.effect_claims import EffectClaims, EffectKnown
@@ -37,6 +37,7 @@ from callgate._pipeline.result_cache import Cache
 from callgate._pipeline.tool_plan import ToolPlan, ToolPlans
 from callgate._pipeline.unknown_outcomes import UnknownOutcomes, refuse_other_arguments
 from callgate._pipeline.validate import quoted_error, quoted_notes, validate
+from callgate._pipeline.wait_graph import WaitGraph
 from callgate._run_state.event_bodies import Reason, arguments_hash
 from callgate._run_state.idempotency import Known, call_key, earlier_result
 from callgate._run_state.run_recovery import Unfinished
@@ -46,9 +47,18 @@ from callgate.errors import CallAborted, CallFailed, CallNotStarted, ResultRejec
 from callgate.stage_types import ApprovedCall, Checked, ValidatedCall
 from callgate.tools import ToolRegistry
 
-__all__ = ["CallRoute", "RouteParts"]
+__all__ = ["ArgumentSettings", "CallRoute", "RouteParts"]
 
 log = logging.getLogger("callgate")
+
+
+class ArgumentSettings(Struct, frozen=True, kw_only=True):
+    """How the arguments of calls are read."""
+
+    coerce: bool = True
+    """Whether to convert arguments of a wrong type if this loses nothing."""
+    repair: bool = False
+    """Whether to repair complete but malformed JSON arguments."""
 
 
 class RouteParts(Struct, frozen=True, kw_only=True):
@@ -60,6 +70,7 @@ class RouteParts(Struct, frozen=True, kw_only=True):
     plans: ToolPlans
     policies: EnginePolicies
     unknown: UnknownOutcomes
+    waits: WaitGraph
     locks: CallLocks
     effects: EffectClaims
     cache: Cache
@@ -75,17 +86,18 @@ class CallRoute:
 
     Args:
         timeout_s: Seconds for a whole call, and for waiting for the same call that is already running.
-        coerce: Whether to convert arguments of a wrong type if this loses nothing.
-        repair: Whether to repair complete but malformed JSON arguments.
+        arguments: How arguments are read. Only the repetition of a recorded run replaces it, where that run went on
+            with another engine.
     """
 
-    def __init__(self, parts: RouteParts, *, timeout_s: float, coerce: bool, repair: bool) -> None:
+    def __init__(self, parts: RouteParts, *, timeout_s: float, arguments: ArgumentSettings) -> None:
         context = parts.context
         self._admission = parts.admission
         self._tools = parts.tools
         self._plans = parts.plans.by_identity
         self._policies = parts.policies
         self._unknown = parts.unknown
+        self._waits = parts.waits
         self._locks = parts.locks
         self._effects = parts.effects
         self._cache = parts.cache
@@ -107,8 +119,7 @@ class CallRoute:
         self._shared = context.journal.shared
         self._survives = context.journal.strength != "memory"
         self._timeout_s = timeout_s
-        self._coerce = coerce
-        self._repair = repair
+        self.arguments = arguments
 
     def admit(self, raw: RawCall, scope: Scope, signal: AbortSignal, *, cause: int = 0, unfinished: Unfinished | None = None) -> CallState:
         """Create the state of a call in its run, or restore the state that it had before its run was interrupted."""
@@ -136,7 +147,7 @@ class CallRoute:
 
     async def parse_large(self, state: CallState) -> None:
         """Parse large arguments in a thread, and keep the result or the error for `prepare`."""
-        work = partial(parsed_or_error, state.raw, state.uid, self._limits, repair=self._repair)
+        work = partial(parsed_or_error, state.raw, state.uid, self._limits, repair=self.arguments.repair)
         state.parsed = await self._offload.run(work)
 
     # The first half
@@ -157,7 +168,7 @@ class CallRoute:
                 state.check_stop(self._control)
             if refusal is not None:
                 return self._outcomes.ended(state, refusal, name)
-            parsed, state.parsed = state.parsed or parse(state.raw, state.uid, self._limits, repair=self._repair), None
+            parsed, state.parsed = state.parsed or parse(state.raw, state.uid, self._limits, repair=self.arguments.repair), None
             if isinstance(parsed, BaseException):
                 raise parsed
             for note in parsed.notes:
@@ -167,7 +178,7 @@ class CallRoute:
                 self._recorder.log.info("Tool call: %s - %s", name, state.raw.reasoning)
             resolved = resolve(parsed, self._tools, state.scope)
             name = resolved.tool.name
-            call = validate(resolved, state.scope, coerce=self._coerce)
+            call = validate(resolved, state.scope, coerce=self.arguments.coerce)
             if call.notes and self._redactor is not None:
                 again = partial(self._valid, scope=state.scope)
                 call = replace(call, notes=quoted_notes(state.raw, call.notes, again, self._redactor))
@@ -194,8 +205,8 @@ class CallRoute:
 
     def _valid(self, raw: RawCall, scope: Scope) -> ValidatedCall:
         """Return the valid call as `prepare` does, without recording events."""
-        resolved = resolve(parse(raw, "", self._limits, repair=self._repair), self._tools, scope)
-        return validate(resolved, scope, coerce=self._coerce)
+        resolved = resolve(parse(raw, "", self._limits, repair=self.arguments.repair), self._tools, scope)
+        return validate(resolved, scope, coerce=self.arguments.coerce)
 
     # The second half
 
@@ -248,7 +259,8 @@ class CallRoute:
                 result = self._outcomes.result_of(state, error, tool.name, approved)
             if state.known is not None:
                 state.known.result = result
-            return await self._outcomes.answered(state, result)
+            over = partial(self._locks.release, lock) if lock is not None and self._survives else None
+            return await self._outcomes.answered(state, result, over)
         except (Exception, SystemExit) as error:
             self._leave_doubt(state, call)
             return self._outcomes.ended(state, error, tool.name, harmless=tool.effect == "none")
@@ -261,6 +273,8 @@ class CallRoute:
                 self._locks.release(lock)
             if state.known is not None:
                 state.run_state.over(state.known, state.key, started=state.started)
+                if state.identical is not None and not state.known.entered:
+                    state.identical.free(tool.name, state.asked_hash, state.occurrence)
             if state.claim is not None:
                 self._effects.release(state.claim)
             self._lifecycle.ended(state)
@@ -274,6 +288,8 @@ class CallRoute:
         if state.first is not None:
             return await self._replayed(state, Known(tool=call.tool.name, arguments="", uid=state.first.uid, result=state.first))
         asked = arguments_hash(state.encoded)
+        if state.identical is not None:
+            state.occurrence = state.identical.take(call.tool.name, asked)
         state.key = call_key(call, asked, state.occurrence)
         if state.doubtful and state.unfinished is not None and state.unfinished.started is not None:
             state.key = state.unfinished.started.key
@@ -293,8 +309,22 @@ class CallRoute:
         """Return the stored result of the same call, or wait for it if the call is still running.
 
         Never starts a second call.
+
+        Raises:
+            CallNotStarted: The call would wait for itself.
         """
-        result, why = await earlier_result(known, state, self._journal, self._timeout_s)
+        first = self._running.get(known.uid) if known.running else None
+        if first is None:
+            result, why = await earlier_result(known, state, self._journal, self._timeout_s)
+        else:
+            state.caller = caller_of(state)
+            if self._waits.closes_circle(state, first):
+                raise CallNotStarted(
+                    f"{state.raw.name} was not started: it is the same call as {first.uid}, which waits for this one. Nothing happened.",
+                    code="waits_for_itself",
+                )
+            with self._waits.waiting(state, first):
+                result, why = await earlier_result(known, state, self._journal, self._timeout_s)
         state.check_stop(self._control)
         state.write("call.replayed", Reason(reason=why, details={"uid": known.uid}))
         return result
@@ -339,7 +369,7 @@ class CallRoute:
         a child must not keep the child from running, and taking the slots back could mean waiting for a sibling.
         """
         raw = RawCall(id=f"in:{parent.uid}", name=name, arguments=arguments, origin=f"tool:{parent.uid}")
-        state = self._admission.admit_nested(raw, parent, parent.made_before(name, arguments))
+        state = self._admission.admit_nested(raw, parent)
         parent.give()
         match await self._run(state):
             case Answered(result=result):

@@ -6,7 +6,6 @@ Mutable and private to the engine. It is dropped when the call has its outcome. 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from math import inf
@@ -15,7 +14,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from callgate._abort_signals import AbortSignal, Control
-from callgate._json import exceeds, plain_bytes
+from callgate._json import plain_bytes
 from callgate._pipeline.concurrency import Slots
 from callgate._pipeline.validate import Modified
 from callgate._run_state.earlier_effect import EffectClaim
@@ -31,7 +30,7 @@ from callgate._run_state.event_bodies import (
     Verdict,
     arguments_hash,
 )
-from callgate._run_state.idempotency import Doubt, Known, RunState
+from callgate._run_state.idempotency import Doubt, IdenticalCalls, Known, RunState
 from callgate._run_state.recorder import Recorder
 from callgate._run_state.run_recovery import Unfinished
 from callgate.calls import RawCall, Scope, ToolResult
@@ -42,7 +41,6 @@ from callgate.stage_types import ApprovedCall, Checked, ParsedCall, ValidatedCal
 
 __all__ = ["CallState", "Nest"]
 
-_MOST_COMPARED = 4_194_304
 Nest = Callable[["CallState", str, Mapping[str, object]], Awaitable[ToolResult]]
 
 
@@ -63,8 +61,10 @@ class CallState(Struct, kw_only=True, eq=False):
     """When the call began, on the engine's monotonic clock."""
     last: int
     """The position of this call's latest event, which causes its next event and its nested calls."""
+    identical: IdenticalCalls | None = None
+    """For a nested call: the numbers of the calls that the same attempt of its parent makes."""
     occurrence: int = 0
-    """For a nested call: how many calls of the same tool with the same arguments its parent has made before."""
+    """For a nested call: its number among them."""
     duplicate: bool = False
     """Whether the same message contains an earlier call with the same id, tool and arguments."""
     first: ToolResult | None = None
@@ -76,6 +76,8 @@ class CallState(Struct, kw_only=True, eq=False):
     """The call within which this one was made: its parent, or the call whose tool called the engine directly."""
     locked: bool = False
     """Whether the call holds or waits for a lock of its engine."""
+    attempt_ends: float = inf
+    """When the attempt that is running must end, on the engine's monotonic clock."""
     deadline: float = inf
     """When the call must end, on the engine's monotonic clock. Until the call's own time begins, this is its parent's
     deadline.
@@ -115,8 +117,8 @@ class CallState(Struct, kw_only=True, eq=False):
     """The unknown outcome that was set aside so that the call could start again."""
     attempt: int = 0
     """The number of the attempt that is running; 0 if none is."""
-    _made: Counter[tuple[str, str]] | None = None
-    """How often the current attempt has made each nested call."""
+    _made: IdenticalCalls | None = None
+    """The numbers of the nested calls that the current attempt makes."""
     code_over: bool = False
     """Whether the tool's code has ended or was abandoned, so that it can make no more calls."""
     logs: bool = False
@@ -334,24 +336,25 @@ class CallState(Struct, kw_only=True, eq=False):
             )
         return await self.nest(self, name, arguments)
 
-    def made_before(self, name: str, arguments: Mapping[str, object]) -> int:
-        """Count a nested call, and return how often this attempt has made the same call before."""
-        if exceeds(arguments, _MOST_COMPARED):  # it will be refused
-            return 0
-        same = (name, repr(sorted(arguments.items(), key=repr) if isinstance(arguments, Mapping) else arguments))
-        self._made = Counter() if self._made is None else self._made
-        self._made[same] += 1
-        return self._made[same] - 1
+    @property
+    def made(self) -> IdenticalCalls:
+        """The numbers of the nested calls that the current attempt makes."""
+        self._made = IdenticalCalls() if self._made is None else self._made
+        return self._made
 
     # The room to run in
 
     async def take(self, slots: Slots, timeout_s: float) -> None:
-        """Take a slot, waiting for one if necessary.
+        """Take a slot, waiting for one if necessary. The calls within which this one was made give up theirs, as they wait for it.
 
         Raises:
             CallNotStarted: The call was killed or its time ran out before a slot was free.
         """
-        if not await slots.take(self.kill, timeout_s, first=self.parent is not None):
+        above = self.caller
+        while above is not None:
+            above.give()
+            above = above.caller
+        if not await slots.take(self.kill, timeout_s, first=self.caller is not None):
             why = self.kill.reason or f"no room for it within {timeout_s:.3g} s"
             raise CallNotStarted(f"It was not started: {why}. Nothing happened; it may be sent again.")
         self.held = slots

@@ -2,9 +2,9 @@
 
 For tools with `key=`. A call claims its key after its approval and before its tool starts, whatever run, agent or
 process it belongs to. The claim is an event in a run that belongs to the key, so the journal's leases exclude other
-engines; calls of this engine wait for each other here. A call that finds an earlier one gets its stored result, or
-`unknown`. It starts only if the earlier one had no effect, which `earlier_effect` reads from the journal. The claim is
-durable before the call may start. A call without a recorded end counts as unknown, so that an engine that was only
+engines; calls of this engine wait for each other here, unless one would wait for itself. A call that finds an earlier one gets
+its stored result, or `unknown`. It starts only if the earlier one had no effect, which `earlier_effect` reads from the
+journal. The claim is durable before the call may start. A call without a recorded end counts as unknown, so that an engine that was only
 paused cannot start a call a second time.
 """
 
@@ -22,16 +22,19 @@ from callgate._pipeline.call_state import CallState
 from callgate._pipeline.engine_options import EngineContext
 from callgate._pipeline.run_leases import KnownRuns
 from callgate._pipeline.unknown_outcomes import UnknownOutcomes
+from callgate._pipeline.wait_graph import WaitGraph, callers
 from callgate._run_state.earlier_effect import EarlierEffect, EffectClaim, effect_run
 from callgate._run_state.event_bodies import Reason, decode_reason, decode_result
 from callgate._run_state.idempotency import Uncertain
 from callgate._run_state.recorder import off_loop, too_late
+from callgate._runners.offload_to_threads import WorkAbandoned
+from callgate._runners.return_values import ReadingTimeout
 from callgate.calls import Metadata, Note, Text, ToolResult
-from callgate.errors import CallNotStarted, OutcomeUnknown, RecordFailed, RunHeld
+from callgate.errors import CallNotStarted, OutcomeUnknown, RecordFailed, RunHeld, ToolRaised
 from callgate.events import Draft
 from callgate.protocols import NamesWriters
 from callgate.stage_types import ApprovedCall, Checked
-from callgate.tools.effect_key import EffectKey
+from callgate.tools.effect_key import EffectKey, EffectKeyOf
 
 __all__ = ["EffectClaims", "EffectKnown"]
 
@@ -40,6 +43,8 @@ _MOST_SHOWN: Final = 200
 _FIRST_WAIT_S: Final = 0.02
 _LONGEST_WAIT_S: Final = 0.5
 """The longest time in seconds between two attempts to claim a key that another process holds."""
+_NESTED_SHARE: Final = 0.9
+"""How much of its caller's time a nested call waits for a key, so that the caller still learns why it was not started."""
 
 
 class EffectKnown(Exception):
@@ -62,18 +67,22 @@ class EffectClaims:
     Args:
         known: The states of runs, which have this engine's own unknown outcomes.
         unknown: Asks the tool's `verify` about an earlier call.
+        waits: Which calls of the engine wait for which others.
         timeout_s: How long a call waits for another call that holds its key.
     """
 
-    def __init__(self, context: EngineContext, known: KnownRuns, unknown: UnknownOutcomes, timeout_s: float) -> None:
+    def __init__(self, context: EngineContext, known: KnownRuns, unknown: UnknownOutcomes, waits: WaitGraph, timeout_s: float) -> None:
         self._journal = context.journal
         self._recorder = context.recorder
         self._clock = context.clock
+        self._offload = context.offload
+        self._host_timeout_s = context.limits.hook_timeout_s
         self._known = known
         self._unknown = unknown
+        self._waits = waits
         self._timeout_s = timeout_s
-        self._held: dict[str, EffectClaim] = {}
-        """The keys that calls of this engine hold, by the run of the key."""
+        self._held: dict[str, tuple[CallState, EffectClaim]] = {}
+        """The calls of this engine that hold a key, by the run of the key."""
 
     async def claim(self, state: CallState, approved: ApprovedCall, effect_key: EffectKey) -> ApprovedCall:
         """Claim the key of a call's effect, waiting for another call that holds it.
@@ -86,16 +95,17 @@ class EffectClaims:
         Raises:
             EffectKnown: An earlier call with the same key had the effect.
             ArgumentsInvalid, ToolRaised: The key of the call cannot be made.
-            CallNotStarted: The call was killed, or the other call did not end in time.
+            CallNotStarted: The call was killed, the other call did not end in time, or the call would wait for itself.
             OutcomeUnknown: It is not known whether an earlier call took effect.
             RecordFailed: The claim could not be recorded.
         """
-        key = effect_key.from_call(approved.call.arguments, state.scope)
+        until = self._until(state)
+        key = await self._made(state, approved, effect_key, until)
         run, text = effect_run(approved.call.tool.name, key.digest), self._recorder.cut(key.text, _MOST_SHOWN)
-        until = min(state.deadline, self._clock.monotonic() + self._timeout_s)
         joined = await self._wait_here(state, run, text, until)
         ended = asyncio.get_running_loop().create_future()
-        claim = state.claim = self._held[run] = EffectClaim(key=text, tool_key=key.digest, run=run, uid=state.uid, ended=ended)
+        claim = state.claim = EffectClaim(key=text, tool_key=key.digest, run=run, uid=state.uid, ended=ended)
+        self._held[run] = state, claim
         await self._hold(state, claim, until)
         approved = replace(approved, effect_key=key.digest)
         earlier = await self._earlier(state, claim)
@@ -111,22 +121,42 @@ class EffectClaims:
         claim.ended.set_result(None)
         self._journal.release_lease(claim.run)
 
+    def _until(self, state: CallState) -> float:
+        """Return until when the call may wait for its key."""
+        now = self._clock.monotonic()
+        until = min(state.deadline, now + self._timeout_s)
+        caller = state.caller
+        return until if caller is None else now + _NESTED_SHARE * (min(until, caller.attempt_ends) - now)
+
+    async def _made(self, state: CallState, approved: ApprovedCall, effect_key: EffectKey, until: float) -> EffectKeyOf:
+        """Return the key of a call. A function of the host that makes it runs in a thread, within the time of a hook."""
+        make = partial(effect_key.from_call, approved.call.arguments, state.scope)
+        if not effect_key.is_function:
+            return make()
+        if self._offload.refusal:
+            raise _no_key(state, f"was not called: {self._offload.refusal.rstrip('.')}")
+        timeout_s = min(self._host_timeout_s, until - self._clock.monotonic())
+        try:
+            return await self._offload.run(make, ReadingTimeout(timeout_s, state.kill))
+        except WorkAbandoned as error:
+            if state.kill.reason is not None:
+                raise _killed(state.kill.reason) from error
+            raise _no_key(state, f"did not return within {timeout_s:.3g} s. Tell the operator") from error
+
     # Waiting for the key
 
     async def _wait_here(self, state: CallState, run: str, text: str, until: float) -> bool:
         """Wait for calls of this engine that hold the key. Return whether there was one."""
-        waited, parent = False, state.parent
-        while parent is not None:
-            if parent.claim is not None and parent.claim.run == run:
-                raise CallNotStarted(
-                    f"{state.raw.name} was not run: it has the same key of its effect ({text}) as {parent.uid}, which makes this call and"
-                    " waits for it. Nothing happened."
-                )
-            parent = parent.parent
-        while (other := self._held.get(run)) is not None:
+        waited = False
+        while (held := self._held.get(run)) is not None:
+            holder, claim = held
+            if self._waits.closes_circle(state, holder):
+                raise _waits_for_itself(state, holder, text)
             waited = True
-            if not await settled(other.ended, state.kill, until - self._clock.monotonic()):
-                raise self._still_held(state, text, f"{other.uid} of this engine has it.")
+            with self._waits.waiting(state, holder):
+                ended = await settled(claim.ended, state.kill, until - self._clock.monotonic())
+            if not ended:
+                raise self._still_held(state, text, f"{holder.uid} of this engine has it.")
         return waited
 
     async def _hold(self, state: CallState, claim: EffectClaim, until: float) -> None:
@@ -174,7 +204,7 @@ class EffectClaims:
 
     def _still_held(self, state: CallState, text: str, by: object) -> CallNotStarted:
         if state.kill.reason is not None:
-            return CallNotStarted(f"It was not started: {state.kill.reason}. Nothing happened; it may be sent again.")
+            return _killed(state.kill.reason)
         return CallNotStarted(
             f"{state.raw.name} was not run: a call with the same key of its effect ({text}) has not ended in time. {by} Nothing was run"
             " here. Send the call again later to get the result of that one."
@@ -251,6 +281,26 @@ class EffectClaims:
 
 def _never(writer: str) -> bool:
     return False
+
+
+def _killed(reason: str) -> CallNotStarted:
+    return CallNotStarted(f"It was not started: {reason}. Nothing happened; it may be sent again.")
+
+
+def _no_key(state: CallState, why: str) -> ToolRaised:
+    return ToolRaised(f"{state.raw.name} was not run: the function that makes the key of its effect {why}.", code="effect_key")
+
+
+def _waits_for_itself(state: CallState, holder: CallState, text: str) -> CallNotStarted:
+    """Return the error for a call whose key is held by a call that cannot end before this one does."""
+    if holder in callers(state):
+        why, then = f"{holder.uid}, which makes this call and waits for it", "Nothing happened."
+    else:
+        why = f"{holder.uid}, which waits for a call within which this one was made"
+        then = "Nothing happened; it may be sent again when one of the two has ended."
+    return CallNotStarted(
+        f"{state.raw.name} was not run: it has the same key of its effect ({text}) as {why}. {then}", code="waits_for_itself"
+    )
 
 
 def _unusable(state: CallState, error: Exception) -> RecordFailed:

@@ -14,7 +14,7 @@ from msgspec import Struct
 from callgate._cache import JournalCache, MemoryCache
 from callgate._pipeline.admission import Admission, EngineRuns
 from callgate._pipeline.call_locks import CallLocks
-from callgate._pipeline.call_route import CallRoute, RouteParts
+from callgate._pipeline.call_route import ArgumentSettings, CallRoute, RouteParts
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.concurrency import QueueStarter
 from callgate._pipeline.effect_claims import EffectClaims
@@ -133,8 +133,9 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
             plans=plans,
             policies=policies,
             unknown=unknown,
-            locks=CallLocks(waits, context.clock),
-            effects=EffectClaims(context, known, unknown, given.timeout_s),
+            waits=waits,
+            locks=CallLocks(waits, context.clock, run, recorder.log),
+            effects=EffectClaims(context, known, unknown, waits, given.timeout_s),
             cache=cache,
             executor=executor,
             outcomes=outcomes,
@@ -156,7 +157,7 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
             unstarted=unstarted,
             lifecycle=lifecycle,
             activity=activity,
-            route=CallRoute(route_parts, timeout_s=given.timeout_s, coerce=given.coerce, repair=given.repair),
+            route=CallRoute(route_parts, timeout_s=given.timeout_s, arguments=ArgumentSettings(coerce=given.coerce, repair=given.repair)),
             runs=EngineRuns(context, admission, leases, outcomes, lifecycle, policies.judges),
             queue_starter=QueueStarter(),
             timeout_s=given.timeout_s,

@@ -1,8 +1,9 @@
 """The lifecycle of one engine: the event loop it belongs to, its running calls, and how they are ended in bounded time.
 
-Separate from the engine because it is a state machine of its own. Knows only that calls run and can be killed. `SyncRunner` runs an event
-loop in a thread, for callers without one. `Activity` counts successful calls since the host last reported a wake-up, so that a host that
-lets an agent sleep can ask whether any call has succeeded since.
+Separate from the engine because it is a state machine of its own. Knows only that calls run and can be killed.
+`SyncRunner` runs an event loop in a thread, for callers without one, or uses that of the engine from another thread.
+`Activity` counts successful calls since the host last reported a wake-up, so that a host that lets an agent sleep can
+ask whether any call has succeeded since.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import wait
 from contextlib import suppress
 from contextvars import Context
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 from weakref import WeakSet
 
 from callgate._engine_limits import ACTIVE_CONVERSATIONS
 from callgate._pipeline.call_state import CallState
 from callgate._run_in_thread import LoopEnded, wait_for_loop
+from callgate._runners.thread_runner import while_thread_waits
 from callgate.errors import UsageError
 from callgate.protocols import Journal, RunWatcher
 
@@ -31,6 +33,9 @@ _WHY = "the engine was closed"
 log = logging.getLogger("callgate")
 T = TypeVar("T")
 _PATIENCE_S = 1.0
+_BLOCKED_S = 30.0
+"""Seconds that synchronous code waits until the engine's event loop takes its work on."""
+_LOOK_S = 1.0
 _END_S = 5.0
 
 
@@ -236,10 +241,62 @@ class LoopThread:
             self._loop.close()
 
 
-class SyncRunner:
-    """Runs coroutines for synchronous code, on an event loop in a thread that is started on first use."""
+class _HandedOver:
+    """Work that a thread hands to an event loop in another thread. It begins in time, or never."""
 
-    def __init__(self) -> None:
+    def __init__(self, work: Callable[[], Coroutine[Any, Any, T]]) -> None:
+        self._work = work
+        self._decided = threading.Lock()
+        self._begun = threading.Event()
+
+    async def run(self) -> Any:
+        if self._decided.acquire(blocking=False):
+            self._begun.set()
+            return await while_thread_waits(self._work)
+        return None  # nobody waits for it any more
+
+    def has_begun(self, within_s: float) -> bool:
+        return self._begun.wait(within_s)
+
+    def give_up(self) -> bool:
+        """Prevent the work from beginning; return False if it has begun."""
+        return self._decided.acquire(blocking=False)
+
+
+def _run_on(loop: asyncio.AbstractEventLoop, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run `work` on an event loop that runs in another thread, and wait for it.
+
+    Raises:
+        UsageError: The loop does not run, or waits for this thread.
+    """
+    if not loop.is_running():
+        raise UsageError("This engine belongs to an event loop that no longer runs. Make a new engine; each belongs to one event loop.")
+    handed = _HandedOver(work)
+    running = asyncio.run_coroutine_threadsafe(handed.run(), loop)
+    left_s = _BLOCKED_S
+    while not handed.has_begun(_LOOK_S):
+        left_s -= _LOOK_S
+        if (left_s <= 0 or not loop.is_running()) and handed.give_up():
+            raise UsageError(
+                f"The engine's event loop has taken nothing on for {_BLOCKED_S - left_s:.3g} s: it is blocked, perhaps because it waits for"
+                " this thread. Nothing was run. Await 'engine.call(...)' there, or 'ctx.call(...)' in a tool."
+            )
+    try:
+        return wait_for_loop(running, lambda: not loop.is_running())  # type: ignore[no-any-return]
+    except LoopEnded:
+        raise UsageError("The engine's event loop has ended before the work did. Make a new engine.") from None
+
+
+class SyncRunner:
+    """Runs coroutines for synchronous code: on the engine's event loop if that runs in another thread, and otherwise on an event loop in a
+    thread that is started on first use.
+
+    Args:
+        loop: Returns the event loop that the engine belongs to; None if it belongs to none yet.
+    """
+
+    def __init__(self, loop: Callable[[], asyncio.AbstractEventLoop | None]) -> None:
+        self._loop = loop
         self._guard = threading.Lock()
         self._thread: LoopThread | None = None
 
@@ -248,8 +305,9 @@ class SyncRunner:
         refuse_inside_loop()
         with self._guard:
             check()
-            thread = self._thread = self._thread or LoopThread()
-        return thread.run(work())
+            loop = self._loop() if self._thread is None else None
+            thread = self._thread = None if loop is not None else self._thread or LoopThread()
+        return thread.run(while_thread_waits(work)) if thread is not None else _run_on(cast("asyncio.AbstractEventLoop", loop), work)
 
     def close(self, shut: Callable[[], None], work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run `work` as the last coroutine, and end the thread. If any was run before, `shut` is called first, to refuse new work."""

@@ -176,7 +176,7 @@ class Executor:
             state.started = not claims
             if attempt > 1:  # a new object, because code left over from an earlier attempt still holds the old one
                 context = replace(context, attempt=attempt)
-            context.deadline = now + timeout_s
+            context.deadline = state.attempt_ends = now + timeout_s
             claim = partial(state.claimed, attempt) if claims else None
             request = RunRequest(
                 approved=approved, context=context, attempt=attempt, timeout_s=timeout_s, grace_s=self._grace_s, kill=kill, claim=claim

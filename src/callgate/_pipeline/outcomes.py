@@ -7,7 +7,7 @@ a message that never take the route or do not complete it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import assert_never
 
@@ -59,8 +59,13 @@ class Outcomes:
         self._restart_timeout_s = context.limits.hook_timeout_s
         self._host = context.host
 
-    async def answered(self, state: CallState, result: ToolResult) -> Outcome:
-        """Record the result of a call, and return it once it is durable."""
+    async def answered(self, state: CallState, result: ToolResult, over: Callable[[], bool] | None = None) -> Outcome:
+        """Record the result of a call, and return it once it is durable.
+
+        Args:
+            over: Called when the result is recorded, before it is durable, and returns whether calls waited for this
+                one. They may start then: they record their start after this end, so it is durable only if this end is.
+        """
         success = result.status == "ok"
         if state.logs:
             self._log_duration(state, result.name)
@@ -71,6 +76,9 @@ class Outcomes:
             self._control.count(state.scope.conversation, success=True)
             return Restarted(state.uid)
         position = state.end("call.completed", self._normaliser.recorded(result))
+        if over is not None and over():
+            for _ in range(2):  # a call that waited records its start meanwhile, so that one commit has this end and that start
+                await asyncio.sleep(0)
         if self._survives:
             await self._keep(state, position, success=success)
         self._control.count(state.scope.conversation, success=success)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from callgate._abort_signals import FAILURES
 from callgate._engine_limits import Limits
-from callgate._json import exceeds, read_object, strict_object
+from callgate._json import exceeds, read_object, strict_object, strict_value
 from callgate._json.json_repair import repair_text
 from callgate._runners.offload_to_threads import LARGE_BYTES
 from callgate.calls import Note, RawCall
@@ -97,14 +97,29 @@ def _told_apart(error: ArgumentsMalformed | ArgumentsTruncated) -> ArgumentsMalf
 
 
 def _repaired(raw: RawCall, limits: Limits, error: ArgumentsMalformed | ArgumentsTruncated) -> tuple[dict[str, object], Note]:
-    """Return the object that malformed text means. Text that seems truncated may be complete, for example with an additional quote."""
+    """Return the object that malformed text means, or the one inside a JSON string.
+
+    Text that seems truncated may be complete, for example with an additional quote.
+    """
     text = raw.arguments if isinstance(raw.arguments, str) else ""
-    if error.code not in ("invalid_json", "truncated"):
-        raise error
-    certain, value = repair_text(text, limits)
-    if not certain or not isinstance(value, dict):
-        raise error
+    if error.code == "not_object":
+        value = _object_in_string(text, limits)
+    elif error.code in ("invalid_json", "truncated"):
+        value = repair_text(text, limits)[1]
+    else:
+        value = None
+    if not isinstance(value, dict):
+        raise _told_apart(error)
     return value, Note(kind="json_repaired", text=f"The arguments were malformed JSON and were repaired: {_fact(error)}.")
+
+
+def _object_in_string(text: str, limits: Limits) -> object:
+    """Return the JSON value in the text of a JSON string, as models write that encode arguments twice; None if there is none."""
+    try:
+        inner = strict_value(text, limits)
+        return strict_value(inner, limits) if isinstance(inner, str) else None
+    except (ArgumentsMalformed, ArgumentsTruncated):
+        return None
 
 
 def _fact(error: Exception) -> str:

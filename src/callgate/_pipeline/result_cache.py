@@ -191,11 +191,8 @@ class Cache:
                 " would wait for itself. Give it other arguments, or do the work without it.",
                 code="waits_for_itself",
             )
-        self._waits.begin(state, shared.leader)
-        try:
+        with self._waits.waiting(state, shared.leader):
             return await settled(shared.done, state.kill, state.deadline - self._clock.monotonic())
-        finally:
-            self._waits.end(state)
 
     async def _lead(
         self,

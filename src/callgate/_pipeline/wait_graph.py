@@ -7,6 +7,7 @@ for a call within which it was made. Pure. Shared by all stages in which a call 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 from callgate._pipeline.call_state import CallState
 
@@ -46,6 +47,15 @@ class WaitGraph:
             del within[waiting]
             if not within:
                 del self._within[state]
+
+    @contextmanager
+    def waiting(self, waiting: CallState, awaited: CallState) -> Iterator[None]:
+        """Record that a call waits for another one until the block ends."""
+        self.begin(waiting, awaited)
+        try:
+            yield
+        finally:
+            self.end(waiting)
 
     def closes_circle(self, waiting: CallState, awaited: CallState) -> bool:
         """Return whether `awaited` cannot end before `waiting` does, or before a call within which `waiting` was made."""

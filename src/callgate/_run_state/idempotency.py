@@ -13,6 +13,7 @@ import asyncio
 import hashlib
 from collections import deque
 from functools import partial
+from heapq import heappop, heappush
 from typing import Final, Protocol
 
 from msgspec import Struct
@@ -28,7 +29,7 @@ from callgate.errors import CallNotStarted, IdempotencyConflict, OutcomeUnknown
 from callgate.protocols import Journal
 from callgate.stage_types import ApprovedCall, ValidatedCall
 
-__all__ = ["Doubt", "Happened", "Known", "Origin", "RunState", "Uncertain", "call_key", "earlier_result"]
+__all__ = ["Doubt", "Happened", "IdenticalCalls", "Known", "Origin", "RunState", "Uncertain", "call_key", "earlier_result"]
 
 
 def call_key(call: ValidatedCall, asked_hash: str, occurrence: int = 0) -> str:
@@ -41,7 +42,7 @@ def call_key(call: ValidatedCall, asked_hash: str, occurrence: int = 0) -> str:
 
     Args:
         asked_hash: The hash of the arguments as they were submitted, from `arguments_hash`.
-        occurrence: For a call that a tool makes: how many identical calls the tool has made before.
+        occurrence: For a call that a tool makes: its number among the tool's identical calls; see `IdenticalCalls`.
     """
     raw, scope = call.raw, call.scope
     if raw.idempotency_key is not None:
@@ -51,6 +52,31 @@ def call_key(call: ValidatedCall, asked_hash: str, occurrence: int = 0) -> str:
         at = f"{scope.run}/{message}/{occurrence}"
         parts = ("id", at, scope.principal, scope.actor, scope.conversation, scope.workspace, raw.id, call.tool.name, asked_hash)
     return hashlib.blake2b("\x00".join(parts).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+class IdenticalCalls:
+    """Numbers the calls that one attempt of a tool makes, so that identical ones are different calls.
+
+    If the attempt is made again, its calls get the same numbers. Calls are compared by their tool and their valid
+    arguments, as they are for `call_key`.
+    """
+
+    def __init__(self) -> None:
+        self._taken: dict[tuple[str, str], int] = {}
+        """How many numbers were given out, by (tool, hash of the arguments)."""
+        self._freed: dict[tuple[str, str], list[int]] = {}
+        """The numbers of calls that never started, so that the next identical call is the same call."""
+
+    def take(self, tool: str, asked_hash: str) -> int:
+        same = (tool, asked_hash)
+        if freed := self._freed.get(same):
+            return heappop(freed)
+        number = self._taken.get(same, 0)
+        self._taken[same] = number + 1
+        return number
+
+    def free(self, tool: str, asked_hash: str, number: int) -> None:
+        heappush(self._freed.setdefault((tool, asked_hash), []), number)
 
 
 class Known(Struct, kw_only=True):

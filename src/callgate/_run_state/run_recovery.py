@@ -17,7 +17,7 @@ from callgate._json import canonical, decode
 from callgate._run_state.approvals import Answer, Question
 from callgate._run_state.event_bodies import Reason, Started, arguments_hash, decode_reason, decode_result, verdict_of
 from callgate._run_state.idempotency import Known, Origin, RunState, Uncertain
-from callgate._run_state.settlements import until_settled
+from callgate._run_state.settlements import until_settled, used_result
 from callgate.calls import ToolResult
 from callgate.errors import OutcomeUnknown
 from callgate.events import TERMINAL, Event
@@ -165,6 +165,8 @@ class RunReader:
                     self._begun(event.call, self._unclaimed.pop(event.call))
                 case "call.completed" if event.call in self._open:
                     self._finished(self._open.pop(event.call), decode_result(event.body))
+                case "call.restarted" if event.call in self._open:
+                    self._restarted(event.call, self._open.pop(event.call))
                 case "call.completed" if event.call in self._answered_by_fact:
                     key, known = self._answered_by_fact.pop(event.call)
                     known.result = decode_result(event.body)
@@ -230,6 +232,11 @@ class RunReader:
         self._state.known[started.key].result = result
         if result.status == "unknown":
             self._leave_doubt(result.uid, started)
+
+    def _restarted(self, uid: str, started: Started) -> None:
+        """Note a call that succeeded, and whose result went into the context instead of the history."""
+        if started.effect != "none":  # a read may run again to give its result again
+            self._state.known[started.key].result = used_result(started.tool, uid)
 
     def state(self) -> RunState:
         """Return the state of the run. The outcome of calls with an effect and without an end is unknown."""

@@ -28,6 +28,7 @@ __all__ = [
     "happened_result",
     "settle_call",
     "until_settled",
+    "used_result",
     "why_not_in_doubt",
 ]
 
@@ -70,6 +71,12 @@ def did_happen(tool: str, uid: str, by: str) -> str:
 def happened_result(tool: str, uid: str, by: str) -> ToolResult:
     """Return the result of a call that did happen, for when the call is submitted again."""
     return ToolResult(id="", uid=uid, name=tool, status="ok", content=(Text(text=did_happen(tool, uid, by)),))
+
+
+def used_result(tool: str, uid: str) -> ToolResult:
+    """Return the result of a call that took effect and whose own result was used instead of kept, for when the call is submitted again."""
+    said = f"{tool} took effect before, as {uid}. Its result was added to the context and not kept. Nothing was run."
+    return ToolResult(id="", uid=uid, name=tool, status="ok", content=(Text(text=said),))
 
 
 def call_in_doubt(events: Iterable[Event], uid: str) -> str:

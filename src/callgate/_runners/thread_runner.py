@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from contextvars import Context, copy_context
+from contextvars import Context, ContextVar, copy_context
+from functools import partial
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -30,7 +32,22 @@ from callgate._runners.thread_pool import ThreadPool
 from callgate.calls import ToolResult
 from callgate.protocols import Execution, RunRequest
 
-__all__ = ["ThreadRunner"]
+__all__ = ["ThreadRunner", "while_thread_waits"]
+
+T = TypeVar("T")
+_ATTEMPT: ContextVar[_ThreadAttempt | None] = ContextVar("callgate_thread_attempt", default=None)
+"""The attempt whose tool's thread runs in this context."""
+
+
+async def while_thread_waits(work: Callable[[], Awaitable[T]]) -> T:
+    """Run work that another thread has handed to this event loop and waits for.
+
+    If it is the thread of a tool of this loop, it does not count against its pool's limit meanwhile.
+    """
+    attempt = _ATTEMPT.get()
+    if attempt is None or attempt.loop is not asyncio.get_running_loop():
+        return await work()
+    return await attempt.awaited(work)
 
 
 class ThreadRunner:
@@ -141,7 +158,7 @@ class _ThreadAttempt:
         self.relay = ProgressRelay(request.context, loop)
         self.finished = False
         self.abandoned = False
-        self._loop = loop
+        self.loop = loop
         self._pool = pool
         self._abandoned_code = abandoned_code
         self._max_bytes = max_bytes
@@ -167,13 +184,14 @@ class _ThreadAttempt:
 
     def _invoke(self) -> object:
         INSIDE.set((*INSIDE.get(), self.request))
+        _ATTEMPT.set(self)
         approved, context = self.request.approved, self.request.context
         nested = None if context.nested is None else self._call
-        return approved.call.tool.tool.invoke(context.for_thread(self.relay.take, self._loop, nested), decode(approved.arguments_json))
+        return approved.call.tool.tool.invoke(context.for_thread(self.relay.take, self.loop, nested), decode(approved.arguments_json))
 
     def deliver(self, answer: Execution | Awaitable[object]) -> None:
         with suppress(RuntimeError):  # the event loop is closed: nothing waits for the result
-            self._loop.call_soon_threadsafe(self._finish, answer)
+            self.loop.call_soon_threadsafe(self._finish, answer)
 
     # Runs on the event loop.
 
@@ -181,12 +199,16 @@ class _ThreadAttempt:
         self.wait.finish(not_started(why))
 
     async def _call(self, attempt: int, name: str, arguments: Mapping[str, object]) -> ToolResult:
-        """Call another tool; until it returns, this job's thread does not count against the pool's limit."""
+        """Call another tool."""
         call = self.request.context.nested
         assert call is not None
+        return await self.awaited(partial(call, attempt, name, arguments))
+
+    async def awaited(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Run work that the tool waits for; until it ends, this job's thread does not count against the pool's limit."""
         self._pool.call_begins(self)
         try:
-            return await call(attempt, name, arguments)
+            return await work()
         finally:
             self._pool.call_ends(self)
 

@@ -19,7 +19,7 @@ from callgate._schema.references import DRAFTS, References
 from callgate._schema.regex_patterns import engine_of, linear_engine
 from callgate._schema.subschemas import Schema, Schemas, everywhere, mapping, pointer, subschemas
 from callgate._schema.text_formats import TextFormats
-from callgate._schema.tool_schema_repair import mended, object_of_parameters, refuse, refuse_unusable
+from callgate._schema.tool_schema_repair import mended, object_of_parameters, refuse, refuse_unusable, split_tuples
 from callgate._schema.validation_cost import EndlessSchema, ValidationCost
 from callgate._schema.validation_errors import ValidationProblem, listed, too_dear
 from callgate.errors import ArgumentsMalformed, ArgumentsTruncated
@@ -40,6 +40,13 @@ _FACTS = {
     "too_deep": f"it nests deeper than {MAX_DEPTH} levels, which is the limit",
     "too_large": f"it is larger than {MAX_BYTES} bytes or {_LIMITS.arguments_keys} keys, which is the limit",
 }
+_DRAFTS_BY_NAME = {
+    **{uri.partition("://")[2]: uri for uri in DRAFTS},
+    "json-schema.org/schema": "https://json-schema.org/draft/2020-12/schema",
+    "json-schema.org/draft-05/schema": "http://json-schema.org/draft-04/schema",
+    "json-schema.org/draft-03/schema": "http://json-schema.org/draft-04/schema",
+}
+"""Other spellings. Drafts 3 and 5 have no validator: 5 is 4 with other words, and of 3 the flags of properties are repaired."""
 _CHECK_BUDGET = 20_000_000  # cost units, 0.2 s
 _EXPLAIN_BUDGET = 5_000  # an error costs about 3,000 times what a check costs
 _EXPLAIN_BYTES = 65_536
@@ -145,20 +152,40 @@ def compile_schema(
         UsageError: The schema cannot be used; `code` is `schema_refused`, `remote_ref`, or an error code of the JSON text.
     """
     root = _read(source, where)
-    dialect = urldefrag(str(root.get("$schema", dialect))).url
-    if dialect not in DRAFTS and dialect not in (resources or {}):
-        raise refuse(where, f"its dialect {dialect[:100]!r} is unknown and nothing is fetched. Take a draft from 4 to 2020-12.")
-    draft = DRAFTS.get(dialect, 2020)
     notes: list[str] = []
+    dialect = _dialect(root, dialect, resources or {}, where, notes)
+    draft = DRAFTS.get(dialect, 2020)
     if not any_root:
         root = object_of_parameters(root, notes)
-        _check_root(root, where)
     schemas = everywhere(root)
     notes += mended(schemas, draft)
+    if draft == 2020:
+        notes += split_tuples(schemas)
+    if not any_root:
+        _check_root(root, where)
     refuse_unusable(schemas, where)
     validator = _validator(root, schemas, where, dialect, resources or {}, formats)
     integers = None if resources else _integers(root)
     return CompiledSchema(root, validator, _effort(root, where, draft, resources or {}), tuple(notes), integers=integers)
+
+
+def _dialect(root: Schema, default: str, resources: Mapping[str, Any], where: str, notes: list[str]) -> str:
+    """Return the URI of the draft that `$schema` names, also if it is written with another scheme or end. None and empty text name none."""
+    named = root.get("$schema", default)
+    if named in (None, ""):
+        notes.append(f"$schema was {named!r} and was dropped")
+        del root["$schema"]
+        return default
+    dialect = urldefrag(str(named)).url
+    if dialect in DRAFTS or dialect in resources:
+        return dialect
+    plain = dialect.partition("://")[2].rstrip("/").removesuffix(".json")
+    meant = _DRAFTS_BY_NAME.get(plain)
+    if meant is None:
+        raise refuse(where, f"its dialect {dialect[:100]!r} is unknown and nothing is fetched. Take a draft from 4 to 2020-12.")
+    root["$schema"] = meant
+    notes.append(f"$schema was {dialect!r} and was read as {meant!r}")
+    return meant
 
 
 def _integers(root: Schema) -> tuple[str, ...] | None:

@@ -5,15 +5,18 @@ Each repair is reported, and the repaired schema is valid JSON Schema. Pure. Kno
 
 from __future__ import annotations
 
+import copy
 import re
+from collections.abc import Mapping
 from typing import Any
+from urllib.parse import unquote
 
 from callgate._json import decode
 from callgate._schema.regex_patterns import MAX_PATTERN, patterns
-from callgate._schema.subschemas import Schema, Schemas
+from callgate._schema.subschemas import Schema, Schemas, everywhere
 from callgate.errors import UsageError
 
-__all__ = ["mended", "object_of_parameters", "refuse", "refuse_unusable"]
+__all__ = ["in_current_draft", "mended", "object_of_parameters", "refuse", "refuse_unusable", "split_tuples"]
 
 MAX_ENUM = 10_000
 MAX_REFERENCES = 5_000
@@ -30,6 +33,10 @@ _HOLDS_SCHEMAS = frozenset(
 )
 """Keywords whose values are objects. They distinguish a schema from a map of parameters."""
 _QUOTED = _NUMERIC | _BOOLEAN
+_TYPES = frozenset({"string", "integer", "number", "boolean", "object", "array", "null"})
+_NEVER_NULL = _HOLDS_SCHEMAS | _QUOTED | {"$schema", "required", "enum", "type", "title", "description", "pattern", "format", "examples"}
+"""Keywords for which null means nothing. Some languages write it for a list, map or text that is not there."""
+_OLD_FORMS = (("items", list), ("exclusiveMinimum", bool), ("exclusiveMaximum", bool))
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,100}")
 _HEADER_TYPES = ("string", "integer", "boolean")
 
@@ -52,7 +59,12 @@ def mended(schemas: Schemas, draft: int) -> list[str]:
     """Repair a document's schemas in place; return a sentence for each change. No schema is added or removed."""
     notes: list[str] = []
     for path, schema in schemas:
+        for keyword in [one for one in schema if one in _NEVER_NULL and schema[one] is None]:
+            del schema[keyword]
+            notes.append(f"{path}: {keyword} was null and was dropped")
         _move_required_flags(path, schema, notes)
+        _mend_lists(path, schema, draft, notes)
+        _mend_types(path, schema, notes)
         for keyword in schema.keys() & _QUOTED:
             _unquote(path, schema, keyword, notes)
         if draft > 4:
@@ -71,6 +83,92 @@ def _move_required_flags(path: str, schema: Schema, notes: list[str]) -> None:
     if isinstance(schema.get("required"), bool):
         del schema["required"]
         notes.append(f"{path}: a 'required' flag that belongs to no property was dropped")
+
+
+def _mend_lists(path: str, schema: Schema, draft: int, notes: list[str]) -> None:
+    dependent = schema.get("dependentRequired")
+    holders = [(schema, ("required", "type")), *([(dependent, tuple(dependent))] if isinstance(dependent, dict) else [])]
+    for holder, keywords in holders:
+        for keyword in keywords:
+            listed = holder.get(keyword)
+            if isinstance(listed, list) and all(isinstance(one, str) for one in listed) and len(set(listed)) < len(listed):
+                holder[keyword] = list(dict.fromkeys(listed))
+                notes.append(f"{path}: {keyword} listed an entry twice")
+    if draft == 4 and schema.get("required") == []:
+        del schema["required"]
+        notes.append(f"{path}: required was empty, which draft 4 does not allow, and was dropped")
+    examples = schema.get("examples", [])
+    if not isinstance(examples, list):
+        schema["examples"] = [examples]
+        notes.append(f"{path}: examples was no list and became one")
+
+
+def _mend_types(path: str, schema: Schema, notes: list[str]) -> None:
+    """Write types in lower case, and say `nullable` as JSON Schema does: OpenAPI's keyword means nothing to a validator."""
+    kinds = schema.get("type")
+    if isinstance(kinds, str) and kinds not in _TYPES and kinds.lower() in _TYPES:
+        kinds = schema["type"] = kinds.lower()
+        notes.append(f"{path}: the type was written in capitals")
+    listed = [kinds] if isinstance(kinds, str) else kinds if isinstance(kinds, list) else []
+    if schema.get("nullable") is not True or not listed:
+        return
+    options = schema.get("enum")
+    if "null" not in listed:
+        schema["type"] = [*listed, "null"]
+        notes.append(f"{path}: nullable became the type 'null'")
+    if isinstance(options, list) and None not in options:
+        schema["enum"] = [*options, None]
+
+
+def split_tuples(schemas: Schemas) -> list[str]:
+    """Write lists of schemas under `items`, as drafts before 2020-12 have them, as `prefixItems`, in place.
+
+    References to what moves are changed, too. Return a sentence for each change.
+    """
+    moved: set[str] = set()
+    notes: list[str] = []
+    for path, schema in schemas:
+        if not isinstance(schema.get("items"), list):
+            continue
+        first, rest = schema.pop("items"), schema.pop("additionalItems", None)
+        if first:
+            schema["prefixItems"] = first
+        if rest is not None:
+            schema["items"] = rest
+        moved.add(path)
+        notes.append(f"{path}: items was a list of schemas and became prefixItems, as draft 2020-12 has it")
+    for _, schema in schemas if moved else ():
+        reference = schema.get("$ref")
+        if isinstance(reference, str) and reference.startswith("#/"):
+            schema["$ref"] = f"#{_moved(reference[1:], moved)}"
+    return notes
+
+
+def in_current_draft(source: Mapping[str, object]) -> Mapping[str, object]:
+    """Return a schema of an older draft as one of draft 2020-12, for a reader that does not look at `$schema`.
+
+    Changes tuples and the flags of bounds, the forms that draft 2020-12 refuses. Returns `source` itself if it has none of them.
+    """
+    if not any(isinstance(schema.get(keyword), kind) for _, schema in everywhere(dict(source)) for keyword, kind in _OLD_FORMS):
+        return source
+    root = copy.deepcopy(dict(source))
+    schemas = everywhere(root)
+    for path, schema in schemas:
+        _modern_bounds(path, schema, [])
+    split_tuples(schemas)
+    return root
+
+
+def _moved(pointer: str, tuples: set[str]) -> str:
+    """Return a JSON pointer, changed where it leads through the schemas of these pointers."""
+    given, steps = "", pointer.split("/")[1:]
+    written: list[str] = []
+    for number, step in enumerate(steps):
+        inner = {"items": "prefixItems", "additionalItems": "items"}.get(step) if given in tuples else None
+        is_list = step == "items" and not "".join(steps[number + 1 : number + 2]).isdecimal()
+        written.append(step if inner is None or is_list else inner)
+        given += f"/{unquote(step)}"
+    return "".join(f"/{step}" for step in written)
 
 
 def _unquote(path: str, schema: Schema, keyword: str, notes: list[str]) -> None:

@@ -145,7 +145,7 @@ class Agent:
         self._active = ActiveRuns()
         self._runs = AgentRuns(config, turns, executor, self._active, histories)
         self._resumer = RunResumer(config, turns, self._runs, executor, histories)
-        self._sync = SyncRunner()
+        self._sync = SyncRunner(lambda: self.engine.runs.loop)
 
     @property
     def conversations(self) -> TurnQueues:

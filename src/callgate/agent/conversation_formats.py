@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from callgate._json import json_text
+from callgate._provider_calls import chat_payload
 from callgate.calls import Image, Text
 from callgate.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, UserMessage, call_text, marked_result
 from callgate.models.wire.history_encoding import argument_object, images, part_text
@@ -105,13 +106,13 @@ def _said(part: Mapping[str, object]) -> str:
 def _calls(items: object) -> list[ToolCall]:
     calls = []
     for item in items if isinstance(items, list) else ():
-        function = item.get("function") if isinstance(item, dict) else None
-        custom = item.get("custom") if isinstance(item, dict) else None
-        if isinstance(custom, dict):
-            name, text = str(custom.get("name") or ""), str(custom.get("input") or "")
-            calls.append(ToolCall(id=str(item.get("id") or ""), name=name, arguments=text, custom=True))
-        elif isinstance(function, dict):
-            arguments = function.get("arguments")
+        payload, is_custom = chat_payload(item) if isinstance(item, dict) else (None, False)
+        if not isinstance(payload, dict):
+            continue
+        if is_custom:
+            text = str(payload.get("input") or "")
+        else:
+            arguments = payload.get("arguments")
             text = arguments if isinstance(arguments, str) else json_text(arguments or {})
-            calls.append(ToolCall(id=str(item.get("id") or ""), name=str(function.get("name") or ""), arguments=text))
+        calls.append(ToolCall(id=str(item.get("id") or ""), name=str(payload.get("name") or ""), arguments=text, custom=is_custom))
     return calls

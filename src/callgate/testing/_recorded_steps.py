@@ -7,17 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
+from typing import Final
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from callgate._run_state.event_bodies import decode_reason
+from callgate.agent import Settings
+from callgate.agent.run_recorder import BlobReader, RunBeganBody, read_body
 from callgate.engine import Engine
 from callgate.errors import UsageError
 from callgate.events import Event
 from callgate.replay import Replay
 
-__all__ = ["HumanSteps", "of_last_run", "record_ends_open", "resumed_at", "without_lost_passes"]
+__all__ = ["FAILED", "HumanSteps", "Resumption", "of_last_run", "record_ends_open", "resumptions", "without_lost_passes"]
+
+
+FAILED: Final = "failed"
+"""The status of a pass without an answer in which the model failed."""
 
 
 class _Said(Struct, frozen=True, kw_only=True):
@@ -91,17 +99,27 @@ def of_last_run(events: Iterable[Event]) -> list[Event]:
     return found[begins[-1] :] if begins else found
 
 
-def resumed_at(events: Iterable[Event]) -> list[int]:
-    """Return the positions at which the run was resumed after it had ended or waited.
+class Resumption(Struct, frozen=True, kw_only=True):
+    """The continuation of a run that had ended or waited."""
+
+    position: int
+    settings: Settings
+    """The settings of the loop from then on."""
+
+
+def resumptions(events: Iterable[Event], blobs: BlobReader) -> list[Resumption]:
+    """Return where the run was resumed after it had ended or waited.
 
     Left out is a run resumed after its process had ended: its repetition is not interrupted there.
     """
-    found, ended = [], False
+    found, ended = list[Resumption](), False
     for event in events:
         if event.kind == "run.ended":
             ended = True
         elif event.kind == "run.resumed":
-            found += [event.position] if ended else []
+            if ended:
+                body = msgspec.json.decode(read_body(event.body, blobs), type=RunBeganBody)
+                found.append(Resumption(position=event.position, settings=body.settings))
             ended = False
     return found
 
@@ -114,9 +132,26 @@ def record_ends_open(replay: Replay) -> bool:
 def without_lost_passes(replay: Replay, events: Iterable[Event]) -> Replay:
     """Return the run without the passes whose answer is not recorded, because their process ended, and without the calls of these passes.
 
-    The last pass stays: there the record ends.
+    The last pass stays: there the record ends. So does a pass in which the model failed, which ended the run until it
+    was resumed.
     """
-    lost = {one.position for one in replay.passes if not one.status}
+    events = list(events)
+    failed = _failed_passes(events)
+    lost = {one.position for one in replay.passes if not one.status} - failed
     calls = {event.call for event in events if event.kind == "call.received" and event.parents and event.parents[0] in lost}
     passes = tuple(one for one in replay.passes if one.position not in lost or one is replay.passes[-1])
+    passes = tuple(replace(one, status=FAILED) if one.position in failed and one is not passes[-1] else one for one in passes)
     return replace(replay, passes=passes, calls=tuple(call for call in replay.calls if call.uid not in calls))
+
+
+def _failed_passes(events: Iterable[Event]) -> set[int]:
+    """Return the positions of the passes without an answer after which the run ended."""
+    found, latest = set[int](), 0
+    for event in events:
+        if event.kind == "phase.began":
+            latest = event.position
+        elif event.kind == "run.ended" and latest:
+            found.add(latest)
+        elif event.kind in ("phase.answered", "run.resumed"):
+            latest = 0
+    return found

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Callable, Set
+from math import inf
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -27,6 +28,7 @@ from callgate.models.model_protocol import StreamingContext
 from callgate.models.wire.request import ModelRequest
 from callgate.protocols import Execution, RunRequest
 from callgate.replay import RecordedPass, Replay, ReplayedCall
+from callgate.testing._recorded_steps import FAILED
 from callgate.tools import BoundTool, Tool
 
 __all__ = ["RECORDED", "NoWaitClock", "RecordedModel", "RecordedResults", "restarts", "stand_in"]
@@ -79,16 +81,26 @@ class RecordedModel:
         name: The recorded model's name, `provider:model`.
         on_end: Called with the reason if a recorded pass did not end normally, or the record has ended,
             so that the run cannot continue.
+        on_pass: Called with the position of each recorded pass before its answer is given.
         ends_open: The record ends before the run did, so that a request beyond it is its end and no mistake.
     """
 
     native_tools = True
 
-    def __init__(self, passes: tuple[RecordedPass, ...], name: str, on_end: Callable[[str], None], *, ends_open: bool = False) -> None:
+    def __init__(
+        self,
+        passes: tuple[RecordedPass, ...],
+        name: str,
+        on_end: Callable[[str], None],
+        on_pass: Callable[[int], None],
+        *,
+        ends_open: bool = False,
+    ) -> None:
         self.provider, _, self.name = name.partition(":")
         self.asked = 0
         self._passes = passes
         self._on_end = on_end
+        self._on_pass = on_pass
         self._ends_open = ends_open
 
     async def stream(self, request: ModelRequest, context: StreamingContext) -> AsyncIterator[ModelEvent]:
@@ -100,6 +112,9 @@ class RecordedModel:
                 return
             raise UsageError(f"The recording has {len(self._passes)} answers of the model, and one more was requested.")
         one = self._passes[number]
+        self._on_pass(one.position)
+        if one.status == FAILED:
+            raise UsageError("The model failed here, as the record says.")
         message = one.answer or AssistantMessage()
         if one.status not in _PLAYED:
             self._on_end(one.reason or _RECORD_ENDS)
@@ -187,7 +202,8 @@ def _execution(tool: BoundTool, result: ToolResult, attempt: int, blobs: BlobRea
     if not (words.startswith(before) and words.endswith(behind)):
         before, behind = "", ""
     error = words[len(before) : len(words) - len(behind)]
-    return replace(unheard, error=error, retryable=not last)
+    # A timeout is tried again whatever `retryable` says, unless the wait before that is too long, as it was in the recorded call.
+    return replace(unheard, error=error, retryable=not last, retry_after_s=inf if last else None)
 
 
 def _proof(tool: BoundTool, result: ToolResult, status: str, details: dict[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Self
 
@@ -28,7 +29,8 @@ from callgate.protocols import Policy
 from callgate.replay import Replay
 from callgate.replay.run_file import RunFile
 from callgate.testing._comparison import calls_between, ends_between, messages_between
-from callgate.testing._recorded_steps import HumanSteps, of_last_run, record_ends_open, resumed_at, without_lost_passes
+from callgate.testing._recorded_settings import RecordedSettings
+from callgate.testing._recorded_steps import HumanSteps, of_last_run, record_ends_open, resumptions, without_lost_passes
 from callgate.testing._replay_stand_ins import RECORDED, NoWaitClock, RecordedModel, RecordedResults, restarts, stand_in
 from callgate.tools import Tool
 
@@ -105,7 +107,7 @@ class _Player:
         events = of_last_run(kept.find(EventQuery(run=then.run)))
         then = without_lost_passes(then, events)
         self._then = then
-        self._humans, self._resumed = HumanSteps(events), resumed_at(events)
+        self._humans, self._resumed = HumanSteps(events), resumptions(events, kept)
         self._results = RecordedResults(then, kept, lambda: self._engine.control)
         self._broken_off = False
         settings = then.began.settings if then.began is not None else None
@@ -120,6 +122,11 @@ class _Player:
             clock=NoWaitClock(),
             run=then.run,
         )
+        self._recorded = RecordedSettings(then, self._engine.tools, (one.position for one in self._resumed))
+
+    def _go_on_from(self, position: int) -> None:
+        """Read arguments from now on as the engine did that worked on the run after this position of the record."""
+        self._engine._parts.route.arguments = self._recorded.at(position)
 
     async def played(self, options: dict[str, Any]) -> PlayedAgain:
         async with self._engine:
@@ -133,6 +140,7 @@ class _Player:
             if call.parent:
                 continue
             await self._humans.say(self._engine, call.position)
+            self._go_on_from(call.position)
             outcome = await self._engine.call(call.raw, call.scope)
             self._engine.control.end_turn(call.scope.conversation)
             if isinstance(outcome, Suspended):
@@ -143,19 +151,24 @@ class _Player:
     async def _run(self, options: dict[str, Any]) -> None:
         began = self._then.began
         assert began is not None
-        model = RecordedModel(self._then.passes, began.model, self._break_off, ends_open=record_ends_open(self._then))
+        model = RecordedModel(self._then.passes, began.model, self._break_off, self._go_on_from, ends_open=record_ends_open(self._then))
         given: dict[str, Any] = {"settings": began.settings, "exit_tools": began.exits} | options
-        async with Agent(model, self._engine, **given) as agent:
+        async with AsyncExitStack() as agents:
+            agent = await agents.enter_async_context(Agent(model, self._engine, **given))
             scope = replace(began.scope, conversation="")
             if began.exposed is not None:
                 scope = replace(scope, deliberate=True, allowed_tools=began.exposed.allowed)
             before = self._before()
             conversation = "" if began.scope.conversation == self._then.run else began.scope.conversation
             result = await agent.run(began.task or UserMessage(""), conversation=conversation, history=before, scope=scope)
-            for position in self._resumed:
+            for one in self._resumed:
                 if result.turn_status in _OVER:
                     return
-                await self._humans.say(self._engine, position)
+                await self._humans.say(self._engine, one.position)
+                self._go_on_from(one.position)
+                if "settings" not in options and one.settings != given["settings"]:
+                    given["settings"] = one.settings
+                    agent = await agents.enter_async_context(Agent(model, self._engine, **given))
                 result = await agent.resume(result if result.pending is not None else result.run)
 
     def _before(self) -> list[Message]:

@@ -62,6 +62,11 @@ class EffectKey(Struct, frozen=True, kw_only=True):
             )
         return cls(tool=tool, declared=declared)
 
+    @property
+    def is_function(self) -> bool:
+        """Whether the host's code makes the key."""
+        return not isinstance(self.declared, str)
+
     def from_call(self, arguments: Mapping[str, object], scope: Scope) -> EffectKeyOf:
         """Return the key of a call with these final arguments.
 

@@ -31,8 +31,9 @@ __all__ = ["LAYERS", "BoundTool", "Layer", "ToolRegistry", "instance_of"]
 Layer = Literal["builtin", "capability", "mcp"]
 LAYERS: tuple[Layer, ...] = ("builtin", "capability", "mcp")
 
-_NAME = re.compile(r"[^\W_][\w./\-]*")
-_MAX_NAME = 64
+_NAME = re.compile(r"[./\-]*\w[\w./\-]*")
+_MAX_NAME = 128
+"""The limits of MCP. A provider that allows less gets another name, see `models.wire.tool_names`."""
 _MAX_DESCRIPTION = 16_384
 _EFFECT_OF: Mapping[Category, Effect] = {"safe_chain": "none", "async_required": "once", "terminal": "once", "dangerous": "once"}
 
@@ -285,7 +286,7 @@ def _check_declaration(tool: Tool) -> None:
     if not _NAME.fullmatch(tool.name) or len(tool.name) > _MAX_NAME:
         raise UsageError(
             f"Tool name {tool.name[:80]!r} ({where}) cannot be used. Take at most {_MAX_NAME} letters, digits, '_', '-', '.' or '/',"
-            " and begin with a letter or digit."
+            " at least one of them a letter, digit or '_'."
         )
     if len(tool.description) > _MAX_DESCRIPTION:
         raise UsageError(

@@ -66,7 +66,7 @@ class Tool:
     """
 
     name: str = ""
-    """The name, unique within its layer: letters, digits, `_`, `-`, `.`, `/`; at most 64 characters."""
+    """The name, unique within its layer: letters, digits, `_`, `-`, `.`, `/`; at most 128 characters."""
     description: str = ""
     parameters: Mapping[str, Any] | None = None
     """JSON Schema (draft 4 to 2020-12) of an object; used unchanged."""

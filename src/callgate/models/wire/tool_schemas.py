@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from callgate._schema.tool_schema_repair import in_current_draft
 from callgate.models.wire.json_fields import as_object, as_objects
 from callgate.models.wire.request import ToolSpec
 
@@ -20,8 +21,8 @@ _ALTERNATIVES = ("anyOf", "oneOf", "allOf")
 
 
 def tool_schema(tool: ToolSpec) -> dict[str, object]:
-    """Return the arguments of a tool as a plain object schema."""
-    return object_schema(FREE_TEXT_SCHEMA if tool.custom and not tool.schema else tool.schema)
+    """Return the arguments of a tool as a plain object schema of draft 2020-12, which providers assume."""
+    return object_schema(FREE_TEXT_SCHEMA if tool.custom and not tool.schema else in_current_draft(tool.schema))
 
 
 def object_schema(schema: Mapping[str, object]) -> dict[str, object]:

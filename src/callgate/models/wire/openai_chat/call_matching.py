@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from callgate._provider_calls import chat_payload
 from callgate.models.wire.json_fields import as_arguments, as_text
 from callgate.models.wire.message_assembly import MessageAssembly
 from callgate.models.wire.streaming_call import OpenCall
@@ -34,11 +35,11 @@ class CallMatcher:
 
     def _add_item(self, item: Mapping[str, object], calls_before: int) -> None:
         """Read one item of a list; `calls_before` is the number of calls before that list."""
-        custom = item.get("custom")
-        function = custom if isinstance(custom, dict) else item.get("function")
-        fields = function if isinstance(function, dict) else item
+        payload, is_custom = chat_payload(item)
+        is_custom = is_custom and isinstance(payload, dict)
+        fields = payload if isinstance(payload, dict) else item
         name = as_text(fields.get("name"))
-        arguments = as_arguments(fields.get("input") if isinstance(custom, dict) else fields.get("arguments", fields.get("parameters")))
+        arguments = as_arguments(fields.get("input") if is_custom else fields.get("arguments", fields.get("parameters")))
         if name and self._message.has_call(as_text(item.get("id")), name, arguments):
             return
         call = self._find_call(item, name, arguments, calls_before)
@@ -47,7 +48,7 @@ class CallMatcher:
         if call is not None and name and call.complete and call.has_arguments(arguments):
             return  # the whole call, sent again
         if call is None:
-            call = self._message.open_call(as_text(item.get("id")), name, custom=isinstance(custom, dict))
+            call = self._message.open_call(as_text(item.get("id")), name, custom=is_custom)
         index = _index(item)
         if index is not None:
             self._by_index[index] = call
