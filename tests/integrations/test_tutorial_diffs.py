@@ -42,7 +42,11 @@ _PRELUDES = {
 
 
 def _programs() -> list[tuple[str, str, str, str]]:
-    return [(page, *found.groups()) for page in ("use-with-langchain", "use-with-pydantic-ai") for found in _DIFF.finditer(_text(page))]
+    return [
+        (page, found[1], found[2], found[3])
+        for page in dict.fromkeys(page for page, _ in _PRELUDES)
+        for found in _DIFF.finditer(_text(page))
+    ]
 
 
 def _text(page: str) -> str:

@@ -20,7 +20,7 @@ from callgate.calls import Outcome, RawCall, Scope, Suspended, ToolResult
 from callgate.engine import Engine
 from callgate.errors import UsageError
 from callgate.integrations._langchain_tools import describe, encode, is_sync, restore
-from callgate.integrations.framework_call import CallsEngine, Decide, Decision, FrameworkCall, run_call, until_ended, whole_value
+from callgate.integrations.framework_call import CallsEngine, Decide, FrameworkCall, HumanDecision, run_call, until_ended, whole_value
 from callgate.integrations.import_tools import register_missing
 
 __all__ = ["DECISIONS", "BlockingEngine", "GraphCalls", "ScopeOf", "decision_of", "place_of", "question_about", "without_loop"]
@@ -196,7 +196,7 @@ def question_about(call: Mapping[str, Any], suspended: Suspended, problem: str) 
     }
 
 
-def decision_of(given: Any, call: Mapping[str, Any]) -> Decision:
+def decision_of(given: Any, call: Mapping[str, Any]) -> HumanDecision:
     """Return a human's decision, in the form of LangChain's human-in-the-loop middleware.
 
     Raises:
@@ -204,12 +204,12 @@ def decision_of(given: Any, call: Mapping[str, Any]) -> Decision:
     """
     kind = given.get("type") if isinstance(given, Mapping) else None
     if kind == "approve":
-        return Decision(allow=True)
+        return HumanDecision(allow=True)
     if kind == "reject":
-        return Decision(allow=False, reason=str(given.get("message") or ""))
+        return HumanDecision(allow=False, reason=str(given.get("message") or ""))
     edited = given.get("edited_action") if kind == "edit" else None
     if isinstance(edited, Mapping) and isinstance(edited.get("args"), Mapping) and edited.get("name", call["name"]) == call["name"]:
-        return Decision(allow=True, arguments=edited["args"])
+        return HumanDecision(allow=True, arguments=edited["args"])
     raise UsageError(
         f"The decision about {call['name']} is {given!r:.200}. Resume with {{'type': 'approve'}}, {{'type': 'reject', 'message': ...}} or"
         f" {{'type': 'edit', 'edited_action': {{'name': '{call['name']}', 'args': {{...}}}}}}."

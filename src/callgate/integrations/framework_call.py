@@ -21,7 +21,7 @@ from callgate.errors import NotDone, ResultNotSerializable, RunHeld, UsageError
 from callgate.protocols import BlobStore
 from callgate.tools import ToolContext
 
-__all__ = ["CallsEngine", "Decide", "Decision", "FrameworkCall", "answer", "run_call", "started_by", "until_ended", "whole_value"]
+__all__ = ["CallsEngine", "Decide", "FrameworkCall", "HumanDecision", "answer", "run_call", "started_by", "until_ended", "whole_value"]
 
 T = TypeVar("T")
 _MOST_ID = 200
@@ -38,7 +38,7 @@ class CallsEngine(Protocol):
     async def deny(self, approval_id: str, *, by: str, reason: str) -> None: ...
 
 
-class Decision(Struct, frozen=True, kw_only=True):
+class HumanDecision(Struct, frozen=True, kw_only=True):
     """What a human has decided about a call, as the framework was told."""
 
     allow: bool
@@ -114,7 +114,7 @@ def started_by(context: ToolContext) -> FrameworkCall | None:
     return call if call is not None and call.name == context.tool and _call_id(call.id) == context.call_id else None
 
 
-Decide = Callable[[Suspended, str], Decision | None]
+Decide = Callable[[Suspended, str], HumanDecision | None]
 """Returns the human's decision about a call if the framework knows it, else None. Gets the reason why the last decision could not be used;
 empty at first. May raise the framework's own exception for a pause."""
 
@@ -148,7 +148,7 @@ async def run_call(engine: CallsEngine, call: FrameworkCall, decide: Decide | No
             return _without_result(call, "its result went into the context.")
 
 
-async def answer(engine: CallsEngine, suspended: Suspended, decision: Decision) -> str:
+async def answer(engine: CallsEngine, suspended: Suspended, decision: HumanDecision) -> str:
     """Answer the engine's question with a human's decision. Return why it cannot be used; empty if it was."""
     uid, by, reason = suspended.approval_id, decision.by, decision.reason
     try:

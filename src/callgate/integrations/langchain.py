@@ -22,7 +22,7 @@ except ModuleNotFoundError as error:
 from callgate.calls import Scope, Suspended
 from callgate.engine import Engine
 from callgate.integrations._langgraph_calls import GraphCalls, ScopeOf, decision_of, question_about
-from callgate.integrations.framework_call import Decide, Decision
+from callgate.integrations.framework_call import Decide, HumanDecision
 from callgate.integrations.langgraph import CallgateToolNode
 
 __all__ = ["CallgateMiddleware", "CallgateToolNode"]
@@ -60,7 +60,7 @@ class CallgateMiddleware(AgentMiddleware[Any, Any, Any]):
 def _interrupting(request: ToolCallRequest) -> Decide:
     """Return what asks a human about a call: an interrupt of the graph."""
 
-    def decide(suspended: Suspended, problem: str) -> Decision:
+    def decide(suspended: Suspended, problem: str) -> HumanDecision:
         call = request.tool_call
         return decision_of(interrupt({"type": "tool_approval", **question_about(call, suspended, problem)}), call)
 

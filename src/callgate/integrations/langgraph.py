@@ -35,7 +35,7 @@ from callgate.integrations._langgraph_calls import (
     question_about,
     without_loop,
 )
-from callgate.integrations.framework_call import CallsEngine, Decision, answer
+from callgate.integrations.framework_call import CallsEngine, HumanDecision, answer
 from callgate.integrations.import_tools import register_missing
 
 __all__ = ["CallgateToolNode"]
@@ -43,7 +43,7 @@ __all__ = ["CallgateToolNode"]
 _NOBODY = Scope()
 
 
-class _Waiting(Struct, frozen=True):
+class _AskedCall(Struct, frozen=True):
     """A call of the node that a human has to decide about."""
 
     position: int
@@ -52,7 +52,7 @@ class _Waiting(Struct, frozen=True):
     suspended: Suspended
 
 
-_waiting: ContextVar[list[_Waiting]] = ContextVar("callgate calls of a tool node that wait for a human")
+_waiting: ContextVar[list[_AskedCall]] = ContextVar("callgate calls of a tool node that wait for a human")
 
 
 class CallgateToolNode(ToolNode):
@@ -86,7 +86,7 @@ class CallgateToolNode(ToolNode):
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         while True:
-            waiting: list[_Waiting] = []
+            waiting: list[_AskedCall] = []
             token = _waiting.set(waiting)
             try:
                 output = super().invoke(input, config, **kwargs)
@@ -98,7 +98,7 @@ class CallgateToolNode(ToolNode):
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         while True:
-            waiting: list[_Waiting] = []
+            waiting: list[_AskedCall] = []
             token = _waiting.set(waiting)
             try:
                 output = await super().ainvoke(input, config, **kwargs)
@@ -113,11 +113,11 @@ def _noted(request: ToolCallRequest, output: Any) -> Any:
     """Return a call's output; note it if it waits for a human, and return a placeholder."""
     if not isinstance(output, Suspended):
         return output
-    _waiting.get().append(_Waiting(place_of(request)[1], dict(request.tool_call), output))
+    _waiting.get().append(_AskedCall(place_of(request)[1], dict(request.tool_call), output))
     return ToolMessage(content="", tool_call_id=request.tool_call["id"])
 
 
-async def _ask(engine: CallsEngine, waiting: list[_Waiting]) -> None:
+async def _ask(engine: CallsEngine, waiting: list[_AskedCall]) -> None:
     """Ask a human about all waiting calls of the node in one interrupt, and answer the engine's questions.
 
     Decisions that cannot be used are asked for again, with the reason, by the next interrupt.
@@ -133,7 +133,7 @@ async def _ask(engine: CallsEngine, waiting: list[_Waiting]) -> None:
         waiting = [one for one in waiting if problems[one.suspended.approval_id]]
 
 
-def _decisions(given: Any, waiting: list[_Waiting]) -> list[Decision]:
+def _decisions(given: Any, waiting: list[_AskedCall]) -> list[HumanDecision]:
     """Return the decisions for these calls: by their `tool_call_id`, if they have one, else by their order.
 
     Raises:

@@ -27,7 +27,7 @@ except ModuleNotFoundError as error:
 from callgate.calls import Effect, Scope, Suspended, ToolResult
 from callgate.engine import Engine
 from callgate.integrations._pydantic_ai_tools import defined, encode, has_files, listed, plain, restore
-from callgate.integrations.framework_call import Decision, FrameworkCall, answer, run_call, until_ended, whole_value
+from callgate.integrations.framework_call import FrameworkCall, HumanDecision, answer, run_call, until_ended, whole_value
 from callgate.integrations.import_tools import refuse_other_names, register_missing
 
 __all__ = ["CallgateCapability", "CallgateToolset"]
@@ -124,7 +124,7 @@ class CallgateToolset(WrapperToolset[Any]):
         asked = plain(tool.args_validator.validate_python(made.args_as_dict(), context=ctx.validation_context))
         if asked == given:
             return given
-        edited = Decision(allow=True, arguments=given)
+        edited = HumanDecision(allow=True, arguments=given)
         problem = await answer(self.engine, Suspended(approval_id=approval_id, expires_at=0), edited)
         return given if problem else asked
 
@@ -178,11 +178,11 @@ def _is_sync(tool: ToolsetTool[Any]) -> bool:
     return getattr(tool, "is_async", True) is False
 
 
-def _approved(suspended: Suspended, problem: str) -> Decision:
+def _approved(suspended: Suspended, problem: str) -> HumanDecision:
     """Return the decision about a call that Pydantic AI has let through as approved."""
     if problem:
         raise ToolFailed(problem)
-    return Decision(allow=True)
+    return HumanDecision(allow=True)
 
 
 def _response(ctx: RunContext[Any]) -> tuple[str, ToolCallPart | None]:
