@@ -246,7 +246,7 @@ async def test_an_unreadable_exception_or_result_is_a_failure_of_its_tool(runner
     async with Engine([fail, give], timeout_s=PATIENCE_S) as engine:
         failed, given = await said(engine, call("fail")), await said(engine, call("give"))
     assert (failed.status, failed.code) == ("error" if effect == "none" else "unknown", "tool_raised")
-    assert "whose text cannot be shown" in failed.text
+    assert "its message cannot be shown" in failed.text
     assert (given.status, given.code) == ("error", "non_serializable")
 
 
@@ -309,7 +309,7 @@ class Unprintable:
 @pytest.mark.parametrize("runner", ["inline", "thread"])
 @pytest.mark.parametrize(
     ("error", "text"),
-    [(NamelessException("no money left"), "no money left"), (SystemExit(Unprintable()), "SystemExit, whose text cannot be shown")],
+    [(NamelessException("no money left"), "no money left"), (SystemExit(Unprintable()), "its message cannot be shown")],
     ids=["no name", "no text of its code"],
 )
 async def test_an_exception_without_a_readable_name_or_text_ends_its_call_at_once(runner: str, error: BaseException, text: str) -> None:

@@ -198,7 +198,7 @@ TRIED: dict[str, Tried] = {
             call("refund", order="A7"),
         ],
     ),
-    "ask-a-human.md:0": Tried([call("publish", page="x"), call("Publish", page="x")], []),
+    "ask-a-human.md:0": Tried([call("refund", order="A7", amount=20), call("Refund", order="A7", amount=20)], []),
     "first-agent.md:0": Tried([call("refund", order="A7", cents=1)], [call("order_status", order="A7")]),
     "first-call.md:0": Tried(
         [call("refund", order="A7", cents=cents) for cents in (5001, 10_001, 10**30)], [call("refund", order="A7", cents=5000)]

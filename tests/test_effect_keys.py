@@ -393,7 +393,7 @@ def failing_key(arguments: Mapping[str, object], scope: Scope) -> str:
         ("refund:{note}", {"order": ORDER, "note": None}, "needs the argument 'note', which is empty"),
         ("refund:{order}", {"order": ""}, "needs the argument 'order', which is empty"),
         ("refund:{scope.principal}:{order}", {"order": ORDER}, "needs Scope.principal, which is empty"),
-        (failing_key, {"order": ORDER}, "the function that makes the key of its effect failed with KeyError"),
+        (failing_key, {"order": ORDER}, "the function that makes the key of its effect failed. Tell the operator"),
         (lambda arguments, scope: 7, {"order": ORDER}, "the function that makes the key of its effect returned 7 instead of a text"),
     ],
     ids=["missing", "null", "empty", "no principal", "raises", "no text"],

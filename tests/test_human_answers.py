@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,14 @@ from tests.host_fakes import Asks, Hider
 
 SCOPE = Scope(run="r")
 PAY = RawCall(id="a", name="pay", arguments={"to": "ann", "amount": 100})
+NEW_CALLS = [
+    (RawCall(id="b", name="pay", arguments={"to": "ann", "amount": 100}), SCOPE),
+    (PAY, Scope(run="r", message_id="m2")),
+    (PAY, Scope(run="r", iteration=1)),
+    (PAY, Scope(run="r", conversation="other")),
+    (PAY, Scope(run="other")),
+]
+"""Calls that are not the same as `PAY` in `SCOPE`, although tool and arguments are."""
 
 
 class Shop:
@@ -46,6 +56,16 @@ class AtMost:
         return Deny(reason=f"at most {self._most}") if amount > self._most else Ask(question="Pay?")
 
 
+class AsksAbout:
+    """Asks about the calls that look at a certain page, and allows all others."""
+
+    def __init__(self, page: str) -> None:
+        self._page = page
+
+    async def decide(self, call: ValidatedCall) -> Verdict:
+        return Ask(question="Show it?") if call.arguments["at"] == self._page else Allow()
+
+
 class AsksOnce:
     """Asks about the first call that it sees, and allows all others."""
 
@@ -68,12 +88,16 @@ async def asked(engine: Engine, raw: RawCall = PAY) -> str:
     return outcome.approval_id
 
 
+def questions(engine: Engine) -> int:
+    return sum(event.kind == "call.suspended" for event in engine.journal.read())
+
+
 def answers(events: list[Event]) -> int:
     return sum(event.kind == "approval.answered" for event in events)
 
 
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["same process", "after a restart"])
-async def test_a_denied_call_handed_in_again_gets_one_denial_that_the_model_can_act_on(tmp_path: Path, shop: Shop, elsewhere: bool) -> None:
+async def test_a_denied_call_handed_in_again_gets_the_same_denial_each_time(tmp_path: Path, shop: Shop, elsewhere: bool) -> None:
     def opened() -> Engine:
         return Engine(shop.tools(), policies=[Asks()], journal=SqliteJournal(tmp_path / "j.db"))
 
@@ -88,10 +112,49 @@ async def test_a_denied_call_handed_in_again_gets_one_denial_that_the_model_can_
         result = outcome.result
         assert (result.status, result.failure_class, result.code) == ("error", "denied", "human_denied")
         assert "bob said no: wrong account. Do not try it again" in result.text
+        again = result_of(await engine.call(PAY, SCOPE))
+        assert (again.code, again.text, again.metadata.replayed) == ("human_denied", result.text, True)
         await engine.close()
     async with opened() as later:
-        assert isinstance(await later.call(PAY, SCOPE), Suspended), "the no is used up"
-    assert shop.paid == []
+        assert result_of(await later.call(PAY, SCOPE)).text == result.text
+        for other, scope in NEW_CALLS:
+            assert isinstance(await later.call(other, scope), Suspended), "another call asks again"
+        assert (shop.paid, questions(later)) == ([], 1 + len(NEW_CALLS))
+
+
+async def test_a_denied_read_handed_in_again_gets_the_same_denial_and_other_reads_run_each_time(tmp_path: Path) -> None:
+    ran: list[str] = []
+
+    @tool(effect="none")
+    def look(at: str) -> str:
+        """Look at something."""
+        ran.append(at)
+        return at
+
+    def opened() -> Engine:
+        return Engine([look], policies=[AsksAbout("wages")], journal=SqliteJournal(tmp_path / "j.db"))
+
+    wages, news = (RawCall(id="a", name="look", arguments={"at": at}) for at in ("wages", "news"))
+    async with opened() as engine:
+        await engine.deny(await asked(engine, wages), by="bob")
+        for _ in range(2):
+            assert result_of(await engine.call(wages, SCOPE)).code == "human_denied"
+            assert result_of(await engine.call(news, SCOPE)).status == "ok"
+    async with opened() as engine:
+        assert result_of(await engine.call(wages, SCOPE)).code == "human_denied"
+        assert result_of(await engine.call(news, SCOPE)).metadata.replayed is False
+    assert ran == ["news"] * 3
+
+
+async def test_a_key_of_a_denied_call_may_be_used_for_other_arguments(shop: Shop) -> None:
+    """Nothing was run with the key."""
+    keyed = [RawCall(id="a", name="pay", arguments={"to": "ann", "amount": n}, idempotency_key="k") for n in (100, 50)]
+    async with Engine(shop.tools(), policies=[Asks()]) as engine:
+        await engine.deny(await asked(engine, keyed[0]), by="bob")
+        assert result_of(await engine.call(keyed[0], SCOPE)).code == "human_denied"
+        await engine.approve(await asked(engine, keyed[1]), by="bob")
+        assert result_of(await engine.call(keyed[1], SCOPE)).status == "ok"
+    assert shop.paid == ["ann 50"]
 
 
 async def test_a_no_counts_although_the_rules_would_allow_the_call_by_now(shop: Shop) -> None:
@@ -159,6 +222,22 @@ async def test_invalid_arguments_are_refused_to_the_human_and_the_question_stays
     assert shop.paid == ["ann 100"]
 
 
+async def test_refused_arguments_are_explained_to_the_human_and_not_to_the_model(shop: Shop) -> None:
+    async with Engine(shop.tools(), policies=[Asks()]) as engine:
+        question = await asked(engine)
+        for arguments, fault in (
+            ({"to": 5}, "- to: expected text, got 5"),
+            ({"to": "a", "amount": 1, "z": 1}, "- 'z' is not an argument."),
+        ):
+            with pytest.raises(UsageError) as caught:
+                await engine.approve(question, arguments=arguments)
+            text = str(caught.value)
+            assert text.startswith("The question stays open: pay does not accept the arguments of this approval.\n- ")
+            assert text.endswith("\nApprove again with all arguments of the call; pay takes amount, to.")
+            assert fault in text
+            assert ("call it again" in text, "was not run" in text, "dropped" in text) == (False, False, False)
+
+
 async def test_the_same_answer_twice_is_one_answer_and_another_one_is_refused(shop: Shop) -> None:
     async with Engine(shop.tools(), policies=[Asks()]) as engine:
         question = await asked(engine)
@@ -194,10 +273,10 @@ def test_approve_and_deny_have_forms_for_plain_code(shop: Shop) -> None:
     assert isinstance(first, Suspended)
     engine.deny_sync(first.approval_id, by="bob")
     assert result_of(engine.call_sync(PAY, SCOPE)).code == "human_denied"
-    second = engine.call_sync(PAY, SCOPE)
+    second = engine.call_sync(*NEW_CALLS[0])
     assert isinstance(second, Suspended)
     engine.approve_sync(second.approval_id, by="bob", arguments={"to": "ann", "amount": 2})
-    assert result_of(engine.call_sync(PAY, SCOPE)).status == "ok"
+    assert result_of(engine.call_sync(*NEW_CALLS[0])).status == "ok"
     engine.close_sync()
     assert shop.paid == ["ann 2"]
 
@@ -241,3 +320,38 @@ async def test_an_answer_or_settlement_that_is_not_a_bool_is_refused(shop: Shop)
         with pytest.raises(UsageError, match="happened='no'"):
             await engine.settle(question, happened="no")  # type: ignore[arg-type]
     assert shop.paid == []
+
+
+WRONG_ANSWERS: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
+    "no reason": (lambda engine, one: engine.deny(one.approval_id, reason=None), r"engine.deny\(reason=None\): it must be text"),
+    "a reason of a number": (lambda engine, one: engine.approve(one.approval_id, reason=3), r"engine.approve\(reason=3\): it must be text"),
+    "a name of a number": (
+        lambda engine, one: engine.approve(one.approval_id, by=3),
+        r"engine.approve\(by=3\): it must be text",
+    ),
+    "no name": (lambda engine, one: engine.answer(one.approval_id, allow=False, by=None), r"engine.deny\(by=None\): it must be text"),
+    "the outcome": (lambda engine, one: engine.approve(one), r"was given the call's outcome .* `approval_id` of the `Suspended`"),
+    "a list": (lambda engine, one: engine.deny([one.approval_id]), r"was given \['r/0/0'\] .* `approval_id` of the `Suspended`"),
+    "who settles": (lambda engine, one: engine.settle("r/0/0", happened=True, by=3), r"engine.settle\(by=3\): it must be text"),
+}
+
+
+@pytest.mark.parametrize(("give", "said"), WRONG_ANSWERS.values(), ids=WRONG_ANSWERS)
+async def test_an_answer_of_a_wrong_type_says_what_to_give_and_the_question_stays_open(shop: Shop, give: Any, said: str) -> None:
+    async with Engine(shop.tools(), policies=[Asks()]) as engine:
+        outcome = await engine.call(PAY, SCOPE)
+        assert isinstance(outcome, Suspended)
+        with pytest.raises(UsageError, match=said):
+            await give(engine, outcome)
+        await engine.approve(outcome.approval_id)
+        assert result_of(await engine.call(PAY, SCOPE)).status == "ok"
+
+
+@pytest.mark.parametrize("more", [{"by": 3}, {"by": "carol", "reason": None}], ids=["who", "why"])
+async def test_an_answer_of_a_wrong_type_is_refused_before_it_is_sent(tmp_path: Path, shop: Shop, more: Any) -> None:
+    journal = tmp_path / "j.db"
+    async with Engine(shop.tools(), policies=[Asks()], journal=SqliteJournal(journal)) as engine:
+        question = await asked(engine)
+    for send in (inbox.approve, inbox.deny, partial(inbox.settle, happened=True), inbox.stop):
+        with pytest.raises(UsageError, match="it must be text"):
+            send(journal, question, **more)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -32,7 +33,7 @@ from callgate import (
     tool,
 )
 from callgate.agent import History
-from callgate.calls import Image
+from callgate.calls import Answered, Image, Metadata, Note, Text, ToolResult
 from callgate.errors import UsageError
 from tests.engine_calls import call, kinds, result_of, said
 
@@ -218,7 +219,7 @@ async def test_an_unknown_value_of_closed_counts_as_truncated() -> None:
 
 async def test_answer_settle_and_register_refuse_invalid_arguments() -> None:
     async with Engine([seen]) as engine:
-        with pytest.raises(UsageError, match="No approval 'None' is open"):
+        with pytest.raises(UsageError, match=r"engine\.approve was given None to answer; give the id of the question as text"):
             await engine.answer(None, allow=True)  # type: ignore[arg-type]
         with pytest.raises(UsageError, match="The call None is NoneType"):
             await engine.settle(None, happened=True)  # type: ignore[arg-type]
@@ -253,6 +254,15 @@ async def test_a_nested_call_with_invalid_arguments_returns_an_error_result() ->
         (Rules, {"rulse": ()}, "rules"),
         (History, {"message": ()}, "messages"),
         (Image, {"dta": ""}, "data"),
+        (RawCall, {"tool": "pay"}, "name"),
+        (RawCall, {"name": "pay", "tool_call_id": "c"}, "id"),
+        (Scope, {"user": "ann"}, "principal"),
+        (Scope, {"thread_id": "t"}, "conversation"),
+        (Text, {"content": "hi"}, "text"),
+        (Note, {"kind": "warning", "txt": "hi"}, "text"),
+        (ToolResult, {"stats": "ok"}, "status"),
+        (Answered, {"results": None}, "result"),
+        (Metadata, {"truncate": True}, "truncated"),
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )
@@ -266,3 +276,27 @@ def test_a_missing_or_unnamed_value_is_answered_with_the_names() -> None:
         RawCall()  # type: ignore[call-arg]
     with pytest.raises(UsageError, match=r"^RawCall was given 'pay' without a name\. By name it takes name=\.\.\., "):
         RawCall("pay")  # type: ignore[call-arg]
+
+
+METHODS: dict[str, tuple[Callable[[Any], object], str]] = {
+    "call": (lambda engine: engine.call(seen, scop=Scope()), "Engine.call has no option 'scop'; did you mean 'scope'?"),
+    "call_sync": (lambda engine: engine.call_sync(call=seen), "Engine.call_sync has no option 'call'. It takes raw, scope."),
+    "call_many": (lambda engine: engine.call_many([], scopes=Scope()), "Engine.call_many has no option 'scopes'; did you mean 'scope'?"),
+    "emission": (lambda engine: engine.emission(erly=True), "Engine.emission has no option 'erly'; did you mean 'early'?"),
+    "register": (lambda engine: engine.register(seen, layers="mcp"), "Engine.register has no option 'layers'; did you mean 'layer'?"),
+    "approve": (lambda engine: engine.approve("1", args={}), "Engine.approve has no option 'args'; did you mean 'arguments'?"),
+    "deny": (lambda engine: engine.deny("1", why="no"), "Engine.deny has no option 'why'; did you mean 'reason'?"),
+    "deny by whom": (lambda engine: engine.deny("1", user="ann"), "Engine.deny has no option 'user'; did you mean 'by'?"),
+    "answer": (lambda engine: engine.answer("1", allowed=True), "Engine.answer has no option 'allowed'; did you mean 'allow'?"),
+    "settle": (lambda engine: engine.settle("1", happend=True), "Engine.settle has no option 'happend'; did you mean 'happened'?"),
+    "settle without a word": (lambda engine: engine.settle("1"), "Engine.settle lacks happened. It takes uid, happened, by, reason."),
+    "wake": (lambda engine: engine.wake(thread="t"), "Engine.wake has no option 'thread'; did you mean 'conversation'?"),
+}
+
+
+@pytest.mark.parametrize(("use", "said"), METHODS.values(), ids=METHODS)
+async def test_a_wrong_keyword_of_a_method_of_an_engine_is_answered_with_the_names(use: Any, said: str) -> None:
+    async with Engine([seen]) as engine:
+        with pytest.raises(UsageError) as caught:
+            await use(engine)
+    assert str(caught.value).startswith(said)

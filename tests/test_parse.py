@@ -31,12 +31,19 @@ def test_a_call_without_a_name_aborts_its_message(name: Any) -> None:
     assert caught.value.status == "error"
 
 
-@pytest.mark.parametrize("item", [None, "pay", ["pay"], 5, {"function": "pay"}, {"function": None}])
+@pytest.mark.parametrize("item", [{"function": "pay"}, {"function": None}])
 @pytest.mark.parametrize("read", [RawCall.from_openai, RawCall.from_dict], ids=["openai", "dict"])
 def test_an_item_that_is_not_a_call_aborts_like_a_call_without_a_name(read: Any, item: Any) -> None:
     """Requirement A9: a missing payload ends the message, and no other exception is raised."""
     with pytest.raises(CallAborted):
         parsed(read(item))
+
+
+@pytest.mark.parametrize("item", [None, "pay", ["pay"], 5])
+def test_json_that_is_not_a_call_aborts_like_a_call_without_a_name(item: Any) -> None:
+    """Requirement A9, for JSON that a model has written."""
+    with pytest.raises(CallAborted):
+        parsed(RawCall.from_dict(item))
 
 
 @pytest.mark.parametrize("more", [{}, {"id": "7"}, {"id": "7", "type": "function"}])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from anthropic.types import Message, RawContentBlockDeltaEvent
 from google.genai.types import GenerateContentResponse
-from openai.types.chat import ChatCompletion, ChatCompletionChunk
+from openai.types.chat import ChatCompletion, ChatCompletionChunk, ChatCompletionMessageFunctionToolCall
 from openai.types.responses import Response
 
 from callgate import Engine, RawCall, UsageError, tool
@@ -186,7 +186,35 @@ MISTAKES: dict[str, tuple[object, str]] = {
     "a tool": (refund, "a FunctionTool, which is not a call"),
     "a call that was read": (RawCall(name="refund"), "a RawCall. It is read already"),
     "a number of no model": (1 + 1j, "a complex, which is not a call"),
+    "a message without calls": (completion().choices[0].message.model_dump(), "a message or response"),
 }
+NO_ITEMS: dict[str, tuple[object, str]] = {
+    "the calls of a message that has none": (completion().choices[0].message.tool_calls, "None, which is not a call: a message without"),
+    "no calls": ([], "a list of 0. It reads one call"),
+    "a name": ("refund", "the text 'refund', which is not a call. Give it one call of the message"),
+    "a list of names": (["refund"], "a list of 1. It reads one call"),
+    "JSON text": (json.dumps(DICTS["openai chat"]), "which is not a call but JSON text: decode it first"),
+    "bytes": (TEXT.encode(), "but JSON text: decode it first"),
+    "a number": (5, "5, which is not a call"),
+    "a bool": (True, "True, which is not a call"),
+    "arguments": (ARGUMENTS, "a dict with the keys 'order', 'cents', which is not a call"),
+    "callgate's own format": ({"tool": "refund", "parameters": ARGUMENTS}, "RawCall.from_dict reads it"),
+    "an item of another tool": ({"type": "web_search_call", "id": "w"}, "of type 'web_search_call', which is not a call"),
+}
+"""What a host may have in hand by mistake, and a model can only write as JSON that `RawCall.from_dict` reads."""
+
+
+@pytest.mark.parametrize(("item", "words"), NO_ITEMS.values(), ids=NO_ITEMS)
+@pytest.mark.parametrize("read", READERS[:2], ids=lambda read: read.__name__)
+def test_what_no_library_gives_as_a_call_is_the_hosts_mistake_and_is_not_blamed_on_the_model(read: Any, item: object, words: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        read(item)
+    assert words in str(caught.value)
+
+
+def test_a_call_of_gemini_without_arguments_keeps_its_name() -> None:
+    for item in ({"name": "refund"}, {"functionCall": {"name": "refund"}}):
+        assert RawCall.from_provider(item).name == "refund"
 
 
 @pytest.mark.parametrize(("item", "words"), MISTAKES.values(), ids=MISTAKES)
@@ -206,13 +234,23 @@ def test_a_streaming_event_of_anthropic_is_no_call() -> None:
         RawCall.from_provider(event)
 
 
-@pytest.mark.parametrize(
-    "item", [None, "pay", ["pay"], 5, {}, {"function": "pay"}, {"function": {"name": None}}, {"type": []}, {"status": {}}]
-)
+@pytest.mark.parametrize("item", [{}, {"function": "pay"}, {"function": {"name": None}}, {"type": []}, {"status": {}}])
 @pytest.mark.parametrize("read", READERS, ids=lambda read: read.__name__)
 def test_an_invalid_item_of_a_message_is_a_call_without_a_name(read: Any, item: object) -> None:
     """What a server sends is no mistake of the host: the call ends its message, and the loop goes on."""
     assert read(item).name == ""
+
+
+@pytest.mark.parametrize("kind", ["function", "custom"])
+def test_a_call_of_a_library_that_lost_its_function_is_a_call_without_a_name(kind: str) -> None:
+    item = ChatCompletionMessageFunctionToolCall.construct(id="c1", type=kind, function=None)
+    assert RawCall.from_openai(item).name == ""
+
+
+@pytest.mark.parametrize("item", [None, "pay", ["pay"], 5, {"a": 1}])
+def test_json_of_a_model_that_is_no_call_is_a_call_without_a_name(item: object) -> None:
+    """A host that parses a model's text has no mistake to mend."""
+    assert RawCall.from_dict(item).name == ""
 
 
 async def test_an_engine_that_is_given_an_sdk_object_says_how_to_read_it() -> None:

@@ -244,7 +244,7 @@ async def test_a_result_of_a_custom_runner_is_read_off_the_event_loop() -> None:
     held = BlockedCode()
 
     @tool(effect="none", runner="elsewhere")
-    async def give() -> str:
+    async def give() -> object:
         """Give."""
         return ""
 
@@ -314,7 +314,7 @@ async def test_a_result_returned_by_verify_is_read_off_the_event_loop() -> None:
         return Verified(happened=True, result=Dumps(held))
 
     @tool(effect="once", timeout_s=0.01, verify=verify)
-    async def act() -> str:
+    async def act() -> object:
         """Act."""
         ran.append(1)
         await asyncio.Event().wait()
@@ -344,4 +344,4 @@ async def test_an_error_whose_text_is_not_read_in_time_still_fails_the_call(left
         given = await said(engine, call("fail", read=False))
         await held.release()
     assert given.code == "tool_raised"
-    assert "Speaks, whose text could not be read in time" in str(given.error)
+    assert "its message could not be read in time" in str(given.error)

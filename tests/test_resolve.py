@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callgate import Engine
-from callgate._pipeline.resolve import almost, possible_names, resolve
+from callgate._pipeline.resolve import resolve
+from callgate.argument_checks import matching_name, possible_names
 from callgate.calls import RawCall, Scope
 from callgate.errors import ToolBlocked, UnknownTool
 from callgate.stage_types import ParsedCall, ResolvedCall
@@ -92,9 +93,9 @@ def test_a_lookalike_name_does_not_resolve_to_a_tool(name: str) -> None:
 
 def test_an_ambiguous_name_is_unknown() -> None:
     """A folded name resolves only if exactly one tool has it."""
-    assert almost("SEARCH", ["search", "Search"]) is None
-    assert almost("Search", ["search", "Search"]) == "Search"
-    assert almost("a-b", ["a_b", "A-B"]) is None
+    assert matching_name("SEARCH", ["search", "Search"]) is None
+    assert matching_name("Search", ["search", "Search"]) == "Search"
+    assert matching_name("a-b", ["a_b", "A-B"]) is None
 
 
 def test_an_unknown_tool_error_lists_close_and_available_names() -> None:
@@ -212,7 +213,7 @@ def test_a_decorated_name_means_its_tool_or_several_but_never_another_one(
     found = possible_names(written, known)
     exact = {spelled, written, written.strip(" \n`")} & known
     assert found == [name] or exact & set(found) or (len(found) > 1 and name in found)
-    assert almost(written, known) == (found[0] if len(found) == 1 else None)
+    assert matching_name(written, known) == (found[0] if len(found) == 1 else None)
 
 
 def test_an_allowed_name_without_a_tool_is_unknown() -> None:

@@ -297,8 +297,8 @@ def returning(kind: Any) -> FunctionSchema:
     return read(give)
 
 
-@pytest.mark.parametrize("kind", [None, Any, str, str | None, int | str, datetime.date, object, Callable, type], ids=str)
-def test_a_return_annotation_that_allows_any_text_checks_no_result(kind: Any) -> None:
+@pytest.mark.parametrize("kind", [None, Any, object, Callable, type], ids=str)
+def test_a_return_annotation_that_allows_anything_checks_no_result(kind: Any) -> None:
     """What is not promised is not checked."""
     assert returning(kind).result is None
 

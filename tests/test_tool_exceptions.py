@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from callgate import Engine, RetryPolicy, SqliteJournal, after_call, tool
+from callgate import Engine, RetryPolicy, SqliteJournal, Tool, after_call, tool
 from callgate.cli import main
 from callgate.testing import ManualClock
 from tests.engine_calls import bodies, call, said
@@ -110,19 +110,95 @@ async def test_of_an_exception_that_a_hook_may_withhold_only_the_type_is_kept(ca
     assert "hunter2" not in caplog.text
 
 
-async def test_an_exception_whose_class_is_broken_ends_its_call_as_any_other() -> None:
-    class Broken(Exception):
-        def __str__(self) -> str:
-            raise RuntimeError("no text")
+class Silent(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
 
-    @tool(effect="none", retryable=False)
+
+class Hidden(Exception):
+    """Raises whatever is asked of it."""
+
+    def __getattribute__(self, name: str) -> Any:
+        raise RuntimeError(f"no {name}")
+
+
+class HiddenKind(type):
+    def __getattribute__(cls, name: str) -> Any:
+        raise RuntimeError(f"no {name}")
+
+
+class HiddenClass(Exception, metaclass=HiddenKind):
+    pass
+
+
+def raising(error: BaseException, effect: Any, runner: str) -> Tool:
+    @tool(name="ask", effect=effect, retryable=False)
     async def ask() -> None:
         """Ask."""
-        raise Broken
+        raise error
 
-    async with Engine([ask]) as engine:
-        assert (await said(engine, call("ask"))).code == "tool_raised"
-        assert [body["exception"] for body in bodies(engine, "call.raised")] == ["Broken"]
+    @tool(name="ask", effect=effect, retryable=False)
+    def ask_in_a_thread() -> None:
+        """Ask."""
+        raise error
+
+    return ask if runner == "inline" else ask_in_a_thread
+
+
+BROKEN: dict[str, tuple[BaseException, str, str]] = {
+    "its text": (Silent("x"), "Silent", "its message cannot be shown"),
+    "its attributes": (Hidden("why"), "Hidden", ""),
+    "its class": (HiddenClass("why"), "HiddenClass", ""),
+}
+
+
+@pytest.mark.parametrize("runner", ["inline", "thread"])
+@pytest.mark.parametrize("effect", ["none", "once"])
+@pytest.mark.parametrize(("error", "kind", "text"), BROKEN.values(), ids=BROKEN)
+async def test_an_exception_whose_class_is_broken_ends_its_call_as_any_other(
+    error: BaseException, kind: str, text: str, effect: str, runner: str
+) -> None:
+    async with Engine([raising(error, effect, runner)]) as engine:
+        result = await said(engine, call("ask"))
+        (raised,) = bodies(engine, "call.raised")
+    assert (result.status, result.code) == ("error" if effect == "none" else "unknown", "tool_raised")
+    assert (raised["exception"], kind in result.text, text in result.text) == (kind, False, True)
+    assert "raise error" in str(raised["traceback"])
+
+
+PLAIN: dict[str, tuple[BaseException, str]] = {
+    "with a message": (ValueError("bad account"), "ask failed: bad account."),
+    "without a message": (AssertionError(), "ask failed: it gave no message."),
+    "a group": (ExceptionGroup("two", [KeyError("a"), OSError("gone")]), "ask failed: two (2 sub-exceptions): 'a'; gone."),
+}
+
+
+@pytest.mark.parametrize("effect", ["none", "once", "idempotent"])
+@pytest.mark.parametrize(("error", "text"), PLAIN.values(), ids=PLAIN)
+async def test_the_model_is_told_the_message_of_an_exception_and_never_its_type(error: BaseException, text: str, effect: str) -> None:
+    async with Engine([raising(error, effect, "inline")]) as engine:
+        result = await said(engine, call("ask"))
+        (raised,) = bodies(engine, "call.raised")
+    assert str(result.error).startswith(text)
+    assert not any(
+        kind in f"{result.text} {result.structured}" for kind in ("ValueError", "AssertionError", "KeyError", "OSError", "Group")
+    )
+    assert raised["exception"] == type(error).__name__
+
+
+async def test_the_exception_of_a_validator_is_logged_for_its_author_and_not_told_to_the_model(caplog: pytest.LogCaptureFixture) -> None:
+    def check(arguments: dict[str, Any]) -> None:
+        raise KeyError("account")
+
+    @tool(validate=check)
+    async def ask() -> None:
+        """Ask."""
+
+    with caplog.at_level(logging.DEBUG, logger="callgate"):
+        async with Engine([ask]) as engine:
+            result = await said(engine, call("ask"))
+    assert (result.code, "KeyError" in result.text) == ("validator_failed", False)
+    assert any(record.exc_info is not None and record.exc_info[0] is KeyError for record in caplog.records)
 
 
 async def test_log_show_prints_the_traceback_line_by_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import decimal
+import pathlib
 import uuid
 from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import BaseModel, Field, field_validator
+from pydantic import AliasChoices, AliasPath, BaseModel, Field, field_validator
 
 from callgate import Engine, Tool, ToolContext, UsageError, tool
 from tests.engine_calls import call, said
@@ -44,6 +46,26 @@ class Branch(Shop):
     pass
 
 
+class Prices:
+    cents = 5
+
+    @classmethod
+    @tool(effect="none")
+    def below(cls, count: int) -> int:
+        """Say a price."""
+        return count * cls.cents
+
+    @tool(effect="none")
+    @classmethod
+    def above(cls, count: int) -> int:
+        """Say a price."""
+        return count * cls.cents
+
+
+class Dear(Prices):
+    cents = 50
+
+
 class Names:
     """A class as a name space: its functions have no `self`."""
 
@@ -66,6 +88,16 @@ async def test_a_method_of_an_object_is_a_tool_without_self_in_its_schema(shop: 
     assert await one.price("lamp", cents=50) == "lamp: 30"
 
 
+@pytest.mark.parametrize("name", ["below", "above"])
+@pytest.mark.parametrize(("prices", "price"), [(Prices, "10"), (Prices(), "10"), (Dear, "100"), (Dear(), "100")])
+async def test_a_class_method_is_a_tool_without_cls_in_its_schema(prices: Any, price: str, name: str) -> None:
+    """The decorators may stand in either order."""
+    async with Engine([getattr(prices, name)]) as engine:
+        assert set(engine.tools.openai()[0]["function"]["parameters"]["properties"]) == {"count"}
+        assert (await said(engine, call(name, count=2))).text == price
+    assert getattr(prices, name)(count=2) == int(price)
+
+
 async def test_each_object_has_its_own_tool() -> None:
     cheap, dear = Shop(90), Shop(0)
     async with Engine([cheap.price]) as first, Engine([dear.price]) as second:
@@ -85,6 +117,16 @@ def test_a_method_is_refused_for_a_process_because_its_object_is_not_there() -> 
 async def test_a_function_in_a_class_that_takes_no_self_stays_a_function() -> None:
     async with Engine([Names.add]) as engine:
         assert (await said(engine, call("add", a=1, b=2))).text == "3"
+
+
+def aliased(alias: Any) -> Any:
+    """Return a function with a parameter that has this alias."""
+
+    def function(one: int = Field(validation_alias=alias), two: int = 2) -> int:
+        """Add."""
+        return one + two
+
+    return function
 
 
 def made_list() -> list[str]:
@@ -128,6 +170,59 @@ def test_a_field_default_is_filled_in_for_a_tool_that_is_called_directly() -> No
         return limit
 
     assert (count(), count(5), count(limit=6)) == (10, 5, 6)
+
+
+async def test_an_alias_is_the_name_of_the_argument_for_the_model_and_the_function_gets_its_parameter() -> None:
+    @tool(key="copy:{from}")
+    def copy(
+        ctx: ToolContext,
+        from_: str = Field(alias="from", min_length=1),
+        count: Annotated[int, Field(validation_alias=AliasChoices("times", "n"))] = 3,
+        day: datetime.date = Field(datetime.date(2024, 1, 31), alias="on"),  # noqa: B008
+    ) -> str:
+        """Copy.
+
+        Args:
+            count: How often.
+        """
+        return f"{from_} {count} {day:%d.%m.%Y}"
+
+    async with Engine([copy]) as engine:
+        schema = engine.tools.openai()[0]["function"]["parameters"]
+        assert (list(schema["properties"]), schema["required"]) == (["from", "times", "on"], ["from"])
+        assert schema["properties"]["times"]["description"] == "How often."
+        assert (await said(engine, call("copy", **{"from": "a"}))).text == "a 3 31.01.2024"
+        assert (await said(engine, call("copy", **{"from": "b", "times": "5", "on": "2024-02-01"}))).text == "b 5 01.02.2024"
+        refused = await said(engine, call("copy", **{"from": "", "times": "many"}))
+        assert "- from: expected" in refused.text.replace("\\n", "\n")
+        assert "- times: expected an integer" in refused.text
+        assert "'from_' is not an argument" in (await said(engine, call("copy", from_="a"))).text
+
+
+@pytest.mark.filterwarnings("error")
+def test_an_alias_is_read_without_a_warning_of_pydantic() -> None:
+    @tool
+    def move(from_: str = Field(alias="from")) -> str:
+        """Move."""
+        return from_
+
+    assert move(from_="a") == "a"
+
+
+REFUSED_FIELDS: dict[str, tuple[Any, str]] = {
+    "no annotation": (
+        lambda limit=Field(10, ge=1): limit,  # noqa: B008
+        "'limit' has a Field and no annotation.* limit: int = Field",
+    ),
+    "a path as alias": (aliased(AliasPath("a", 0)), "'one' has the alias AliasPath.*Give the alias as text"),
+    "an alias that is taken": (aliased("two"), "two parameters whose argument has the same name"),
+}
+
+
+@pytest.mark.parametrize(("function", "said"), REFUSED_FIELDS.values(), ids=REFUSED_FIELDS)
+def test_a_field_that_a_model_could_not_use_is_refused(function: Any, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        tool(function)
 
 
 class Booking(BaseModel):
@@ -223,6 +318,13 @@ async def test_what_only_the_types_own_code_refuses_has_a_path_too() -> None:
         (int | None, "none", "expected an integer, or null"),
         (Literal["a", "b"], "c", 'expected one of \\"a\\", \\"b\\", got'),
         (list[int], ["x"], "[0]: expected an integer, got"),
+        (int, True, "expected an integer, got true"),
+        (float, False, "expected a number, got false"),
+        (str, None, "expected text, got null"),
+        (str, 5, "expected text, got 5"),
+        (str, ["x"], "expected text, got a list of 1"),
+        (str | None, {"a": 1}, "expected text, or null, got"),
+        (str | list[int], ["x"], "[0]: expected an integer, got"),
     ],
     ids=str,
 )
@@ -240,7 +342,11 @@ async def test_a_result_that_is_not_of_the_annotated_type_is_refused(kind: Any, 
 
 @pytest.mark.parametrize(
     ("kind", "value"),
-    [(int, True), (int, 5), (float, 5), (float | None, None), (str, "x"), (str, 5), (str | None, None), (bool, False)],
+    [
+        *[(int, 5), (float, 5), (float | None, None), (str, "x"), (str | None, None), (bool, False), (int | bool, True)],
+        *[(str, datetime.date(2024, 1, 31)), (str, b"x"), (decimal.Decimal, decimal.Decimal("1.5")), (pathlib.Path, pathlib.Path("a"))],
+        *[(uuid.UUID, uuid.UUID(int=1)), (datetime.timedelta, datetime.timedelta(hours=1)), (Any, 5), (str | Any, 5), (bytes, b"x")],
+    ],
     ids=str,
 )
 async def test_a_result_that_the_annotation_allows_is_accepted(kind: Any, value: object) -> None:

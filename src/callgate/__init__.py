@@ -10,7 +10,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from callgate._version import __version__ as __version__
 
 _WHERE = {
     "AbortController": "_abort_signals",
@@ -19,20 +19,26 @@ _WHERE = {
     "Allow": "policy",
     "Answered": "calls",
     "Ask": "policy",
+    "Audio": "content_parts",
     "CallgateError": "errors",
     "Deny": "policy",
     "DirectoryBlobs": "_blob_store",
     "Engine": "engine",
     "EventQuery": "event_queries",
     "Hook": "hooks",
+    "Image": "content_parts",
     "Judge": "judging",
     "Limits": "_engine_limits",
+    "Link": "content_parts",
+    "Memory": "memory",
     "MemoryJournal": "_journal",
     "Modify": "policy",
     "NotDone": "errors",
+    "Policy": "protocols",
     "PostgresJournal": "_journal",
     "ProcessLimits": "_runners.process",
     "RawCall": "calls",
+    "Resource": "content_parts",
     "Restarted": "calls",
     "RetryPolicy": "tools",
     "Retryable": "errors",
@@ -41,6 +47,7 @@ _WHERE = {
     "SqliteCache": "_cache",
     "SqliteJournal": "_journal",
     "Suspended": "calls",
+    "Text": "content_parts",
     "Tool": "tools",
     "ToolContext": "tools",
     "ToolResult": "calls",
@@ -59,20 +66,26 @@ __all__ = [
     "Allow",
     "Answered",
     "Ask",
+    "Audio",
     "CallgateError",
     "Deny",
     "DirectoryBlobs",
     "Engine",
     "EventQuery",
     "Hook",
+    "Image",
     "Judge",
     "Limits",
+    "Link",
+    "Memory",
     "MemoryJournal",
     "Modify",
     "NotDone",
+    "Policy",
     "PostgresJournal",
     "ProcessLimits",
     "RawCall",
+    "Resource",
     "Restarted",
     "RetryPolicy",
     "Retryable",
@@ -81,6 +94,7 @@ __all__ = [
     "SqliteCache",
     "SqliteJournal",
     "Suspended",
+    "Text",
     "Tool",
     "ToolContext",
     "ToolResult",
@@ -101,12 +115,15 @@ if TYPE_CHECKING:
     from callgate._runners.process import ProcessLimits
     from callgate.agent import Agent
     from callgate.calls import Aborted, Answered, RawCall, Restarted, Scope, Suspended, ToolResult
+    from callgate.content_parts import Audio, Image, Link, Resource, Text
     from callgate.engine import Engine
     from callgate.errors import CallgateError, NotDone, Retryable, UsageError
     from callgate.event_queries import EventQuery
     from callgate.hooks import Hook, after_call, before_call
     from callgate.judging import Judge
+    from callgate.memory import Memory
     from callgate.policy import Allow, Ask, Deny, Modify, Rules
+    from callgate.protocols import Policy
     from callgate.tools import RetryPolicy, Tool, ToolContext, ValidationResult, Verified, tool
 
 

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from callgate._option_checks import by_name
-from callgate._unusable_paths import expanded, refused_paths
+from callgate._unusable_paths import check_path, expanded, refused_paths
 
 __all__ = ["DirectoryBlobs", "MemoryBlobs", "is_digest"]
 
@@ -76,6 +76,9 @@ class DirectoryBlobs:
 
     @by_name
     def __init__(self, path: str | os.PathLike[str]) -> None:
+        in_memory = "With MemoryJournal, large results are kept in memory: leave blobs out of the engine's options."
+        on_server = "With PostgresJournal, large results are kept on its server: leave blobs out of the engine's options."
+        check_path("DirectoryBlobs", path, in_memory=in_memory, on_server=on_server)
         self._root = expanded(path)
         with refused_paths(path, "a folder for large results"):
             if not self._root.is_dir():

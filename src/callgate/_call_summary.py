@@ -14,7 +14,7 @@ from msgspec import Struct, field
 
 from callgate.events import TERMINAL, Event
 
-__all__ = ["CallSummary", "body_of", "summarise", "verdict_in", "without_process"]
+__all__ = ["CallSummary", "body_of", "settle", "summarise", "verdict_in", "without_process"]
 
 _HUGE = 1e300
 _ENDED = {"call.restarted": "restarted", "call.aborted": "aborted", "call.suspended": "asked"}
@@ -44,6 +44,8 @@ class CallSummary(Struct, kw_only=True):
     """`happened` or `not_happened`, if somebody settled the unknown outcome."""
     settled_by: str = ""
     """The operator who settled the outcome; empty if the tool did."""
+    earlier_call: str = ""
+    """The call whose outcome decides about this one: this one was refused because of it, or got its result. Empty if there is none."""
     failure_class: str = ""
     code: str = ""
     error: str = ""
@@ -103,7 +105,7 @@ def summarise(events: Iterable[Event]) -> list[CallSummary]:
     for event in events:
         if not event.call or not event.kind.startswith("call."):
             if event.kind == "fact.settled" and event.call in calls:
-                _settle(calls[event.call], body_of(event))
+                settle(calls[event.call], event)
             continue
         call = calls.get(event.call)
         if call is None:
@@ -113,7 +115,9 @@ def summarise(events: Iterable[Event]) -> list[CallSummary]:
     return list(calls.values())
 
 
-def _settle(call: CallSummary, body: Mapping[str, Any]) -> None:
+def settle(call: CallSummary, fact: Event) -> None:
+    """Set what a `fact.settled` says about the outcome of the call, or of the earlier call that decides about it."""
+    body = body_of(fact)
     details = body.get("details")
     call.settled = _text(body, "status")
     call.settled_by = (_text(details, "by") if isinstance(details, dict) else "") or call.settled_by
@@ -144,6 +148,8 @@ def _tell(call: CallSummary, event: Event, body: Mapping[str, Any]) -> None:
             call.attempts = max(call.attempts, event.attempt)
             call.effect, call.runner = _text(body, "effect"), _text(body, "runner")
             call.timeout_s = _number(body, "timeout_s")
+        case "call.replayed":
+            call.earlier_call = _earlier(body.get("details"), "uid")
         case "call.completed":
             _complete(call, body)
         case kind if kind in _ENDED:
@@ -163,8 +169,13 @@ def _complete(call: CallSummary, body: Mapping[str, Any]) -> None:
     call.rule, call.blob, call.cached = _text(meta, "rule", call.rule), _text(meta, "blob"), _text(meta, "cached")
     call.bytes, call.truncated = int(_number(meta, "bytes")), meta.get("truncated") is True
     call.command_end = _text(meta, "command_end")
+    call.earlier_call = call.earlier_call or _earlier(body.get("structured"), "earlier_call")
     call.replayed = meta.get("replayed") is True or meta.get("joined") is True
     call.notes = _notes(meta) or call.notes
+
+
+def _earlier(details: object, key: str) -> str:
+    return _text(details, key) if isinstance(details, dict) else ""
 
 
 def _notes(body: Mapping[str, Any]) -> list[str]:

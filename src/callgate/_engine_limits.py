@@ -76,6 +76,8 @@ class Limits(Options, frozen=True, kw_only=True):
     """A result above this size is refused."""
     content_bytes: Annotated[int, Meta(ge=512)] = 16_384
     """The part of one result that the model is shown; the rest is in the blob store."""
+    media_bytes: Whole = 5_242_880
+    """The images, audio and files of one result that the model is shown; those above are in the blob store."""
     error_bytes: Annotated[int, Meta(ge=1_024)] = 4_096
     policy_rounds: Count = 3
     """How many times one call may be modified and judged again."""

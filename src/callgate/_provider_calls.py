@@ -1,8 +1,8 @@
 """Read a call from an item of a provider's message, as its SDK returns it: an object or a dict.
 
-Used by `calls`, which makes a `RawCall` from the fields. Items that a model may have written are never an error here:
-an invalid one becomes a call without a name. Items that cannot come from a model, such as a whole response, are a
-mistake of the host and raise. Imports no SDK: it reads keys or attributes.
+Used by `calls`, which makes a `RawCall` from the fields. An item that an SDK may have handed over as a call of a
+message is never an error here: an invalid one becomes a call without a name. Whatever cannot be such an item, such as
+None, text or a whole response, is a mistake of the host and raises. Imports no SDK: it reads keys or attributes.
 """
 
 from __future__ import annotations
@@ -22,8 +22,15 @@ _FINISHED = frozenset(
 _OPEN_STATUSES = frozenset({"in_progress", "incomplete"})
 _RESPONSES_TYPES = frozenset({"function_call", "custom_tool_call"})
 _GEMINI_KEYS = ("function_call", "functionCall")
-_WHOLE_KEYS = ("tool_calls", "choices", "output", "candidates", "content", "message", "parts", "toolCalls")
+_WHOLE_KEYS = ("tool_calls", "choices", "output", "candidates", "content", "message", "parts", "toolCalls", "role")
 _OTHER_TYPES = frozenset({"text", "thinking", "redacted_thinking", "reasoning", "message", "tool_result", "server_tool_use", "output_text"})
+_ITEM_KEYS = frozenset(
+    {"id", "type", "index", "status", "call_id", "function", "custom", "functionCall", "function_call", "toolUse", "toolUseId"}
+    | {"name", "arguments", "args", "input"}
+)
+"""The keys of a call in one of the formats. A dict with one of them may be a call that a server has spoilt."""
+_OWN_KEYS = frozenset({"tool", "parameters"})
+_CALL_TYPES = frozenset({"function", "custom"})
 _Item = object
 """A dict, or an object with attributes."""
 
@@ -40,22 +47,23 @@ class CallFields(TypedDict):
     beside: Mapping[str, object] | None
 
 
-def provider_call(item: _Item, reader: str, finish_reason: str | None) -> CallFields | None:
-    """Return the fields of one call in a provider's format; None if it is JSON data in none of the formats.
+def provider_call(item: _Item, reader: str, finish_reason: str | None, *, any_json: bool = False) -> CallFields | None:
+    """Return the fields of one call in a provider's format; None if it is an invalid call in one of the formats.
 
     Args:
         item: One call of a message, as an SDK's object or a dict.
         reader: The name of the function that the host called, for error messages.
         finish_reason: Why the message ended, as the provider says it. A value that does not mean a complete message
             marks the call as cut.
+        any_json: Whether all JSON data but a whole response may be an invalid call, because a model wrote the JSON.
 
     Raises:
-        UsageError: `item` is not one call, and cannot come from a model.
+        UsageError: `item` is not one call, and cannot be an invalid one.
     """
     _refuse_piece(item, reader)
     fields = _fields(item)
     if fields is None:
-        _refuse_if_mistaken(item, reader)
+        _refuse_if_mistaken(item, reader, any_json=any_json)
         return None
     if not _is_complete(finish_reason):
         fields["closed"] = "cut"
@@ -139,6 +147,8 @@ def _named(item: _Item) -> CallFields | None:
             if _get(item, "will_continue"):
                 fields["closed"] = "cut"
             return fields
+    if isinstance(item, Mapping) and "name" in item and item.keys() <= {"id", "name"}:  # a call of Gemini without arguments
+        return _call(item, "args", "gemini.generate")
     return None
 
 
@@ -205,22 +215,44 @@ def argument_value(value: object) -> str | bytes | Mapping[str, object]:
 # What is not a call
 
 
-def _refuse_if_mistaken(item: _Item, reader: str) -> None:
+def _refuse_if_mistaken(item: _Item, reader: str, *, any_json: bool) -> None:
     if isinstance(item, (str, bytes, bool, int, float)) or item is None:
-        return
+        if any_json:
+            return
+        raise UsageError(f"{reader} was given {_described(item)}, which is not a call{_why(item)}. {_HOW}")
     if isinstance(item, (list, tuple)):
-        if any(not isinstance(one, (list, tuple)) and _fields(one) is not None for one in item):
+        if not any_json or any(not isinstance(one, (list, tuple)) and _fields(one) is not None for one in item):
             raise UsageError(
                 f"{reader} was given {_described(item)}. It reads one call: give it each item, as [{reader}(item) for item in ...]."
             )
         return
     kind = _word(item, "type")
-    if kind in _OTHER_TYPES:
+    if kind in _OTHER_TYPES or (kind and kind not in _CALL_TYPES and not any_json):
         raise UsageError(f"{reader} was given {_described(item)} of type '{kind}', which is not a call. {_HOW}")
     if any(_get(item, key) is not None for key in _WHOLE_KEYS) and not _has(item, "tool"):
         raise UsageError(f"{reader} was given {_described(item)}, a message or response, which is not one call. {_HOW}")
+    if not (any_json and isinstance(item, Mapping)):
+        _refuse_other_keys(item, reader)
+
+
+def _refuse_other_keys(item: _Item, reader: str) -> None:
+    """Refuse an object or a dict that no SDK hands over as a call."""
     if not isinstance(item, Mapping):
+        if not _word(item, "type"):
+            raise UsageError(f"{reader} was given {_described(item)}, which is not a call. {_HOW}")
+    elif _OWN_KEYS & item.keys():
+        raise UsageError(f"{reader} was given {_described(item)}, a call in no provider's format. RawCall.from_dict reads it.")
+    elif item and not _ITEM_KEYS & item.keys():
         raise UsageError(f"{reader} was given {_described(item)}, which is not a call. {_HOW}")
+
+
+def _why(item: _Item) -> str:
+    """Return what the host probably had in hand, as the rest of a sentence."""
+    if item is None:
+        return ": a message without calls has none to read"
+    if isinstance(item, (str, bytes)) and item.strip()[:1] in ("{", "[", b"{", b"["):
+        return " but JSON text: decode it first"
+    return ""
 
 
 def _refuse_piece(item: _Item, reader: str) -> None:
@@ -240,6 +272,10 @@ _HOW = (
 def _described(item: _Item) -> str:
     if isinstance(item, Mapping):
         return f"a dict with the keys {_joined(item)}"
+    if item is None or isinstance(item, (bool, int, float)):
+        return f"{item!r:.40}"
+    if isinstance(item, (str, bytes)):
+        return f"the {'text' if isinstance(item, str) else 'bytes'} {item[:40]!r}{'...' if len(item) > 40 else ''}"
     if isinstance(item, (list, tuple)):
         return f"a {type(item).__name__} of {len(item)}"
     name = type(item).__name__

@@ -130,8 +130,8 @@ class RedactedLog:
         self._redactor = redactor
         self._log_to = log_to
 
-    def debug(self, message: str, *values: object) -> None:
-        self._log(logging.DEBUG, message, values, None)
+    def debug(self, message: str, *values: object, error: BaseException | None = None) -> None:
+        self._log(logging.DEBUG, message, values, error)
 
     def info(self, message: str, *values: object) -> None:
         self._log(logging.INFO, message, values, None)

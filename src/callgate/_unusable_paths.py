@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import pwd
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,9 +16,10 @@ from typing import Final
 
 from callgate.errors import UsageError
 
-__all__ = ["displayed", "expanded", "path_error", "refused_paths", "resolved"]
+__all__ = ["check_path", "displayed", "expanded", "path_error", "refused_paths", "resolved"]
 
 _LONGEST: Final = 200
+_ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _SYMLINKS: Final = "its symbolic links lead in a circle"
 _CAUSES: Final = {
     errno.EROFS: ("its file system is read-only", "Give one that can be written to."),
@@ -29,6 +31,30 @@ _CAUSES: Final = {
     errno.EFBIG: ("this process may not write files of that size", "Raise its limit (ulimit -f)."),
     errno.EMFILE: ("this process has too many files open", "Raise its limit (ulimit -n), or find what leaves them open."),
 }
+
+
+def check_path(owner: str, path: object, *, in_memory: str, on_server: str) -> None:
+    """Check that a value which should name a file is text or a `PathLike`, and not an address or `:memory:`.
+
+    Args:
+        owner: What takes the path, as the user writes it.
+        in_memory: What to write for something that is kept in memory, as a sentence.
+        on_server: What to write for a PostgreSQL server, as a sentence.
+
+    Raises:
+        UsageError: It is something else; the message never shows an address, which may have a password.
+    """
+    text = os.fspath(path) if isinstance(path, os.PathLike) else path
+    if not isinstance(text, str):
+        raise UsageError(f"{owner} was given {path!r:.80}, which is no path. Give the path of a file as text, such as 'calls.db'.")
+    if not text:
+        raise UsageError(f"{owner} was given an empty path. Give the path of a file, such as 'calls.db'.")
+    if text == ":memory:" or (text.startswith("file:") and "memory" in text):
+        raise UsageError(f"{owner} was given {displayed(text)!r}, which names no file: it would be lost with the process. {in_memory}")
+    if text.startswith(("postgresql://", "postgres://")):
+        raise UsageError(f"{owner} was given the address of a PostgreSQL server. {on_server}")
+    if text.startswith("file:") or _ADDRESS.match(text):
+        raise UsageError(f"{owner} was given an address that begins with '{text.partition(':')[0]}:'. Give the path of the file alone.")
 
 
 def displayed(path: str | os.PathLike[str]) -> str:

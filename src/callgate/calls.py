@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import field
 
 from callgate._option_checks import NamedStruct
 from callgate._provider_calls import argument_value, is_plain_call, keys_beside, provider_call, text_value
+from callgate.content_parts import Audio, Image, Link, Part, Resource, Text, part_text
 from callgate.errors import UsageError
 
 __all__ = [
@@ -76,8 +77,8 @@ class RawCall(NamedStruct, frozen=True, kw_only=True):
         """Read one call from a model's message, as a provider's SDK returns it: an object or a dict.
 
         Supports the calls of OpenAI (chat and responses), Anthropic, Gemini, Bedrock, Mistral, Cohere and Ollama, and
-        of compatible servers. An invalid item, which a model may have written, becomes a call without a name, which
-        ends its message.
+        of compatible servers. An invalid item, which a model or a server may have spoilt, becomes a call without a name,
+        which ends its message.
 
         Args:
             item: An item of `tool_calls`, a `function_call` item or part, a `tool_use` block, or a `toolUse` block.
@@ -86,7 +87,7 @@ class RawCall(NamedStruct, frozen=True, kw_only=True):
                 call as cut.
 
         Raises:
-            UsageError: `item` is not one call, but for example a whole response or a list of calls.
+            UsageError: `item` is not one call, but for example None, text, a whole response or a list of calls.
         """
         return cls._from_item(item, "RawCall.from_provider", finish_reason)
 
@@ -121,7 +122,7 @@ class RawCall(NamedStruct, frozen=True, kw_only=True):
         """
         _refuse_read_call(item, "RawCall.from_dict")
         if not is_plain_call(item):
-            fields = provider_call(item, "RawCall.from_dict", "tool_calls")
+            fields = provider_call(item, "RawCall.from_dict", "tool_calls", any_json=True)
             if fields is not None:
                 return cls(**fields)
         if not isinstance(item, Mapping):
@@ -180,7 +181,7 @@ class Scope(NamedStruct, frozen=True, kw_only=True):
     """The `StreamingContext` of the turn's model, passed to tools as the same object; set by an agent. Never recorded."""
 
 
-class Note(Struct, frozen=True, kw_only=True, gc=False):
+class Note(NamedStruct, frozen=True, kw_only=True, gc=False):
     """A change that the engine made to a call or result, so that nothing changes silently."""
 
     kind: Literal["json_repaired", "lifted", "name", "coerced", "dropped", "modified", "normalised", "warning", "empty"]
@@ -190,37 +191,7 @@ class Note(Struct, frozen=True, kw_only=True, gc=False):
     """The place in the arguments, as a JSON pointer. If empty, the whole call."""
 
 
-class Text(Struct, frozen=True, kw_only=True, gc=False, tag_field="type", tag="text"):
-    text: str
-
-
-class Image(NamedStruct, frozen=True, kw_only=True, tag_field="type", tag="image", rename="camel"):
-    data: str
-    """The image, encoded as Base64."""
-    mime_type: str
-
-
-class Audio(NamedStruct, frozen=True, kw_only=True, tag_field="type", tag="audio", rename="camel"):
-    data: str
-    """The audio, encoded as Base64."""
-    mime_type: str
-
-
-class Link(NamedStruct, frozen=True, kw_only=True, tag_field="type", tag="resource_link", rename="camel"):
-    uri: str
-    name: str = ""
-    mime_type: str = ""
-
-
-class Resource(NamedStruct, frozen=True, kw_only=True, tag_field="type", tag="resource"):
-    resource: dict[str, object]
-
-
-Part = Text | Image | Audio | Link | Resource
-"""One part of a result's content, in MCP's JSON shape."""
-
-
-class Metadata(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+class Metadata(NamedStruct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """Facts about a result that are not its content."""
 
     bytes: int = 0
@@ -258,7 +229,7 @@ class Metadata(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
         return max(0, self.attempts - 1)
 
 
-class ToolResult(Struct, frozen=True, kw_only=True):
+class ToolResult(NamedStruct, frozen=True, kw_only=True):
     """The result of a call: the same type for every tool and every failure."""
 
     id: str
@@ -306,19 +277,20 @@ class ToolResult(Struct, frozen=True, kw_only=True):
 class CurrentToolCall(ToolResult, frozen=True, kw_only=True):
     """A conversation's latest successful call: its result and parameters."""
 
-    parameters: dict[str, object] = {}
+    parameters: dict[str, object] = field(default_factory=dict)
     """The arguments that the tool ran with, as recorded."""
     reasoning: str = ""
     """The model's reason for the call, if it gave one."""
 
 
-class Answered(Struct, frozen=True):
+class Answered(NamedStruct, frozen=True):
     """The call has a result. Add it to the history at the call's place."""
 
     result: ToolResult
 
     def message(self) -> dict[str, Any]:
-        """Return the result as a `tool` message of an OpenAI chat request.
+        """Return the result as a `tool` message of an OpenAI chat request, which holds only text: an image becomes
+        `[image/png]`.
 
         The other outcomes have this method, too, so that it can be called without checking the type of the outcome.
         They raise.
@@ -326,7 +298,7 @@ class Answered(Struct, frozen=True):
         Raises:
             UsageError: The call has no result; the error says what to do instead.
         """
-        return {"role": "tool", "tool_call_id": self.result.id, "content": self.result.text}
+        return {"role": "tool", "tool_call_id": self.result.id, "content": "\n".join(map(part_text, self.result.content))}
 
 
 class Restarted(NamedStruct, frozen=True):

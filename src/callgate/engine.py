@@ -10,15 +10,15 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Never, Self
 
 from callgate._abort_signals import AbortSignal
 from callgate._clock import Clock
 from callgate._engine_limits import Limits
 from callgate._json import decode
 from callgate._limits_from_environment import timeout_from_environment
-from callgate._option_checks import by_name, check
-from callgate._pipeline.approval_answers import answer_approval, edited_arguments
+from callgate._option_checks import by_name, check, refuse_unknown
+from callgate._pipeline.approval_answers import answer_approval, check_answer, check_said, edited_arguments
 from callgate._pipeline.engine_assembly import EngineParts, GivenParts
 from callgate._pipeline.engine_lifecycle import SyncRunner
 from callgate._pipeline.engine_options import (
@@ -146,18 +146,22 @@ class Engine:
         """Operations on whole runs, for an agent loop."""
         self._sync_runner = SyncRunner(lambda: parts.lifecycle.loop)
 
-    async def call(self, raw: RawCall, scope: Scope = _NOWHERE, *, signal: AbortSignal | None = None) -> Outcome:
+    async def call(self, raw: RawCall, scope: Scope = _NOWHERE, *, signal: AbortSignal | None = None, **unknown: Never) -> Outcome:
         """Run one call through the whole route, and return its outcome.
 
         Args:
             raw: The call as the model emitted it.
             scope: Where and for whom the call runs.
             signal: Ends the call when it fires. None: the conversation's signal, which `control.kill` fires.
+            unknown: Refused, as by every other function of the engine. Without a decorator, because that would cost
+                each call.
 
         Returns:
             `Answered` with the result, `Restarted`, `Aborted` or `Suspended`. Errors of the tool, the model or a hook
                 become part of the outcome and are not raised.
         """
+        if unknown:
+            refuse_unknown("Engine.call", unknown, ("raw", "scope", "signal"))
         parts = self._parts
         if scope is not parts.admission.last_scope:
             parts.admission.check_extra(scope)
@@ -178,6 +182,7 @@ class Engine:
                 raise too_late() from error
             raise
 
+    @by_name
     def call_sync(self, raw: RawCall, scope: Scope = _NOWHERE) -> Outcome:
         """Run one call as `call` does, from synchronous code.
 
@@ -199,8 +204,14 @@ class Engine:
         signal: AbortSignal | None = None,
         early: bool = True,
         on_result: Callable[[ToolResult], None] | None = None,
+        **unknown: Never,
     ) -> Emission:
-        """Return an `Emission`, to which the calls of one message are added."""
+        """Return an `Emission`, to which the calls of one message are added.
+
+        `unknown` is refused, see `call`.
+        """
+        if unknown:
+            refuse_unknown("Engine.emission", unknown, ("scope", "signal", "early", "on_result"))
         parts = self._parts
         parts.admission.check(scope)
         kill, limits = signal or self.control.signal(scope.conversation), self.limits
@@ -220,6 +231,7 @@ class Engine:
         parts.lifecycle.messages.add(emission)
         return emission
 
+    @by_name
     async def call_many(self, raws: Iterable[RawCall], scope: Scope = _NOWHERE, *, signal: AbortSignal | None = None) -> list[Outcome]:
         """Run all calls of one message through the route, concurrently if they do not conflict.
 
@@ -243,6 +255,7 @@ class Engine:
             raise
         return await emission.seal()
 
+    @by_name
     def asked(self, raw: RawCall, scope: Scope) -> tuple[str, bytes] | None:
         """Return the name of a call's tool, and its valid arguments as canonical JSON; None if the call is invalid.
 
@@ -252,6 +265,7 @@ class Engine:
 
     # What an operator does
 
+    @by_name
     def register(self, tool: Tool | type[Tool], *, layer: Layer = "builtin") -> None:
         """Add a tool, or an instance of a tool class; see `ToolRegistry.register`.
 
@@ -263,6 +277,7 @@ class Engine:
         self._parts.plans.check_runner(tool)
         self.tools.register(tool, layer=layer)
 
+    @by_name
     async def approve(
         self, approval_id: str, *, by: str = "operator", reason: str = "", arguments: Mapping[str, object] | None = None
     ) -> None:
@@ -283,14 +298,18 @@ class Engine:
                 the approval to that engine.
             RecordFailed: The approval could not be recorded, so it has no effect.
         """
+        check_answer("engine.approve", approval_id, by, reason)
         await self._answer(approval_id, Answer(allow=True, by=by, reason=reason, arguments=edited_arguments(arguments)))
 
+    @by_name
     async def deny(self, approval_id: str, *, by: str = "operator", reason: str = "") -> None:
         """Deny a `Suspended` call, or withdraw an approval that no call has used.
 
-        If the same call is submitted again, it gets one `Answered` with a denial that says who denied it and why.
-        Returns and raises as `approve` does.
+        If the same call is submitted again, it gets an `Answered` with a denial that says who denied it and why, however
+        often it is submitted. A new call, with another id or in another message, asks again. Returns and raises as
+        `approve` does.
         """
+        check_answer("engine.deny", approval_id, by, reason)
         await self._answer(approval_id, Answer(allow=False, by=by, reason=reason))
 
     async def _answer(self, approval_id: str, answer: Answer) -> None:
@@ -299,6 +318,7 @@ class Engine:
         position = await answer_approval(approval_id, answer, parts.known, context.approvals, context.recorder, parts.tools)
         await context.recorder.durable(position)
 
+    @by_name
     def approve_sync(
         self, approval_id: str, *, by: str = "operator", reason: str = "", arguments: Mapping[str, object] | None = None
     ) -> None:
@@ -306,20 +326,24 @@ class Engine:
         check = self._parts.lifecycle.check_unclosed
         self._sync_runner.run(check, lambda: self.approve(approval_id, by=by, reason=reason, arguments=arguments))
 
+    @by_name
     def deny_sync(self, approval_id: str, *, by: str = "operator", reason: str = "") -> None:
         """Do the same as `deny`, from synchronous code; see `call_sync`."""
         self._sync_runner.run(self._parts.lifecycle.check_unclosed, lambda: self.deny(approval_id, by=by, reason=reason))
 
+    @by_name
     async def answer(self, approval_id: str, *, allow: bool, by: str = "operator") -> None:
         """Approve or deny a `Suspended` call. An older form of `approve` and `deny`, without a reason or arguments."""
         check("engine.answer", "allow", allow, bool)
         await (self.approve if allow else self.deny)(approval_id, by=by)
 
+    @by_name
     def answer_sync(self, approval_id: str, *, allow: bool, by: str = "operator") -> None:
         """Do the same as `answer`, from synchronous code; see `call_sync`."""
         check("engine.answer_sync", "allow", allow, bool)
         (self.approve_sync if allow else self.deny_sync)(approval_id, by=by)
 
+    @by_name
     def approval(self, approval_id: str) -> Approval | None:
         """Return the question with this id and its answer; None if it was never asked, is used up, or has expired."""
         question = self._parts.context.approvals.find(approval_id)
@@ -335,6 +359,7 @@ class Engine:
             arguments=decode(question.arguments) if question.arguments else None,
         )
 
+    @by_name
     async def settle(self, uid: str, *, happened: bool, by: str = "operator", reason: str = "") -> None:
         """Record whether a call took effect that ended `unknown`, or whose process ended while it ran.
 
@@ -351,15 +376,18 @@ class Engine:
             RecordFailed: This could not be recorded, so it has no effect.
         """
         check("engine.settle", "happened", happened, bool)
+        check_said("engine.settle", by, reason)
         self._parts.lifecycle.check_open()
         recorder = self._parts.context.recorder
         position = await settle_call(uid, Settlement(happened=happened, by=by, reason=reason), self._parts.known, recorder)
         await recorder.durable(position)
 
+    @by_name
     def settle_sync(self, uid: str, *, happened: bool, by: str = "operator", reason: str = "") -> None:
         """Do the same as `settle`, from synchronous code; see `call_sync`."""
         self._sync_runner.run(self._parts.lifecycle.check_unclosed, lambda: self.settle(uid, happened=happened, by=by, reason=reason))
 
+    @by_name
     def current_tool_call(self, conversation: str) -> CurrentToolCall | None:
         """Return the conversation's latest successful call, with its parameters and its reason; None if there is none.
 
@@ -381,6 +409,7 @@ class Engine:
     def activity_since_wake(self, count: int) -> None:
         self._parts.activity.total = count
 
+    @by_name
     def activity(self, conversation: str) -> int:
         """Return the number of calls of one conversation that have succeeded since `wake`.
 
@@ -388,6 +417,7 @@ class Engine:
         """
         return self._parts.activity.of(conversation)
 
+    @by_name
     def wake(self, conversation: str | None = None) -> None:
         """Reset the count of successful calls of this conversation, or all counts if no conversation is given."""
         self._parts.activity.wake(conversation)

@@ -246,6 +246,11 @@ class ArgumentsInvalid(CallFailed):
     code = "schema_invalid"
     failure_class = "invalid_parameters"
 
+    def __init__(self, message: str, *, code: str | None = None, details: dict[str, object] | None = None, faults: str = "") -> None:
+        super().__init__(message, code=code, details=details)
+        self.faults = faults
+        """What is wrong with the arguments, a line for each; empty if only the message says it."""
+
 
 class UnknownTool(CallFailed):
     """The model must choose another tool: no tool has this name."""

@@ -22,7 +22,7 @@ from callgate._journal.event_rows import Unreadable
 from callgate._journal.inbox_sender import EDIT_CHARS, MESSAGE_CHARS, open_inbox
 from callgate._json import canonical, decode, json_text
 from callgate._option_checks import check
-from callgate._pipeline.approval_answers import EDIT, EditMessage, edited_arguments
+from callgate._pipeline.approval_answers import EDIT, EditMessage, check_answer, check_said, edited_arguments
 from callgate._run_state.approvals import Question
 from callgate._run_state.event_bodies import Received, decode_reason
 from callgate._run_state.run_recovery import RunReader
@@ -168,6 +168,7 @@ def approve(
     Raises:
         UsageError: No such question is open, or a message cannot carry the arguments.
     """
+    check_answer("inbox.approve", approval, by, reason)
     if arguments is None:
         return _answer(journal, "approve", approval, by, reason)
     message = EditMessage(arguments=decode(edited_arguments(arguments)), reason=reason[:MESSAGE_CHARS])
@@ -180,6 +181,7 @@ def deny(journal: JournalAddress, approval: str, *, by: str, reason: str = "") -
     The model is told, with the reason, when its run continues or its host submits the call again. Arguments and errors
     are those of `approve`, without `arguments`.
     """
+    check_answer("inbox.deny", approval, by, reason)
     return _answer(journal, "deny", approval, by, reason)
 
 
@@ -198,7 +200,8 @@ def settle(journal: JournalAddress, call: str, *, happened: bool, by: str, reaso
     Raises:
         UsageError: The outcome of the call is not unknown.
     """
-    check("settle", "happened", happened, bool)
+    check("inbox.settle", "happened", happened, bool)
+    check_said("inbox.settle", by, reason)
     with _reading(journal) as reader:
         first = call_in_doubt(reader.find(EventQuery(call=call)), call)
         run = first.rsplit("/", 2)[0]
@@ -264,6 +267,7 @@ def _again(reader: JournalReader, call: str) -> CallToRepeat | None:
 
 
 def _end(journal: JournalAddress, kind: str, run: str, by: str, reason: str) -> SentMessage:
+    check_said(f"inbox.{kind}", by, reason)
     with _reading(journal) as reader:
         last = list(reader.find(EventQuery(run=run, newest_first=True, limit=1)))
         if not last:

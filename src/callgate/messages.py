@@ -12,7 +12,8 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from callgate._json import decode, json_text
-from callgate.calls import Answered, Part, RawCall, Text, ToolResult
+from callgate.calls import Answered, RawCall, ToolResult
+from callgate.content_parts import Part, Text, part_text
 
 __all__ = [
     "AssistantMessage",
@@ -161,9 +162,9 @@ def fallback_call(raw: RawCall, reasoning: str = "") -> dict[str, object]:
 def fallback_result(result: ToolResult) -> dict[str, object]:
     """Return the result as a user message for a model without structured calls: a line with the tool's name, then the value as JSON.
 
-    Notes beside the value, such as how to read the rest of a large result, follow on lines of their own.
+    Notes beside the value, such as how to read the rest of a large result, follow on lines of their own. An image becomes `[image/png]`.
     """
-    return {"role": "user", "content": marked_result(result.name, [part.text for part in result.content if isinstance(part, Text)])}
+    return {"role": "user", "content": marked_result(result.name, list(map(part_text, result.content)))}
 
 
 def call_text(name: str, parameters: object, reasoning: str) -> str:

@@ -11,6 +11,7 @@ from typing import Literal
 from msgspec import Struct
 
 from callgate.calls import Note, RawCall, Scope
+from callgate.content_parts import Part
 from callgate.tools.registry import BoundTool
 
 __all__ = ["ApprovedCall", "Checked", "ParsedCall", "ResolvedCall", "ValidatedCall"]
@@ -82,6 +83,8 @@ class Checked(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     status: Literal["ok", "error", "unknown"] = "ok"
     value: object = None
+    content: tuple[Part, ...] = ()
+    """The parts that the model is shown instead of the text of `value`; empty if the text is shown."""
     error: str | None = None
     failure_class: str | None = None
     code: str | None = None

@@ -16,6 +16,19 @@ from callgate import SqliteJournal
 from tests.cli.shell import command, environment, shell
 from tests.waiting import COMMAND_S
 
+SITE = '''
+from callgate import Image, tool
+
+@tool(requires_approval=True)
+def publish(page: str) -> str:
+    """Publish a page."""
+    return f"{page} is public"
+
+@tool
+def logo() -> Image:
+    """Return the logo."""
+    return Image(data="UE5H", mime_type="image/png")
+'''
 REFUND = ("call", "refund", "--tools", "crm.py")
 
 
@@ -185,10 +198,39 @@ def test_a_call_asks_for_approval_at_the_terminal(folder: Path, answer: str, cod
     assert paid(folder) == effects
 
 
-def read_until(terminal: int, words: bytes) -> None:
+@pytest.mark.parametrize(("answer", "code", "out"), [("y", 0, "pic.png is public"), ("n", 1, "said no")])
+def test_a_tool_that_requires_approval_asks_at_the_terminal(tmp_path: Path, answer: str, code: int, out: str) -> None:
+    (tmp_path / "pages.py").write_text(SITE, encoding="utf-8")
+    ours, theirs = pty.openpty()
+    words = command(("call", "publish", "--tools", "pages.py", "page=pic.png"))
+    with subprocess.Popen(words, cwd=tmp_path, stdin=theirs, stdout=theirs, stderr=theirs, env=environment()) as running:
+        os.close(theirs)
+        assert b"Run publish with" in read_until(ours, b"Run it? [y/N]")
+        os.write(ours, answer.encode() + b"\n")
+        assert out.encode() in read_until(ours, b"callgate log show")
+        assert running.wait(timeout=COMMAND_S) == code
+    os.close(ours)
+
+
+def test_a_tool_that_requires_approval_does_not_run_without_a_terminal(tmp_path: Path) -> None:
+    (tmp_path / "pages.py").write_text(SITE, encoding="utf-8")
+    done = shell(tmp_path, "call", "publish", "--tools", "pages.py", "page=news")
+    assert (done.code, done.out) == (4, "")
+    assert 'Run publish with {"page":"news"}?' in done.err
+
+
+def test_an_image_is_written_as_its_type_also_from_the_record(tmp_path: Path) -> None:
+    (tmp_path / "pages.py").write_text(SITE, encoding="utf-8")
+    done = shell(tmp_path, "call", "logo", "--tools", "pages.py", "--run", "r")
+    assert (done.code, done.out) == (0, "[image/png]\n")
+    assert shell(tmp_path, "log", "result", "r").out == "[image/png]\n"
+
+
+def read_until(terminal: int, words: bytes) -> bytes:
     seen = b""
     while words not in seen:
         seen += os.read(terminal, 4096)
+    return seen
 
 
 @pytest.mark.parametrize("timeout", ["inf", "nan", "-1", "0", "1e400", "soon"])

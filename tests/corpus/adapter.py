@@ -1,26 +1,19 @@
-"""callgate's answers in the formats of the corpora. Calls the stages and decides nothing itself."""
+"""callgate's answers in the formats of the corpora. Calls the public checks and decides nothing itself."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from callgate import Limits
-from callgate._json import strict_object
-from callgate._json.json_repair import repair_text
-from callgate._pipeline.parse import parse
-from callgate._pipeline.resolve import almost
-from callgate._pipeline.validate import validate
-from callgate._schema import CompiledSchema, coerced, compile_schema
-from callgate.calls import RawCall, Scope, Text
-from callgate.errors import ArgumentsInvalid, ArgumentsMalformed, ArgumentsTruncated, CallAborted
+from callgate._schema import compile_schema
+from callgate.argument_checks import check_arguments, parse_arguments, repair_json, resolve_name
+from callgate.calls import Text
+from callgate.errors import ArgumentsInvalid, ArgumentsMalformed, ArgumentsTruncated
 from callgate.messages import Native, ToolMessage
 from callgate.models.dialects import read_text
 from callgate.models.model_events import CallSealed, Finished
 from callgate.models.wire import codec
 from callgate.models.wire.tool_names import WireNames
-from callgate.stage_types import ParsedCall, ResolvedCall
-from callgate.tools import Tool, ToolRegistry
 
 __all__ = ["check_args", "is_valid", "parse_response", "parse_text", "repair", "resolve", "tool_message"]
 
@@ -33,27 +26,12 @@ DIALECTS = {
 }
 
 
-class SchemaTool(Tool):
-    """A tool that consists only of a schema."""
-
-    name = "subject"
-    description = "Checks arguments."
-    category = "safe_chain"
-    requires_actor = False
-
-    def __init__(self, parameters: Mapping[str, Any], name: str = "subject") -> None:
-        self.parameters = parameters
-        self.name = name
-
-
 def check_args(schema: Mapping[str, Any], arguments: dict[str, object], coerce: bool) -> dict[str, Any]:
-    tool = ToolRegistry().register(SchemaTool(schema))
-    parsed = ParsedCall(uid="u", raw=RawCall(name="subject", arguments=arguments), arguments=arguments)
     try:
-        call = validate(ResolvedCall(parsed=parsed, tool=tool), Scope(), coerce=coerce)
-    except ArgumentsInvalid as error:
+        found = check_arguments(schema, arguments, coerce=coerce)
+    except (ArgumentsMalformed, ArgumentsTruncated) as error:
         return {"ok": False, "arguments": arguments, "errors": [str(error)]}
-    return {"ok": True, "arguments": call.arguments, "errors": []}
+    return {"ok": found.valid, "arguments": found.arguments, "errors": [error.message for error in found.errors]}
 
 
 def is_valid(schema: Mapping[str, Any] | bool, data: object, draft: str, remotes: Mapping[str, Any]) -> bool:
@@ -62,20 +40,14 @@ def is_valid(schema: Mapping[str, Any] | bool, data: object, draft: str, remotes
 
 
 def repair(text: str, schema: Mapping[str, Any] | None) -> dict[str, Any]:
-    certain, value = repair_text(text, Limits())
-    if certain and schema is not None:
-        return _typed(value, compile_schema(schema, "the schema", any_root=True))
-    return {"ok": certain, "value": value}
-
-
-def _typed(value: object, schema: CompiledSchema) -> dict[str, Any]:
-    if isinstance(value, dict) and not schema.is_valid(value):
-        value, _ = coerced(value, schema)
-    return {"ok": schema.is_valid(value), "value": value}
+    try:
+        return {"ok": True, "value": repair_json(text, schema).value}
+    except (ArgumentsInvalid, ArgumentsMalformed, ArgumentsTruncated):
+        return {"ok": False, "value": None}
 
 
 def resolve(name: str, names: Iterable[str]) -> str | None:
-    return almost(name, names)
+    return resolve_name(name, names).name
 
 
 def parse_response(api: str, streamed: bool, content_type: str | None, chunks: Iterable[bytes]) -> dict[str, Any]:
@@ -97,10 +69,11 @@ def _judged(event: CallSealed) -> dict[str, Any]:
     told: dict[str, Any] = {"id": call.id, "name": call.name, "raw": call.arguments, "native": False, "arguments": None, "error": None}
     if call.custom:
         return told
+    if not call.name.strip() or event.closed == "cut":
+        return told | {"error": "the message ended before the call was complete"}
     try:
-        raw = RawCall(id=call.id, name=call.name, arguments=call.arguments, closed=event.closed)
-        return told | {"arguments": parse(raw, "u", Limits(), repair=False).arguments}
-    except (ArgumentsMalformed, ArgumentsTruncated, CallAborted) as error:
+        return told | {"arguments": parse_arguments(call.arguments)}
+    except (ArgumentsMalformed, ArgumentsTruncated) as error:
         return told | {"error": str(error)}
 
 
@@ -118,7 +91,6 @@ def parse_text(text: str, tools: list[dict[str, Any]], hint: str | None, partial
 def _arguments(text: str) -> object:
     """Return the arguments as the parse stage reads them, with repair."""
     try:
-        return strict_object(text, Limits())
+        return parse_arguments(text)
     except (ArgumentsMalformed, ArgumentsTruncated):
-        certain, value = repair_text(text, Limits())
-        return value if certain else None
+        return repair(text, None)["value"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -16,14 +17,25 @@ from callgate.calls import RawCall, Scope
 from callgate.errors import CallAborted, CallFailed, UsageError
 from callgate.models.wire.tool_names import WireNames
 from callgate.stage_types import ValidatedCall
-from callgate.tools import ToolRegistry
+from callgate.tools import Tool, ToolRegistry
 from tests.canonical_json import canonical
-from tests.corpus.adapter import SchemaTool
 from tests.corpus.input_files import build, rows, same
 
 FINISHED = ("stop", "tool_calls")
 MEANS = {"call_aborted": {"unknown_tool"}}
 """A truncated text is not JSON either, and a call without a name names no tool."""
+
+
+class SchemaTool(Tool):
+    """A tool that consists only of a schema."""
+
+    description = "Checks arguments."
+    category = "safe_chain"
+    requires_actor = False
+
+    def __init__(self, parameters: Mapping[str, Any], name: str) -> None:
+        self.parameters = parameters
+        self.name = name
 
 
 def registry() -> ToolRegistry:

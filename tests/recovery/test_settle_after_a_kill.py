@@ -160,9 +160,14 @@ async def test_one_command_settles_and_the_log_tells_one_story(place: Path) -> N
     assert (neither.code, "--happened or --not-happened" in neither.err) == (2, True)
     done = shell(place, "settle", KILLED, "--not-happened", "--by", "carol", "--reason", "looked", "--journal", "journal.db")
     assert (done.code, "Settled: case/0/0 (refund) did not happen" in done.err) == (0, True)
-    first, *_ = listed(place)
-    assert (first["status"], first["settled"]) == ("unknown", "not_happened")
-    assert "settled: not happened" in shell(place, "log", "list", "--journal", "journal.db").out
+    first, repeat = listed(place)
+    assert (first["status"], first["settled"], first["earlier_call"]) == ("unknown", "not_happened", "")
+    assert [repeat[key] for key in ("status", "settled", "settled_by", "earlier_call")] == ["unknown", "not_happened", "carol", KILLED]
+    table = shell(place, "log", "list", "--journal", "journal.db").out
+    assert "settled: not happened" in table
+    assert f"settled of {KILLED}: not happened" in " ".join(table.split())
+    (newest,) = listed(place, "--limit", "1")
+    assert newest["settled"] == "not_happened", "the first call is not among those that are listed"
     again = shell(place, "settle", KILLED, "--happened", "--journal", "journal.db")
     assert (again.code, "settled already, as not happened, by carol" in again.err) == (2, True)
     missing = shell(place, "settle", KILLED, "--happened", "--journal", "absent.db")

@@ -12,7 +12,7 @@ import msgspec
 
 from callgate._database_file_checks import make_folder, make_private, refuse_scrap
 from callgate._option_checks import by_name
-from callgate._unusable_paths import expanded, refused_paths
+from callgate._unusable_paths import check_path, expanded, refused_paths
 from callgate.errors import UsageError
 from callgate.tools.resource_conflicts import meet
 
@@ -31,6 +31,7 @@ CREATE TABLE IF NOT EXISTS results (
 """
 _COLUMNS = {"key", "value", "expires", "reads"}
 _GIVE = "Give another file."
+_NO_CACHE = "Leave persistent_cache out of the engine's options: with a journal in memory,"
 
 
 class SqliteCache:
@@ -47,6 +48,9 @@ class SqliteCache:
     def __init__(self, path: str | Path) -> None:
         import apsw
 
+        check_path(
+            "SqliteCache", path, in_memory=f"{_NO_CACHE} results are kept in memory.", on_server="A cache is a file of this machine."
+        )
         path = expanded(path)
         self.files = files_of(path)
         with refused_paths(path, "a cache"):

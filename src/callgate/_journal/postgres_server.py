@@ -25,6 +25,7 @@ __all__ = ["PostgresSchema", "opening_errors", "server_errors", "sql", "without_
 
 T = TypeVar("T")
 R = TypeVar("R")
+_ADDRESS: Final = "Give one like postgresql://user@host/database; for a file, take SqliteJournal."
 _NAME: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
 
@@ -32,6 +33,8 @@ class PostgresSchema:
     """One schema of a database. Its name for errors does not show the password."""
 
     def __init__(self, url: str, schema: str) -> None:
+        if not isinstance(url, str):
+            raise UsageError(f"PostgresJournal was given {url!r:.80}. {_ADDRESS}")
         psycopg = _driver()
         url, named = _apart(url)
         schema = named or schema
@@ -40,7 +43,7 @@ class PostgresSchema:
         try:
             parts = psycopg.conninfo.conninfo_to_dict(url)
         except psycopg.Error as error:
-            raise UsageError("This is not the address of a PostgreSQL database. Give one like postgresql://user@host/database.") from error
+            raise UsageError(f"This is not the address of a PostgreSQL database. {_ADDRESS}") from error
         self.schema = schema
         self.name = f"postgresql://{parts.get('host', '')}/{parts.get('dbname', '')} (schema {schema})"
         self._url = url

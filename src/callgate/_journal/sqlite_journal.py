@@ -32,7 +32,7 @@ from callgate._journal.sqlite_reader import checked, found
 from callgate._journal.sqlite_store import SqliteStore, failures, leave_log
 from callgate._journal.stored_journal import StoredJournal
 from callgate._option_checks import by_name
-from callgate._unusable_paths import resolved
+from callgate._unusable_paths import check_path, resolved
 from callgate.errors import UsageError
 from callgate.event_queries import EventQuery
 from callgate.events import Event
@@ -73,6 +73,7 @@ class SqliteJournal(StoredJournal):
         if synchronous not in ("full", "normal"):
             raise UsageError(f"synchronous={synchronous!r} is none of 'full' and 'normal'. Take 'full' unless you can lose the last calls.")
         refuse_odd_lease(lease_s)
+        check_path("SqliteJournal", path, in_memory="Take MemoryJournal().", on_server="Take PostgresJournal with that address.")
         self.path = resolved(path, "a journal")  # two names of one file are one journal
         self.strength = "full" if synchronous == "full" else "process"
         self.blobs = JournalBlobs(self.path)

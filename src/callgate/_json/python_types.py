@@ -28,13 +28,10 @@ _WITHOUT_CODE = frozenset(
         tuple,
         set,
         frozenset,
-        bytes,
-        bytearray,
         uuid.UUID,
         decimal.Decimal,
         datetime.date,
         datetime.timedelta,
-        pathlib.PosixPath,
         pathlib.PurePosixPath,
     }
 )

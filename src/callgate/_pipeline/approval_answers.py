@@ -15,16 +15,29 @@ import msgspec
 from msgspec import Struct
 
 from callgate._json import canonical, decode
+from callgate._option_checks import refused, shown
 from callgate._pipeline.validate import Modified, Redacting, check_arguments, modified
 from callgate._run_state.approvals import Answer, Approvals, Question, binding, denied_by_human
 from callgate._run_state.event_bodies import Reason, arguments_hash, verdict_of
 from callgate._run_state.recorder import Recorder, off_loop
-from callgate.errors import CallDenied, CallFailed, UsageError
+from callgate.calls import Suspended
+from callgate.errors import ArgumentsInvalid, CallDenied, CallFailed, UsageError
 from callgate.events import Draft
 from callgate.stage_types import ValidatedCall
-from callgate.tools import ToolRegistry
+from callgate.tools import BoundTool, ToolRegistry
 
-__all__ = ["ANSWERS", "EDIT", "EditMessage", "Edited", "answer_approval", "as_answered", "edited_arguments", "record_answer"]
+__all__ = [
+    "ANSWERS",
+    "EDIT",
+    "EditMessage",
+    "Edited",
+    "answer_approval",
+    "as_answered",
+    "check_answer",
+    "check_said",
+    "edited_arguments",
+    "record_answer",
+]
 
 EDIT = "edit"
 """The inbox message that approves with other arguments. Its reason is an `EditMessage` as JSON."""
@@ -44,6 +57,33 @@ class OpensRuns(Protocol):
     """Loads a run's questions from its record."""
 
     async def open(self, run: str) -> None: ...
+
+
+def check_answer(owner: str, approval_id: object, by: object, reason: object) -> None:
+    """Check the types of what a human or an operator said about a question or a call.
+
+    Args:
+        owner: The function that was called, as the user writes it.
+
+    Raises:
+        UsageError: One of them is not text.
+    """
+    if not isinstance(approval_id, str):
+        given = "the call's outcome" if isinstance(approval_id, Suspended) else shown(approval_id)
+        raise UsageError(f"{owner} was given {given} to answer; give the id of the question as text: `approval_id` of the `Suspended`.")
+    check_said(owner, by, reason)
+
+
+def check_said(owner: str, by: object, reason: object) -> None:
+    """Check the types of the name and the reason of an operator.
+
+    Raises:
+        UsageError: One of them is not text.
+    """
+    if not isinstance(by, str):
+        raise refused(owner, "by", by, 'text that names who says so, as by="ann"')
+    if not isinstance(reason, str):
+        raise refused(owner, "reason", reason, "text; leave it out if there is no reason")
 
 
 def edited_arguments(arguments: object) -> bytes:
@@ -96,11 +136,21 @@ def _check(name: str, arguments: dict[str, object], tools: ToolRegistry) -> None
         return
     try:
         notes = check_arguments(tool, arguments)
+    except ArgumentsInvalid as error:
+        raise _not_accepted(tool, error.faults or str(error)) from error
     except CallFailed as error:
         raise UsageError(f"The question stays open: {error}") from error
-    unknown = [note.text for note in notes if note.kind == "dropped"]
+    unknown = [f"- {note.text.replace(' and was dropped', '')}" for note in notes if note.kind == "dropped"]
     if unknown:
-        raise UsageError(f"The question stays open: {' '.join(unknown)} Give the arguments that {name} takes.")
+        raise _not_accepted(tool, "\n".join(unknown))
+
+
+def _not_accepted(tool: BoundTool, faults: str) -> UsageError:
+    taken = ", ".join(sorted(tool.schema.properties)) or "no arguments"
+    return UsageError(
+        f"The question stays open: {tool.name} does not accept the arguments of this approval.\n{faults}\n"
+        f"Approve again with all arguments of the call; {tool.name} takes {taken}."
+    )
 
 
 def record_answer(recorder: Recorder, approvals: Approvals, question: Question, answer: Answer, *, cause: int = 0) -> int:

@@ -200,7 +200,8 @@ async def _replaced(call: ValidatedCall, answer: object, before: Checked, host: 
     if not isinstance(answer, Checked):
         return _rechecked(call, await host.read(answer), before, host.redactor)
     if before.status == "ok":
-        return _rechecked(call, await host.read(answer.value), before, host.redactor)
+        fresh = _rechecked(call, await host.read(answer.value), before, host.redactor)
+        return replace(fresh, content=before.content) if answer.value == before.value else fresh
     after = before if answer.value == before.value else _rechecked(call, await host.read(answer.value), before, host.redactor)
     told = await host.read({"error": answer.error, "details": answer.details})
     match told.value:

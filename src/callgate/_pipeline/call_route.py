@@ -38,12 +38,13 @@ from callgate._pipeline.tool_plan import ToolPlan, ToolPlans
 from callgate._pipeline.unknown_outcomes import UnknownOutcomes, refuse_other_arguments
 from callgate._pipeline.validate import quoted_error, quoted_notes, validate
 from callgate._pipeline.wait_graph import WaitGraph
+from callgate._run_state.approvals import HUMAN_DENIED
 from callgate._run_state.event_bodies import Reason, arguments_hash
 from callgate._run_state.idempotency import Known, call_key, earlier_result
 from callgate._run_state.run_recovery import Unfinished
 from callgate._runners.offload_to_threads import LARGE_BYTES
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Restarted, Scope, Suspended, ToolResult
-from callgate.errors import CallAborted, CallFailed, CallNotStarted, ResultRejected
+from callgate.errors import CallAborted, CallDenied, CallFailed, CallNotStarted, ResultRejected
 from callgate.stage_types import ApprovedCall, Checked, ValidatedCall
 from callgate.tools import ToolRegistry
 
@@ -228,6 +229,8 @@ class CallRoute:
                 earlier = await self._earlier(state, call)
                 if earlier is not None:
                     return await self._outcomes.answered(state, earlier)
+            elif state.run_state.denials and (denied := _denied_before(state, call)) is not None:
+                return await self._outcomes.answered(state, await self._replayed(state, denied))
             gated = gate(call, plan.hooks.before, self._policies, state.key, state)
             approved = gated if isinstance(gated, ApprovedCall) else await self._host.unless_killed(gated, state.kill, "gate")
             if state.doubtful:
@@ -250,7 +253,7 @@ class CallRoute:
                 if checked.status == "ok" and checked.cached is None:
                     self._activity.count(state.scope.conversation)
                 value, normalise = checked.value, partial(self._normaliser.result, approved.call, approved.rule, checked)
-                is_large = len(value) > LARGE_BYTES if type(value) is str else exceeds(value, LARGE_BYTES)
+                is_large = checked.content or (len(value) > LARGE_BYTES if type(value) is str else exceeds(value, LARGE_BYTES))
                 result = await self._offload.run(normalise) if is_large else normalise()
             except EffectKnown as earlier_call:
                 result = earlier_call.result or await self._verified(state, approved.call, earlier_call.checked)
@@ -263,6 +266,8 @@ class CallRoute:
             return await self._outcomes.answered(state, result, over)
         except (Exception, SystemExit) as error:
             self._leave_doubt(state, call)
+            if isinstance(error, CallDenied) and error.code == HUMAN_DENIED:
+                return self._denied(state, call, error)
             return self._outcomes.ended(state, error, tool.name, harmless=tool.effect == "none")
         except BaseException as error:
             self._leave_doubt(state, call)
@@ -304,6 +309,16 @@ class CallRoute:
         state.known = state.run_state.take_on(call, state.key, asked)
         state.asked_hash = asked
         return None
+
+    def _denied(self, state: CallState, call: ValidatedCall, error: CallDenied) -> Outcome:
+        """End a call that a human has denied, and keep the denial for when the same call is handed in again."""
+        if state.known is None:  # a read, which is not remembered
+            state.key, state.asked_hash = _identity(state, call)
+        outcome = self._outcomes.ended(state, error, call.tool.name)
+        if isinstance(outcome, Answered) and outcome.result.code == HUMAN_DENIED:
+            state.known = state.known or state.run_state.take_on(call, state.key, state.asked_hash)
+            state.run_state.deny(state.known, outcome.result)
+        return outcome
 
     async def _replayed(self, state: CallState, known: Known) -> ToolResult:
         """Return the stored result of the same call, or wait for it if the call is still running.
@@ -392,3 +407,14 @@ class CallRoute:
     async def wait_for_capacity(self) -> None:
         """Wait until the queue of events is no longer too full for a new call."""
         await self._recorder.wait_for_capacity()
+
+
+def _identity(state: CallState, call: ValidatedCall) -> tuple[str, str]:
+    """Return the key that identifies a call, and the hash of its arguments."""
+    asked = arguments_hash(canonical(call.arguments))
+    return call_key(call, asked, state.occurrence), asked
+
+
+def _denied_before(state: CallState, call: ValidatedCall) -> Known | None:
+    """Return the same call, if a human has denied it before."""
+    return state.run_state.denied(call, *_identity(state, call))

@@ -17,6 +17,7 @@ from callgate._abort_signals import AbortSignal, Control
 from callgate._json import plain_bytes
 from callgate._pipeline.concurrency import Slots
 from callgate._pipeline.validate import Modified
+from callgate._run_state.approvals import HUMAN_DENIED
 from callgate._run_state.earlier_effect import EffectClaim
 from callgate._run_state.event_bodies import (
     MOST_CHARS,
@@ -34,7 +35,7 @@ from callgate._run_state.idempotency import Doubt, IdenticalCalls, Known, RunSta
 from callgate._run_state.recorder import Recorder
 from callgate._run_state.run_recovery import Unfinished
 from callgate.calls import RawCall, Scope, ToolResult
-from callgate.errors import CallAborted, CallNotStarted, RecordFailed
+from callgate.errors import CallAborted, CallDenied, CallNotStarted, RecordFailed
 from callgate.events import Body, Draft, Progress
 from callgate.protocols import Execution
 from callgate.stage_types import ApprovedCall, Checked, ParsedCall, ValidatedCall
@@ -189,8 +190,13 @@ class CallState(Struct, kw_only=True, eq=False):
         hook: str = "",
         judgments: tuple[object, ...] = (),
         approval: str = "",
+        key: str = "",
     ) -> None:
-        """Record a verdict on the arguments that the gate judges."""
+        """Record a verdict on the arguments that the gate judges.
+
+        Args:
+            key: The key of the call, if the verdict is repeated when the same call is handed in again.
+        """
         judged = self.judged
         identity, arguments = ("", b"null") if judged is None else (judged.tool.identity, _encoded(judged))
         body = Verdict(
@@ -203,8 +209,17 @@ class CallState(Struct, kw_only=True, eq=False):
             hook=hook,
             judgments=judgments,
             approval=approval,
+            key=key,
+            asked_hash=self.asked_hash if key else "",
         )
         self.write("call.verdict", body)
+
+    def denied(self, error: CallDenied, tool: str) -> None:
+        """Record that a policy, a hook or a human denied the call."""
+        by = error.details or {}
+        rule, hook = (str(by.get(one, "")) for one in ("rule", "hook"))
+        key = self.key if error.code == HUMAN_DENIED else ""
+        self.verdict("deny", tool, rule=rule, reason=str(error), hook=hook, judgments=error.judgments, approval=error.approval, key=key)
 
     def approved(self, approved: ApprovedCall) -> None:
         """Keep the approved call; its verdict is recorded together with its start."""

@@ -113,7 +113,8 @@ class Executor:
         if ran.execution.status != "returned":
             state.started = ran.may_have_happened
         took_s = self._clock.monotonic() - began
-        if plan.tool.output is not None and exceeds(ran.execution.value, LARGE_BYTES):
+        value = ran.execution.value
+        if plan.tool.output is not None and (len(value) > LARGE_BYTES if type(value) is str else exceeds(value, LARGE_BYTES)):
             checked = await self._offload.run(partial(check, plan.tool, ran, took_s, self._redactor))
         else:
             checked = check(plan.tool, ran, took_s, self._redactor)
@@ -213,6 +214,7 @@ class Executor:
     def _context(self, state: CallState, approved: ApprovedCall) -> ToolContext:
         """Return the context of the running call for its tool."""
         scope, soft_warn, policies = state.scope, self._soft_warn_iteration, self._policies
+        judged = policies.policies or approved.judgments or approved.call.tool.approval is not None
         return ToolContext(
             scope=scope,
             call_id=state.raw.id,
@@ -223,7 +225,7 @@ class Executor:
             report=state.report,
             nested=state.nested,
             own_files=self._own_files,
-            policies=PolicyRecheck(approved.call, policies) if policies.policies or approved.judgments else None,
+            policies=PolicyRecheck(approved.call, policies) if judged else None,
             show_kill_hint=soft_warn is not None and scope.iteration >= soft_warn,
         )
 
@@ -244,7 +246,7 @@ class Executor:
     async def _read_large(self, execution: Execution, request: RunRequest) -> Execution:
         """Read a result that is large or whose reading runs the tool's code, within the rest of the attempt's time."""
         rest = replace(request, timeout_s=max(0.0, request.context.deadline - self._clock.monotonic()))
-        read = await self._reader.read(execution, rest)
+        read = await self._reader.read(execution, rest, request.context.scope.workspace)
         return replace(read, tasks_left=execution.tasks_left) if execution.tasks_left else read
 
     async def _comes_again(self, state: CallState, attempt: int, execution: Execution, wait_s: float) -> bool:

@@ -22,6 +22,7 @@ from callgate._json import canonical, plain_bytes
 from callgate._pipeline.approval_answers import Edited, as_answered
 from callgate._pipeline.ask_judges import Judges
 from callgate._pipeline.call_hooks import HookHost, hook_arguments
+from callgate._pipeline.required_approval import tool_question
 from callgate._pipeline.run_leases import KnownRuns
 from callgate._pipeline.validate import Modified, modified
 from callgate._run_state.approvals import Approvals, Question, binding
@@ -136,7 +137,9 @@ def gate(
             verdicts.modified(answer)
             return _rounds(answer.call, hooks, deps, key, verdicts, done=1)
         standing = answer
-    if (deps.judges.present or standing.required_by is not None) and deps.judges.concern(call, standing.required_by):
+    if call.tool.approval is not None or (
+        (deps.judges.present or standing.required_by is not None) and deps.judges.concern(call, standing.required_by)
+    ):
         return _after_waiting(call, encoded, standing, len(deps.policies), deps, key, verdicts)
     approved = _approve(call, encoded, standing, deps, key)
     return approved if isinstance(approved, ApprovedCall) else _as_edited(approved, hooks, deps, key, verdicts)
@@ -145,7 +148,7 @@ def gate(
 async def _refusal(call: ValidatedCall, deps: GateParts) -> str:
     """Return why the policies would not allow this call unchanged and without a human; empty if they would."""
     try:
-        standing = await _judge(call, deps)
+        standing = await _judge(call, deps, started=True)
     except CallDenied as error:
         return str(error)
     if isinstance(standing, Modified):
@@ -209,12 +212,15 @@ async def _rounds(
     )
 
 
-async def _judge(call: ValidatedCall, deps: GateParts, standing: Standing = _BY_DEFAULT, asked: int = 0) -> Standing | Modified:
-    """Return the combined verdict of all policies and judges, or the call as a policy has changed it.
+async def _judge(
+    call: ValidatedCall, deps: GateParts, standing: Standing = _BY_DEFAULT, asked: int = 0, *, started: bool = False
+) -> Standing | Modified:
+    """Return the combined verdict of all policies, the tool's own requirement and the judges, or the call as a policy has changed it.
 
     Args:
         standing: The combined verdict of the policies that were asked already.
         asked: How many policies were asked already.
+        started: Whether the call runs, so that a human has allowed it if its tool requires approval of every call.
     """
     for policy in deps.policies[asked:]:
         answer = _asked(policy, call)
@@ -224,6 +230,10 @@ async def _judge(call: ValidatedCall, deps: GateParts, standing: Standing = _BY_
         if isinstance(together, Modified):
             return together
         standing = together
+    required = call.tool.approval
+    if required is not None and not isinstance(standing.verdict, Ask) and not (started and required.asks is None):
+        question = await tool_question(call, deps.host, deps.policy_timeout_s)
+        standing = standing if question is None else Standing(question, standing.required_by)
     return await _judged(call, standing, deps) if deps.judges.concern(call, standing.required_by) else standing
 
 

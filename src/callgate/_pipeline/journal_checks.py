@@ -48,4 +48,6 @@ def _path_given(journal: str | os.PathLike[str]) -> UsageError:
     text = displayed(journal)
     if text.startswith(("postgresql://", "postgres://")):
         return UsageError("Engine(journal=...) was given the address of a server. Write journal=PostgresJournal(...) with that address.")
+    if text == ":memory:":
+        return UsageError("Engine(journal=':memory:') was given a name for a database in memory. Write journal=MemoryJournal().")
     return UsageError(f"Engine(journal={text!r}) was given a path. Write journal=SqliteJournal({text!r}).")

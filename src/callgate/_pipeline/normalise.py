@@ -7,7 +7,7 @@ secret that the redactor knows leaves this module. Decides nothing about the cal
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -17,22 +17,28 @@ from callgate._abort_signals import is_own_failure
 from callgate._engine_limits import Limits
 from callgate._json import canonical, plain_bytes, utf8
 from callgate._json.truncated_result import excerpt
+from callgate._option_checks import without_check
+from callgate._pipeline.result_parts import FittedParts, fitted_parts
 from callgate._run_state.event_bodies import MOST_NAME, clean
 from callgate._secret_redaction import RedactedLog, Redactor
-from callgate.calls import Metadata, Note, Part, RawCall, Text, ToolResult
+from callgate.calls import Metadata, Note, RawCall, ToolResult
+from callgate.content_parts import Part, Text, data_of, part_text, with_data, without_data
 from callgate.errors import CallFailed
 from callgate.protocols import BlobStore
 from callgate.stage_types import Checked, ValidatedCall
 from callgate.tools.registry import ToolRegistry
 
-__all__ = ["Normaliser"]
+__all__ = ["SHOWN_NOTES", "Normaliser"]
 
 log = logging.getLogger("callgate")
 
 _decode_checked = msgspec.json.Decoder(Checked).decode
+_text = without_check(Text, Text(text=""))
+_metadata = without_check(Metadata, Metadata())
+_result = without_check(ToolResult, ToolResult(id="", uid="", name="", status="ok"))
 _decode_result = msgspec.json.Decoder(ToolResult).decode
 
-_SHOWN = frozenset({"modified", "warning"})
+SHOWN_NOTES = frozenset({"modified", "warning"})
 """The kinds of notes that the model reads beside the result; the others are only in the metadata."""
 _COMMAND_END_BYTES = 64
 _MIME_BYTES = 200
@@ -72,19 +78,21 @@ class Normaliser:
         notes = call.notes + checked.notes
         if checked.status != "ok":
             return self._failure(call.raw, call.uid, call.tool.name, checked, rule, notes)
+        if checked.content:
+            return self._of_parts(call, rule, checked, notes)
         shown = _content_of(value, call.tool.tool.content_key)
         raw, blob = shown.raw, None
         cut = len(raw) > self._limits.content_bytes
         if not cut:
-            content: tuple[Part, ...] = (Text(text=raw.decode()),)
+            content: tuple[Part, ...] = (_text(text=raw.decode()),)
         else:
             blob, how = self._kept(raw, call.uid, call.scope.allowed_tools)
-            content = (Text(text=excerpt(raw, shown.value, self._limits.content_bytes)), Text(text=how))
+            content = (_text(text=excerpt(raw, shown.value, self._limits.content_bytes)), Text(text=how))
         if shown.note:
-            content += (Text(text=_bounded(shown.note, self._limits.error_bytes)),)
+            content += (_text(text=_bounded(shown.note, self._limits.error_bytes)),)
         if notes:
             content += _shown(notes)
-        return ToolResult(
+        return _result(
             id=call.raw.id,
             uid=call.uid,
             name=call.tool.name,
@@ -94,7 +102,7 @@ class Normaliser:
             message=checked.message,
             end_turn=checked.end_turn,
             image_metadata=checked.image_metadata,
-            metadata=Metadata(
+            metadata=_metadata(
                 bytes=len(raw) if shown.size is None else shown.size,
                 truncated=cut or shown.partial,
                 mime=shown.mime,
@@ -110,6 +118,36 @@ class Normaliser:
             ),
         )
 
+    def _of_parts(self, call: ValidatedCall, rule: str, checked: Checked, notes: tuple[Note, ...]) -> ToolResult:
+        """Return the result of a tool that returned parts."""
+        found = self._fitted(checked.content, call.uid, call.scope.allowed_tools)
+        return ToolResult(
+            id=call.raw.id,
+            uid=call.uid,
+            name=call.tool.name,
+            status="ok",
+            content=(*found.parts, *_shown(notes)),
+            structured=checked.value if len(plain_bytes(checked.value)) <= self._limits.result_inline_bytes else None,
+            message=checked.message,
+            end_turn=checked.end_turn,
+            image_metadata=checked.image_metadata,
+            metadata=Metadata(
+                bytes=found.size_bytes,
+                truncated=found.truncated,
+                mime=found.mime,
+                blob=found.blob,
+                duration_ms=checked.duration_ms,
+                attempts=checked.attempts,
+                rule=rule,
+                cached=checked.cached,
+                joined=checked.joined,
+                notes=notes,
+            ),
+        )
+
+    def _fitted(self, parts: Sequence[Part], uid: str, allowed: Container[str] | None = None) -> FittedParts:
+        return fitted_parts(parts, self._limits, lambda whole: self._kept(whole, uid, allowed))
+
     def refusal(self, raw: RawCall, uid: str, name: str, error: CallFailed, notes: tuple[Note, ...] = (), rule: str = "") -> ToolResult:
         """Return the result of a call that was refused, or whose result was withheld."""
         checked = Checked(
@@ -119,11 +157,22 @@ class Normaliser:
         return self._redacted(raw, uid, checked, lambda redacted: self._failure(raw, uid, shown, redacted, rule, notes))
 
     def recorded(self, result: ToolResult) -> bytes:
-        """Return the result as it is recorded: whole up to a size limit, by reference above it."""
+        """Return the result as it is recorded: whole up to a size limit, by reference above it.
+
+        The record is redacted as a whole. An image that the redactor would damage is replaced by a text.
+        """
+        if self._redactor is not None and any(map(data_of, result.content)):
+            result = replace(result, content=tuple([self._undamaged(part, self._redactor) for part in result.content]))
         body = canonical(result)
         if len(body) <= self._recorded_bytes:
             return body
         return canonical(replace(result, structured=None))
+
+    def _undamaged(self, part: Part, redactor: Redactor) -> Part:
+        data = data_of(part).encode()
+        if not data or redactor.redact(data) == data:
+            return part
+        return _text(text=f"{part_text(part)} [It is not in the record, because the redactor takes a part of it for a secret.]")
 
     def _beside(self, checked: Checked) -> Checked:
         """Limit the size of the message and the image metadata that a tool returns in addition to its value.
@@ -168,7 +217,9 @@ class Normaliser:
         structured = data if data is not None else checked.details
         ran = checked.attempts > 0 or checked.joined
         content, size, truncated, blob = self._told(told, structured if ran else None, uid)
-        return ToolResult(
+        if checked.content:
+            content += self._fitted([part for part in checked.content if not isinstance(part, Text)], uid).parts
+        return _result(
             id=raw.id,
             uid=uid,
             name=name,
@@ -181,7 +232,7 @@ class Normaliser:
             message=checked.message,
             end_turn=checked.end_turn,
             image_metadata=checked.image_metadata,
-            metadata=Metadata(
+            metadata=_metadata(
                 bytes=size,
                 truncated=truncated,
                 mime="application/json",
@@ -202,30 +253,35 @@ class Normaliser:
         """
         raw, most = plain_bytes(told), self._limits.error_bytes
         if len(raw) <= most:
-            return (Text(text=raw.decode()),), len(raw), False, None
+            return (_text(text=raw.decode()),), len(raw), False, None
         if output is None:
-            return (Text(text=excerpt(raw, told, most)),), len(raw), False, None
+            return (_text(text=excerpt(raw, told, most)),), len(raw), False, None
         whole = plain_bytes(output)
         blob, how = self._kept(whole, uid)
-        return (Text(text=excerpt(raw, told, most - len(how) - 1)), Text(text=how)), len(whole), True, blob
+        return (_text(text=excerpt(raw, told, most - len(how) - 1)), Text(text=how)), len(whole), True, blob
 
     def _redacted(self, raw: RawCall, uid: str, checked: Checked, build: Callable[[Checked], ToolResult]) -> ToolResult:
         """Return the result of `build` without secrets.
 
         The data is redacted twice: the input, so that no secret is cut in two or stored with the whole, and the output, so that no field is
-        missed. Only the two ids are restored, because they connect the result with its call.
+        missed. Only the two ids are restored, because they connect the result with its call, and the bytes of images and files, which
+        would no longer be valid.
         """
         if self._redactor is None:
             return build(checked)
+        given = checked.content
         try:
-            redacted = _decode_checked(self._redactor.redact(plain_bytes(_in_unicode(checked))))
+            hidden = replace(_in_unicode(checked), content=without_data(given)) if given else _in_unicode(checked)
+            redacted = _decode_checked(self._redactor.redact(plain_bytes(hidden)))
+            redacted = replace(redacted, content=with_data(redacted.content, given)) if given else redacted
         except BaseException as error:
             if not is_own_failure(error):
                 raise
             return _withheld(raw, uid, checked, error)
         result = build(redacted)
         try:
-            return replace(_decode_result(self._redactor.redact(canonical(result))), id=raw.id, uid=uid)
+            cleaned = _decode_result(self._redactor.redact(canonical(replace(result, content=without_data(result.content)))))
+            return replace(cleaned, id=raw.id, uid=uid, content=with_data(cleaned.content, result.content))
         except BaseException as error:
             if not is_own_failure(error):
                 raise
@@ -280,7 +336,7 @@ def _withheld(raw: RawCall, uid: str, checked: Checked, error: BaseException) ->
         uid=uid,
         name="",
         status="unknown" if checked.status == "ok" else checked.status,
-        content=(Text(text=plain_bytes({"error": reason, "code": "redactor_failed"}).decode()),),
+        content=(_text(text=plain_bytes({"error": reason, "code": "redactor_failed"}).decode()),),
         error=reason,
         failure_class=checked.failure_class or "outcome_unknown",
         code="redactor_failed",
@@ -289,7 +345,7 @@ def _withheld(raw: RawCall, uid: str, checked: Checked, error: BaseException) ->
 
 
 def _shown(notes: tuple[Note, ...]) -> tuple[Part, ...]:
-    return tuple(Text(text=f"Note: {note.text}") for note in notes if note.kind in _SHOWN)
+    return tuple(_text(text=f"Note: {note.text}") for note in notes if note.kind in SHOWN_NOTES)
 
 
 def _bounded(text: str, budget: int) -> str:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from callgate._abort_signals import FAILURES
 from callgate._engine_limits import RECORD_S
+from callgate._option_checks import without_check
 from callgate._pipeline.call_hooks import HostAnswer
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.engine_lifecycle import Lifecycle
@@ -35,12 +36,15 @@ from callgate.errors import (
     OutcomeUnknown,
     RecordFailed,
     RunHeld,
+    ToolRaised,
 )
 from callgate.events import Draft
 from callgate.protocols import RestartHandler
 from callgate.stage_types import ApprovedCall
 
 __all__ = ["Outcomes", "UnstartedCalls"]
+
+_answered = without_check(Answered, Answered(ToolResult(id="", uid="", name="", status="ok")))
 
 
 class Outcomes:
@@ -84,7 +88,7 @@ class Outcomes:
         self._control.count(state.scope.conversation, success=success)
         if self._bus.busy:
             self._bus.publish("tool.completed", result)
-        return Answered(result)
+        return _answered(result=result)
 
     def _log_duration(self, state: CallState, name: str) -> None:
         self._recorder.log.info("Function call completed: %s (%dms)", name, (self._clock.monotonic() - state.began) * 1000)
@@ -214,14 +218,14 @@ class Outcomes:
         Args:
             recorded: False if recording has failed already and `error` says so.
         """
+        if isinstance(error, ToolRaised) and error.__cause__ is not None:  # for the tool's author; the model is not told its type
+            self._recorder.log.debug("The call %s of %s was refused: %s", state.uid, name, error, error=error.__cause__)
         result = self.result_of(state, error, name, None)
         result = result if recorded else _marked(result)
         state.tell_result(result)
         try:
             if isinstance(error, CallDenied):
-                by = error.details or {}
-                rule, hook = (str(by.get(one, "")) for one in ("rule", "hook"))
-                state.verdict("deny", name, rule=rule, reason=str(error), hook=hook, judgments=error.judgments, approval=error.approval)
+                state.denied(error, name)
                 self._approvals.drop(error.approval)
             state.end("call.completed", self._normaliser.recorded(result))
         except RecordFailed as unwritable:  # the caller must still be told
@@ -235,7 +239,7 @@ class Outcomes:
         self._recorder.log.info("Function call refused: %s (%s)", name, result.code)
         if self._bus.busy:
             self._bus.publish("tool.completed", result)
-        return Answered(result)
+        return _answered(result=result)
 
     def _suspended(self, state: CallState, question: ApprovalNeeded, name: str) -> Suspended | Answered:
         asked = self._approvals.ask(state.uid, state.scope.run, question.binding)

@@ -13,13 +13,15 @@ from collections.abc import Mapping
 from callgate._abort_signals import FAILURES
 from callgate._engine_limits import Limits
 from callgate._json import exceeds, read_object, strict_object, strict_value
-from callgate._json.json_repair import repair_text
 from callgate._runners.offload_to_threads import LARGE_BYTES
+from callgate.argument_checks import repair_json, repair_note
 from callgate.calls import Note, RawCall
 from callgate.errors import ArgumentsMalformed, ArgumentsTruncated, CallAborted
 from callgate.stage_types import ParsedCall
 
 __all__ = ["check_name", "has_large_arguments", "parse", "parsed_or_error"]
+
+Notes = tuple[Note, ...]
 
 _EMPTY = Note(kind="empty", text="The arguments were empty and were taken as {}.")
 _NULL = Note(kind="empty", text="The arguments were null and were taken as {}.")
@@ -73,8 +75,8 @@ def parse(raw: RawCall, uid: str, limits: Limits, *, repair: bool) -> ParsedCall
     except (ArgumentsMalformed, ArgumentsTruncated) as error:
         if not repair:
             raise _told_apart(error) from None
-        arguments, note = _repaired(raw, limits, error)
-        return ParsedCall(uid=uid, raw=raw, arguments=arguments, notes=(note,))
+        arguments, notes = _repaired(raw, limits, error)
+        return ParsedCall(uid=uid, raw=raw, arguments=arguments, notes=notes)
     if not arguments:
         return _empty(raw, uid, limits)
     return ParsedCall(uid=uid, raw=raw, arguments=arguments, notes=(_LIFTED,) if raw.lifted else (), whole_floats=whole)
@@ -96,35 +98,28 @@ def _told_apart(error: ArgumentsMalformed | ArgumentsTruncated) -> ArgumentsMalf
     return ArgumentsTruncated(str(error), code="invalid_json") if isinstance(error, ArgumentsTruncated) else error
 
 
-def _repaired(raw: RawCall, limits: Limits, error: ArgumentsMalformed | ArgumentsTruncated) -> tuple[dict[str, object], Note]:
+def _repaired(raw: RawCall, limits: Limits, error: ArgumentsMalformed | ArgumentsTruncated) -> tuple[dict[str, object], Notes]:
     """Return the object that malformed text means, or the one inside a JSON string.
 
     Text that seems truncated may be complete, for example with an additional quote.
     """
-    text = raw.arguments if isinstance(raw.arguments, str) else ""
-    if error.code == "not_object":
-        value = _object_in_string(text, limits)
-    elif error.code in ("invalid_json", "truncated"):
-        value = repair_text(text, limits)[1]
-    else:
-        value = None
-    if not isinstance(value, dict):
-        raise _told_apart(error)
-    return value, Note(kind="json_repaired", text=f"The arguments were malformed JSON and were repaired: {_fact(error)}.")
-
-
-def _object_in_string(text: str, limits: Limits) -> object:
-    """Return the JSON value in the text of a JSON string, as models write that encode arguments twice; None if there is none."""
     try:
-        inner = strict_value(text, limits)
-        return strict_value(inner, limits) if isinstance(inner, str) else None
+        found, notes = _read_again(raw.arguments if isinstance(raw.arguments, str) else "", limits, error)
     except (ArgumentsMalformed, ArgumentsTruncated):
-        return None
+        found, notes = None, ()
+    if not isinstance(found, dict):
+        raise _told_apart(error) from None
+    return found, notes
 
 
-def _fact(error: Exception) -> str:
-    """Return the error's fact, without the advice that follows it."""
-    return str(error).partition(". ")[0][:300].rstrip(".")
+def _read_again(text: str, limits: Limits, error: ArgumentsMalformed | ArgumentsTruncated) -> tuple[object, Notes]:
+    if error.code == "not_object":
+        inner = strict_value(text, limits)
+        return (strict_value(inner, limits) if isinstance(inner, str) else None), (repair_note(error),)
+    if not text or error.code not in ("invalid_json", "truncated"):
+        return None, ()
+    repaired = repair_json(text, limits=limits)
+    return repaired.value, repaired.notes
 
 
 def _empty(raw: RawCall, uid: str, limits: Limits) -> ParsedCall:

@@ -27,6 +27,7 @@ from callgate._clock import Clock
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.wait_graph import WaitGraph
 from callgate._secret_redaction import RedactedLog, Redactor
+from callgate.content_parts import with_data, without_data
 from callgate.errors import CallNotStarted, ResultRejected
 from callgate.protocols import CacheStore
 from callgate.stage_types import ApprovedCall, Checked
@@ -257,9 +258,7 @@ class Cache:
             return
         expires = None if tool.cache_ttl is None else self._clock.wall_ns() + int(tool.cache_ttl * 1e9)
         try:
-            value = _encode(checked)
-            if self._redactor is not None:
-                value = self._redactor.redact(value)
+            value = _encode(checked) if self._redactor is None else _redacted(checked, self._redactor)
             self._kept_in_memory = self._kept_in_memory or store is self._memory
             store.put(key, value, expires_ns=expires, reads=reads)
         except FAILURES as error:
@@ -328,6 +327,16 @@ def _reads(approved: ApprovedCall) -> frozenset[str]:
         return frozenset()
     touched = call.tool.touched(call.arguments, call.scope)
     return ANYTHING if touched is None else touched.reads
+
+
+def _redacted(checked: Checked, redactor: Redactor) -> bytes:
+    """Return a result as it is stored: redacted, apart from images and files, which would no longer be valid."""
+    parts = checked.content
+    value = redactor.redact(_encode(replace(checked, content=without_data(parts)) if parts else checked))
+    if not parts:
+        return value
+    redacted = _decode(value)
+    return _encode(replace(redacted, content=with_data(redacted.content, parts)))
 
 
 def _same(one: Checked, other: Checked) -> bool:

@@ -82,7 +82,7 @@ def recheck(tool: BoundTool, given: Execution, before: Checked, redactor: Redact
         error = fresh.error or "the tool reported a failure"
         fresh = replace(fresh, status=before.status, error=error, failure_class=before.failure_class, code=before.code)
     elif before.status != "ok":
-        return replace(before, value=fresh.value, notes=before.notes + fresh.notes)
+        return replace(before, value=fresh.value, content=fresh.content, notes=before.notes + fresh.notes)
     return replace(fresh, notes=before.notes + fresh.notes, cached=before.cached, joined=before.joined, changed=before.changed)
 
 
@@ -98,18 +98,14 @@ def _value(tool: BoundTool, execution: Execution, attempts: int, duration_ms: fl
         faults = validate_tool_result(value)
         if faults:
             raise ResultInvalid(f"{tool.name} gave back no valid result: {'; '.join(faults)}.")
-    if tool.output is not None and not _is_valid(tool.output, value):
+    if tool.output is not None and not tool.output.is_valid(value):
         word = partial(_problems, tool.output)
         why = quoted_value(value, word(value), word, redactor)
         raise ResultInvalid(f"{tool.name} gave back what its output schema does not allow: {why}.", code="output_schema")
     if shaped and isinstance(value, dict):
-        return _shaped(value, notes, attempts, duration_ms)
-    return Checked(value=value, notes=notes, attempts=attempts, duration_ms=duration_ms)
-
-
-def _is_valid(output: CompiledSchema, value: object) -> bool:
-    """Return whether a result matches the schema. Unlike in Python, a bool is not an int in JSON Schema."""
-    return output.is_valid(value) or (isinstance(value, bool) and output.is_valid(int(value)))
+        found = _shaped(value, notes, attempts, duration_ms)
+        return replace(found, content=execution.content) if execution.content else found
+    return Checked(value=value, content=execution.content, notes=notes, attempts=attempts, duration_ms=duration_ms)
 
 
 def _problems(output: CompiledSchema, value: object) -> str:
@@ -155,9 +151,6 @@ def _ended(tool: BoundTool, ran: Ran, duration_ms: float) -> Checked:
         details["tasks_left"] = execution.tasks_left
     if execution.partial:
         details["partial_output"] = execution.partial
-    if in_doubt and execution.status == "raised":
-        details["exception"] = execution.error_type
-        fact = f"failed with {execution.error_type}"
     reason = f"{tool.name} {fact}{': ' + execution.error.removesuffix('.') if execution.error else ''}."
     return Checked(
         status="unknown" if in_doubt else "error",

@@ -36,6 +36,8 @@ from callgate.tools import BoundTool, Verified
 
 __all__ = ["Fence", "UnknownOutcomes", "refuse_other_arguments", "told_as_unknown"]
 
+_ENDED = {"tool_crashed": "crashed", "timeout": "timed out", "killed": "was stopped"}
+"""How a call with an unknown outcome ended, by its code; others raised an exception."""
 _OR_HAPPEN = ", but it may still happen, because the engine or worker that began it may only stand still"
 
 
@@ -153,8 +155,7 @@ class UnknownOutcomes:
         tool = approved.call.tool
         found = await _verified(tool, approved.arguments_json, approved.tool_key, timeout_s, state.kill)
         if found.happened is True:
-            failure = (doubtful.details or {}).get("exception", "a crash of its process")
-            text = f"{tool.name} ended with {failure}, and then verified that it had taken effect."
+            text = f"{tool.name} {_ENDED.get(doubtful.code or '', 'failed')}, and then verified that it had taken effect."
             verified = await self._as_verified(tool, found)
             return replace(verified, notes=(*verified.notes, Note(kind="warning", text=text)), attempts=doubtful.attempts)
         if found.happened is False and gone:
@@ -164,7 +165,9 @@ class UnknownOutcomes:
         return doubtful
 
     async def _as_verified(self, tool: BoundTool, found: Verified) -> Checked:
-        """Return the call's result according to the tool's `verify`."""
+        """Return the call's result according to the tool's `verify`, which need not know what the call returned."""
+        if found.result is None:
+            return Checked(value=None, attempts=0)
         return check(tool, Ran(await self._host.read(found.result), 0), 0.0, self._host.redactor)
 
 

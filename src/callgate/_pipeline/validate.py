@@ -193,6 +193,7 @@ def _refused(tool: BoundTool, sentences: list[str], errors: list[dict[str, objec
         f"{tool.name} was not run: its arguments are not accepted. Correct these and call it again:\n{shown}",
         code=code,
         details={"errors": errors},
+        faults=shown,
     )
 
 
@@ -203,7 +204,7 @@ def _by_the_tool(tool: BoundTool, arguments: Arguments) -> tuple[Arguments, Note
     except BaseException as error:
         if not is_own_failure(error):
             raise
-        raise _broken(tool, f"its own validator failed with {type(error).__name__}") from error
+        raise _broken(tool, "its own validator failed") from error
     if not isinstance(found, ValidationResult):
         raise _broken(tool, f"its own validator returned {type(found).__name__} instead of ValidationResult")
     if isinstance(found, TypedFindings):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from typing import Final
 
 from msgspec import Struct
 
@@ -16,7 +17,10 @@ from callgate._clock import Clock
 from callgate.errors import CallDenied, UsageError
 from callgate.stage_types import ValidatedCall
 
-__all__ = ["Answer", "Approvals", "Question", "binding", "denied_by_human"]
+__all__ = ["HUMAN_DENIED", "Answer", "Approvals", "Question", "binding", "denied_by_human"]
+
+HUMAN_DENIED: Final = "human_denied"
+"""The code of a call that a human has denied."""
 
 
 class Answer(Struct, frozen=True, kw_only=True):
@@ -79,7 +83,7 @@ def denied_by_human(tool: str, *, approval_id: str, by: str, reason: str) -> Cal
     why = f"{by or 'a human'} said no{': ' if reason else ''}{reason.rstrip('.')}"
     return CallDenied(
         f"{tool} was denied: {why}. Do not try it again; go on without it, or say what you would need it for.",
-        code="human_denied",
+        code=HUMAN_DENIED,
         approval=approval_id,
     )
 

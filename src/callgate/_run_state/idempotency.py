@@ -4,7 +4,7 @@ There is one `RunState` per run: its call counter, its calls with a key and thei
 `run_recovery` restores it from the run's events, so that a new engine on an old journal knows the calls of the previous engine; the route
 updates it while calls run, and `unknown_outcomes` settles unknown outcomes. A call is recognised by the caller's own key (scoped to
 principal and tool) or, if it has effects, by the model's id within its iteration together with its tool and arguments. The same read may
-always run again. A call that is handed in again gets the result of the first one.
+always run again. A call that is handed in again gets the result of the first one. That may be the denial of a human, also for a read.
 """
 
 from __future__ import annotations
@@ -95,6 +95,8 @@ class Known(Struct, kw_only=True):
     """Whether the tool's code may have been entered."""
     kept: bool = False
     """Whether the result is only in the journal, and no longer in memory."""
+    denied: bool = False
+    """Whether a human has denied the call, so that the result says that and the tool was not started."""
 
 
 class Origin(Struct, frozen=True, kw_only=True):
@@ -150,6 +152,8 @@ class RunState:
         """The statements of operators about calls, by uid, until the call itself is resumed."""
         self.known: dict[str, Known] = {}
         """The calls with a key, by key."""
+        self.denials = False
+        """Whether a human has denied one of the calls."""
         self._held: deque[Known] = deque()
         self._remember = remember
         self.under_way = 0
@@ -173,6 +177,8 @@ class RunState:
         if known is None:
             return None
         if known.tool != call.tool.name or (known.arguments and known.arguments != asked_hash):
+            if known.denied:  # another call with a caller's key whose call was never run
+                return None
             raise IdempotencyConflict(
                 f"The idempotency key of this call was used for another call ({known.tool}, {known.uid}) in this run."
                 " Nothing was run. Use a new key for a new call."
@@ -193,7 +199,7 @@ class RunState:
     def over(self, known: Known, key: str, *, started: bool) -> None:
         """Remember the end of a call. A call that never started may be handed in again."""
         known.running = False
-        told = known.result is not None and known.result.status == "ok"
+        told = known.result is not None and (known.result.status == "ok" or known.denied)
         known.entered = started or told
         if known.ended is not None:
             known.ended.set_result(None)
@@ -203,6 +209,16 @@ class RunState:
             self._held.append(known)
             if len(self._held) > self._remember:
                 self._let_go()
+
+    def deny(self, known: Known, denial: ToolResult) -> None:
+        """Remember that a human has denied a call, so that it gets the same denial when it is handed in again."""
+        known.result = denial
+        self.denials = known.denied = True
+
+    def denied(self, call: ValidatedCall, key: str, asked_hash: str) -> Known | None:
+        """Return the call that was handed in before with this key, if a human has denied it; otherwise None."""
+        known = self.known.get(key)
+        return self.find(call, key, asked_hash) if known is not None and known.denied else None
 
     def _let_go(self) -> None:
         """Keep only the latest results in memory. The calls themselves are never forgotten; older results are read from the journal."""

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from callgate._json import canonical, decode
 from callgate._run_state.approvals import Answer, Question
-from callgate._run_state.event_bodies import Reason, Started, arguments_hash, decode_reason, decode_result, verdict_of
+from callgate._run_state.event_bodies import Reason, Started, Verdict, arguments_hash, decode_reason, decode_result, verdict_of
 from callgate._run_state.idempotency import Known, Origin, RunState, Uncertain
 from callgate._run_state.settlements import until_settled, used_result
 from callgate.calls import ToolResult
@@ -144,6 +144,8 @@ class RunReader:
         """Calls that never started because the settled outcome of another call answers them, by uid: their key, and
         their entry in `known`.
         """
+        self._denied: dict[str, Verdict] = {}
+        """Calls that a human has denied and whose denial has not been returned yet, by uid."""
         self.questions: dict[str, Question] = {}
         """The questions of this run whose answers no call has used up, by approval."""
 
@@ -153,6 +155,8 @@ class RunReader:
             state.position = event.position
             if b'"approval"' in event.body and (verdict := verdict_of(event)) is not None and verdict.approval:
                 self._approved[event.call] = verdict.approval
+                if verdict.verdict == "deny" and verdict.key:
+                    self._denied[event.call] = verdict
             if self._approved and event.call in self._approved and _uses(event):
                 self.questions.pop(self._approved.pop(event.call), None)
             match event.kind:
@@ -171,6 +175,8 @@ class RunReader:
                     key, known = self._answered_by_fact.pop(event.call)
                     known.result = decode_result(event.body)
                     state.known[key] = known
+                case "call.completed" if event.call in self._denied:
+                    self._told_no(event.call, self._denied.pop(event.call), decode_result(event.body))
                 case "call.suspended":
                     self._asked(event)
                 case "approval.answered":
@@ -192,6 +198,11 @@ class RunReader:
             dangerous[started.tick] = dangerous.get(started.tick, 0) + 1
         self._open[uid] = started
         self._state.known[started.key] = Known(tool=started.tool, arguments=started.asked_hash, uid=uid)
+
+    def _told_no(self, uid: str, verdict: Verdict, result: ToolResult) -> None:
+        known = Known(tool=verdict.tool, arguments=verdict.asked_hash, uid=uid)
+        self._state.known[verdict.key] = known
+        self._state.deny(known, result)
 
     def _asked(self, event: Event) -> None:
         details = decode_reason(event.body).details or {}

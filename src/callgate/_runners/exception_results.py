@@ -23,7 +23,7 @@ from callgate.tools.effect_evidence import evidence_of
 from callgate.tools.retry_policy import is_retryable_error
 from callgate.tools.tool_declaration import Tool
 
-__all__ = ["TimeBound", "awaited", "clean", "describe", "failed", "not_begun", "not_started", "overdue", "raised"]
+__all__ = ["TimeBound", "awaited", "clean", "describe", "failed", "message_of", "not_begun", "not_started", "overdue", "raised"]
 
 _AWAITED = ("the tool is not an async function but returned an awaitable, which was awaited",)
 
@@ -41,6 +41,7 @@ _MAX_LEAVES = 4
 _MAX_QUOTED = 65_536
 _PLAIN = frozenset({str, bytes, int, float, bool, type(None)})
 _mro_of: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
+_module_of: Callable[[type], str] = type.__dict__["__module__"].__get__
 _members_of: Callable[[type], Mapping[str, object]] = type.__dict__["__dict__"].__get__
 
 
@@ -56,26 +57,37 @@ def describe(error: BaseException) -> tuple[str, str]:
     """Return the type name and the text of an exception, even if its class or its `__str__` raises."""
     kind = clean(type_name(error))
     try:
-        if isinstance(error, SystemExit):
-            return kind, f"called sys.exit({clean(repr(error.code)) if error.code is not None else ''})"
-        text = clean(str(error))
+        text = _text_of(error, lambda leaf: ": ".join(describe(leaf)))
     except BaseException:  # foreign code may raise anything; in a thread, nothing else would catch it
         return kind, f"{kind}, whose text cannot be shown: its __str__ fails"
-    if isinstance(error, BaseExceptionGroup):
-        return kind, clean(f"{text}: {'; '.join(_leaves(error))}")
     return kind, text or f"{kind}, without a message"
 
 
-def _leaves(group: BaseExceptionGroup[BaseException]) -> list[str]:
+def message_of(error: BaseException) -> str:
+    """Return the text of a tool's exception for the model, which is never told its type."""
+    try:
+        return _text_of(error, message_of) or "it gave no message"
+    except BaseException:  # see `describe`
+        return "its message cannot be shown"
+
+
+def _text_of(error: BaseException, told: Callable[[BaseException], str]) -> str:
+    if isinstance(error, SystemExit):
+        return f"called sys.exit({clean(repr(error.code)) if error.code is not None else ''})"
+    text = clean(str(error))
+    return clean(f"{text}: {'; '.join(map(told, _leaves(error)))}") if isinstance(error, BaseExceptionGroup) else text
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
     """Return the first few exceptions of a group, with nested groups flattened."""
-    found: list[str] = []
+    found: list[BaseException] = []
     waiting: list[BaseException] = [group]
     while waiting and len(found) < _MAX_LEAVES:
         error = waiting.pop(0)
         if isinstance(error, BaseExceptionGroup):
             waiting[:0] = error.exceptions
         else:
-            found.append(": ".join(describe(error)))
+            found.append(error)
     return found
 
 
@@ -85,7 +97,14 @@ def failed(error: BaseException, not_done: tuple[type[BaseException], ...] = ())
     Args:
         not_done: Exceptions that prove that nothing happened.
     """
-    kind, text = describe(error)
+    try:
+        return _failed(error, not_done)
+    except BaseException:  # the exception's class is foreign code; even asking for its attributes may raise
+        return Execution(status="raised", error_type=clean(type_name(error)), error=message_of(error), traceback=_trace(error))
+
+
+def _failed(error: BaseException, not_done: tuple[type[BaseException], ...]) -> Execution:
+    kind, text = clean(type_name(error)), message_of(error)
     evidence, trace = evidence_of(error, not_done), _trace(error)
     if isinstance(error, Retryable):
         return Execution(
@@ -108,7 +127,7 @@ def failed(error: BaseException, not_done: tuple[type[BaseException], ...] = ())
 def not_begun(error: BaseException) -> Execution:
     """Return the execution of a tool that could not be imported or given its arguments. Its code did not run, and a retry would not
     help."""
-    kind, text = describe(error)
+    kind, text = clean(type_name(error)), message_of(error)
     return Execution(status="raised", error_type=kind, error=text, traceback=_trace(error), evidence="not_done")
 
 
@@ -125,6 +144,8 @@ def raised(error: BaseException, not_done: tuple[type[BaseException], ...] = ())
 
 def _has_builtin_text(error: BaseException) -> bool:
     """Return whether Python alone makes the exception's text, without foreign code."""
+    if any("__getattribute__" in _members_of(kind) and _module_of(kind) != "builtins" for kind in _mro_of(type(error))):
+        return False
     str_method = next(_members_of(kind)["__str__"] for kind in _mro_of(type(error)) if "__str__" in _members_of(kind))
     if type(str_method) is not WrapperDescriptorType or isinstance(error, BaseExceptionGroup):
         return False

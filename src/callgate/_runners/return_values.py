@@ -14,8 +14,9 @@ from msgspec.structs import replace
 
 from callgate._abort_signals import AbortSignal
 from callgate._json import to_jsonable, type_name
-from callgate._runners.exception_results import TimeBound, clean, describe, failed, overdue
+from callgate._runners.exception_results import TimeBound, clean, failed, message_of, overdue
 from callgate._runners.offload_to_threads import Offload, WorkAbandoned
+from callgate._runners.returned_content import returned
 from callgate.errors import ResultNotSerializable
 from callgate.protocols import Execution
 
@@ -32,18 +33,27 @@ class ReadingTimeout(Struct, frozen=True, eq=False):
     kill: AbortSignal
 
 
-def read(execution: Execution, max_bytes: int) -> Execution:
-    """Return `execution` with its value or exception read. May run foreign code; raises none of its errors."""
+def read(execution: Execution, max_bytes: int, workspace: str | None = None) -> Execution:
+    """Return `execution` with its value or exception read. May run foreign code; raises none of its errors.
+
+    Args:
+        workspace: The folder in which the path of a file is read; if empty, any; None if a path is only text.
+    """
     if isinstance(execution.value, BaseException) and execution.status == "raised":
         return replace(failed(execution.value), evidence=execution.evidence)
     if execution.status != "returned":
         return execution
     try:
+        found = returned(execution.value, max_bytes, workspace)
+        if found is not None:
+            return Execution(
+                status="returned", value=found.value, content=found.parts, read=True, changes=execution.changes + found.changes
+            )
         value, changes = to_jsonable(execution.value, max_bytes=max_bytes)
     except ResultNotSerializable as error:
         return unreadable(str(error), error.code)
     except BaseException as error:  # foreign code may raise anything; in a thread, nothing else would catch it
-        return unreadable(f"The tool's result cannot be read: {': '.join(describe(error))}.")
+        return unreadable(f"The tool's result cannot be read: {message_of(error).rstrip('.')}.")
     return Execution(status="returned", value=value, read=True, changes=execution.changes + changes)
 
 
@@ -59,13 +69,17 @@ class ResultReader:
         self._offload = offload
         self.max_bytes = max_bytes
 
-    async def read(self, execution: Execution, time: TimeBound) -> Execution:
-        """Return `execution`, read in a thread; if that exceeds the timeout or is killed, return that outcome."""
+    async def read(self, execution: Execution, time: TimeBound, workspace: str | None = None) -> Execution:
+        """Return `execution`, read in a thread; if that exceeds the timeout or is killed, return that outcome.
+
+        Args:
+            workspace: See `read`.
+        """
         refusal = self._offload.refusal
         if refusal:
             return _text_not_read(execution) if execution.status == "raised" else unreadable(f"The tool's result was not read: {refusal}")
         try:
-            return await self._offload.run(partial(read, execution, self.max_bytes), time)
+            return await self._offload.run(partial(read, execution, self.max_bytes, workspace), time)
         except WorkAbandoned:
             killed = time.kill.reason is not None
             return _text_not_read(execution) if execution.status == "raised" and not killed else overdue(time, killed, abandoned=True)
@@ -74,5 +88,5 @@ class ResultReader:
 def _text_not_read(execution: Execution) -> Execution:
     """Return the execution of a tool that raised an exception whose text could not be read."""
     kind = clean(type_name(execution.value))
-    text = f"{kind}, whose text could not be read in time"
+    text = "its message could not be read in time"
     return Execution(status="raised", error_type=kind, error=text, evidence=execution.evidence)

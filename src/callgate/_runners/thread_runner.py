@@ -180,7 +180,8 @@ class _ThreadAttempt:
                 return value
         except BaseException as error:
             return failed(error, self.request.not_done)
-        return self.context.run(read, Execution(status="returned", value=value), self._max_bytes)
+        workspace = self.request.context.scope.workspace
+        return self.context.run(read, Execution(status="returned", value=value), self._max_bytes, workspace)
 
     def _invoke(self) -> object:
         INSIDE.set((*INSIDE.get(), self.request))

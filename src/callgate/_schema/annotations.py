@@ -15,12 +15,14 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import msgspec
 
 from callgate._schema.subschemas import Schema
 from callgate._schema.time_formats import add_time_formats
+from callgate._schema.times_without_seconds import with_seconds_in
 from callgate.errors import UsageError
 
 __all__ = ["Convert", "converter", "from_text", "is_plain", "namespace_of", "schema_hook", "schemas_of", "uses_pydantic"]
@@ -141,7 +143,17 @@ def converter(kind: Any, where: str) -> Convert | None:
     if uses_pydantic(kind):
         adapter = _pydantic(where).TypeAdapter(kind)
         return lambda value: adapter.validate_json(msgspec.json.encode(value), strict=True)
-    return lambda value: msgspec.convert(value, kind, strict=True, dec_hook=from_text)
+    return partial(_by_msgspec_converted, kind, msgspec.inspect.type_info(kind))
+
+
+def _by_msgspec_converted(kind: Any, info: Any, value: object) -> object:
+    try:
+        return msgspec.convert(value, kind, strict=True, dec_hook=from_text)
+    except msgspec.ValidationError:
+        completed = with_seconds_in(info, value)
+        if completed == value:
+            raise
+        return msgspec.convert(completed, kind, strict=True, dec_hook=from_text)
 
 
 def schema_hook(kind: type) -> Schema:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from callgate._schema.subschemas import pointer
+from callgate._schema.text_formats import EXAMPLES
 from callgate._schema.validation_errors import MAX_PROBLEMS, ValidationProblem
 from callgate._schema.value_descriptions import clear_path, shown
 
@@ -18,6 +19,15 @@ __all__ = ["conversion_problems"]
 
 _PLACE = re.compile(r"(?s)(.*?)(?: - at `(?:key in )?\$([^`]*)`)?")
 _STEP = re.compile(r"\.([^.\[]+)")
+_FORMATS = {
+    "Invalid RFC3339 encoded time": "time",
+    "Invalid RFC3339 encoded datetime": "date-time",
+    "Invalid RFC3339 encoded date": "date",
+    "Invalid ISO8601 duration": "duration",
+    "Invalid UUID": "uuid",
+    "Invalid decimal string": "decimal",
+}
+"""The format that a text has to have, by msgspec's error for a text that has another one."""
 _PREFIXES = ("Input should be ", "Value error, ", "Assertion failed, ")
 _MAX_TEXT = 300
 
@@ -54,6 +64,8 @@ def _problem(path: list[str | int], text: str, got: object) -> ValidationProblem
     text = " ".join(text.split())[:_MAX_TEXT].rstrip(".")
     for prefix in _PREFIXES:
         text = text.removeprefix(prefix)
+    if text in _FORMATS:
+        text = f"text in the format {_FORMATS[text]}, such as {EXAMPLES[_FORMATS[text]]}"
     given = _shown(got)
     return ValidationProblem(
         path=pointer(path)[:400],
@@ -66,7 +78,7 @@ def _problem(path: list[str | int], text: str, got: object) -> ValidationProblem
 
 def _is_wanted(text: str) -> bool:
     """Return whether the text describes the expected value. Otherwise, it describes the error."""
-    return text.startswith(("a ", "an ", "one of ", "greater ", "less ", "valid "))
+    return text.startswith(("text in ", "a ", "an ", "one of ", "greater ", "less ", "valid "))
 
 
 def _shown(value: object) -> str:

@@ -10,7 +10,7 @@ import inspect
 import math
 import types
 import typing
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, get_args, get_origin
 
@@ -18,14 +18,18 @@ import msgspec
 
 from callgate._schema.annotations import Convert, converter, namespace_of, schemas_of
 from callgate._schema.conversion_errors import conversion_problems
-from callgate._schema.field_defaults import Make, described, with_field
+from callgate._schema.field_defaults import Make, declared_parameter, described
 from callgate._schema.subschemas import Schema
 from callgate._schema.validation_errors import ValidationProblem
+from callgate.content_parts import Part
 from callgate.errors import UsageError
 
 __all__ = ["FunctionSchema", "function_schema"]
 
 _EMPTY = inspect.Parameter.empty
+_PARTS = get_args(Part)
+_SEQUENCES = (list, tuple, Sequence, types.UnionType, typing.Union, typing.Annotated)
+_MOST_DEPTH = 8
 _SCALARS = frozenset({"string", "integer", "number", "boolean", "null"})
 _REFUSED = {
     inspect.Parameter.VAR_POSITIONAL: "*{}: a JSON object has no such thing. Take a list parameter",
@@ -45,9 +49,10 @@ class FunctionSchema:
         context: The name of the parameter that receives the context, or None.
         plain: Whether no argument needs conversion.
         fills: Whether omitted arguments have defaults that Python does not know.
+        renamed: The parameters by the name of their argument, for arguments that are named otherwise for the model.
     """
 
-    __slots__ = ("_converters", "_made_defaults", "context", "description", "fills", "output", "parameters", "plain", "result")
+    __slots__ = ("_converters", "_made_defaults", "context", "description", "fills", "output", "parameters", "plain", "renamed", "result")
 
     def __init__(
         self,
@@ -57,6 +62,7 @@ class FunctionSchema:
         context: str | None,
         converters: Mapping[str, Convert],
         made_defaults: Mapping[str, Make],
+        renamed: Mapping[str, str],
     ) -> None:
         self.parameters = parameters
         self.description = description
@@ -65,13 +71,14 @@ class FunctionSchema:
         self.context = context
         self.plain = not converters
         self.fills = bool(made_defaults)
+        self.renamed = renamed
         self._made_defaults = made_defaults
         self._converters = converters
 
     def convert(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Convert valid arguments to the types of the function's annotations.
 
-        The dict is new; plain values in it are the same objects.
+        The dict is new, by the names of the parameters; plain values in it are the same objects.
 
         Raises:
             ValueError: A value matches its schema but not its type, such as a text that is not a date.
@@ -80,10 +87,12 @@ class FunctionSchema:
         for name, convert in self._converters.items():
             if name in values:
                 values[name] = _converted(convert, values[name])
+        if self.renamed:
+            values = {self.renamed.get(name, name): value for name, value in values.items()}
         return values | self.made_defaults(values)
 
     def made_defaults(self, given: Collection[str]) -> dict[str, object]:
-        """Return the defaults of omitted arguments that are declared by a `Field`. Python does not know them."""
+        """Return the defaults of omitted parameters that are declared by a `Field`. Python does not know them."""
         return {name: make() for name, make in self._made_defaults.items() if name not in given}
 
     def problems(self, arguments: Mapping[str, Any]) -> list[ValidationProblem]:
@@ -141,20 +150,30 @@ def function_schema(
     """
     hints = _hints(function, where, context_type)
     taken, context = _parameters(function, hints, where, context_type, any_keys=parameters is not None)
-    made_defaults: dict[str, Make] = {}
-    for name, parameter in taken.items():
-        taken[name], hints[name], make = with_field(parameter, hints.get(name, _EMPTY))
-        if make is not None:
-            made_defaults[name] = make
-    kinds = {name: _implied(hints[name], parameter.default) for name, parameter in taken.items()}
+    declared = [
+        declared_parameter(parameter, hints.get(name, _EMPTY), where, derived=parameters is None) for name, parameter in taken.items()
+    ]
+    by_argument = {one.argument: one for one in declared}
+    if len(by_argument) < len(declared):
+        raise UsageError(
+            f"{where} has two parameters whose argument has the same name for the model. Change an alias.", code="schema_refused"
+        )
+    kinds = {name: _implied(one.kind, one.parameter.default) for name, one in by_argument.items()}
     description, about = _documentation(function)
-    about = {**about, **{name: text for name in taken if (text := described(hints[name]))}}
+    about = {name: text for name, one in by_argument.items() if (text := described(one.kind) or about.get(one.parameter.name))}
     if parameters is None:
-        parameters = _schema(taken, kinds, about, where)
+        parameters = _schema({name: one.parameter for name, one in by_argument.items()}, kinds, about, where)
     else:
         kinds = {name: kind for name, kind in kinds.items() if _has_schema(kind, where)}
-    converters = {name: made for name, kind in kinds.items() if (made := converter(kind, where)) is not None}
-    return FunctionSchema(dict(parameters), description, _result(hints.get("return", _EMPTY), where), context, converters, made_defaults)
+    return FunctionSchema(
+        dict(parameters),
+        description,
+        _result(hints.get("return", _EMPTY), where),
+        context,
+        converters={name: made for name, kind in kinds.items() if (made := converter(kind, where)) is not None},
+        made_defaults={one.parameter.name: one.make for one in declared if one.make is not None},
+        renamed={name: one.parameter.name for name, one in by_argument.items() if name != one.parameter.name},
+    )
 
 
 def _schema(taken: Mapping[str, inspect.Parameter], kinds: Mapping[str, Any], about: Mapping[str, str], where: str) -> Schema:
@@ -255,25 +274,39 @@ def _documentation(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
 
 
 def _result(kind: Any, where: str) -> Schema | None:
-    """Return the schema that results must match.
-
-    Return None if results are not checked, because the annotation is missing or allows any text.
-    """
+    """Return the schema that results must match; None if the annotation is missing or allows anything."""
     if kind in (_EMPTY, None, type(None), Any) or str(getattr(kind, "__module__", "")).startswith("callgate"):
+        return None
+    if _holds_content(kind):
         return None
     try:
         schemas, defs = schemas_of({"return": kind}, where, output=True)
     except UsageError:
         return None
-    schema = {**schemas["return"], **({"$defs": defs} if defs else {})}
-    return None if not schema or _allows_any_text(schema) else schema
+    return {**schemas["return"], **({"$defs": defs} if defs else {})} or None
 
 
-def _allows_any_text(schema: Schema) -> bool:
-    branches = schema.get("anyOf")
-    if isinstance(branches, list):
-        return any(map(_allows_any_text, branches))
-    return schema.get("type") == "string" and "enum" not in schema and "const" not in schema
+def _holds_content(kind: Any, depth: int = 0, *, keyed: bool = False) -> bool:
+    """Return whether values of a type may have images or files, which are shown as parts and are no JSON data.
+
+    Args:
+        keyed: Whether the values are those of a dict's keys, where bytes are text in Base64.
+    """
+    if kind in _PARTS or (kind in (bytes, bytearray) and not keyed):
+        return True
+    if depth >= _MOST_DEPTH:
+        return False
+    inner, keyed = get_args(kind), keyed or get_origin(kind) not in _SEQUENCES
+    if typing.is_typeddict(kind):
+        inner = tuple(_hints_of(kind).values())
+    return any(_holds_content(one, depth + 1, keyed=keyed) for one in inner)
+
+
+def _hints_of(kind: Any) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(kind)
+    except Exception:  # a name that cannot be found; then the type has no schema either
+        return {}
 
 
 def _is_scalar(schema: Schema) -> bool:

@@ -17,6 +17,8 @@ from functools import partial
 
 import msgspec
 
+from callgate._schema.times_without_seconds import with_seconds
+
 __all__ = ["EXAMPLES", "TextFormats", "text_formats"]
 
 TextFormats = Mapping[str, Callable[[str], bool]]
@@ -38,6 +40,7 @@ _TYPES: Mapping[str, type] = {
     "uuid": uuid.UUID,
     "decimal": decimal.Decimal,
 }
+_TIMES = (datetime.time, datetime.datetime)
 _NUMBER = re.compile(r"[-+]?[0-9.]+")
 """Matches a number. Pydantic accepts a number as text for a timestamp; here it is refused."""
 _UNCHECKED = (
@@ -61,7 +64,7 @@ def _any_text(text: str) -> bool:
 
 def _is_text_of(kind: type, text: str) -> bool:
     try:
-        msgspec.convert(text, kind)
+        msgspec.convert(with_seconds(text) if kind in _TIMES else text, kind)
     except ValueError:
         return "pydantic" in sys.modules and not _NUMBER.fullmatch(text) and _pydantic_accepts(kind, text)
     return True

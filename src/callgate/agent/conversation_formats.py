@@ -12,8 +12,9 @@ from collections.abc import Iterable, Mapping
 from callgate._json import json_text
 from callgate._provider_calls import chat_payload
 from callgate.calls import Image, Text
+from callgate.content_parts import part_text
 from callgate.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, UserMessage, call_text, marked_result
-from callgate.models.wire.history_encoding import argument_object, images, part_text
+from callgate.models.wire.history_encoding import argument_object, images
 from callgate.models.wire.openai_chat.encoder import encode_messages
 from callgate.models.wire.tool_names import WireNames
 

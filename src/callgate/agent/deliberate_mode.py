@@ -16,10 +16,10 @@ from msgspec.structs import replace
 
 from callgate._abort_signals import FAILURES
 from callgate._option_checks import Options, Whole
-from callgate._pipeline.resolve import almost
 from callgate.agent.run_events import Notice
 from callgate.agent.run_result import Exposed, Match
 from callgate.agent.trigger_phrases import Trigger, Wording, compile_triggers, first_match
+from callgate.argument_checks import matching_name
 from callgate.calls import Answered, Outcome, Restarted, Scope, Text, ToolResult
 from callgate.errors import UsageError
 from callgate.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
@@ -284,7 +284,7 @@ class Deliberation:
 
     def name_of(self, written: str) -> str:
         """Return the registered name of the tool that a model meant; empty if there is none."""
-        tool = self._tools.get(written) or self._tools.get(almost(written, self._tools.names()) or "")
+        tool = self._tools.get(written) or self._tools.get(matching_name(written, self._tools.names()) or "")
         return tool.name if tool is not None else ""
 
 

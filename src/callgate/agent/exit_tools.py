@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable
 
 from callgate._json import decode
-from callgate._pipeline.resolve import almost
 from callgate._runners.exception_results import describe
 from callgate.agent.run_result import Signal
+from callgate.argument_checks import matching_name
 from callgate.messages import AssistantMessage, ToolCall
 from callgate.models.model_events import CallOpened, Fault, Finished, ModelEvent, TextDelta
 from callgate.models.model_protocol import Model, StreamingContext
@@ -47,7 +47,7 @@ class ExitTools:
             return name
         if not self._names or name in self._others:
             return None
-        found = almost(name, [*self._names, *self._others])
+        found = matching_name(name, [*self._names, *self._others])
         return found if found in self._names else None
 
 

@@ -13,13 +13,15 @@ many of them run as the limits allow, and the call that would end the turn is re
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 
 from callgate._json import canonical, decode
 from callgate._option_checks import Count, Options
 from callgate.agent.run_result import Repeat
-from callgate.calls import Text, ToolResult
+from callgate.calls import ToolResult
+from callgate.content_parts import Part, Text, data_of, part_text
 from callgate.errors import CallRepeated
 from callgate.loop_decision import REPEATED
 from callgate.messages import ToolCall
@@ -158,7 +160,7 @@ class StuckGuard:
     def _note(self, asked: _Asked, result: ToolResult) -> Repeat:
         before = self._seen.pop(asked, None)
         content = result.content
-        text = content[0].text if len(content) == 1 and type(content[0]) is Text else result.text
+        text = content[0].text if len(content) == 1 and type(content[0]) is Text else _told(content)
         said: tuple[str, str | None, str] | None = (result.status, result.code, text)
         is_data = result.status == "ok" or result.failure_class == "tool_declared"
         if result.code == REPEATED:
@@ -175,6 +177,12 @@ class StuckGuard:
     def _give_up(self, seen: Repeat) -> None:
         if self._may_end and not seen.is_data and seen.times >= self._limits.stop:
             self.gave_up = f"{seen.tool} was called {seen.times} times with the same arguments and the same result; the turn gets nowhere."
+
+
+def _told(content: tuple[Part, ...]) -> str:
+    """Return what distinguishes a result's content: its text, and a hash of its images and files."""
+    data = hashlib.blake2b("\n".join(map(data_of, content)).encode(), digest_size=16).hexdigest()
+    return "\n".join([*map(part_text, content), data])
 
 
 def _refused(why: str, seen: Repeat | None) -> CallRepeated:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from callgate import __version__
 from callgate._json import json_text
+from callgate._version import __version__
 from callgate.models.wire.request import ToolSpec
 
 __all__ = ["TEXT_CALL_GUIDANCE", "system_text", "text_call_prompt"]

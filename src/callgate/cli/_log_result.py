@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from callgate._call_summary import CallSummary, summarise
+from callgate._media_types import media_type
 from callgate.cli import _exit_codes as _exits
 from callgate.cli._call_arguments import refuse_odd_text
 from callgate.cli._command_options import LogOptions
@@ -30,7 +31,7 @@ def show_result(identity: str, options: LogOptions) -> int:
             f"The whole result of {call.uid} is no longer stored ({call.bytes:,} bytes). This is the part that the model was shown.",
             "yellow",
         )
-    text = whole.decode("utf-8", "replace") if whole is not None else _content(call)
+    text = _content(call) if whole is None or _is_binary(whole) else whole.decode("utf-8", "replace")
     write_text(text if text.endswith("\n") else f"{text}\n")
     return _exits.FAILED if call.blob and whole is None else _exits.OK
 
@@ -43,7 +44,12 @@ def _one_call(calls: list[CallSummary], identity: str) -> CallSummary:
 
 
 def _content(call: CallSummary) -> str:
-    """Return the text parts of the result that the model was shown."""
+    """Return the parts of the result that the model was shown, as text: an image as `[image/png]`."""
     parts = call.result.get("content")
-    texts = [part.get("text") for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
-    return "\n".join(text for text in texts if isinstance(text, str))
+    shown = [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
+    return "\n".join(text if isinstance(text := part.get("text"), str) else f"[{part.get('mimeType', part.get('type'))}]" for part in shown)
+
+
+def _is_binary(whole: bytes) -> bool:
+    """Return whether a stored value is an image or another file that is no text."""
+    return not media_type(whole).startswith("text/")

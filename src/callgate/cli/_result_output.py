@@ -11,6 +11,7 @@ from callgate.calls import Aborted, Answered, Outcome, Suspended, ToolResult
 from callgate.cli import _exit_codes as _exits
 from callgate.cli._console import console, say, status_text, write_text
 from callgate.cli._error_advice import at_terminal
+from callgate.content_parts import part_text
 
 __all__ = ["ShownWhere", "exit_code", "show_aborted", "show_result"]
 
@@ -42,7 +43,8 @@ def show_result(result: ToolResult, shown: ShownWhere) -> None:
     why = end or _failure(result)
     shown_why = Text(f"  {why}" if why else "", style="yellow" if end else "red")
     console().print(Text.assemble(status_text(result.status, end), f"  {one_line(result.name)}", shown_why))
-    write_text(f"{result.text if result.metadata.recorded else at_terminal(result.text)}\n")
+    text = "\n".join(map(part_text, result.content))
+    write_text(f"{text if result.metadata.recorded else at_terminal(text)}\n")
     for note in result.metadata.notes:
         say(f"  note    {note.kind}: {one_line(note.text)}", "yellow")
     say(f"  {_facts(result)}", "dim")

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from rich.text import Text
 from rich.tree import Tree
 
-from callgate._call_summary import CallSummary, body_of, summarise
+from callgate._call_summary import CallSummary, body_of, settle, summarise
 from callgate._journal import JournalReader
 from callgate._terminal_text import one_line
 from callgate.cli import _exit_codes as _exits
@@ -66,7 +66,21 @@ def _calls(reader: JournalReader, options: LogOptions) -> tuple[list[CallSummary
         some = reader.find(EventQuery(calls=tuple(uids[first : min(first + _TOGETHER, most)])))
         calls += [call for call in summarise(some) if call.position > query.after]
     end_orphans(calls, options.journal)
+    _settle_repeats(reader, calls)
     return sorted(calls, key=lambda call: call.position), len(uids) > most
+
+
+def _settle_repeats(reader: JournalReader, calls: Iterable[CallSummary]) -> None:
+    """Set what is known by now about the calls that were refused because the outcome of an earlier call was unknown."""
+    repeats = [call for call in calls if call.status == "unknown" and call.earlier_call]
+    earlier = list(dict.fromkeys(call.earlier_call for call in repeats))
+    facts: dict[str, Event] = {}
+    for first in range(0, len(earlier), _TOGETHER):
+        query = EventQuery(calls=tuple(earlier[first : first + _TOGETHER]), kinds=("fact.settled",))
+        facts |= {event.call: event for event in reader.find(query)}
+    for call in repeats:
+        if call.earlier_call in facts:
+            settle(call, facts[call.earlier_call])
 
 
 def _newest(events: Iterable[Event], most: int) -> list[str]:
@@ -84,7 +98,8 @@ def _print_calls(calls: Iterable[CallSummary]) -> None:
     table = grid("time", "call", "tool", "status", "ms", "rule", right=("ms",))
     for call in calls:
         why = call.code or call.failure_class or call.command_end
-        why += f", settled: {call.settled.replace('_', ' ')}" if call.settled else ""
+        of_another = f" of {call.earlier_call}" if call.settled and call.earlier_call else ""
+        why += f", settled{of_another}: {call.settled.replace('_', ' ')}" if call.settled else ""
         status = Text.assemble(status_text(call.status, call.command_end), f" {one_line(why)}" if why else "")
         table.add_row(clock(call.at_ns), one_line(call.uid), one_line(call.tool), status, f"{call.duration_ms:,.0f}", one_line(call.rule))
     output().print(table, soft_wrap=False)

@@ -66,6 +66,7 @@ def _facts(tool: BoundTool) -> dict[str, object]:
         "runner": tool.runner,
         "reads": _declared(tool.tool.reads),
         "writes": _declared(tool.tool.writes),
+        "requires_approval": _approval(tool),
         "timeout_s": tool.timeout_s,
         "cache": tool.cache_scope,
         "aliases": tuple(tool.tool.aliases),
@@ -82,6 +83,12 @@ def _declared(keys: object) -> str | None:
     if callable(keys):
         return "computed from the arguments"
     return keys if isinstance(keys, str) else ", ".join(str(key) for key in keys) if isinstance(keys, tuple) else str(keys)
+
+
+def _approval(tool: BoundTool) -> str | None:
+    if tool.approval is None:
+        return None
+    return "for every call" if tool.approval.asks is None else "computed from the arguments"
 
 
 def _touches(tool: BoundTool) -> str:

@@ -8,6 +8,7 @@ from typing import Literal, Protocol, runtime_checkable
 from msgspec import Struct
 
 from callgate._abort_signals import AbortSignal
+from callgate.content_parts import Part
 from callgate.stage_types import ApprovedCall
 from callgate.tools.effect_evidence import Evidence
 from callgate.tools.tool_context import ToolContext
@@ -53,6 +54,8 @@ class Execution(Struct, frozen=True, kw_only=True):
     """`crashed`: the tool's process is gone. `not_started`: the tool's code certainly did not start."""
     value: object = None
     """The tool's return value; for `raised`, the exception if `error` does not have its text yet."""
+    content: tuple[Part, ...] = ()
+    """The parts that the model is shown instead of the text of `value`: images, files and texts that the tool returned."""
     read: bool = False
     """Whether `value` is plain JSON data that nothing else refers to. If not, the engine reads it within the attempt's
     time.

@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from callgate._abort_signals import AbortSignal, settled
 from callgate._engine_limits import Limits
-from callgate._runners.exception_results import describe, failed, not_begun, not_started, overdue
+from callgate._runners.exception_results import failed, message_of, not_begun, not_started, overdue
 from callgate._runners.output_limits import PARTIAL_CHARS, OutputTail
 from callgate._runners.process.import_target import process_target
 from callgate._runners.process.serialization import call_message
@@ -210,7 +210,7 @@ class Attempt:
 
 
 def _not_reached(error: OSError) -> Execution:
-    return not_started(f"the far side was not reached: {describe(error)[1].rstrip('.')}")
+    return not_started(f"the far side was not reached: {message_of(error).rstrip('.')}")
 
 
 def _seen(reaching: asyncio.Future[Send]) -> None:

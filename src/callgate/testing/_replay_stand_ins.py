@@ -17,10 +17,12 @@ from msgspec.structs import replace
 from callgate._abort_signals import Control
 from callgate._clock import SystemClock
 from callgate._json import canonical, decode
+from callgate._pipeline.normalise import SHOWN_NOTES
 from callgate._pipeline.result_check import Ran, check
 from callgate._run_state.settlements import EARLIER
 from callgate.agent.run_recorder import BlobReader
-from callgate.calls import Text, ToolResult
+from callgate.calls import ToolResult
+from callgate.content_parts import Part, Text
 from callgate.errors import CallFailed, UsageError
 from callgate.messages import AssistantMessage
 from callgate.models.model_events import CallOpened, CallSealed, Fault, Finished, ModelEvent, TextDelta
@@ -185,6 +187,8 @@ def _refused_for(call: ReplayedCall, own: Set[str]) -> bool:
 
 def _execution(tool: BoundTool, result: ToolResult, attempt: int, blobs: BlobReader) -> Execution:
     """Return the execution that the engine converts to this result."""
+    if result.status == "ok" and _has_parts(result):
+        return Execution(status="returned", value=result.structured, content=_returned_parts(result), read=True)
     if result.status == "ok":
         return Execution(status="returned", value=_value(result, blobs))
     told = _told(result)
@@ -213,7 +217,7 @@ def _proof(tool: BoundTool, result: ToolResult, status: str, details: dict[str, 
     if result.status == "error" and tool.effect == "once" and result.code != "not_done":
         raise _as_recorded(result)
     evidence = "not_done" if result.code == "not_done" else "reply_lost" if result.status == "unknown" else ""
-    return {"evidence": evidence, "error_type": str(details.pop("exception", ""))}
+    return {"evidence": evidence}
 
 
 def _value(result: ToolResult, blobs: BlobReader) -> object:
@@ -226,6 +230,22 @@ def _value(result: ToolResult, blobs: BlobReader) -> object:
     if whole is None:
         raise _as_recorded(result)
     return whole.decode() if result.metadata.mime == "text/plain" else decode(whole)
+
+
+def _has_parts(result: ToolResult) -> bool:
+    """Return whether the tool returned parts, such as images, instead of one value."""
+    mime = result.metadata.mime
+    if result.metadata.content_key:
+        return False
+    if any(not isinstance(part, Text) for part in result.content) or mime not in ("text/plain", "application/json"):
+        return True
+    return mime == "text/plain" and isinstance(result.structured, list)
+
+
+def _returned_parts(result: ToolResult) -> tuple[Part, ...]:
+    """Return the parts of a result without the notes, which the engine adds again."""
+    notes = sum(note.kind in SHOWN_NOTES for note in result.metadata.notes)
+    return result.content[: len(result.content) - notes]
 
 
 def _told(result: ToolResult) -> dict[str, Any]:

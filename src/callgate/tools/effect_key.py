@@ -10,7 +10,7 @@ import hashlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from string import Formatter
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -22,7 +22,7 @@ from callgate.errors import ArgumentsInvalid, ToolRaised, UsageError
 
 __all__ = ["EffectKey", "EffectKeyOf", "KeyFromCall"]
 
-KeyFromCall = str | Callable[[Mapping[str, object], Scope], str]
+KeyFromCall = str | Callable[[dict[str, Any], Scope], str]
 """A text with `{argument}` and `{scope.principal}` placeholders, or a function of the final arguments and the scope that returns a text."""
 
 _SCOPE_FIELDS: Final = ("principal", "actor", "conversation", "workspace")
@@ -60,6 +60,7 @@ class EffectKey(Struct, frozen=True, kw_only=True):
                 f"{where} has key={declared!r:.80}; it must be a text such as 'refund:{{order}}', or a plain function of the arguments and"
                 " the scope that returns a text."
             )
+        _check_function(declared, where)
         return cls(tool=tool, declared=declared)
 
     @property
@@ -67,7 +68,7 @@ class EffectKey(Struct, frozen=True, kw_only=True):
         """Whether the host's code makes the key."""
         return not isinstance(self.declared, str)
 
-    def from_call(self, arguments: Mapping[str, object], scope: Scope) -> EffectKeyOf:
+    def from_call(self, arguments: dict[str, Any], scope: Scope) -> EffectKeyOf:
         """Return the key of a call with these final arguments.
 
         Raises:
@@ -113,13 +114,13 @@ class EffectKey(Struct, frozen=True, kw_only=True):
             )
         return value
 
-    def _asked(self, declared: Callable[[Mapping[str, object], Scope], str], arguments: Mapping[str, object], scope: Scope) -> str:
+    def _asked(self, declared: Callable[[dict[str, Any], Scope], str], arguments: dict[str, Any], scope: Scope) -> str:
         try:
             text: object = declared(arguments, scope)
         except BaseException as error:
             if not is_own_failure(error):
                 raise
-            raise self._useless(f"failed with {type(error).__name__}") from error
+            raise self._useless("failed") from error
         if not isinstance(text, str) or not text:
             raise self._useless(f"returned {text!r:.80} instead of a text")
         return text
@@ -128,6 +129,20 @@ class EffectKey(Struct, frozen=True, kw_only=True):
         return ToolRaised(
             f"{self.tool} was not run: the function that makes the key of its effect {why}. Tell the operator.", code="effect_key"
         )
+
+
+def _check_function(declared: Callable[..., object], where: str) -> None:
+    try:
+        signature = inspect.signature(declared)
+    except ValueError:  # one without a signature that can be read
+        return
+    try:
+        signature.bind({}, Scope())
+    except TypeError as error:
+        raise UsageError(
+            f"{where} has key={declared!r:.80}, which cannot be called with the arguments and the scope ({error})."
+            " Write it as def key(arguments, scope)."
+        ) from error
 
 
 def _check_pattern(pattern: str, schema: CompiledSchema, where: str) -> None:

@@ -11,6 +11,7 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MethodType
 from typing import Any, Literal, get_args
 
 from msgspec import Struct
@@ -22,6 +23,7 @@ from callgate.calls import Category, Effect, Scope
 from callgate.errors import UsageError
 from callgate.tools.argument_cleaning import Keywords
 from callgate.tools.effect_key import EffectKey
+from callgate.tools.required_approval import ApprovalRequirement
 from callgate.tools.resource_conflicts import TouchedKeys
 from callgate.tools.retry_policy import NO_RETRY, RetryPolicy
 from callgate.tools.tool_declaration import CacheScope, RunnerName, Tool
@@ -59,6 +61,8 @@ class BoundTool(Struct, frozen=True, kw_only=True):
     """The cache's scope; None if the tool is not cacheable."""
     cache_ttl: float | None
     effect_key: EffectKey | None
+    approval: ApprovalRequirement | None
+    """Which calls a human has to allow; None if the tool requires that of none."""
     requires_actor: bool
     parallel: int | None
     coerce: bool | None
@@ -86,12 +90,14 @@ class BoundTool(Struct, frozen=True, kw_only=True):
 Check = Callable[[Sequence[BoundTool]], None]
 
 
-def instance_of(tool: Tool | type[Tool]) -> Tool:
+def instance_of(tool: object) -> Tool:
     """Return the tool, or an instance of a tool class.
 
     Raises:
         UsageError: It is neither, or the class needs arguments.
     """
+    if isinstance(tool, MethodType) and hasattr(tool.__func__, "bound_to"):  # a tool below @classmethod, since Python 3.13
+        tool = tool.__func__.bound_to(tool.__self__)
     if not (isinstance(tool, type) and issubclass(tool, Tool)):
         if not isinstance(tool, Tool):
             raise UsageError(f"{tool!r} is not a tool. Put @tool over the function, or give a subclass of Tool or an instance of one.")
@@ -246,6 +252,7 @@ def _bind(tool: Tool, layer: Layer) -> BoundTool:
         cache_scope=tool.cache_scope if tool.cacheable else None,
         cache_ttl=tool.cache_ttl,
         effect_key=_effect_key(tool, effect, schema),
+        approval=ApprovalRequirement.of(tool.requires_approval, where[0].upper() + where[1:]),
         requires_actor=tool.requires_actor,
         parallel=tool.parallel,
         coerce=tool.coerce,

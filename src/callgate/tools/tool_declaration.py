@@ -16,6 +16,7 @@ from callgate._schema import CompiledSchema, TextFormats, ValidationProblem, com
 from callgate.calls import Category, Effect
 from callgate.tools.argument_cleaning import Keywords, fitted, without
 from callgate.tools.effect_key import KeyFromCall
+from callgate.tools.required_approval import RequiresApproval
 from callgate.tools.resource_conflicts import Declared
 from callgate.tools.retry_policy import RetryPolicy
 from callgate.tools.tool_context import ToolContext
@@ -73,6 +74,11 @@ class Tool:
     category: Category | None = None
     effect: Effect | None = None
     """The effect of a call, which determines what is safe to repeat; None for the category's default."""
+    requires_approval: RequiresApproval = False
+    """Whether a human has to allow each call before it runs, whatever the policies allow; or a function that tells, by True, False or a
+    question. It gets the final arguments, and the scope if it has a second parameter. It may be async. Only False lets the call run without
+    a human.
+    """
     reads: Declared | None = None
     """The keys of the resources that the call reads. If they are declared, other calls may run in parallel."""
     writes: Declared | None = None

@@ -14,6 +14,7 @@ from callgate.calls import Category, Effect
 from callgate.errors import UsageError
 from callgate.tools.argument_cleaning import Keywords
 from callgate.tools.effect_key import KeyFromCall
+from callgate.tools.required_approval import ApprovalRequirement, RequiresApproval
 from callgate.tools.resource_conflicts import Declared
 from callgate.tools.retry_policy import RetryPolicy
 from callgate.tools.tool_context import ToolContext
@@ -37,6 +38,7 @@ class ToolOptions(TypedDict, total=False):
     """The tool's effect; None: the category's default, or `once` if no category is given either."""
     key: KeyFromCall | None
     """The key of the tool's effect: `Tool.effect_key`."""
+    requires_approval: RequiresApproval
     reads: Declared | None
     writes: Declared | None
     timeout_s: float | None
@@ -70,9 +72,16 @@ class FunctionTool(Tool):
     drops_unknown: ClassVar[bool] = True
     requires_actor = False
     _is_method = False
+    _is_of_class = False
+    """Whether it is a class method, below `@tool`."""
+    _has_owner = False
+    """Whether it stands in a class body itself, and not inside a `classmethod` or `staticmethod`."""
 
     def __init__(self, function: Callable[..., Any], **options: Unpack[ToolOptions]) -> None:
         self._options = options.copy()
+        given_function: object = function
+        if isinstance(given_function, classmethod):
+            function, self._is_of_class = given_function.__func__, True
         if not callable(function) or not hasattr(function, "__qualname__"):
             raise UsageError(
                 f"@tool was given a {type(function).__name__}, which is not a function."
@@ -89,7 +98,7 @@ class FunctionTool(Tool):
         if given is not None and not isinstance(given, Mapping):
             raise UsageError(f"Tool '{self.name}' ({self.where()}) has parameters={given!r:.80}; it must be a JSON Schema, as a mapping.")
         self._schema: FunctionSchema = function_schema(function, self.where(), context_type=ToolContext, parameters=given)
-        self._direct = self._schema.plain and self._schema.context is None and not self._schema.fills
+        self._direct = self._schema.plain and self._schema.context is None and not (self._schema.fills or self._schema.renamed)
         self._derived = given is None
         self.parameters = self._schema.parameters
         properties = {} if given is not None else self.parameters.get("properties", {})
@@ -99,6 +108,7 @@ class FunctionTool(Tool):
         self._validator: Callable[..., object] | None = options.pop("validate", None)
         self._verifier: Callable[..., Any] | None = options.pop("verify", None)
         self._check_functions()
+        ApprovalRequirement.of(options.get("requires_approval", False), f"Tool '{self.name}' ({self.where()})")
         written = options.pop("category", None)
         self.category = written or "safe_chain"
         self.effect = options.pop("effect", None) or _effect_of(written, takes_key=self._schema.context is not None)
@@ -120,15 +130,23 @@ class FunctionTool(Tool):
             )
 
     def __set_name__(self, owner: type, name: str) -> None:
-        self._is_method = _takes_self(self.function, owner)
+        self._has_owner = True
+        self._is_method = not self._is_of_class and _takes_self(self.function, owner)
 
     def __get__(self, instance: object, owner: type | None = None) -> FunctionTool:
-        """Return the tool for an instance, if this one is a method of its class. The schema does not contain `self`.
+        """Return the tool for an instance, if this one is a method of its class, or for its class, if it is a class method.
 
-        A tool that is not a method is returned unchanged.
+        The schema does not contain `self` or `cls`. A tool that is neither is returned unchanged.
         """
-        if instance is None or not self._is_method:
-            return self
+        if self._is_of_class:
+            return self.bound_to(type(instance) if owner is None else owner)
+        below_classmethod = (
+            isinstance(instance, type) and not self._has_owner
+        )  # until Python 3.12, it asks for the class as for an instance
+        return self.bound_to(instance) if below_classmethod or (instance is not None and self._is_method) else self
+
+    def bound_to(self, instance: object) -> FunctionTool:
+        """Return the tool whose function gets this object, or this class, as its first argument."""
         return type(self)(MethodType(self.function, instance), **self._options)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -187,7 +205,10 @@ class FunctionTool(Tool):
 
     def keywords(self) -> Keywords:
         mine = Keywords.of(self.function, has_actor=False) if type(self).invoke is FunctionTool.invoke else Keywords()
-        return mine if mine.names is None else Keywords(mine.names - {self._schema.context or ""}, "")
+        if mine.names is None:
+            return mine
+        renamed = self._schema.renamed
+        return Keywords((mine.names - {self._schema.context or "", *renamed.values()}) | renamed.keys(), "")
 
     async def verify(self, params: dict[str, Any], idempotency_key: str) -> Verified:
         if self._verifier is None:

@@ -21,8 +21,8 @@ from types import FrameType
 from msgspec.structs import replace
 
 from callgate._abort_signals import AbortController
-from callgate._json import decode
-from callgate._runners.exception_results import awaited, describe, failed
+from callgate._json import decode, type_name
+from callgate._runners.exception_results import awaited, clean, failed, message_of
 from callgate._runners.output_limits import LiveText
 from callgate._runners.process.import_target import load_target
 from callgate._runners.process.supervisor.frames import frame, split
@@ -205,8 +205,8 @@ class _Worker:
         try:
             tool = self._load(call.target)
         except BaseException as error:
-            kind, text = describe(error)
-            text = f"the worker process could not load the tool from {call.target}: {kind}: {text}"
+            kind, text = clean(type_name(error)), message_of(error)
+            text = f"the worker process could not load the tool from {call.target}: {text}"
             return encode(Execution(status="raised", error_type=kind, error=text, evidence="not_done")), []
         baseline = self._baseline = self._baseline or Baseline()
         os.environ["CALLGATE_CALL"] = call.uid.replace("\0", "")
@@ -232,7 +232,7 @@ class _Worker:
             changes: tuple[str, ...] = ()
             if inspect.isawaitable(value):
                 value, changes = self._await(value, running), awaited(tool)
-            execution = read(Execution(status="returned", value=value, changes=changes), call.max_bytes)
+            execution = read(Execution(status="returned", value=value, changes=changes), call.max_bytes, call.scope.workspace)
             if execution.error_type == UNREADABLE and running.stop.signal.aborted:
                 raise _Stopped
         except BaseException as error:

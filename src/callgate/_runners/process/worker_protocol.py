@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from callgate._runners.exception_results import describe
+from callgate._runners.exception_results import message_of
 from callgate._runners.return_values import UNREADABLE, unreadable
 from callgate.calls import Scope
 from callgate.protocols import Execution
@@ -92,4 +92,4 @@ def read_execution(body: bytes | Raw) -> Execution:
         status = "returned" if execution.error_type == UNREADABLE else execution.status
         return replace(execution, status=status, read=True)  # a decoded value is plain data, whatever the worker claims
     except RecursionError as error:
-        return unreadable(f"The tool's result cannot be read back: {describe(error)[1]}.")
+        return unreadable(f"The tool's result cannot be read back: {message_of(error).rstrip('.')}.")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["announces_example", "discusses_calls"]
+__all__ = ["announces_example", "announces_quotation", "discusses_calls"]
 
 _EXAMPLE_WORD = r"(?:examples?|beispiele?|exemples?|ejemplos?|exemplos?|esempio|esempi)"
 _EXAMPLE_PHRASE = rf"(?:\b(?:for instance|(?:for|zum|par|por|per) {_EXAMPLE_WORD})\b|\be\.g\.|\bz\. ?b\.)"
@@ -18,18 +18,71 @@ _EXAMPLE = re.compile(
     rf"(?:{_EXAMPLE_PHRASE}|{_LINE_START}){_REST_OF_SENTENCE}|\b{_EXAMPLE_WORD}\W*$|例如|比如|举例|示例|例えば", re.IGNORECASE
 )
 _CALL_VERB = r"(?:call|use|invoke|run|try|write|send|emit|put|type)"
+_PARTICIPLE = r"(?:called|invoked|used|written|formatted|expressed|encoded|represented|made|triggered|emitted|produced|requested)"
+_FORM_WORD = r"(?:call |calling |output |message )?(?:format|template|notation|markup|convention|signature)"
 _CALL_TERMS = re.compile(
     rf"{_EXAMPLE_PHRASE}|\b(?:{_CALL_VERB}s?|called|used|written|wrote|forms?|formats?|syntax|tags?|markers?)\b", re.IGNORECASE
 )
+_THIS_WAY = r"(?:like (?:this|that|so)|this way|in (?:this|the following) (?:way|form|format|manner|syntax|style))"
+_SENTENCE_START = r"(?:^|[.!?]\s+)\W*(?:(?:and|so|now|then|here),? )?"
 _INSTRUCTION = re.compile(
     rf"\byou (?:can|could|may|might|must|should|would|need to|have to) (?:\w+ )?{_CALL_VERB}\b"
-    r"|\blooks? (?:like (?:this|that|so)|so|as follows)\W*$"
-    rf"|(?:^[\W\d]*|[.!?]\s+)(?:in order )?to (?:\w+ )?{_CALL_VERB}\b[^:]*, (?:\w+ )?(?:{_CALL_VERB}|respond|reply|answer|return|output)\b",
+    rf"|{_SENTENCE_START}you(?:['\u2019](?:d|ll))? (?:will )?(?:\w+ )?{_CALL_VERB}\b"
+    rf"|\blooks? (?:\w+ )?(?:like|so|as follows)(?: (?:this|that|so|the following))?\W*$"
+    rf"|(?:^[\W\d]*|[.!?]\s+)(?:in order )?to (?:\w+ )?{_CALL_VERB}\b[^:]*, (?:\w+ )?(?:{_CALL_VERB}|respond|reply|answer|return|output)\b"
+    rf"|{_SENTENCE_START}(?:(?:here(?:['\u2019]s| is)|(?:this|that|it)(?:['\u2019]s| is| shows)|see) )?(?:exactly )?"
+    rf"how (?:to|you|one|they|it|this|that|an?|the|\w+s)\b[^:]*\b(?:{_CALL_VERB}s?|{_PARTICIPLE}|looks?|works?|done)\b"
+    rf"|{_SENTENCE_START}here(?:['\u2019]s| is) how\W*$"
+    rf"|\b(?:{_CALL_VERB}s?|{_PARTICIPLE}|do|does|done|works?)\b[^:.]* {_THIS_WAY}\W*$"
+    rf"|\b(?:{_PARTICIPLE}|works?|done)\b[^:.]* as follows\W*$"
+    rf"|\b(?:is|are|be) (?:\w+ )?{_PARTICIPLE} (?:as|by|via|thus|so)\b"
+    rf"|\b{_CALL_VERB} (?:it|them) (?:like|with|as|by|via|using)\W*$"
+    r"|^\W*(?:or |and )?(?:something )?(?:like (?:this|that|so)|like|such as|as in|along (?:the|these) lines(?: of)?)\W*$"
+    r"|\b(?:calls?|syntax|format|command|message|output|request|invocation|markup|block|tags?) would (?:be|look|read)\b"
+    rf"|{_SENTENCE_START}(?:just |simply )?(?:(?:write|type|emit|paste)(?= ?:)"
+    r"|(?:write|type|emit|paste|put|send|output|(?:respond|reply|answer) with) "
+    r"(?:this|that|it|exactly|only|the following|(?:an?|such an?) (?:\w+ )?call)\b)",
     re.IGNORECASE,
 )
 """Matches text that tells the reader how to make a call."""
+_LABEL = re.compile(
+    rf"^\W*(?:\w+ ){{0,3}}(?:usage|syntax|{_FORM_WORD})\W*$"
+    rf"|\b(?:syntax|{_FORM_WORD})(?: (?:for|of) \w+ \w+)? (?:is|are|looks?|must be|should be)(?: [\w']+){{0,4}}\W*$"
+    r"|^\W*(?:wrong|incorrect|bad|invalid|not (?:so|like this)|instead of|avoid)\W*$"
+    rf"|{_SENTENCE_START}(?:do not|don['\u2019]t|never) (?:\w+ )?{_CALL_VERB}\b"
+    r"|\bso (?:ruft man|wird (?:es|er|sie|das|ein)|schreibt man|geht es)\b|\b(?:on l['\u2019]appelle|s['\u2019](?:appelle|utilise)) comme\b"
+    r"|\bse (?:llama|usa|invoca|escribe) (?:as\u00ed|de esta)|用法|调用(?:方法|方式|格式)|格式(?:为|如下)|使い方|呼び出し方|書き方",
+    re.IGNORECASE,
+)
+"""Matches a line that names what follows: the form of calls, or a wrong call."""
+_SHOWING = re.compile(
+    r"\b(?:show|demonstrate|illustrate|explain)\w*\b[^:]*"
+    rf"\b(?:how\b[^:]*\b(?:{_CALL_VERB}|{_PARTICIPLE}|works?)\b|what an? (?:\w+ )?call (?:would )?looks? like)",
+    re.IGNORECASE,
+)
+"""Matches text with which a model says that it shows a call, also about itself."""
+_SOURCE = (
+    r"(?:docs?|documentation|readme|manual|guide|tutorial|spec|specification|template|prompt|logs?|transcript|article|page|paper|snippet"
+    r"|parser|tests?|changelog|comments?|issue|instructions?|post|answer|message|text|file|code)"
+)
+_QUOTED = (
+    r"(?: (?:this|that|the following|exactly|to (?:write|use|call|send)"
+    r"|(?:an?|this|such an?|the following) (?:\w+ )?(?:calls?|line|block|snippet)))?\W*$"
+)
+_QUOTATION = re.compile(
+    rf"\b{_SOURCE} (?:\w+ )?(?:say|show|read|state|contain|describe|give|suggest|recommend|mention|expect|include|ha)s?{_QUOTED}"
+    rf"|\b(?:they|he|she|someone|somebody|the (?:user|author|other \w+|model|assistant|agent|developer)|you|{_SOURCE}) "
+    rf"(?:wrote|said|sent|posted|typed|quoted|replied|answered|showed){_QUOTED}"
+    rf"|^\W*(?:from|in|per|according to) (?:the|its|their|your) (?:\w+ )?{_SOURCE}\W*$"
+    r"|^\W*(?:as documented|for reference|quote|quoting(?: [\w']+){0,4})\W*$",
+    re.IGNORECASE,
+)
+"""Matches a line that announces what another text contains."""
+_HEADING = re.compile(r"\s*(?:#{1,6} |(?:\*\*|__)[^*_]+(?:\*\*|__)\s*$)")
+_HEADING_TERMS = re.compile(rf"\b{_EXAMPLE_WORD}\b|\b(?:usage|syntax|how (?:to|you) {_CALL_VERB})\b|用法|示例", re.IGNORECASE)
 _FIRST_PERSON = re.compile(r"\b(?:[Ii](?!\.e\b)|[Ww]e|[Ll]et)\b")
-_PROGRESSIVE = re.compile(r"\W*(?:[Nn]ow )?[A-Z]?[a-z]+ing\b")
+_NOT_PROGRESSIVE = r"(?:[Ss]ome|[Aa]ny|[Ee]very|[Nn]o)thing\b|[Ff]ollowing\b|[Dd]uring\b|[Ss]tring\b"
+_PROGRESSIVE = re.compile(rf"\W*(?:[Nn]ow )?(?!{_NOT_PROGRESSIVE})[A-Z]?[a-z]+ing\b")
 _SENTENCE_END = re.compile(r"(?<!\be\.g)[.!?:]\s+(?=[^a-z]|$)")
 _FINAL_COLON = re.compile(r"[:\uff1a][*_`\s]*$")
 """Matches a line that ends with a colon; with one of the phrases above, such a line announces an example."""
@@ -37,7 +90,27 @@ _FINAL_COLON = re.compile(r"[:\uff1a][*_`\s]*$")
 
 def announces_example(line: str) -> bool:
     """Whether a line announces an example, or text that the reader is told to write."""
-    return bool(_FINAL_COLON.search(line)) and bool(_EXAMPLE.search(line) or (_INSTRUCTION.search(line) and not _FIRST_PERSON.search(line)))
+    line = _collapsed(line)
+    if _HEADING.match(line) and _HEADING_TERMS.search(line):
+        return True
+    if not _FINAL_COLON.search(line):
+        return False
+    if _EXAMPLE.search(line) or _SHOWING.search(line):
+        return True
+    sentence = _SENTENCE_END.split(line)[-1]
+    is_about_itself = _FIRST_PERSON.search(sentence) or _PROGRESSIVE.match(sentence)
+    return bool(_INSTRUCTION.search(line) or _LABEL.search(sentence)) and not is_about_itself
+
+
+def announces_quotation(line: str) -> bool:
+    """Whether a line announces what another text contains. Only what directly follows is a quotation."""
+    line = _collapsed(line)
+    return bool(_FINAL_COLON.search(line) and _QUOTATION.search(line)) and not _FIRST_PERSON.search(line)
+
+
+def _collapsed(line: str) -> str:
+    """Return the line with single spaces, so that the patterns take little time for any line."""
+    return " ".join(line.split())
 
 
 def discusses_calls(line: str) -> bool:

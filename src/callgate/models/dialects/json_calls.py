@@ -14,7 +14,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callgate.models.dialects.dialect import ParsedCalls
-from callgate.models.dialects.known_tools import KnownTools
+from callgate.models.dialects.known_tools import MAX_NAME_CHARS, KnownTools
+from callgate.models.dialects.python_calls import read_python_calls
 from callgate.models.dialects.python_literals import python_to_json
 from callgate.models.dialects.schema_matching import single_text_argument
 from callgate.models.dialects.text_and_call_parts import FoundCall
@@ -54,6 +55,7 @@ _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _FIRST_MEMBER = re.compile(r"""\s*(["'])([^"'\\]{1,64})\1\s*(?::\s*("[^"\\]*(?:\\.[^"\\]*)*"|'[^'\\]*')?)?""", re.DOTALL)
 _BARE_VALUE = re.compile(r"[^\s,\]}\[{\"':]+")
 _TRAILING = re.compile(r"[\s;,\]}]*")
+_PYTHON_LIST, _PYTHON_LIST_START = re.compile(r"\[\s*[^\W\d][\w.\-]*\("), re.compile(r"\[\s*(?:[^\W\d][\w.\-]*)?")
 _FENCES = ("```json", "```")
 _BRACKET_OR_QUOTE = re.compile(r'[\[\]{}"]')
 
@@ -155,8 +157,9 @@ def parse_call(text: str) -> JsonCall | None:
         return _python_call(text)
     held = (_member(text, spans, key) for key in _NESTING_KEYS if key in spans)
     inner = next((one for one in held if one.startswith("{")), "")
-    if not inner:
-        return _call_from(text, spans)
+    outer = _call_from(text, spans)
+    if not inner or (outer is not None and any(key in spans for key in ARGUMENT_KEYS)):
+        return outer
     call = _call_from(inner, member_spans(inner))
     return call if call is None or call.id else replace(call, id=_first_member(text, spans, _ID_KEYS))
 
@@ -214,17 +217,24 @@ def normalise_arguments(text: str) -> str:
 
 
 def list_items(text: str) -> list[str]:
-    """Return the items of a list, each as the text that was written."""
+    """Return the items of a list, each as the text that was written; empty if a text between its items is no JSON.
+
+    Otherwise an object in an argument of a Python call would be an item. If an item has no end, the items before it are
+    returned.
+    """
     found: list[str] = []
     pos = _skip_space(text, 1)
-    while pos < len(text) and text[pos] != "]":
+    while text[pos : pos + 1] not in ("", "]"):
         end = _value_end(text, pos)
         if end <= pos:
             return found
         found.append(text[pos:end])
         pos = _skip_space(text, end)
-        if text[pos : pos + 1] == ",":
+        following = text[pos : pos + 1]
+        if following == ",":
             pos = _skip_space(text, pos + 1)
+        elif following not in ("", "]", "{") or (following == "{" and found[-1][0] != "{"):
+            return []
     return found
 
 
@@ -268,32 +278,29 @@ def _has_only_calls(text: str, spans: dict[str, tuple[int, int]], key: str) -> b
     return spans.keys() - {key} <= _MESSAGE_KEYS and ("content" not in spans or _member(text, spans, "content") in ("null", '""'))
 
 
-def read_json_calls(cursor: TextCursor, tools: KnownTools) -> Incremental[list[FoundCall]]:
+def read_json_calls(cursor: TextCursor, tools: KnownTools, *ends: str, keyed: bool = False) -> Incremental[list[FoundCall]]:
     """Read one JSON value after a marker: an object, or a list of objects. Items that are not calls are skipped.
 
-    In an object without a name key, each member whose value is an object or `null` is a call, and its key is the tool's
-    name.
+    In an object without a name key, each member is a call and its key is the tool's name, if all values are objects or
+    `null`, and if all tools are known or the family writes calls like this (`keyed`). If the brackets do not match, the
+    value ends at the first of `ends`.
     """
-    text = yield from cursor.read_bracketed()
+    text = yield from cursor.read_bracketed(*ends)
     texts = [text] if text.startswith("{") else list_items(text)
-    found = [call for one in texts for call in _marked_calls(one, tools)]
+    found = [call for one in texts for call in _marked_calls(one, tools, keyed)]
     if not found and text.strip("[] \t\r\n"):
         raise NotACall
     return found
 
 
-def _marked_calls(text: str, tools: KnownTools) -> Iterator[FoundCall]:
+def _marked_calls(text: str, tools: KnownTools, keyed: bool) -> Iterator[FoundCall]:
     call = parse_call(text) if text.startswith("{") else None
     held = parse_unmarked_calls(text) if call is None else []
     if held:
         yield from (replace(one, arguments=one.arguments or "{}").to_found_call(tools) for one in held)
         return
     if call is None:
-        spans = member_spans(text)
-        named = {
-            name: normalise_arguments(text[start:end]) for name, (start, end) in spans.items() if tools.has(name) or name not in _CALL_KEYS
-        }
-        yield from (FoundCall(name=tools.clean_name(name), arguments=value) for name, value in named.items() if value[0] == "{")
+        yield from _keyed_calls(text, tools, keyed)
         return
     if not call.arguments:
         rest = _remaining_arguments(text)
@@ -302,9 +309,26 @@ def _marked_calls(text: str, tools: KnownTools) -> Iterator[FoundCall]:
         yield call.to_found_call(tools)
 
 
+def _keyed_calls(text: str, tools: KnownTools, keyed: bool) -> Iterator[FoundCall]:
+    """Yield a call for each member of an object; none if a member cannot be one."""
+    named = {name: normalise_arguments(text[start:end]) for name, (start, end) in member_spans(text).items()}
+    if all((tools.has(name) or (keyed and name not in _CALL_KEYS)) and value[0] == "{" for name, value in named.items()):
+        yield from (FoundCall(name=tools.clean_name(name), arguments=value) for name, value in named.items())
+
+
 def _remaining_arguments(text: str) -> str:
     """Return the members that may be the arguments of a call without arguments: all except the call's own keys."""
     return json_object({key: text[start:end] for key, (start, end) in member_spans(text).items() if key not in _CALL_KEYS})
+
+
+def _is_python_list(cursor: TextCursor) -> Incremental[bool]:
+    """Return whether a list that begins with a name and a bracket comes next. Consumes nothing."""
+    while True:
+        ahead = cursor.ahead(MAX_NAME_CHARS)
+        if _PYTHON_LIST.match(ahead):
+            return True
+        if not _PYTHON_LIST_START.fullmatch(ahead) or len(ahead) == MAX_NAME_CHARS or not (yield from cursor.wait_more()):
+            return False
 
 
 class MarkedJson:
@@ -312,10 +336,17 @@ class MarkedJson:
 
     The markers prove that the text is a call, so its name may be unknown: the engine answers such a call with the known
     tools. The value ends at its own closing bracket; a missing closing marker, or surplus brackets, change nothing.
+    Some models write a list of Python calls instead; these must be calls of known tools.
+
+    Args:
+        closers: The family's closing markers.
+        keyed: Whether the family writes objects whose keys are the names of tools.
     """
 
-    def __init__(self, *closers: str) -> None:
+    def __init__(self, *closers: str, keyed: bool = False) -> None:
         self._closers = closers
+        self._tags = tuple(closer for closer in closers if closer[0] == "<")
+        self._keyed = keyed
 
     def __call__(self, cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
         yield from cursor.skip_space()
@@ -324,7 +355,10 @@ class MarkedJson:
         if (yield from cursor.peek()) not in ("{", "["):
             raise NotACall
         while (yield from cursor.peek()) in ("{", "["):
-            yield from (yield from read_json_calls(cursor, tools))
+            if (yield from _is_python_list(cursor)):
+                yield from read_python_calls(cursor, tools, known_only=True)
+            else:
+                yield from (yield from read_json_calls(cursor, tools, *self._tags, keyed=self._keyed))
             yield from cursor.take_while(_TRAILING)
             yield from cursor.take("```")
             yield from cursor.skip_space()

@@ -6,13 +6,17 @@ another case, or have `-` for `_`: the engine accepts such names, so the text co
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
-__all__ = ["MAX_NAME_CHARS", "KnownTools"]
+__all__ = ["MAX_HEADER_CHARS", "MAX_NAME_CHARS", "KnownTools"]
 
 Schema = Mapping[str, object]
 MAX_NAME_CHARS = 200
 """Maximum length of a name."""
+MAX_HEADER_CHARS = 400
+"""Maximum length of the text that contains a name, such as a tag."""
+_NAME = re.compile(r"[\w.\-/:]+")
 _QUOTE_CHARS = "\"'`"
 _NAMESPACES = ("functions.", "default_api.")
 """Prefixes that GPT and Gemini put before a name."""
@@ -42,6 +46,10 @@ class KnownTools:
     def has(self, name: str) -> bool:
         """Whether `name`, which may be written inexactly, refers to a known tool."""
         return len(name) <= MAX_NAME_CHARS and (name in self._tools or _fold(self.clean_name(name)) in self._by_folded)
+
+    def is_name(self, text: str) -> bool:
+        """Whether text between markers may be the name of a tool: a known tool, or one word that is not too long."""
+        return self.has(text) or (len(text) <= MAX_NAME_CHARS and _NAME.fullmatch(self.clean_name(text)) is not None)
 
     def any_begins_with(self, text: str) -> bool:
         """Whether the name of a known tool begins with `text`, up to its first dot."""

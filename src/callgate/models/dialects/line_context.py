@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import re
 
-from callgate.models.dialects.example_phrases import announces_example, discusses_calls
+from callgate.models.dialects.example_phrases import announces_example, announces_quotation, discusses_calls
 
 __all__ = ["InlineCode", "LineContext"]
 
 _MAX_LINE_CHARS = 300
 """Characters of a line that are examined."""
 _TICK_RUNS = re.compile(r"`+|'+|[^`']+")
+_QUOTATION_PARTS = ("```", "<")
+"""A line with a fence or a quoted call does not end a quotation."""
 _QUOTE_MARKS = frozenset({'"', '"""', "'''", "\u201c", "\u201d", "\u201e", "\u00ab", "\u00bb"})
 
 
@@ -26,6 +28,8 @@ class LineContext:
         self._from_line_start = True
         """Whether `_line` contains the line from its start. False after a marker, which cuts the line."""
         self._example = False
+        self._quotation = False
+        """Whether the last line with text, a fence apart, announced a quotation."""
         self._between_quotes = False
 
     @property
@@ -41,12 +45,15 @@ class LineContext:
     @property
     def in_example(self) -> bool:
         """Whether earlier lines announced an example that has not ended. A line of prose ends it."""
-        return self._example and not _is_prose(self._line.lstrip())
+        line = self._line.lstrip()
+        return (self._example and not _is_prose(line)) or (self._quotation and not line)
 
     @property
     def announces_example(self) -> bool:
-        """Return whether the part of the current line that has arrived announces an example."""
-        return self._from_line_start and announces_example(self._line)
+        """Return whether the part of the current line that has arrived announces an example or a quotation."""
+        if not self._from_line_start or len(self._line) == _MAX_LINE_CHARS:
+            return False
+        return announces_example(self._line) or announces_quotation(self._line)
 
     @property
     def discusses_calls(self) -> bool:
@@ -65,6 +72,7 @@ class LineContext:
     def add_marker(self, *, ignored: bool = False) -> None:
         """Record a marker or a call. It ends an example, unless the marker is ignored."""
         self._example = ignored and (self._example or self.announces_example)
+        self._quotation = ignored and self._quotation
         self._line, self._from_line_start = "", False
 
     def _append(self, text: str) -> None:
@@ -76,6 +84,8 @@ class LineContext:
             return
         if line in _QUOTE_MARKS:
             self._between_quotes = not self._between_quotes
+        if not line.startswith(_QUOTATION_PARTS):
+            self._quotation = announces_quotation(line)
         if _is_prose(line):
             self._example = announces_example(line)
 

@@ -1,6 +1,6 @@
 """Convert Python literals and keyword arguments to JSON text.
 
-Accepts `True` and `true`, `None` and `null`, both kinds of quotes, tuples, reserved words as keywords, and line breaks
+Accepts `True` and `true`, `None` and `null`, both kinds of quotes, tuples, sets, reserved words as keywords, and line breaks
 in strings. The text is parsed and never evaluated: names and expressions are errors. Bounded in depth, linear in
 length. Pure.
 """
@@ -10,13 +10,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from typing import TypeVar
 
 __all__ = ["parse_keyword_arguments", "python_to_json"]
 
+Item = TypeVar("Item")
 _MAX_NESTING = 64
 _SPACE = re.compile(r"(?:\s+|#[^\n]*\n)*")
 _NUMBER = re.compile(r"[-+]?(?:\d[\d_]*\.?[\d_]*|\.\d+)(?:[eE][-+]?\d+)?(?![\w.])", re.ASCII)
 _NUMBER_PARTS = re.compile(r"(?P<sign>[-+]?)(?P<whole>0|[1-9]\d*)?(?:\.(?P<part>\d*))?(?P<power>[eE][-+]?\d+)?", re.ASCII)
+_PADDED = re.compile(r"0\d+", re.ASCII)
 _STRING = re.compile(
     r"""[rRuUbBfF]{0,2}(?:'''(?P<a>.*?)(?<!\\)'''|\"\"\"(?P<b>.*?)(?<!\\)\"\"\"|'(?P<c>[^'\\]*(?:\\.[^'\\]*)*)'|"(?P<d>[^"\\]*(?:\\.[^"\\]*)*)")""",
     re.DOTALL,
@@ -115,13 +118,23 @@ class _LiteralParser:
         if depth > _MAX_NESTING:
             raise ValueError("too deep")
         if mark == "{":
-            return "{" + ", ".join(self._items("}", depth, self._member)) + "}"
+            return self._object_or_set(depth)
         if mark in ("[", "("):
             return "[" + ", ".join(self._items("]" if mark == "[" else ")", depth, self.value)) + "]"
         return self._scalar()
 
-    def _items(self, closer: str, depth: int, item: Callable[[int], str]) -> list[str]:
-        found: list[str] = []
+    def _object_or_set(self, depth: int) -> str:
+        """Return a dictionary as an object and a set as a list."""
+        items = self._items("}", depth, self._member)
+        keys = {key is None for key, _ in items}
+        if keys == {True}:
+            return "[" + ", ".join(value for _, value in items) + "]"
+        if True in keys:
+            raise ValueError("no colon")
+        return "{" + ", ".join(f"{key}: {value}" for key, value in items) + "}"
+
+    def _items(self, closer: str, depth: int, item: Callable[[int], Item]) -> list[Item]:
+        found: list[Item] = []
         self.pos += 1
         while True:
             self.space()
@@ -135,14 +148,14 @@ class _LiteralParser:
             elif not self.text.startswith(closer, self.pos):
                 raise ValueError("no comma")
 
-    def _member(self, depth: int) -> str:
+    def _member(self, depth: int) -> tuple[str | None, str]:
+        """Return the key and the value of a dictionary's member; no key for an element of a set."""
         name = self.value(depth)
         self.space()
         if not self.text.startswith(":", self.pos):
-            raise ValueError("no colon")
+            return None, name
         self.pos += 1
-        key = name if name[0] == '"' else json.dumps(name)
-        return f"{key}: {self.value(depth)}"
+        return name if name[0] == '"' else json.dumps(name), self.value(depth)
 
     def _scalar(self) -> str:
         found = _STRING.match(self.text, self.pos)
@@ -180,7 +193,9 @@ def _unescaped(found: re.Match[str]) -> str:
 
 
 def _number(text: str) -> str:
-    """Return a number as JSON, digit for digit."""
+    """Return a number as JSON, digit for digit. Digits that begin with a zero, which are no number, become text."""
+    if _PADDED.fullmatch(text):
+        return json.dumps(text)
     found = _NUMBER_PARTS.fullmatch(text.replace("_", ""))
     if found is None or not (found["whole"] or found["part"]):
         raise ValueError("no number")

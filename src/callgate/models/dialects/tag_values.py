@@ -1,9 +1,11 @@
 """Values that are written as text between tags: find where a value ends, although it may contain tags itself.
 
-A model that writes a file about tools may write call tags into a value. Three rules handle this:
+A model that writes a file about tools may write call tags into a value. Four rules handle this:
 
 - A complete call inside a value, with all its tags, is text.
-- The tag of another parameter ends the value only if the tool has that parameter.
+- The tag that ends a parameter ends the value only if a parameter, or the end of the call, follows.
+- The tag of another parameter ends the value only if the tool has that parameter, and in some families only at the start
+  of a line.
 - The tag that ends the call ends the value only if nothing but further calls follows.
 
 Each dialect passes its own tags. This module knows only the tags that several families share.
@@ -25,6 +27,7 @@ Schema = Mapping[str, object]
 TURN_ENDS = ("<|", "<\uff5c", "</s>")
 """The end of a turn begins with one of these."""
 _ATTRIBUTE = re.compile(r"""([\w-]+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'=<>/]+))""")
+_LAST_LINE_BREAK = re.compile(r"\r?\n[ \t]*\Z")
 _MAX_TAG_CHARS = 300
 _SHARED_END = "</parameter>"
 _SHARED_CALLS, _SHARED_CALL_ENDS, _SHARED_PARAMETERS = (
@@ -46,6 +49,10 @@ class ValueTags(Struct, frozen=True, kw_only=True):
     """The text that ends a parameter's name."""
     call_followers: tuple[str, ...]
     """What may follow the end of a call."""
+    value_followers: tuple[str, ...]
+    """What may follow the end of a value."""
+    inline_tags_are_text: bool = False
+    """Whether text in a value may contain the tag of a parameter. A tag then ends a value only at the start of a line."""
 
 
 def tag_name(header: str) -> str:
@@ -57,8 +64,8 @@ def tag_name(header: str) -> str:
     return "" if "=" in bare and '"' in bare else bare.strip("\"'= ")
 
 
-def read_value(cursor: TextCursor, tags: ValueTags, schema: Schema | None) -> Incremental[str]:
-    """Consume a value and its end tag.
+def read_value(cursor: TextCursor, tags: ValueTags, schema: Schema | None, key: str) -> Incremental[str]:
+    """Consume the value of the parameter `key`, and its end tag.
 
     A tag of the next parameter, or of the call's end, also ends the value; it is not consumed.
     """
@@ -71,7 +78,7 @@ def read_value(cursor: TextCursor, tags: ValueTags, schema: Schema | None) -> In
         text, tag = yield from cursor.read_until(*tags.end_parameter, *parameters, *ends, *calls)
         parts.append(text)
         if tag in tags.end_parameter:
-            if not in_quoted_value:
+            if not in_quoted_value and (yield from _is_before(cursor, tags.value_followers)):
                 return "".join(parts)
             in_quoted_value = False
         elif tag in calls:
@@ -79,8 +86,9 @@ def read_value(cursor: TextCursor, tags: ValueTags, schema: Schema | None) -> In
         elif quoted_calls:
             in_quoted_value = tag in parameters
             quoted_calls -= tag in ends
-        elif tag in (*tags.parameter, *tags.end) and (yield from _ends_value(cursor, tag, tags, schema)):
-            return "".join(parts)
+        elif tag in (*tags.parameter, *tags.end) and (yield from _ends_value(cursor, tag, tags, schema, key, _is_line_start(parts))):
+            value = "".join(parts)
+            return _LAST_LINE_BREAK.sub("", value) if tags.inline_tags_are_text else value
         parts.append(tag)
 
 
@@ -100,14 +108,30 @@ def read_balanced(cursor: TextCursor, openers: tuple[str, ...], closers: tuple[s
         parts.append(marker)
 
 
-def _ends_value(cursor: TextCursor, tag: str, tags: ValueTags, schema: Schema | None) -> Incremental[bool]:
+def _is_before(cursor: TextCursor, followers: tuple[str, ...]) -> Incremental[bool]:
+    """Return whether white space and one of `followers`, or the end of the message, come next. Consumes nothing."""
+    if cursor.truncated and not cursor.ahead(1):
+        return False
+    return (yield from cursor.is_followed_by("", *followers))
+
+
+def _is_line_start(parts: list[str]) -> bool:
+    """Whether the value so far is empty, or ends with a line break and white space."""
+    for part in reversed(parts):
+        _, line, last = part.rpartition("\n")
+        if line or last.strip():
+            return bool(line) and not last.strip()
+    return True
+
+
+def _ends_value(cursor: TextCursor, tag: str, tags: ValueTags, schema: Schema | None, key: str, at_line_start: bool) -> Incremental[bool]:
     """Return whether a consumed tag ends the value. If it does, the tag is given back."""
     cursor.give_back(tag)
     if tag in tags.end:
         ends = yield from cursor.is_followed_by(tag, *tags.call_followers)
     else:
         name = tag_name((yield from cursor.peek_until(tags.end_name, _MAX_TAG_CHARS))[len(tag) :])
-        ends = has_parameter(schema, name)
+        ends = name != key and "<" not in name and has_parameter(schema, name) and (at_line_start or not tags.inline_tags_are_text)
     if not ends:
         yield from cursor.expect(tag)
     return ends

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from callgate.models.dialects.dialect import ParsedCalls
 from callgate.models.dialects.json_calls import normalise_arguments
-from callgate.models.dialects.known_tools import MAX_NAME_CHARS, KnownTools
+from callgate.models.dialects.known_tools import MAX_HEADER_CHARS, MAX_NAME_CHARS, KnownTools
 from callgate.models.dialects.tag_values import TURN_ENDS, ValueTags, read_value, tag_name
 from callgate.models.dialects.text_and_call_parts import FoundCall
 from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCursor
@@ -43,6 +43,8 @@ class CallTags(Struct, frozen=True, kw_only=True):
     """Whether tool names are written with a namespace and a dot before them."""
     unique_parameters: bool = False
     """Whether text with a repeated parameter is not a call. Otherwise the last of the repeated parameters counts."""
+    inline_tags_are_text: bool = False
+    """Whether text in a value may contain the tag of a parameter. A tag then ends a value only at the start of a line."""
     ignored_tags: tuple[str, ...] = ()
     """Tags around parameters that have no meaning."""
 
@@ -55,6 +57,8 @@ class CallTags(Struct, frozen=True, kw_only=True):
             end_parameter=self.end_parameter,
             end_name=">",
             call_followers=(*closers, *self.call, *TURN_ENDS),
+            value_followers=(*self.parameter, *self.end, *self.ignored_tags, *closers, *self.call, *TURN_ENDS),
+            inline_tags_are_text=self.inline_tags_are_text,
         )
 
 
@@ -70,12 +74,13 @@ def invoke_tags(*prefixes: str) -> CallTags:
         end=with_space_variants(*(f"</{prefix}invoke>" for prefix in prefixes)),
         parameter=with_space_variants(*(f"<{prefix}parameter " for prefix in prefixes)),
         end_parameter=with_space_variants(*(f"</{prefix}parameter>" for prefix in prefixes)),
+        inline_tags_are_text="" in prefixes,
     )
 
 
 def read_tagged_call(cursor: TextCursor, tools: KnownTools, tags: CallTags, *closers: str) -> Incremental[FoundCall]:
     """Read one call from behind the start of its tag to its end, or to what closes all calls."""
-    header, _ = yield from cursor.read_until(">")
+    header, _ = yield from cursor.read_until(">", limit=MAX_HEADER_CHARS)
     name = tools.clean_name(tag_name(header))
     name = _without_namespace(name, tools) if tags.has_namespace else name
     if len(name) > MAX_NAME_CHARS or not name or "<" in name:
@@ -135,14 +140,14 @@ def _read_parameter(
     cursor: TextCursor, tools: KnownTools, tags: CallTags, name: str, closers: tuple[str, ...]
 ) -> Incremental[tuple[str, str]]:
     """Return the name and the JSON value of one parameter."""
-    header, _ = yield from cursor.read_until(">")
+    header, _ = yield from cursor.read_until(">", limit=MAX_HEADER_CHARS)
+    key = tag_name(header)
     if tags.is_xml and (yield from cursor.take("<![CDATA[")):
         text, _ = yield from cursor.read_until("]]>")
         yield from cursor.read_until(*tags.end_parameter)
     else:
-        text = _trim((yield from read_value(cursor, tags.value_tags(closers), tools.schema(name))), tags)
+        text = _trim((yield from read_value(cursor, tags.value_tags(closers), tools.schema(name), key)), tags)
         text = html.unescape(_CDATA.sub(lambda found: found[1], text)) if tags.is_xml else text
-    key = tag_name(header)
     return key, _typed_value(text, header, key, tools, name)
 
 

@@ -220,11 +220,15 @@ class TextCursor:
             if found or len(before) >= limit or not (yield from self.wait_more()):
                 return before if found else ""
 
-    def read_until(self, *markers: str, end: bool = False) -> Incremental[tuple[str, str]]:
+    def read_until(self, *markers: str, end: bool = False, limit: int = MAX_CANDIDATE_CHARS) -> Incremental[tuple[str, str]]:
         """Consume the text up to and including the first of `markers`; return the text and the marker.
 
         With `end`, the end of a complete message counts as an empty marker.
+
+        Raises:
+            NotACall: There is none of the markers, or more than `limit` characters come before it.
         """
+        start = self.offset
         pattern, overlap = _compile_any(markers), max(map(len, markers)) - 1
         parts: list[str] = []
         while True:
@@ -232,6 +236,8 @@ class TextCursor:
             stop = found.start() if found else len(self.text) if self.ended else max(self.pos, len(self.text) - overlap)
             parts.append(self.text[self.pos : stop])
             self._move(stop)
+            if self.offset - start > limit:
+                raise NotACall
             if found:
                 self._move(found.end())
                 return "".join(parts), found.group()
@@ -240,6 +246,7 @@ class TextCursor:
                     raise NotACall
                 parts.append(self.text[self.pos :])
                 self._move(len(self.text))
+                self.ran_out = False
                 return "".join(parts), ""
 
     @property

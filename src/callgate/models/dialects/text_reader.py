@@ -294,9 +294,9 @@ class TextReader:
         return cut_off
 
     def _is_cut_off(self) -> bool:
-        """Whether the message was cut off within the last candidate. Always False in reasoning."""
+        """Whether the message ended within the last candidate. Always False in reasoning."""
         cursor = self._cursor
-        return cursor.truncated and cursor.ran_out and cursor.pos < len(cursor.text) and not self._reasoning_closers
+        return cursor.ran_out and cursor.pos < len(cursor.text) and not self._reasoning_closers
 
     def _may_try(self, dialect: Dialect) -> bool:
         """Whether a dialect may be tried here."""

@@ -5,13 +5,14 @@ body's bytes.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
+from urllib.parse import unquote
 
 import msgspec
 
 from callgate._json import json_text
-from callgate.calls import Audio, Image, Link, Part, Resource, Text
+from callgate.content_parts import Image, Part, Resource, Text, part_text
 from callgate.messages import Message, SystemMessage, ToolCall, ToolMessage
 from callgate.models.wire.request import ModelRequest, ToolSpec
 
@@ -19,11 +20,14 @@ __all__ = [
     "argument_object",
     "argument_text",
     "encode_body",
+    "file_name",
     "group_results",
     "images",
     "images_of_failed_results",
+    "is_image",
     "offered_tools",
-    "part_text",
+    "parts_apart",
+    "pdf_data",
     "result_text",
     "system_text",
 ]
@@ -53,23 +57,32 @@ def argument_text(call: ToolCall) -> str:
     return call.arguments if value and not call.custom and "malformed_arguments" not in value else json_text(value)
 
 
-def part_text(part: Part) -> str:
-    """Return a content part as text, for APIs that accept nothing else."""
+def is_image(part: Part) -> bool:
+    return isinstance(part, Image)
+
+
+def pdf_data(part: Part) -> str:
+    """Return the Base64 of a PDF file; empty for any other part."""
     match part:
-        case Text(text=text):
-            return text
-        case Link(uri=uri, name=name):
-            return f"{name} <{uri}>" if name else uri
-        case Resource(resource=resource):
-            inner = resource.get("text")
-            return inner if isinstance(inner, str) else f"[resource {resource.get('uri', '')}]"
-        case Image(mime_type=mime) | Audio(mime_type=mime):
-            return f"[{mime}]"
+        case Resource(resource={"mimeType": "application/pdf", "blob": str(blob)}):
+            return blob
+        case _:
+            return ""
 
 
-def result_text(message: ToolMessage) -> str:
-    """Return a result as one text; empty if the result is empty."""
-    return "\n".join(part_text(part) for part in message.content if not isinstance(part, Image))
+def file_name(part: Part) -> str:
+    """Return the name of a file."""
+    uri = str(part.resource.get("uri", "")) if isinstance(part, Resource) else ""
+    return unquote(uri.rstrip("/").rpartition("/")[2])[-100:] or "file"
+
+
+def result_text(message: ToolMessage, apart: Callable[[Part], bool] = is_image) -> str:
+    """Return a result as one text; empty if the result is empty.
+
+    Args:
+        apart: Whether a part is sent after the result; see `parts_apart`.
+    """
+    return "\n".join(part_text(part) for part in message.content if not apart(part))
 
 
 def images(messages: Iterable[ToolMessage]) -> list[Image]:
@@ -77,10 +90,16 @@ def images(messages: Iterable[ToolMessage]) -> list[Image]:
     return [part for message in messages for part in message.content if isinstance(part, Image)]
 
 
+def parts_apart(messages: Iterable[ToolMessage], apart: Callable[[Part], bool]) -> list[Part]:
+    """Return the parts of a group of results that are sent after them with an introducing text; empty if there are none."""
+    found = [part for message in messages for part in message.content if apart(part)]
+    kind = "Pictures" if all(map(is_image, found)) else "Files"
+    return [Text(text=f"{kind} from the results above:"), *found] if found else []
+
+
 def images_of_failed_results(messages: Sequence[ToolMessage]) -> list[Part]:
     """Return the images of the failed results with an introducing text, for APIs whose failed results hold text only."""
-    found = images(message for message in messages if message.is_error)
-    return [Text(text="Pictures from the results above:"), *found] if found else []
+    return parts_apart((message for message in messages if message.is_error), is_image)
 
 
 def group_results(messages: Iterable[Message]) -> Iterator[Message | list[ToolMessage]]:

@@ -17,7 +17,7 @@ APERTUS = Dialect(
     families="Apertus",
     example='<|tools_prefix|>[{"get_weather": {"city": "Paris"}}]<|tools_suffix|>',
     openers=("<|tools_prefix|>",),
-    read=MarkedJson("<|tools_suffix|>"),
+    read=MarkedJson("<|tools_suffix|>", keyed=True),
     ignored_markers=("<|assistant_end|>", "<|assistant_start|>"),
     reasoning_markers=(("<|inner_prefix|>", "<|inner_suffix|>"),),
 )

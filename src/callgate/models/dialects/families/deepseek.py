@@ -14,7 +14,7 @@ from itertools import product
 
 from callgate.models.dialects.dialect import Dialect, ParsedCalls
 from callgate.models.dialects.json_calls import normalise_arguments
-from callgate.models.dialects.known_tools import KnownTools
+from callgate.models.dialects.known_tools import MAX_HEADER_CHARS, KnownTools
 from callgate.models.dialects.tagged_calls import CallTags, read_tagged_call
 from callgate.models.dialects.text_and_call_parts import FoundCall
 from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCursor
@@ -57,7 +57,7 @@ def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
     yield from cursor.skip_space()
     header = ""
     if not (yield from cursor.at(_STEP.call[0])):
-        header, marker = yield from cursor.read_until(*_SEPARATOR, *_END, "\n")
+        header, marker = yield from cursor.read_until(*_SEPARATOR, *_END, "\n", limit=MAX_HEADER_CHARS)
         if "<" in header:
             raise NotACall
         if marker == "\n":
@@ -80,7 +80,7 @@ def _read_json_call(cursor: TextCursor, tools: KnownTools, header: str) -> Incre
     yield from cursor.skip_space()
     yield from cursor.take("```json", "```")
     yield from cursor.skip_space()
-    if not name:
+    if not tools.is_name(name):
         raise NotACall
     if (yield from cursor.peek()) == "{":
         text = (yield from cursor.read_bracketed(*_END, *_END_ALL)).rstrip("`\n\r\t ")

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 
 from callgate.models.dialects.dialect import Dialect, ParsedCalls
-from callgate.models.dialects.known_tools import MAX_NAME_CHARS, KnownTools
+from callgate.models.dialects.known_tools import MAX_HEADER_CHARS, KnownTools
 from callgate.models.dialects.schema_matching import matches_schema, peek_known_name, single_text_argument
 from callgate.models.dialects.text_and_call_parts import FoundCall
 from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCursor
@@ -31,14 +31,14 @@ _PART_STARTS = (*_ENDS, "<|from|>", _RECIPIENT, _ARROWS)
 
 
 def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
-    line = (yield from cursor.read_until("\n"))[0].rstrip("\r")
+    line = (yield from cursor.read_until("\n", limit=MAX_HEADER_CHARS))[0].rstrip("\r")
     name = line if opener == _ARROWS else tools.clean_name(line)
     if opener == _RECIPIENT:
         yield from cursor.skip_space()
         yield from cursor.expect(_CONTENT)
     if name == _USER:
         return
-    if not name or len(name) > MAX_NAME_CHARS or (opener == _ARROWS and not (_NAME.fullmatch(name) and tools.may_call(name))):
+    if not tools.is_name(name) or (opener == _ARROWS and not (_NAME.fullmatch(name) and tools.may_call(name))):
         raise NotACall
     yield from cursor.skip_space()
     if (yield from cursor.peek()) == "{":

@@ -28,12 +28,16 @@ _CALL_PREFIX = "call:"
 _ENDS = ("<tool_call|>", "<end_function_call>")
 _QUOTE_TOKENS = ('<|"|>', "<escape>")
 _QUOTES = (*_QUOTE_TOKENS, '"', "'")
+_AFTER_STRING = (",", ":", "}", "]", ")")
 _BRACKETS = {"{": "}", "(": ")"}
 _NAME = re.compile(r"[^{<(\n]*")
+_CALL_OR_BRACKET = re.compile(r"call:[\w.\-]+[{(]|[{}()]")
 _WORD = re.compile(r"[\w.\-]*")
-_KEY = re.compile(r"[^:,\]}\[{<]*")
+_KEY, _KEYWORD = re.compile(r"[^:,\]}\[{<]*"), re.compile(r"[^:=,\]}\[{<()]*")
 _NEXT_KEY = re.compile(r"\s*([^\s:,]+)\s*:")
 _NEXT_KEY_CHARS = 100
+_NULLS = ("null", "None")
+_PYTHON_CONSTANTS = {"True": "true", "False": "false", "None": "null"}
 _MAX_NESTING = 64
 Schema = Mapping[str, object]
 
@@ -49,13 +53,15 @@ def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
         arguments = yield from _read_arguments(cursor, tools.schema(name))
         yield from cursor.skip_space()
         has_next = yield from cursor.at(_CALL_PREFIX)
-        yield from cursor.take(*_ENDS)
+        ended = yield from cursor.take(*_ENDS)
+        if not ended and not tools.is_name(name):
+            raise NotACall
         yield FoundCall(name=name, arguments=arguments)
 
 
 def _read_bare(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
     name = yield from cursor.take_while(_WORD)
-    if not name or not (yield from cursor.at("{")):
+    if not name or (yield from cursor.peek()) not in _BRACKETS:
         raise NotACall
     arguments = yield from _read_arguments(cursor, tools.schema(name))
     yield from cursor.skip_space()
@@ -76,14 +82,15 @@ def _read_arguments(cursor: TextCursor, root: Schema | None) -> Incremental[str]
 
 def _read_object(cursor: TextCursor, depth: int, schema: Schema | None, root: Schema | None, closer: str = "}") -> Incremental[str]:
     members: dict[str, str] = {}
+    is_python = closer == ")"
     while True:
         yield from cursor.skip_space()
         if (yield from cursor.take(closer)):
             return json_object(members)
         quote = yield from cursor.take(*_QUOTES)
-        key = (yield from _read_string(cursor, quote)) if quote else (yield from cursor.take_while(_KEY)).strip()
+        key = (yield from _read_string(cursor, quote)) if quote else (yield from cursor.take_while(_KEYWORD if is_python else _KEY)).strip()
         yield from cursor.skip_space()
-        yield from cursor.expect(":")
+        yield from cursor.expect(*(":", "=") if is_python else ":")
         members[key] = yield from _read_value(cursor, depth, parameter_schema(schema, key), root, closer, schema)
         yield from _read_separator(cursor, closer)
 
@@ -121,15 +128,15 @@ def _read_value(
             return (yield from _read_list(cursor, depth + 1, items_schema(schema), root))
         bare, marker = yield from cursor.read_until(",", closer, *_QUOTE_TOKENS, *_ENDS)
         cursor.give_back(marker)
-        return to_typed_json(bare.strip(), schema, root)
-    return json_string((yield from _read_bare_text(cursor, closer, parent)).strip())
+        bare = bare.strip()
+        return _PYTHON_CONSTANTS.get(bare) or to_typed_json(bare, schema, root)
+    text = (yield from _read_bare_text(cursor, closer, parent)).strip()
+    return "null" if text in _NULLS else json_string(text)
 
 
 def _read_string(cursor: TextCursor, quote: str) -> Incremental[str]:
     if quote in _QUOTE_TOKENS:
-        text, marker = yield from cursor.read_until(quote, *(f"{closer}{end}" for closer in _BRACKETS.values() for end in _ENDS))
-        cursor.give_back("" if marker == quote else marker)
-        return text
+        return (yield from _read_token_string(cursor, quote))
     parts: list[str] = []
     while True:
         text, marker = yield from cursor.read_until(quote, f"\\{quote}", "\\\\")
@@ -138,6 +145,32 @@ def _read_string(cursor: TextCursor, quote: str) -> Incremental[str]:
             yield from cursor.take(*_QUOTE_TOKENS)
             return _unescaped("".join(parts), quote)
         parts.append(marker)
+
+
+def _read_token_string(cursor: TextCursor, quote: str) -> Incremental[str]:
+    """Read a string that ends with a token before a separator, or with the end of the call.
+
+    A call that the string quotes may contain both.
+    """
+    parts: list[str] = []
+    depth = 0
+    while True:
+        text, marker = yield from cursor.read_until(quote, *(f"{closer}{end}" for closer in _BRACKETS.values() for end in _ENDS))
+        parts.append(text)
+        depth = _quoted_call_depth(text, depth)
+        if not depth and (marker != quote or (yield from cursor.is_followed_by("", *_AFTER_STRING, *_ENDS))):
+            cursor.give_back("" if marker == quote else marker)
+            return "".join(parts)
+        depth = _quoted_call_depth(marker, depth)
+        parts.append(marker)
+
+
+def _quoted_call_depth(text: str, depth: int) -> int:
+    """Return the depth of the brackets of a quoted call after `text`; `depth` is the one before."""
+    for bracket in _CALL_OR_BRACKET.findall(text):
+        if depth or len(bracket) > 1:
+            depth += 1 if bracket[-1] in _BRACKETS else -1
+    return depth
 
 
 def _unescaped(text: str, quote: str) -> str:

@@ -15,7 +15,8 @@ from collections.abc import Mapping
 
 from callgate.models.dialects.dialect import Dialect, ParsedCalls
 from callgate.models.dialects.json_calls import normalise_arguments
-from callgate.models.dialects.known_tools import MAX_NAME_CHARS, KnownTools
+from callgate.models.dialects.known_tools import MAX_HEADER_CHARS, KnownTools
+from callgate.models.dialects.schema_matching import peek_known_name
 from callgate.models.dialects.tag_values import TURN_ENDS, ValueTags, read_value
 from callgate.models.dialects.text_and_call_parts import FoundCall
 from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCursor
@@ -25,13 +26,23 @@ __all__ = ["GLM", "KeyValueReader"]
 
 Schema = Mapping[str, object]
 _WORD = re.compile(r"[\w.\-/:]+")
+_WORD_CHARS = re.compile(r"[\w.\-/:]*")
 _NAME = re.compile(r"[^<{\n]*")
 
 
 class KeyValueReader:
-    """Reads alternating keys and values. The family's tags may have a prefix or a suffix."""
+    """Reads alternating keys and values.
 
-    def __init__(self, end: str, *, prefix: str = "", suffix: str = "") -> None:
+    Args:
+        end: The tag that closes a call.
+        prefix: What the family's tags begin with.
+        suffix: What the family's tags end with.
+        is_wrapped: Whether a tag around all calls proves that a word is the name of a tool, even of an unknown one.
+    """
+
+    def __init__(self, end: str, *, prefix: str = "", suffix: str = "", is_wrapped: bool = False) -> None:
+        self._is_wrapped = is_wrapped
+        self._type, self._end_type = f"<{prefix}arg_type{suffix}>", f"</{prefix}arg_type{suffix}>"
         self._key, self._end_key = f"<{prefix}arg_key{suffix}>", f"</{prefix}arg_key{suffix}>"
         self._value, self._end_value = f"<{prefix}arg_value{suffix}>", f"</{prefix}arg_value{suffix}>"
         self._end, self._begin = end, f"<{end[2:]}"
@@ -42,16 +53,17 @@ class KeyValueReader:
             end_parameter=(self._end_value,),
             end_name=self._end_key,
             call_followers=(self._begin, *TURN_ENDS),
+            value_followers=(self._key, self._end, self._begin, *TURN_ENDS),
         )
         self._separator = f"<tool_sep{suffix}>"
 
     def __call__(self, cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
-        spaced = yield from cursor.at(" ")
+        spaced = (yield from cursor.at(" ")) and not self._is_wrapped
         yield from cursor.skip_space()
         name = tools.clean_name((yield from cursor.take_while(_NAME)))
         yield from cursor.take(self._separator)
         yield from cursor.skip_space()
-        if not name or len(name) > MAX_NAME_CHARS:
+        if not tools.is_name(name):
             raise NotACall
         if (yield from cursor.peek()) == "{":
             if not _WORD.fullmatch(name):
@@ -59,8 +71,23 @@ class KeyValueReader:
             yield (yield from self._read_json_call(cursor, name))
             return
         members = yield from self._read_members(cursor, tools.schema(name))
-        if not members and (spaced or not (tools.has(name) or (tools.is_empty and _WORD.fullmatch(name)))):
+        is_certain = tools.has(name) or self._is_wrapped or (tools.is_empty and _WORD.fullmatch(name))
+        if not members and (spaced or not is_certain):
             raise NotACall
+        yield from self._read_end(cursor, name, members)
+
+    def read_without_opener(self, cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
+        """Read a call whose opening tag is missing: a name that a key follows."""
+        yield from cursor.skip_space()
+        if not tools.is_empty and not (yield from peek_known_name(cursor, tools)):
+            raise NotACall
+        name = yield from cursor.take_while(_WORD_CHARS)
+        yield from cursor.skip_space()
+        if not tools.may_call(name) or not (yield from cursor.at(self._key)):
+            raise NotACall
+        yield from self._read_end(cursor, tools.clean_name(name), (yield from self._read_members(cursor, tools.schema(name))))
+
+    def _read_end(self, cursor: TextCursor, name: str, members: Mapping[str, str]) -> ParsedCalls:
         if (yield from cursor.take(self._end)) or (members and (yield from cursor.at(self._begin))):
             yield FoundCall(name=name, arguments=json_object(members))
         elif members and not cursor.truncated and not (yield from cursor.peek()):
@@ -81,23 +108,34 @@ class KeyValueReader:
         """
         members: dict[str, str] = {}
         while (yield from cursor.take(self._key)):
-            key, marker = yield from cursor.read_until(self._end_key, self._value)
+            kind: Schema | None = None
+            key, marker = yield from cursor.read_until(self._end_key, self._value, limit=MAX_HEADER_CHARS)
             if marker == self._end_key:
                 yield from cursor.skip_space()
                 yield from cursor.take("\\n")
+                kind = yield from self._read_type(cursor)
                 yield from cursor.expect(self._value)
-            members[key.strip()] = to_typed_json(
-                (yield from read_value(cursor, self._tags, schema)), parameter_schema(schema, key.strip()), schema
-            )
+            value = yield from read_value(cursor, self._tags, schema, key.strip())
+            members[key.strip()] = to_typed_json(value, parameter_schema(schema, key.strip()) or kind, schema)
             yield from cursor.skip_space()
         return members
 
+    def _read_type(self, cursor: TextCursor) -> Incremental[Schema | None]:
+        """Read the tag with a value's type, if there is one."""
+        if not (yield from cursor.take(self._type)):
+            return None
+        kind, _ = yield from cursor.read_until(self._end_type, limit=MAX_HEADER_CHARS)
+        yield from cursor.skip_space()
+        return {"type": kind.partition("[")[0].strip()}
 
+
+_READER = KeyValueReader("</tool_call>")
 GLM = Dialect(
     name="glm",
     families="GLM 4.5 to 4.7, Ling 3, Poolside",
     example="<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Paris</arg_value>\n</tool_call>",
     openers=("<tool_call>",),
-    read=KeyValueReader("</tool_call>"),
+    read=_READER,
+    read_first=_READER.read_without_opener,
     ignored_markers=("<|observation|>", "<|role_end|>"),
 )

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 
 from callgate.models.dialects.dialect import Dialect, ParsedCalls
-from callgate.models.dialects.known_tools import KnownTools
+from callgate.models.dialects.known_tools import MAX_HEADER_CHARS, KnownTools
 from callgate.models.dialects.schema_matching import single_text_argument
 from callgate.models.dialects.text_and_call_parts import FoundCall
 from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCursor
@@ -22,17 +22,19 @@ __all__ = ["HARMONY"]
 
 _ENDS = ("<|call|>", "<|end|>", "<|return|>")
 _RECIPIENT = re.compile(r"to=([^\s<]+)")
+_ROLES = frozenset({"user", "assistant", "system", "developer", "tool", "all"})
+"""Recipients that are not tools."""
 _MESSAGE = "<|message|>"
-_FUNCTION_HEADER = re.compile(r"(?:\w+ )?to=functions\.([\w.\-]+)\s*(?:json|code)?\s*")
+_OTHER_MESSAGES = ("<|start|>", *_ENDS)
+_FUNCTION_HEADER = re.compile(r"(?:<\|channel\|>)?\s*(?:\w+\s+)?to=functions\.([\w.\-]+)\s*(?:(?:<\|constrain\|>)?\s*(?:json|code))?\s*")
 
 
 def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
-    header, marker = yield from cursor.read_until(_MESSAGE, "\n", "{")
-    cursor.give_back("{" if marker == "{" else "")
+    header, marker = yield from _read_header(cursor)
     recipient = (_FUNCTION_HEADER.fullmatch if marker == "{" else _RECIPIENT.search)(opener + header)
-    if marker == "\n" or (marker == "{" and (recipient is None or not tools.may_call(recipient[1]))):
+    if marker == "{" and (recipient is None or not tools.may_call(recipient[1])):
         raise NotACall
-    if recipient is None:
+    if recipient is None or recipient[1] in _ROLES:
         return
     yield from cursor.skip_space()
     name = tools.clean_name(recipient[1])
@@ -43,6 +45,25 @@ def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
     else:
         text = yield from _read_text_argument(cursor, tools, name, header)
     yield FoundCall(name=name, arguments=text)
+
+
+def _read_header(cursor: TextCursor) -> Incremental[tuple[str, str]]:
+    """Read to the token before the body, or to a body that follows without it, which is not consumed.
+
+    The header may have several lines, if each of them begins with a token or the recipient.
+    """
+    lines: list[str] = []
+    while True:
+        line, marker = yield from cursor.read_until(_MESSAGE, *_OTHER_MESSAGES, "\n", "{", limit=MAX_HEADER_CHARS)
+        lines.append(line)
+        if marker in _OTHER_MESSAGES:
+            raise NotACall
+        if marker != "\n":
+            cursor.give_back("{" if marker == "{" else "")
+            return " ".join(lines), marker
+        yield from cursor.skip_space()
+        if not (yield from cursor.at_any("<|", "to=", "{")):
+            raise NotACall
 
 
 def _read_text_argument(cursor: TextCursor, tools: KnownTools, name: str, header: str) -> Incremental[str]:

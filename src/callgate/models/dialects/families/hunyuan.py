@@ -26,7 +26,7 @@ def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
         if not _SUFFIX.fullmatch(suffix):
             raise NotACall
         suffix = f":{suffix}"
-    read = KeyValueReader(f"</tool_call{suffix}>", suffix=suffix)
+    read = KeyValueReader(f"</tool_call{suffix}>", suffix=suffix, is_wrapped=True)
     count = 0
     yield from cursor.skip_space()
     while (yield from cursor.take(f"<tool_call{suffix}>")):

@@ -12,7 +12,7 @@ import re
 
 from callgate.models.dialects.dialect import Dialect, ParsedCalls
 from callgate.models.dialects.json_calls import normalise_arguments
-from callgate.models.dialects.known_tools import KnownTools
+from callgate.models.dialects.known_tools import MAX_HEADER_CHARS, KnownTools
 from callgate.models.dialects.text_and_call_parts import FoundCall
 from callgate.models.dialects.text_cursor import NotACall, TextCursor
 
@@ -24,9 +24,9 @@ _SECTION_ENDS = ("<|tool_calls_section_end|>", "<|tool_call_section_end|>")
 
 
 def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
-    call_id, marker = yield from cursor.read_until(_ARGUMENTS, _END, "<|tool_call_begin|>")
+    call_id, marker = yield from cursor.read_until(_ARGUMENTS, _END, "<|tool_call_begin|>", limit=MAX_HEADER_CHARS)
     name = _name(call_id.strip(), tools)
-    if marker != _ARGUMENTS or not name or len(call_id) > 300:
+    if marker != _ARGUMENTS or not tools.is_name(name):
         raise NotACall
     yield from cursor.skip_space()
     if (yield from cursor.peek()) not in ("{", '"', _END[0]):

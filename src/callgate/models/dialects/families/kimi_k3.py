@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from html import unescape
 
 from callgate.models.dialects.dialect import Dialect, ParsedCalls
-from callgate.models.dialects.known_tools import KnownTools
+from callgate.models.dialects.known_tools import MAX_HEADER_CHARS, KnownTools
 from callgate.models.dialects.tag_values import read_balanced
 from callgate.models.dialects.text_and_call_parts import FoundCall
 from callgate.models.dialects.text_cursor import NotACall, TextCursor
@@ -44,9 +44,9 @@ def _part_markers(*names: str) -> tuple[str, ...]:
 
 
 def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
-    header, _ = yield from cursor.read_until(_SEPARATOR)
+    header, _ = yield from cursor.read_until(_SEPARATOR, limit=MAX_HEADER_CHARS)
     named = _NAME.search(header)
-    if named is None or len(header) > 500:
+    if named is None:
         raise NotACall
     name = tools.clean_name(unescape(named[1]))
     root = tools.schema(name)
@@ -60,7 +60,7 @@ def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
             yield FoundCall(name=name, arguments=json_object(members), closed="finished")
             return
         yield from cursor.expect(*_ARGUMENT)
-        header, _ = yield from cursor.read_until(_SEPARATOR)
+        header, _ = yield from cursor.read_until(_SEPARATOR, limit=MAX_HEADER_CHARS)
         found = _KEY.search(header)
         if found is None:
             raise NotACall

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from callgate.models.dialects.dialect import Dialect, ParsedCalls
-from callgate.models.dialects.known_tools import MAX_NAME_CHARS, KnownTools
+from callgate.models.dialects.known_tools import MAX_HEADER_CHARS, MAX_NAME_CHARS, KnownTools
 from callgate.models.dialects.tag_values import read_balanced, tag_name
 from callgate.models.dialects.text_and_call_parts import FoundCall
 from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCursor
@@ -40,7 +40,7 @@ def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
         if (yield from cursor.take("</tool_call>")):
             break
         yield from cursor.expect("<invoke ")
-        name = tools.clean_name(tag_name((yield from cursor.read_until(">"))[0]))
+        name = tools.clean_name(tag_name((yield from cursor.read_until(">", limit=MAX_HEADER_CHARS))[0]))
         if not name or len(name) > MAX_NAME_CHARS:
             raise NotACall
         root = tools.schema(name)

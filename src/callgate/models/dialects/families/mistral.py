@@ -14,7 +14,7 @@ import re
 
 from callgate.models.dialects.dialect import Dialect, ParsedCalls
 from callgate.models.dialects.json_calls import MarkedJson, parse_call
-from callgate.models.dialects.known_tools import MAX_NAME_CHARS, KnownTools
+from callgate.models.dialects.known_tools import MAX_HEADER_CHARS, KnownTools
 from callgate.models.dialects.text_and_call_parts import FoundCall
 from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCursor
 
@@ -44,15 +44,16 @@ def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
 def _read_header(cursor: TextCursor, name_pattern: re.Pattern[str]) -> Incremental[tuple[str, str, str]]:
     """Return the name, the marker after it, and the id, which come before the arguments. Each may be empty."""
     name, call_id = (yield from cursor.take_while(name_pattern)).strip(), ""
+    yield from cursor.skip_space()
     marker = yield from cursor.take("[CALL_ID]", "[ARGS]")
     if marker == "[CALL_ID]":
-        call_id, _ = yield from cursor.read_until("[ARGS]")
+        call_id, _ = yield from cursor.read_until("[ARGS]", limit=MAX_HEADER_CHARS)
     yield from cursor.skip_space()
     return name, marker, call_id.strip()
 
 
 def _read_call(cursor: TextCursor, tools: KnownTools, name: str, call_id: str) -> Incremental[FoundCall]:
-    if len(name) > MAX_NAME_CHARS:
+    if name and not tools.is_name(name):
         raise NotACall
     if name and (yield from cursor.take("null")):
         return FoundCall(name=tools.clean_name(name), arguments="{}", id=call_id)

@@ -12,14 +12,25 @@ from callgate.models.dialects.known_tools import KnownTools
 from callgate.models.dialects.python_calls import read_python_calls
 from callgate.models.dialects.schema_matching import matches_schema, peek_known_name
 from callgate.models.dialects.text_and_call_parts import FoundCall
-from callgate.models.dialects.text_cursor import NotACall, TextCursor
+from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCursor
 
 __all__ = ["PYTHONIC"]
 
 
 def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
+    """Read a list of calls. All of its items must be calls: a list comprehension is text."""
     cursor.give_back(opener)
-    yield from read_python_calls(cursor, tools, known_only=True, in_brackets=True)
+    yield from (yield from _read_all(cursor, tools, in_brackets=True))
+
+
+def _read_all(cursor: TextCursor, tools: KnownTools, *, in_brackets: bool = False) -> Incremental[list[FoundCall]]:
+    calls: list[FoundCall] = []
+    for found in read_python_calls(cursor, tools, known_only=True, in_brackets=in_brackets):
+        if found is None:
+            yield
+        else:
+            calls.append(found)
+    return calls
 
 
 def _read_first(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
@@ -27,12 +38,7 @@ def _read_first(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCal
     yield from cursor.skip_space()
     if not (yield from peek_known_name(cursor, tools)):
         raise NotACall
-    calls: list[FoundCall] = []
-    for found in read_python_calls(cursor, tools, known_only=True):
-        if found is None:
-            yield None
-        else:
-            calls.append(found)
+    calls = yield from _read_all(cursor, tools)
     if (yield from cursor.peek()) not in ("", "<") or not all(matches_schema(call.arguments, tools.schema(call.name)) for call in calls):
         raise NotACall
     yield from calls

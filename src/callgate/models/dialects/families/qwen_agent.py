@@ -9,7 +9,7 @@ Source: the function-calling prompt of Qwen-Agent.
 from __future__ import annotations
 
 from callgate.models.dialects.dialect import Dialect, ParsedCalls
-from callgate.models.dialects.known_tools import KnownTools
+from callgate.models.dialects.known_tools import MAX_HEADER_CHARS, KnownTools
 from callgate.models.dialects.text_and_call_parts import FoundCall
 from callgate.models.dialects.text_cursor import NotACall, TextCursor
 
@@ -19,13 +19,13 @@ _ARGUMENTS = "✿ARGS✿:"
 
 
 def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
-    name, marker = yield from cursor.read_until("\n", _ARGUMENTS)
+    name, marker = yield from cursor.read_until("\n", _ARGUMENTS, limit=MAX_HEADER_CHARS)
     name = tools.clean_name(name)
     if marker != _ARGUMENTS:
         yield from cursor.skip_space()
         yield from cursor.expect(_ARGUMENTS)
     yield from cursor.skip_space()
-    if not name or (yield from cursor.peek()) != "{":
+    if not tools.is_name(name) or (yield from cursor.peek()) != "{":
         raise NotACall
     yield FoundCall(name=name, arguments=(yield from cursor.read_bracketed()))
     yield from cursor.skip_space()

@@ -13,6 +13,8 @@ Source: the chat templates of Qwen3-Coder and Seed-OSS; Meta's prompt format for
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from callgate.models.dialects.dialect import Dialect, ParsedCalls
 from callgate.models.dialects.known_tools import KnownTools
 from callgate.models.dialects.tagged_calls import CallTags, read_tagged_calls, with_space_variants
@@ -27,20 +29,22 @@ _TAGS = CallTags(
     end_parameter=with_space_variants("</parameter>"),
     trim_line_breaks=True,
 )
+_SEED_TAGS, _SEED_OPENER = replace(_TAGS, trim_line_breaks=False), "<seed:tool_call>"
+"""Seed-OSS writes values without line breaks around them."""
 _CLOSERS = ("</tool_call>", "</seed:tool_call>")
 
 
 def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
     if opener == "<function=":
         cursor.give_back(opener)
-    yield from read_tagged_calls(cursor, tools, _TAGS, *_CLOSERS)
+    yield from read_tagged_calls(cursor, tools, _SEED_TAGS if opener == _SEED_OPENER else _TAGS, *_CLOSERS)
 
 
 QWEN_XML = Dialect(
     name="qwen-xml",
     families="Qwen3-Coder, Qwen 3.5, Seed-OSS, Step 3.5, Nemotron 3, MiMo; Llama 3.1 and Functionary 3.1 with JSON inside",
     example="<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n</parameter>\n</function>\n</tool_call>",
-    openers=("<tool_call>", "<seed:tool_call>", "<function="),
+    openers=("<tool_call>", _SEED_OPENER, "<function="),
     read=_read,
     ignored_markers=("<seed:cot_budget_reflect>", "</seed:cot_budget_reflect>", "<seed:eos>"),
     reasoning_markers=(("<seed:think>", "</seed:think>"),),

@@ -12,7 +12,7 @@ Source: the chat template of Solar-Open-100B; the tool parser for Solar Open 2.
 from __future__ import annotations
 
 from callgate.models.dialects.dialect import Dialect, ParsedCalls
-from callgate.models.dialects.known_tools import MAX_NAME_CHARS, KnownTools
+from callgate.models.dialects.known_tools import MAX_HEADER_CHARS, KnownTools
 from callgate.models.dialects.text_and_call_parts import FoundCall
 from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCursor
 from callgate.models.dialects.typed_values import json_object, parameter_schema, to_typed_json
@@ -28,9 +28,9 @@ def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
     if opener == _START:
         yield (yield from _read_arguments_call(cursor, tools))
         return
-    call_id, _ = yield from cursor.read_until(_NAME)
-    name, marker = yield from cursor.read_until(_ARGUMENTS, _END)
-    if marker != _ARGUMENTS or not name.strip() or len(name) > MAX_NAME_CHARS:
+    call_id, _ = yield from cursor.read_until(_NAME, limit=MAX_HEADER_CHARS)
+    name, marker = yield from cursor.read_until(_ARGUMENTS, _END, limit=MAX_HEADER_CHARS)
+    if marker != _ARGUMENTS or not tools.is_name(name):
         raise NotACall
     yield from cursor.skip_space()
     if (yield from cursor.peek()) != "{":
@@ -43,16 +43,16 @@ def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
 
 def _read_arguments_call(cursor: TextCursor, tools: KnownTools) -> Incremental[FoundCall]:
     """Read a call with tokens for each argument. The token at the end of a value may be missing."""
-    name, marker = yield from cursor.read_until("\n", _ARGUMENT, _END)
+    name, marker = yield from cursor.read_until("\n", _ARGUMENT, _END, limit=MAX_HEADER_CHARS)
     name = tools.clean_name(name)
     cursor.give_back(marker)
-    if not name or len(name) > MAX_NAME_CHARS:
+    if not tools.is_name(name):
         raise NotACall
     schema = tools.schema(name)
     members: dict[str, str] = {}
     yield from cursor.skip_space()
     while (yield from cursor.take(_ARGUMENT)):
-        key, _ = yield from cursor.read_until(_VALUE)
+        key, _ = yield from cursor.read_until(_VALUE, limit=MAX_HEADER_CHARS)
         value, marker = yield from cursor.read_until(_END_ARGUMENT, _ARGUMENT, _END)
         cursor.give_back("" if marker == _END_ARGUMENT else marker)
         members.setdefault(key.strip(), to_typed_json(value, parameter_schema(schema, key.strip()), schema))

@@ -10,14 +10,14 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from callgate.calls import Image, Part, Resource, Text
+from callgate.content_parts import Image, Part, Resource, Text, part_text
 from callgate.messages import AssistantMessage, Message, Native, Reasoning, SystemMessage, ToolCall, ToolMessage, UserMessage
 from callgate.models.wire.history_encoding import (
     argument_object,
     encode_body,
     group_results,
     images_of_failed_results,
-    part_text,
+    pdf_data,
     result_text,
     system_text,
 )
@@ -198,8 +198,8 @@ def _encode_part(part: Part) -> _Item:
     match part:
         case Image(data=data, mime_type=mime) if mime in _IMAGE_TYPES:
             return {"type": "image", "source": {"type": "base64", "media_type": mime, "data": data}}
-        case Resource(resource=resource) if resource.get("mimeType") == "application/pdf" and isinstance(resource.get("blob"), str):
-            return {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": resource["blob"]}}
+        case Resource() if data := pdf_data(part):
+            return {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": data}}
         case _:
             return {"type": "text", "text": part_text(part)}
 

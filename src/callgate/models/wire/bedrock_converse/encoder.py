@@ -14,15 +14,16 @@ from urllib.parse import quote
 from msgspec.structs import replace
 
 from callgate._json import json_text
-from callgate.calls import Image, Part, Text
+from callgate.content_parts import Image, Part, Text, part_text
 from callgate.messages import AssistantMessage, Message, Native, Reasoning, SystemMessage, ToolCall, ToolMessage, UserMessage
 from callgate.models.wire.anthropic_messages.encoder import PARAMETER_NAME
 from callgate.models.wire.history_encoding import (
     argument_object,
     encode_body,
+    file_name,
     group_results,
     images_of_failed_results,
-    part_text,
+    pdf_data,
     system_text,
 )
 from callgate.models.wire.json_fields import as_object
@@ -67,10 +68,11 @@ def encode(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]
 def encode_result(message: ToolMessage, names: WireNames) -> dict[str, object]:
     """Return a result as a `toolResult` block.
 
-    The status is sent only for an error, because some models accept no status. An error contains no images.
+    The status is sent only for an error, because some models accept no status. An error contains only text.
     """
     parts = [part for part in message.content if not (message.is_error and isinstance(part, Image))]
-    content = [block for part in parts for block in _encode_part(part)]
+    encode_part = _encode_text if message.is_error else _encode_part
+    content = [block for part in parts for block in encode_part(part)]
     result: dict[str, object] = {"toolUseId": _encode_id(message.call_id), "content": content or [{"text": "(no output)"}]}
     if message.is_error:
         result["status"] = "error"
@@ -149,8 +151,19 @@ def _encode_part(part: Part) -> list[_Block]:
     kind = part.mime_type.rpartition("/")[2].replace("jpg", "jpeg") if isinstance(part, Image) else ""
     if isinstance(part, Image) and kind in _IMAGE_FORMATS:
         return [{"image": {"format": kind, "source": {"bytes": part.data}}}]
+    if data := pdf_data(part):
+        return [{"document": {"format": "pdf", "name": _document_name(part), "source": {"bytes": data}}}]
+    return _encode_text(part)
+
+
+def _encode_text(part: Part) -> list[_Block]:
     text = part_text(part)
     return [{"text": text}] if text.strip() else []
+
+
+def _document_name(part: Part) -> str:
+    """Return a file's name with the characters that the API accepts."""
+    return re.sub(r"[^A-Za-z0-9()\[\]-]+", "-", file_name(part)).strip("-") or "file"
 
 
 def _encode_tools(request: ModelRequest, names: WireNames) -> dict[str, object] | None:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from callgate.calls import Image, Part
+from callgate.content_parts import Image, Part, part_text
 from callgate.messages import AssistantMessage, Message, Reasoning, SystemMessage, ToolCall, ToolMessage, UserMessage
-from callgate.models.wire.history_encoding import argument_text, encode_body, group_results, images, offered_tools, part_text, result_text
+from callgate.models.wire.history_encoding import argument_text, encode_body, group_results, images, offered_tools, result_text
 from callgate.models.wire.request import HttpRequest, ModelRequest, ToolSpec
 from callgate.models.wire.result_order import order_results
 from callgate.models.wire.tool_names import WireNames

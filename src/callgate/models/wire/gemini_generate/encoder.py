@@ -10,10 +10,18 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import quote
 
-from callgate.calls import Audio, Image, Part, Resource, Text
+from callgate.content_parts import Audio, Image, Part, Resource, Text, part_text
 from callgate.messages import AssistantMessage, Message, Native, Reasoning, ToolCall, ToolMessage, UserMessage
 from callgate.models.wire.gemini_generate.schema_subset import reduce_schema
-from callgate.models.wire.history_encoding import argument_object, encode_body, group_results, images, part_text, system_text
+from callgate.models.wire.history_encoding import (
+    argument_object,
+    encode_body,
+    group_results,
+    parts_apart,
+    pdf_data,
+    result_text,
+    system_text,
+)
 from callgate.models.wire.request import HttpRequest, ModelRequest, ToolSpec
 from callgate.models.wire.result_order import order_results
 from callgate.models.wire.tool_names import WireNames
@@ -27,6 +35,8 @@ _NO_SIGNATURE = "skip_thought_signature_validator"
 """The signature that the API accepts if another model wrote the call, or none was kept."""
 
 _Item = dict[str, object]
+
+_MEDIA = ("image/", "audio/", "video/", "text/")
 
 
 def encode(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]) -> HttpRequest:
@@ -47,7 +57,7 @@ def encode(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]
 
 def encode_result(message: ToolMessage, names: WireNames) -> _Item:
     """Return a result as a `functionResponse` part, with an id only if the model gave one."""
-    text = "\n".join(part_text(part) for part in message.content if not isinstance(part, Image))
+    text = result_text(message, _is_media)
     response: _Item = {"name": names.to_wire(message.name), "response": {"error" if message.is_error else "result": text}}
     if message.call_id and not message.made_id:
         response["id"] = message.call_id
@@ -107,19 +117,35 @@ def _append_content(contents: list[_Item], role: str, parts: list[_Item]) -> Non
 def _encode_results(results: list[ToolMessage], names: WireNames, generation: int) -> list[_Item]:
     """Return all results of one answer in one content, with their images inside or after them."""
     items = [encode_result(message, names) for message in results]
-    result_images = images(results)
-    if not result_images:
-        return [{"role": "user", "parts": items}]
     if generation >= 3:
-        return [{"role": "user", "parts": [_with_images(item, message) for item, message in zip(items, results, strict=True)]}]
-    return [
-        {"role": "user", "parts": items},
-        {"role": "user", "parts": [{"text": "Pictures from the results above:"}, *map(_encode_part, result_images)]},
-    ]
+        items = [_with_media(item, message) for item, message in zip(items, results, strict=True)]
+    after = parts_apart(results, _is_after if generation >= 3 else _is_media)
+    contents: list[_Item] = [{"role": "user", "parts": items}]
+    return [*contents, {"role": "user", "parts": [_encode_part(part) for part in after]}] if after else contents
 
 
-def _with_images(item: _Item, message: ToolMessage) -> _Item:
-    parts = [_encode_part(part) for part in message.content if isinstance(part, Image)]
+def _is_media(part: Part) -> bool:
+    """Whether a part is sent as media, not as text."""
+    return isinstance(part, (Image, Audio)) or bool(_media_blob(part))
+
+
+def _is_after(part: Part) -> bool:
+    """Whether a part is sent after the results in any generation: they hold no audio and no video."""
+    return _is_media(part) and not isinstance(part, Image) and not pdf_data(part)
+
+
+def _media_blob(part: Part) -> tuple[str, str] | None:
+    """Return media type and Base64 of a file that the API takes; it refuses the whole request for any other file."""
+    match part:
+        case Resource(resource={"blob": str(blob), "mimeType": str(mime)}) if mime == "application/pdf" or mime.startswith(_MEDIA):
+            return mime, blob
+        case _:
+            return None
+
+
+def _with_media(item: _Item, message: ToolMessage) -> _Item:
+    """Return a result with its images and documents inside."""
+    parts = [_encode_part(part) for part in message.content if isinstance(part, Image) or pdf_data(part)]
     response = item["functionResponse"]
     return {"functionResponse": {**response, "parts": parts}} if parts and isinstance(response, dict) else item
 
@@ -189,10 +215,8 @@ def _encode_parts(parts: Iterable[Part]) -> list[_Item]:
 
 
 def _encode_part(part: Part) -> _Item:
-    match part:
-        case Image(data=data, mime_type=mime) | Audio(data=data, mime_type=mime):
-            return {"inlineData": {"mimeType": mime, "data": data}}
-        case Resource(resource={"blob": str(blob), "mimeType": str(mime)}):
-            return {"inlineData": {"mimeType": mime, "data": blob}}
-        case _:
-            return {"text": part_text(part)}
+    if isinstance(part, (Image, Audio)):
+        return {"inlineData": {"mimeType": part.mime_type, "data": part.data}}
+    if blob := _media_blob(part):
+        return {"inlineData": {"mimeType": blob[0], "data": blob[1]}}
+    return {"text": part_text(part)}

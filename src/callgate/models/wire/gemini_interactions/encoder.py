@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from callgate.calls import Audio, Image, Part, Text
+from callgate.content_parts import Audio, Image, Part, Resource, Text, part_text
 from callgate.messages import AssistantMessage, Message, Native, Reasoning, SystemMessage, ToolCall, ToolMessage, UserMessage
-from callgate.models.wire.history_encoding import argument_object, encode_body, part_text, system_text
+from callgate.models.wire.history_encoding import argument_object, encode_body, pdf_data, system_text
 from callgate.models.wire.request import HttpRequest, ModelRequest, ToolSpec
 from callgate.models.wire.result_order import order_results
 from callgate.models.wire.tool_names import WireNames
@@ -90,6 +90,8 @@ def _encode_part(part: Part) -> _StepItem:
             return {"type": "image", "data": data, "mime_type": mime}
         case Audio(data=data, mime_type=mime):
             return {"type": "audio", "data": data, "mime_type": mime}
+        case Resource() if data := pdf_data(part):
+            return {"type": "document", "data": data, "mime_type": "application/pdf"}
         case _:
             return {"type": "text", "text": part_text(part)}
 

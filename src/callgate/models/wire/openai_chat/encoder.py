@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from callgate.calls import Audio, Image, Part, Text
+from callgate.content_parts import Audio, Image, Part, Resource, Text, part_text
 from callgate.messages import AssistantMessage, Message, Reasoning, SystemMessage, ToolCall, ToolMessage, UserMessage
-from callgate.models.wire.history_encoding import argument_text, encode_body, group_results, images, part_text, result_text
+from callgate.models.wire.history_encoding import argument_text, encode_body, file_name, group_results, parts_apart, pdf_data, result_text
 from callgate.models.wire.request import HttpRequest, ModelRequest, ToolSpec
 from callgate.models.wire.result_order import order_results
 from callgate.models.wire.tool_names import WireNames
@@ -25,6 +25,7 @@ _MISTRAL_MODEL = re.compile(r"[sx]tral")
 """Matches the names of Mistral's models: mistral, codestral, devstral, pixtral, mixtral."""
 _AUDIO_FORMATS = {"audio/mpeg": "mp3", "audio/x-wav": "wav", "audio/wave": "wav"}
 """Format names that differ from the MIME subtype."""
+_AUDIO = frozenset({"mp3", "wav"})
 _ASSISTANT_BRIDGE = "I have the results."
 
 
@@ -59,7 +60,7 @@ def encode_messages(messages: Sequence[Message], names: WireNames, quirks: Mappi
 
 def encode_result(message: ToolMessage, names: WireNames, quirks: Mapping[str, object] = {}) -> dict[str, object]:
     """Return a result as a `tool` message."""
-    return {"role": "tool", "tool_call_id": _encode_id(message.call_id, quirks), "content": result_text(message)}
+    return {"role": "tool", "tool_call_id": _encode_id(message.call_id, quirks), "content": result_text(message, _is_apart(quirks))}
 
 
 def encode_tool_choice(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]) -> object:
@@ -74,11 +75,27 @@ def encode_tool_choice(request: ModelRequest, names: WireNames, quirks: Mapping[
 
 def _encode_results(results: list[ToolMessage], names: WireNames, quirks: Mapping[str, object]) -> list[dict[str, object]]:
     items = [encode_result(message, names, quirks) for message in results]
-    if result_images := images(results):
-        items.append(
-            {"role": "user", "content": [{"type": "text", "text": "Pictures from the results above:"}, *map(_encode_part, result_images)]}
-        )
+    if found := parts_apart(results, _is_apart(quirks)):
+        items.append({"role": "user", "content": [_encode_part(part, quirks) for part in found]})
     return items
+
+
+def _is_apart(quirks: Mapping[str, object]) -> Callable[[Part], bool]:
+    """Return whether a part of a result is sent after the results, which hold text only."""
+
+    def is_apart(part: Part) -> bool:
+        return isinstance(part, Image) or (isinstance(part, Audio) and _audio_format(part) in _AUDIO) or _takes_file(part, quirks)
+
+    return is_apart
+
+
+def _takes_file(part: Part, quirks: Mapping[str, object]) -> bool:
+    """Whether a part is a PDF file and the server is known to take one."""
+    return bool(quirks.get("files", quirks.get("server") == "openai.com")) and bool(pdf_data(part))
+
+
+def _audio_format(audio: Audio) -> str:
+    return _AUDIO_FORMATS.get(audio.mime_type, audio.mime_type.rpartition("/")[2])
 
 
 def _encode_message(message: Message, names: WireNames, quirks: Mapping[str, object]) -> dict[str, object]:
@@ -86,7 +103,7 @@ def _encode_message(message: Message, names: WireNames, quirks: Mapping[str, obj
         case SystemMessage(text=text):
             return {"role": quirks.get("system_role", "system"), "content": text}
         case UserMessage(content=content):
-            return {"role": "user", "content": content if isinstance(content, str) else [_encode_part(part) for part in content]}
+            return {"role": "user", "content": content if isinstance(content, str) else [_encode_part(part, quirks) for part in content]}
         case AssistantMessage():
             return _encode_answer(message, names, quirks)
         case ToolMessage():
@@ -153,14 +170,17 @@ def _encode_tool(tool: ToolSpec, names: WireNames, quirks: Mapping[str, object])
     return {"type": "function", "function": head | {"parameters": tool_schema(tool)}}
 
 
-def _encode_part(part: Part) -> dict[str, object]:
+def _encode_part(part: Part, quirks: Mapping[str, object]) -> dict[str, object]:
     match part:
         case Text(text=text):
             return {"type": "text", "text": text}
         case Image(data=data, mime_type=mime):
             return {"type": "image_url", "image_url": {"url": f"data:{mime};base64,{data}"}}
-        case Audio(data=data, mime_type=mime):
-            return {"type": "input_audio", "input_audio": {"data": data, "format": _AUDIO_FORMATS.get(mime, mime.rpartition("/")[2])}}
+        case Audio(data=data):
+            return {"type": "input_audio", "input_audio": {"data": data, "format": _audio_format(part)}}
+        case Resource() if _takes_file(part, quirks):
+            file = {"filename": file_name(part), "file_data": f"data:application/pdf;base64,{pdf_data(part)}"}
+            return {"type": "file", "file": file}
         case _:
             return {"type": "text", "text": part_text(part)}
 

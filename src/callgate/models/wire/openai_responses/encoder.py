@@ -11,9 +11,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 
-from callgate.calls import Image, Part, Resource, Text
+from callgate.content_parts import Image, Part, Resource, Text, part_text
 from callgate.messages import AssistantMessage, Message, Native, Reasoning, SystemMessage, ToolCall, ToolMessage, UserMessage
-from callgate.models.wire.history_encoding import argument_text, encode_body, group_results, images, part_text
+from callgate.models.wire.history_encoding import (
+    argument_text,
+    encode_body,
+    file_name,
+    group_results,
+    is_image,
+    parts_apart,
+    pdf_data,
+)
 from callgate.models.wire.request import HttpRequest, ModelRequest, ToolSpec
 from callgate.models.wire.result_order import order_results
 from callgate.models.wire.tool_names import WireNames
@@ -68,7 +76,7 @@ def _add_callers(items: list[_Item]) -> None:
 
 
 def _encode_output(content: Sequence[Part], quirks: Mapping[str, object]) -> object:
-    if quirks.get("result_parts", True) and any(isinstance(part, Image) for part in content):
+    if quirks.get("result_parts", True) and any(isinstance(part, Image) or pdf_data(part) for part in content):
         return _encode_parts(content)
     return "\n".join(part_text(part) for part in content if not isinstance(part, Image))
 
@@ -97,9 +105,8 @@ def _encode_message(message: Message | list[ToolMessage], names: WireNames, quir
 
 def _encode_results(results: list[ToolMessage], names: WireNames, quirks: Mapping[str, object]) -> list[_Item]:
     items = [encode_result(message, names, quirks) for message in results]
-    if not quirks.get("result_parts", True) and (result_images := images(results)):
-        parts: list[Part] = [Text(text="Pictures from the results above:"), *result_images]
-        items.append({"type": "message", "role": "user", "content": _encode_parts(parts)})
+    if not quirks.get("result_parts", True) and (found := parts_apart(results, is_image)):
+        items.append({"type": "message", "role": "user", "content": _encode_parts(found)})
     return items
 
 
@@ -213,10 +220,15 @@ def _encode_part(part: Part) -> _Item:
     match part:
         case Image(data=data, mime_type=mime):
             return {"type": "input_image", "image_url": f"data:{mime};base64,{data}", "detail": "auto"}
-        case Resource(resource=resource) if resource.get("mimeType") == "application/pdf" and isinstance(resource.get("blob"), str):
-            return {"type": "input_file", "filename": "file.pdf", "file_data": f"data:application/pdf;base64,{resource['blob']}"}
+        case Resource() if data := pdf_data(part):
+            return {"type": "input_file", "filename": _pdf_name(part), "file_data": f"data:application/pdf;base64,{data}"}
         case _:
             return {"type": "input_text", "text": part_text(part)}
+
+
+def _pdf_name(part: Part) -> str:
+    name = file_name(part)
+    return name if name.lower().endswith(".pdf") else f"{name}.pdf"
 
 
 def _encode_id(call_id: str) -> str:

@@ -1,0 +1,59 @@
+"""Ask a tool whether a human has to allow one of its calls.
+
+Belongs to the gate, which asks after the policies: a call that they deny needs no question, and a call that they allow may need one. Only a
+plain False of the tool's function lets a call run without a human: if the function fails or takes too long, a human is asked. Knows nothing
+of answers.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Final
+
+from callgate._abort_signals import FAILURES
+from callgate._json import decode, plain_bytes
+from callgate._pipeline.call_hooks import HookHost, HostAnswer
+from callgate.protocols import Ask
+from callgate.stage_types import ValidatedCall
+
+__all__ = ["TOOL_RULE", "tool_question"]
+
+TOOL_RULE: Final = "tool:requires_approval"
+"""The name in the record for a question that the tool itself requires."""
+_MOST_ARGUMENTS = 500
+"""The largest number of characters of a call's arguments in a question."""
+
+
+async def tool_question(call: ValidatedCall, host: HookHost, timeout_s: float) -> Ask | None:
+    """Return the question of the call's tool to a human; None if the tool needs no approval of this call."""
+    required = call.tool.approval
+    if required is None:
+        return None
+    encoded = plain_bytes(call.arguments)
+    told = f"{call.name} with {host.cut(encoded.decode(), _MOST_ARGUMENTS)}"
+    if required.asks is None:
+        return Ask(question=f"Run {told}?", rule=TOOL_RULE)
+    found = await _answered(call, encoded, host, timeout_s)
+    if found.error is not None:
+        why = "took too long" if isinstance(found.error, TimeoutError) else f"failed with {type(found.error).__name__}"
+        return Ask(question=f"Run {told}? Its requires_approval {why}.", rule=TOOL_RULE)
+    match found.value:
+        case False:
+            return None
+        case True | "":
+            return Ask(question=f"Run {told}?", rule=TOOL_RULE)
+        case str() as question:
+            return Ask(question=f"{host.cut(question)} ({told})", rule=TOOL_RULE)
+        case other:
+            kind = type(other).__name__
+            return Ask(question=f"Run {told}? Its requires_approval returned {kind} instead of a bool or a question.", rule=TOOL_RULE)
+
+
+async def _answered(call: ValidatedCall, encoded: bytes, host: HookHost, timeout_s: float) -> HostAnswer:
+    """Return what the tool's function says about a copy of the call's arguments."""
+    assert call.tool.approval is not None
+    try:
+        answer = call.tool.approval.asked(decode(encoded), call.scope)
+    except FAILURES as error:
+        return HostAnswer(error=error)
+    return await host.ask(answer, timeout_s, "requires_approval") if inspect.isawaitable(answer) else HostAnswer(value=answer)

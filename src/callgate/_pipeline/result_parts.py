@@ -1,0 +1,128 @@
+"""Fit the parts that a tool returned into the limits of a result.
+
+Texts share one limit and media another. What exceeds them is stored by hash and replaced by a text that says so, so that no request becomes
+larger than a provider takes. Pure, except for the given function that stores bytes. Knows nothing of the call.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from callgate._engine_limits import Limits
+from callgate._json import utf8
+from callgate._json.truncated_result import excerpt
+from callgate.content_parts import Audio, Image, Link, Part, Resource, Text, data_of
+
+__all__ = ["FittedParts", "fitted_parts"]
+
+_MOST_PARTS: Final = 100
+"""The number of parts, apart from text, that a result shows."""
+
+Keep = Callable[[bytes], tuple[str | None, str]]
+"""Stores bytes, and returns their hash, and for a text how to read the rest of it."""
+
+
+class FittedParts(Struct, frozen=True):
+    """The parts as they are shown, and facts about the whole."""
+
+    parts: tuple[Part, ...]
+    size_bytes: int
+    """The size of all parts, before anything was left out."""
+    truncated: bool
+    mime: str
+    blob: str | None
+    """The hash of the first value that was stored."""
+
+
+def fitted_parts(given: Sequence[Part], limits: Limits, keep: Keep) -> FittedParts:
+    """Return the parts within `Limits.content_bytes` of text and `Limits.media_bytes` of media."""
+    fitting = _Fitting(limits, keep)
+    texts = [part.text for part in given if isinstance(part, Text)]
+    whole = utf8("\n".join(texts))
+    if len(whole) > limits.content_bytes:
+        cut = fitting.cut_text(whole)
+        first = next(place for place, part in enumerate(given) if isinstance(part, Text))
+        given = [one for place, part in enumerate(given) for one in (cut if place == first else () if isinstance(part, Text) else (part,))]
+    parts = tuple([one for part in given for one in fitting.shown(part)])
+    if fitting.left_out:
+        parts = (*parts, Text(text=f"[{fitting.left_out} more parts were left out; {_MOST_PARTS} are shown. Ask for less at a time.]"))
+    size = len(whole) + fitting.media_bytes
+    return FittedParts(parts, size, fitting.truncated, _mime_of(given), fitting.blob)
+
+
+class _Fitting:
+    """Fits the parts of one result."""
+
+    def __init__(self, limits: Limits, keep: Keep) -> None:
+        self._text_bytes = limits.content_bytes
+        self._most = self._left = limits.media_bytes
+        self._keep = keep
+        self._count = 0
+        self.media_bytes = 0
+        self.truncated = False
+        self.left_out = 0
+        self.blob: str | None = None
+
+    def cut_text(self, whole: bytes) -> tuple[Part, ...]:
+        """Return an excerpt of a text, and how to read the rest."""
+        how = self._stored(whole)
+        return (Text(text=excerpt(whole, None, self._text_bytes)), Text(text=how))
+
+    def shown(self, part: Part) -> tuple[Part, ...]:
+        """Return what is shown of a part."""
+        if isinstance(part, Text):
+            return (part,)
+        self._count += 1
+        if self._count > _MOST_PARTS:
+            self.left_out, self.truncated = self.left_out + 1, True
+            return ()
+        if data := data_of(part):
+            return self._media(part, data)
+        return self._described(part)
+
+    def _media(self, part: Part, data: str) -> tuple[Part, ...]:
+        size = len(data) * 3 // 4 - data[-2:].count("=")
+        self.media_bytes += size
+        if size <= self._left:
+            self._left -= size
+            return (part,)
+        self._stored(base64.b64decode(data))
+        said = f"more than the {self._most} bytes of images and files that a result may show"
+        kept = f"The whole is stored as {self.blob}." if self.blob else "It could not be stored."
+        return (Text(text=f"[{_mime(part)}, {size} bytes: {said}. {kept} Ask for a smaller or shorter one.]"),)
+
+    def _described(self, part: Part) -> tuple[Part, ...]:
+        if isinstance(part, Resource) and isinstance(text := part.resource.get("text"), str):
+            whole = utf8(text)
+            self.media_bytes += len(whole)
+            return (part,) if len(whole) <= self._text_bytes else self.cut_text(whole)
+        size = len(utf8(f"{part}"))
+        if size <= self._text_bytes:
+            return (part,)
+        self.truncated = True
+        return (Text(text=f"[A link of {size} bytes was left out; {self._text_bytes} is the limit.]"),)
+
+    def _stored(self, whole: bytes) -> str:
+        blob, how = self._keep(whole)
+        self.truncated = True
+        self.blob = self.blob or blob
+        return how
+
+
+def _mime_of(parts: Sequence[Part]) -> str:
+    kinds = {"text/plain" if isinstance(part, Text) else _mime(part) for part in parts}
+    return kinds.pop() if len(kinds) == 1 else "multipart/mixed"
+
+
+def _mime(part: Part) -> str:
+    match part:
+        case Image(mime_type=mime) | Audio(mime_type=mime) | Link(mime_type=mime):
+            return mime or "text/uri-list"
+        case Resource(resource={"mimeType": str(mime)}):
+            return mime
+        case _:
+            return "application/octet-stream"

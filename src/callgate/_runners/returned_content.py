@@ -1,0 +1,237 @@
+"""Make content parts of what a tool returned: parts, bytes, the path of a file, pictures of Pillow, and lists and dicts with them.
+
+Belongs to reading a result, because a file is read and a picture is encoded where the tool ran and within its time. A path is read only
+beneath the workspace, if the call has one. Knows no limit on what a model is shown.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+import sys
+from pathlib import Path
+
+from msgspec import Struct
+
+from callgate._json import json_text, to_jsonable, type_name
+from callgate.content_parts import Audio, Image, Link, Part, Resource, Text, data_of, is_base64, part_from_bytes
+from callgate.errors import ResultNotSerializable
+
+__all__ = ["Returned", "may_hold_parts", "returned"]
+
+_PARTS = (Image, Audio, Link, Resource, Text)
+_BYTES = (bytes, bytearray, memoryview)
+_NAMES = {Text: "text", Image: "an image", Audio: "audio", Resource: "a file"}
+_PICTURE_FORMATS = frozenset({"PNG", "JPEG", "GIF", "WEBP"})
+
+
+class Returned(Struct, frozen=True):
+    """What a tool returned: its data, and the parts that a model is shown instead of the data's text."""
+
+    value: object
+    parts: tuple[Part, ...] = ()
+    changes: tuple[str, ...] = ()
+
+
+def may_hold_parts(value: object) -> bool:
+    """Return whether a value can have parts, so that `returned` has to read it. Runs no foreign code."""
+    kind = type(value)
+    if kind is list or kind is tuple:
+        return any(_is_part(item) for item in value)  # type: ignore[attr-defined]
+    if kind is dict:
+        return any(_is_own(item) or (type(item) is list and any(map(_is_own, item))) for item in value.values())  # type: ignore[attr-defined]
+    return _is_part(value) or isinstance(value, Path)
+
+
+def returned(value: object, max_bytes: int, workspace: str | None) -> Returned | None:
+    """Return the parts of a tool's value and its data without their bytes; None if it has none.
+
+    Args:
+        max_bytes: The maximum size of all data.
+        workspace: The folder in which a returned path is read; if empty, any; None if no path is read.
+
+    Raises:
+        ResultNotSerializable: A part is invalid, or together they are too large.
+    """
+    if not may_hold_parts(value):
+        return None
+    reader = _PartReader(max_bytes, workspace)
+    if isinstance(value, dict):
+        return reader.of_dict(value)
+    if isinstance(value, (list, tuple)):
+        parts = tuple([reader.part(item) for item in value])
+        return Returned([_data(part) for part in parts], parts, tuple(dict.fromkeys(reader.changes)))
+    if isinstance(value, Path):
+        file = reader.file(value)
+        return None if file is None else Returned(_data(file), (file,))
+    part = reader.part(value)
+    return Returned(_data(part), (part,), tuple(dict.fromkeys(reader.changes)))
+
+
+class _PartReader:
+    """Reads the parts of one value within a size."""
+
+    def __init__(self, max_bytes: int, workspace: str | None) -> None:
+        self._left = max_bytes
+        self._workspace = workspace
+        self.changes: list[str] = []
+
+    def of_dict(self, value: dict[object, object]) -> Returned:
+        """Return the parts among the values of a dict, after the text of the dict without their bytes."""
+        parts: list[Part] = []
+        plain: dict[object, object] = {}
+        for key, item in value.items():
+            if _is_own(item):
+                parts.append(self.part(item))
+                plain[key] = _data(parts[-1])
+            elif type(item) is list and any(map(_is_own, item)):
+                own = [self.part(one) for one in item]
+                parts += [part for part in own if not isinstance(part, Text)]
+                plain[key] = [_data(part) for part in own]
+            else:
+                plain[key] = item
+        data, changes = to_jsonable(plain, max_bytes=max(0, self._left))
+        return Returned(data, (Text(text=json_text(data)), *parts), (*dict.fromkeys(self.changes), *changes))
+
+    def part(self, item: object) -> Part:
+        """Return one item as a part: text and parts unchanged, bytes and files by their content, anything else as JSON text."""
+        if isinstance(item, _PARTS):
+            return self._checked(item)
+        if isinstance(item, _BYTES):
+            self._spend(len(item) * 4 // 3)
+            found = part_from_bytes(bytes(item))
+            self.changes.append(f"bytes were read as {_NAMES[type(found)]}")
+            return found
+        if isinstance(item, Path):
+            return self.file(item) or self._checked(Text(text=str(item)))
+        if _is_picture(item):
+            return self._picture(item)
+        if isinstance(item, str):
+            return self._checked(Text(text=str.__str__(item)))
+        data, changes = to_jsonable(item, max_bytes=max(0, self._left))
+        self.changes += changes
+        return self._checked(Text(text=json_text(data)))
+
+    def file(self, path: Path) -> Part | None:
+        """Return the content of a file, or why it is not read; None if there is no such file."""
+        if self._workspace is None:
+            return None
+        data = _read_file(path, self._workspace, self._left * 3 // 4)
+        if data is None:
+            return None
+        if isinstance(data, str):
+            return Text(text=f"{path} [The file was not read, because it {data}.]")
+        self._spend(len(data) * 4 // 3)
+        return part_from_bytes(data, path.name)
+
+    def _checked(self, part: Part) -> Part:
+        if isinstance(part, Text):
+            text, _ = to_jsonable(part.text, max_bytes=max(0, self._left))
+            self._spend(len(part.text))
+            return Text(text=str(text))
+        data = data_of(part)
+        self._spend(len(data))
+        if isinstance(part, (Image, Audio)) or data:
+            kind = type(part).__name__
+            if not is_base64(data):
+                raise ResultNotSerializable(
+                    f"The tool's result has {'an' if kind[0] in 'AI' else 'a'} {kind} whose data is not Base64. Make it with"
+                    f" {kind}.from_bytes(data) or {kind}.from_file(path).",
+                    code="non_serializable",
+                )
+        return part if not isinstance(part, Resource) else Resource(resource=_plain(part.resource, max(0, self._left) + len(data)))
+
+    def _picture(self, picture: object) -> Part:
+        kind = getattr(picture, "format", None)
+        kind = kind if kind in _PICTURE_FORMATS else "PNG"
+        file = io.BytesIO()
+        try:
+            picture.save(file, format=kind)  # type: ignore[attr-defined]
+        except Exception as error:
+            raise ResultNotSerializable(
+                f"The tool's result has a picture that cannot be encoded as {kind} ({type_name(error)}).", code="non_serializable"
+            ) from error
+        return self.part(file.getvalue())
+
+    def _spend(self, size: int) -> None:
+        self._left -= size
+        if self._left < 0:
+            raise ResultNotSerializable(
+                "The tool's result has images or files that are larger than a result may be (Limits.result_bytes). Return smaller ones, or"
+                " the path as text.",
+                code="output_too_large",
+            )
+
+
+def _is_own(value: object) -> bool:
+    """Return whether a value can only be meant as a part."""
+    return isinstance(value, (Image, Audio, Link, Resource)) or _is_picture(value)
+
+
+def _is_part(value: object) -> bool:
+    return isinstance(value, (*_PARTS, *_BYTES)) or _is_picture(value)
+
+
+def _is_picture(value: object) -> bool:
+    """Return whether a value is an image of Pillow. It is not imported: who has such an image, has imported it."""
+    module = sys.modules.get("PIL.Image")
+    kind = None if module is None else getattr(module, "Image", None)
+    return isinstance(kind, type) and isinstance(value, kind)
+
+
+def _data(part: Part) -> object:
+    """Return what a program reads of a part: text as it is, and of anything else what it is, without its bytes."""
+    match part:
+        case Text(text=text):
+            return text
+        case Image(mime_type=mime) | Audio(mime_type=mime):
+            return {"type": type(part).__name__.lower(), "mimeType": mime, "bytes": _size(part)}
+        case Link(uri=uri, name=name, mime_type=mime):
+            return {"type": "resource_link", "uri": uri, "name": name, "mimeType": mime}
+        case Resource(resource=resource):
+            told = {"type": "resource", **{key: item for key, item in resource.items() if key != "blob"}}
+            return {**told, "bytes": _size(part)} if data_of(part) else told
+
+
+def _size(part: Part) -> int:
+    data = data_of(part)
+    return len(data) * 3 // 4 - data[-2:].count("=")
+
+
+def _plain(resource: dict[str, object], max_bytes: int) -> dict[str, object]:
+    data, _ = to_jsonable(resource, max_bytes=max_bytes)
+    assert isinstance(data, dict)
+    return data
+
+
+def _read_file(path: Path, workspace: str, max_bytes: int) -> bytes | str | None:
+    """Return a file's bytes; why it is not read; None if there is no such file.
+
+    The opened file is checked, not its path, which may change in between.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    except (OSError, ValueError):
+        return None
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            return None
+        if workspace and not _is_beneath(descriptor, path, workspace):
+            return "is outside of the workspace"
+        if found.st_size > max_bytes:
+            return f"has {found.st_size} bytes; {max_bytes} is the limit"
+        with open(descriptor, "rb", closefd=False) as file:
+            return file.read(max_bytes)
+    finally:
+        os.close(descriptor)
+
+
+def _is_beneath(descriptor: int, path: Path, workspace: str) -> bool:
+    try:
+        real = os.readlink(f"/proc/self/fd/{descriptor}")
+    except OSError:  # no Linux
+        real = os.path.realpath(path)
+    root = os.path.realpath(workspace)
+    return real.startswith(root.rstrip("/") + "/")

@@ -1,0 +1,57 @@
+"""PLaMo 3: tokens around the name and the arguments of each call.
+
+    <|plamo:begin_tool_requests:plamo|><|plamo:begin_tool_request:plamo|>
+    <|plamo:begin_tool_name:plamo|>get_weather<|plamo:end_tool_name:plamo|>
+    <|plamo:begin_tool_arguments:plamo|>{"city": "Paris"}<|plamo:end_tool_arguments:plamo|>
+    <|plamo:end_tool_request:plamo|><|plamo:end_tool_requests:plamo|>
+
+Source: vLLM's tool parser for PLaMo 3.
+"""
+
+from __future__ import annotations
+
+from callgate.models.dialects.dialect import Dialect, ParsedCalls
+from callgate.models.dialects.known_tools import MAX_HEADER_CHARS, KnownTools
+from callgate.models.dialects.text_and_call_parts import FoundCall
+from callgate.models.dialects.text_cursor import NotACall, TextCursor
+
+__all__ = ["PLAMO"]
+
+
+def _token(words: str) -> str:
+    return f"<|plamo:{words}:plamo|>"
+
+
+_BEGIN, _END = _token("begin_tool_request"), _token("end_tool_request")
+_NAME, _END_NAME = _token("begin_tool_name"), _token("end_tool_name")
+_ARGUMENTS, _END_ARGUMENTS = _token("begin_tool_arguments"), _token("end_tool_arguments")
+
+
+def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
+    yield from cursor.skip_space()
+    yield from cursor.expect(_NAME)
+    name, _ = yield from cursor.read_until(_END_NAME, limit=MAX_HEADER_CHARS)
+    yield from cursor.skip_space()
+    yield from cursor.expect(_ARGUMENTS)
+    yield from cursor.skip_space()
+    if not tools.is_name(name.strip()) or (yield from cursor.peek()) != "{":
+        raise NotACall
+    text = yield from cursor.read_bracketed(_END_ARGUMENTS)
+    yield from cursor.skip_space()
+    yield from cursor.expect(_END_ARGUMENTS)
+    yield FoundCall(name=tools.clean_name(name), arguments=text)
+    yield from cursor.skip_space()
+    yield from cursor.take(_END)
+
+
+PLAMO = Dialect(
+    name="plamo",
+    families="PLaMo 3",
+    example=(
+        "<|plamo:begin_tool_request:plamo|><|plamo:begin_tool_name:plamo|>get_weather<|plamo:end_tool_name:plamo|>"
+        '<|plamo:begin_tool_arguments:plamo|>{"city": "Paris"}<|plamo:end_tool_arguments:plamo|><|plamo:end_tool_request:plamo|>'
+    ),
+    openers=(_BEGIN,),
+    read=_read,
+    ignored_markers=(_token("begin_tool_requests"), _token("end_tool_requests")),
+)

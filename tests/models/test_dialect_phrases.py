@@ -1,0 +1,218 @@
+"""The line before a call: phrases that announce an example, which makes no call, and phrases that announce a call of the model."""
+
+from __future__ import annotations
+
+import pytest
+
+from callgate.models.dialects import read_text
+from tests.models.dialect_texts import SEARCH, TOOLS, calls_in
+
+CALLS = {
+    "marked": f"\n<tool_call>{SEARCH}</tool_call>",
+    "on the same line": f" <tool_call>{SEARCH}</tool_call>",
+    "JSON": f"\n{SEARCH}",
+    "JSON in a fence": f"\n\n```json\n{SEARCH}\n```\n",
+    "marked in a fence": f"\n```xml\n<tool_call>\n{SEARCH}\n</tool_call>\n```",
+    "tags in a fence": "\n```\n<tool_call>\n<function=search>\n<parameter=query>\nx\n</parameter>\n</function>\n</tool_call>\n```",
+    "Python": '\n\n[search(query="x")]',
+    "a marker and a name": '\n[TOOL_CALLS]search[ARGS]{"query": "x"}',
+}
+ANNOUNCE_EXAMPLES = """\
+You call it like this:
+Invoke it like this:
+Here is how to call it:
+Here's how to use the tool:
+Here's how you call it:
+This is how you call it:
+How to call it:
+How to use:
+Call it like so:
+Call it this way:
+It is called like this:
+It can be invoked like this:
+It's called like this:
+Tool calls are written as follows:
+A call looks like this:
+A call looks something like this:
+A call would look like:
+The call would be:
+The format is:
+The format is the following:
+Format:
+Syntax:
+Usage:
+**Usage:**
+The syntax for tool calls is:
+Call format:
+The expected format:
+Use this format:
+Use the following format:
+You'd call it like so:
+You'll write:
+You simply write:
+You then send:
+You would write:
+You invoke it with:
+To call it, write:
+To use it, you call:
+In order to call it, emit:
+Call it with:
+Invoke it as:
+Use it like this:
+Something like this:
+Like this:
+Such as:
+The documentation says:
+The README shows this:
+The docs say to use:
+The user wrote:
+They wrote:
+From the docs:
+In the docs:
+For reference:
+Example:
+Example call:
+An example of its use:
+Here is an example:
+Here's a sample call, for example:
+e.g.:
+Wrong:
+Don't call it like this:
+Never write:
+Do not use it like this:
+Let me show you how to call it:
+I'll demonstrate how the tool is called:
+I will show you what a call looks like:
+A tool call is written as:
+The call should be formatted as follows:
+It works like this:
+## Example
+### Usage
+**Example**
+So ruft man es auf:
+Zum Beispiel:
+Par exemple :
+Por ejemplo:
+调用方式如下：
+格式如下：
+例如：
+用法：
+Type:
+Write this:
+Respond with the following:
+Note: you call it like this:
+It takes a query. You call it like this:
+Sure! Here is how to call it:
+You can call it like this:
+You should call it with:
+You need to use it so:
+Models call it like this:
+The model invokes it like so:
+One calls it like this:
+This is what a call looks like:
+""".splitlines()
+ANNOUNCE_CALLS = """\
+I'll call it like this:
+Let me call it like this:
+I look it up:
+Here is the call you need:
+Here's the function call:
+Here is the tool call in the required format:
+Here is the tool call:
+The function call is as follows:
+Tool call:
+Function call:
+Output:
+Response:
+Calling it like this:
+Calling search:
+Searching:
+Let me search:
+Now I use the search tool:
+Using the search tool:
+I will use this format:
+I am calling the tool as follows:
+The search tool will be used with these arguments:
+To find out, I will call the tool:
+To do so:
+Next:
+Step 1:
+Step 1: Search for x:
+1. Search for x:
+First, search for x:
+Then search:
+Write the file:
+Send the query:
+The user said to search:
+The user wants x, so search:
+The issue mentions a file:
+To see how the function works, look it up:
+It looks like you want to know x:
+Since you use Python, search for it:
+I found that the docs say it is there. Let me check:
+Based on the docs, the next step:
+I know how to call it now. Calling:
+We call it like this:
+Let's use the tool:
+The best option would be to search for it:
+Let me write this:
+I should call search:
+OK:
+Sure, one moment:
+Don't worry, one moment:
+Here are the results I need to look up:
+My next action:
+The answer depends on the weather, so look it up:
+Let me show you the weather:
+I'll explain after looking it up:
+The code is in another file:
+In the meantime:
+Executing the search:
+Executing tool call:
+Running the following:
+Here we go:
+Final step:
+For x:
+For this task:
+You asked for x:
+You wanted to know x:
+As you said, search for x:
+Thanks! Looking it up:
+### Searching
+**Search**
+## Step 1
+The tool to use is search:
+The right tool is search:
+The correct tool call is:
+The next call is:
+I have to use a tool:
+The required call:
+Here's what I'll run:
+Here is what to search for:
+""".splitlines()
+
+
+@pytest.mark.parametrize("line", ANNOUNCE_EXAMPLES)
+def test_a_call_after_a_line_that_announces_an_example_is_text(line: str) -> None:
+    """In every notation, and with and without a fence."""
+    for kind, call in CALLS.items():
+        is_heading = line.startswith(("#", "**E"))
+        if not (is_heading and kind == "on the same line"):
+            reading = read_text(line + call, TOOLS)
+            assert (kind, reading.calls) == (kind, ())
+            assert reading.content == line + call
+
+
+@pytest.mark.parametrize("line", ANNOUNCE_CALLS)
+def test_a_call_after_a_line_about_the_models_own_actions_is_a_call(line: str) -> None:
+    """A model announces its calls in many ways; most of these lines end in a colon as well."""
+    for kind, call in CALLS.items():
+        assert (kind, calls_in(read_text(line + call, TOOLS))) == (kind, [("search", {"query": "x"})])
+
+
+def test_an_announced_quotation_ends_with_the_next_line() -> None:
+    """A model that quotes a file and then makes a call may write no prose between the two."""
+    call = CALLS["marked"]
+    assert read_text(f"The README says:{call}{call}", TOOLS).calls == ()
+    assert calls_in(read_text(f"The README says:\n> Run it.\n{call}", TOOLS)) == [("search", {"query": "x"})]
+    assert calls_in(read_text(f"The file contains:\n```\nx = 1\n```\n{call}", TOOLS)) == [("search", {"query": "x"})]
