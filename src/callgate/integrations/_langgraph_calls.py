@@ -14,8 +14,8 @@ from langgraph.errors import GraphBubbleUp
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from msgspec.structs import replace
 
-from callgate._pipeline.resolve import almost
 from callgate._run_in_thread import in_thread
+from callgate.argument_checks import possible_names
 from callgate.calls import Outcome, RawCall, Scope, Suspended, ToolResult
 from callgate.engine import Engine
 from callgate.errors import UsageError
@@ -119,9 +119,9 @@ class GraphCalls:
         Else the call ends with an error. If the engine has other tools than the agent, its scope blocks those.
         """
         tools = {tool.name: tool for tool in request.runtime.tools or ()}
-        name = almost(request.tool_call["name"], tools)
-        if name is not None:
-            return request.override(tool=tools[name], tool_call={**request.tool_call, "name": name}), scope
+        meant = possible_names(request.tool_call["name"], tools)
+        if len(meant) == 1:
+            return request.override(tool=tools[meant[0]], tool_call={**request.tool_call, "name": meant[0]}), scope
         if tools.keys() >= set(self._engine.tools.names()):
             return request, scope
         return request, replace(scope, deliberate=True, allowed_tools=frozenset(tools))
