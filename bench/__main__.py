@@ -27,6 +27,7 @@ from bench.streams import Arguments, Streams
 from bench.threads import HandOff, SleepingTools
 from bench.undo import UndoCosts
 from bench.validation import Compiling, Validation
+from bench.wrappers import WRAPPERS
 
 GROUPS: dict[str, tuple[Callable[[], Bench], ...]] = {
     "calls": (SerialCalls, HookedCalls, ParallelCalls, WaitingCalls),
@@ -40,6 +41,7 @@ GROUPS: dict[str, tuple[Callable[[], Bench], ...]] = {
     "undo": (UndoCosts,),
     "memory": (IndexedSearch, Recall, Near),
     "loop": (Iterations, StreamedTurns),
+    "wrappers": WRAPPERS,
 }
 _README = Path(__file__).with_name("README.md")
 

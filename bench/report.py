@@ -136,6 +136,8 @@ and the garbage collector runs as usual.
 Each peer runs in a process of its own with its own floor, without telemetry. For one call, its bare dispatch below the agent loop parses
 the same text, without record or policy. For iterations, its agent loop runs over a model with prepared answers that ignores the history.
 
+Each framework that callgate has a wrapper for runs in a process of its own, with the wrapper and without, 20 iterations a sample.
+
 Targets are the project's own; 10 ms for the event loop stands for "never blocked"."""
 
 _HOW = """## How to run

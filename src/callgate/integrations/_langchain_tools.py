@@ -1,0 +1,180 @@
+"""LangChain's tools: their descriptions, and their results as JSON data and back.
+
+Needs `langchain_core` only. `ToolMessage` and LangGraph's `Command` are written so that the model's text is the content
+and the rest can be restored from the record. Must not know of calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from langchain_core.messages import BaseMessage, ToolMessage, message_to_dict, messages_from_dict
+from langchain_core.tools import BaseTool, StructuredTool
+from langchain_core.tools import Tool as TextTool
+from pydantic import BaseModel
+
+from callgate._json import to_jsonable
+from callgate.calls import Text, ToolResult
+from callgate.errors import ResultNotSerializable
+from callgate.integrations.framework_call import until_ended
+from callgate.integrations.import_tools import ToolDescription
+from callgate.tools import ToolContext
+
+__all__ = ["describe", "encode", "is_sync", "restore", "text_of"]
+
+_KEY = "langchain"
+_KEPT = ("artifact", "additional_kwargs", "response_metadata", "id")
+"""The fields of a tool message that are recorded beside its content, if they are set."""
+
+
+def describe(item: object) -> tuple[ToolDescription, ...] | None:
+    """Return a LangChain tool's description; None if `item` is something else."""
+    if not isinstance(item, BaseTool):
+        return None
+    tool = item
+
+    async def run(context: ToolContext, arguments: dict[str, Any]) -> object:
+        call = {"type": "tool_call", "name": tool.name, "args": arguments, "id": context.call_id}
+        work = tool.ainvoke(call)
+        return encode(await (until_ended(work) if is_sync(tool) else work))
+
+    source = f"the LangChain tool {tool.name}"
+    parameters = _schema(tool)
+    return (
+        ToolDescription(name=tool.name, description=tool.description, parameters=parameters, run=run, source=source, content_key="content"),
+    )
+
+
+def is_sync(tool: BaseTool) -> bool:
+    """Return whether LangChain runs the tool's code in a thread, so that a cancellation does not stop it."""
+    return getattr(tool, "coroutine", None) is None and type(tool)._arun in (BaseTool._arun, StructuredTool._arun, TextTool._arun)
+
+
+def _schema(tool: BaseTool) -> Mapping[str, Any]:
+    schema = tool.tool_call_schema
+    return schema if isinstance(schema, dict) else schema.model_json_schema()  # type: ignore[union-attr]
+
+
+# Results
+
+
+def text_of(content: object) -> str:
+    """Return the text of a message's content."""
+    if isinstance(content, str):
+        return content
+    blocks = content if isinstance(content, list) else [content]
+    return "\n".join(one if isinstance(one, str) else str(one.get("text", "")) for one in blocks if isinstance(one, (str, dict)))
+
+
+def encode(output: Any) -> object:
+    """Return the result of a tool as JSON data: a text, or a dict with the content for the model in `content`."""
+    if isinstance(output, ToolMessage):
+        return _encoded_message(output)
+    if isinstance(output, list) and all(isinstance(one, ToolMessage) or _is_command(one) for one in output):
+        several = [encode(one) for one in output]
+        return {"content": "\n".join(filter(None, map(_content_text, several))), _KEY: {"outputs": several}}
+    if _is_command(output):
+        fields = {"graph": output.graph, "update": _with_messages(output.update), "goto": _goto(output.goto)}
+        return {"content": _tool_text(output.update), _KEY: {"command": fields}}
+    return output
+
+
+def _encoded_message(message: ToolMessage) -> object:
+    if message.status == "error":
+        return {"success": False, "error": text_of(message.content) or "the tool reported an error"}
+    fields = {name: _recordable(value) for name in _KEPT if (value := getattr(message, name))}
+    if not fields and isinstance(message.content, str):
+        return message.content
+    return {"content": message.content, _KEY: {"message": fields}}
+
+
+def restore(value: Any, result: ToolResult, call: Mapping[str, Any]) -> Any:
+    """Return LangChain's own result from the record of a successful call.
+
+    Args:
+        value: The whole value of the result.
+        call: LangChain's tool call.
+    """
+    kept = value.get(_KEY) if isinstance(value, dict) else None
+    if not isinstance(kept, dict):
+        return _message(result.text, call)
+    if "command" in kept:
+        from langgraph.types import Command
+
+        fields = kept["command"]
+        return Command(graph=fields["graph"], update=_from_messages(fields["update"]), goto=_from_goto(fields["goto"]))
+    if "outputs" in kept:
+        return [restore(one, result, call) if isinstance(one, dict) else _message(one, call) for one in kept["outputs"]]
+    content = value["content"]
+    if isinstance(content, str) or (result.metadata.truncated and not _has_files(content)):
+        content = result.text
+    else:
+        notes = [part.text for part in result.content[1:] if isinstance(part, Text) and part.text.startswith("Note: ")]
+        content = [*content, *({"type": "text", "text": note} for note in notes)]
+    return _message(content, call, **kept["message"])
+
+
+def _has_files(content: list[Any]) -> bool:
+    """Return whether a message has blocks other than text, such as images, which are not shortened."""
+    return any(isinstance(block, dict) and block.get("type") != "text" for block in content)
+
+
+def _message(content: Any, call: Mapping[str, Any], **fields: Any) -> ToolMessage:
+    return ToolMessage(content=content, tool_call_id=call["id"], name=call["name"], **fields)
+
+
+def _is_command(value: object) -> bool:
+    return type(value).__name__ == "Command" and type(value).__module__ == "langgraph.types"
+
+
+def _content_text(encoded: object) -> str:
+    return encoded if isinstance(encoded, str) else text_of(encoded.get("content", "")) if isinstance(encoded, dict) else ""
+
+
+def _tool_text(update: object) -> str:
+    """Return the text of the tool messages in a command's update."""
+    values = update.values() if isinstance(update, dict) else ()
+    messages = [one for value in values if isinstance(value, list) for one in value if isinstance(one, ToolMessage)]
+    return "\n".join(text_of(one.content) for one in messages)
+
+
+def _recordable(value: object) -> object:
+    """Return a value as JSON data; if it has no JSON form, what it was."""
+    try:
+        return to_jsonable(value)[0]
+    except ResultNotSerializable:
+        return {"not_recorded": f"{type(value).__module__}.{type(value).__qualname__}"}
+
+
+def _with_messages(value: Any) -> Any:
+    """Return a state update as JSON data, with messages in LangChain's own form."""
+    if isinstance(value, BaseMessage):
+        return {_KEY: _recordable(message_to_dict(value))}
+    if isinstance(value, Mapping):
+        return {str(key): _with_messages(item) for key, item in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
+        return [_with_messages(item) for item in value]
+    return _recordable(value.model_dump() if isinstance(value, BaseModel) else value)
+
+
+def _from_messages(value: Any) -> Any:
+    if isinstance(value, dict):
+        if value.keys() == {_KEY}:
+            return messages_from_dict([value[_KEY]])[0]
+        return {key: _from_messages(item) for key, item in value.items()}
+    return [_from_messages(item) for item in value] if isinstance(value, list) else value
+
+
+def _goto(goto: Any) -> Any:
+    if isinstance(goto, (list, tuple)):
+        return [_goto(one) for one in goto]
+    return goto if isinstance(goto, str) else {"node": goto.node, "arg": _with_messages(goto.arg)}
+
+
+def _from_goto(goto: Any) -> Any:
+    from langgraph.types import Send
+
+    if isinstance(goto, list):
+        return [_from_goto(one) for one in goto]
+    return goto if isinstance(goto, str) else Send(goto["node"], _from_messages(goto["arg"]))

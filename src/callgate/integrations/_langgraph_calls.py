@@ -1,0 +1,216 @@
+"""Tool calls of LangGraph along the engine's route, for the middleware and the tool node.
+
+Decides which ids identify a call, so that a graph that resumes or retries a step gets stored results. The thread is the
+run and the conversation; the message that made the call, or else the graph's task, is the message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from functools import partial
+from typing import Any, TypeVar
+
+from langgraph.errors import GraphBubbleUp
+from langgraph.prebuilt.tool_node import ToolCallRequest
+from msgspec.structs import replace
+
+from callgate._run_in_thread import in_thread
+from callgate.argument_checks import possible_names
+from callgate.calls import Outcome, RawCall, Scope, Suspended, ToolResult
+from callgate.engine import Engine
+from callgate.errors import UsageError
+from callgate.integrations._langchain_tools import describe, encode, is_sync, restore
+from callgate.integrations.framework_call import CallsEngine, Decide, FrameworkCall, HumanDecision, run_call, until_ended, whole_value
+from callgate.integrations.import_tools import register_missing
+
+__all__ = ["DECISIONS", "BlockingEngine", "GraphCalls", "ScopeOf", "decision_of", "place_of", "question_about", "without_loop"]
+
+T = TypeVar("T")
+ScopeOf = Scope | Callable[[ToolCallRequest], Scope]
+"""The scope of an agent's calls, or a function of the request that returns it. The run, the conversation and the message are added."""
+Handler = Callable[[ToolCallRequest], Any]
+DECISIONS = ("approve", "edit", "reject")
+
+
+class BlockingEngine:
+    """An engine for code without an event loop. Its methods never suspend; see `without_loop`."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.blobs = engine.blobs
+
+    async def call(self, raw: RawCall, scope: Scope) -> Outcome:
+        return self._engine.call_sync(raw, scope)
+
+    async def approve(self, approval_id: str, *, by: str, reason: str, arguments: Mapping[str, object] | None) -> None:
+        self._engine.approve_sync(approval_id, by=by, reason=reason, arguments=arguments)
+
+    async def deny(self, approval_id: str, *, by: str, reason: str) -> None:
+        self._engine.deny_sync(approval_id, by=by, reason=reason)
+
+
+def without_loop(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that never suspends, and return its result."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+    work.close()
+    raise AssertionError("the coroutine was suspended")
+
+
+class GraphCalls:
+    """Makes the calls of one middleware or tool node.
+
+    Args:
+        engine: The engine. Tools that it does not have are registered with the effect `once`.
+        scope: For whom the calls run.
+    """
+
+    def __init__(self, engine: Engine, scope: ScopeOf) -> None:
+        register_missing(engine, ())
+        self._engine = engine
+        self._scope = scope
+        self._blocking = BlockingEngine(engine)
+
+    def make_sync(self, request: ToolCallRequest, handler: Handler, decide: Decide | None) -> Any:
+        """Make a call from a thread without an event loop, as `make` does."""
+
+        def run(changed: ToolCallRequest) -> Awaitable[Any]:
+            return until_ended(in_thread(partial(handler, changed)))
+
+        return without_loop(self._make(self._blocking, request, run, decide))
+
+    async def make(self, request: ToolCallRequest, handler: Handler, decide: Decide | None) -> Any:
+        """Make a call. Return LangGraph's own result, or `Suspended`.
+
+        Args:
+            handler: Runs the tool in LangGraph's own way.
+        """
+
+        def run(changed: ToolCallRequest) -> Awaitable[Any]:
+            return until_ended(handler(changed)) if changed.tool is not None and is_sync(changed.tool) else handler(changed)
+
+        return await self._make(self._engine, request, run, decide)
+
+    async def _make(self, engine: CallsEngine, request: ToolCallRequest, run: Handler, decide: Decide | None) -> Any:
+        scope = self._placed(request)
+        if request.tool is None:
+            request, scope = self._meant(request, scope)
+        call = request.tool_call
+        if request.tool is not None and call["name"] not in self._engine.tools:
+            register_missing(self._engine, describe(request.tool) or ())
+        made = FrameworkCall(
+            name=call["name"],
+            arguments=call["args"],
+            id=call["id"] or "",
+            scope=scope,
+            run=lambda arguments: run(_with_arguments(request, arguments)),
+            encode=encode,
+            pauses=(GraphBubbleUp,),
+            origin="langgraph",
+        )
+        result = await run_call(engine, made, decide)
+        return result if isinstance(result, Suspended) else _output(engine, made, result, call)
+
+    def _meant(self, request: ToolCallRequest, scope: Scope) -> tuple[ToolCallRequest, Scope]:
+        """Return the request with the tool that its name means, if it is almost the name of one of the agent's tools.
+
+        Else the call ends with an error. If the engine has other tools than the agent, its scope blocks those.
+        """
+        tools = {tool.name: tool for tool in request.runtime.tools or ()}
+        meant = possible_names(request.tool_call["name"], tools)
+        if len(meant) == 1:
+            return request.override(tool=tools[meant[0]], tool_call={**request.tool_call, "name": meant[0]}), scope
+        if tools.keys() >= set(self._engine.tools.names()):
+            return request, scope
+        return request, replace(scope, deliberate=True, allowed_tools=frozenset(tools))
+
+    def _placed(self, request: ToolCallRequest) -> Scope:
+        """Return the scope of a call, with what identifies its run and its message."""
+        scope = self._scope if isinstance(self._scope, Scope) else self._scope(request)
+        if not isinstance(scope, Scope):
+            raise UsageError(f"The scope of the wrapper is {scope!r:.80}; give callgate.Scope(...), or a function that returns one.")
+        info = request.runtime.execution_info
+        configurable = (request.runtime.config or {}).get("configurable", {})
+        thread = str(configurable.get("thread_id") or "")
+        message = place_of(request)[0] or (info.task_id if info is not None else "")
+        return replace(
+            scope,
+            run=scope.run or thread,
+            conversation=scope.conversation or thread or message,
+            message_id=scope.message_id or message,
+            principal=scope.principal or str(configurable.get("langgraph_auth_user_id") or ""),
+        )
+
+
+def place_of(request: ToolCallRequest) -> tuple[str, int]:
+    """Return the id of the message that made the call, and the call's position in it; ("", 0) if the state does not show it."""
+    state = request.state
+    messages = (
+        state.get("messages") if isinstance(state, Mapping) else state if isinstance(state, list) else getattr(state, "messages", None)
+    )
+    for message in reversed(messages or ()):
+        ids = [call["id"] for call in getattr(message, "tool_calls", ())]
+        if request.tool_call["id"] in ids:
+            return message.id or "", ids.index(request.tool_call["id"])
+    return "", 0
+
+
+def _with_arguments(request: ToolCallRequest, arguments: dict[str, Any]) -> ToolCallRequest:
+    if arguments == request.tool_call["args"]:
+        return request
+    return request.override(tool_call={**request.tool_call, "args": arguments})
+
+
+def _output(engine: CallsEngine, made: FrameworkCall, result: ToolResult, call: Mapping[str, Any]) -> Any:
+    """Return LangGraph's own result: that of the tool if nothing has changed it, else one from the record."""
+    from langchain_core.messages import ToolMessage
+
+    unchanged = made.unchanged(result)
+    if result.status == "ok":
+        told = result.metadata.truncated or len(result.content) > 1
+        if unchanged and not (told and isinstance(made.native, ToolMessage)):
+            return made.native
+        restored = restore(whole_value(engine, result), result, call)
+        if unchanged and isinstance(restored, ToolMessage):
+            restored.artifact = made.native.artifact
+        return restored
+    if made.native is not None and result.failure_class == "tool_declared" and result.error == made.native.text:
+        return made.native
+    return ToolMessage(content=result.text or result.error or "", tool_call_id=call["id"], name=call["name"], status="error")
+
+
+# Questions to humans
+
+
+def question_about(call: Mapping[str, Any], suspended: Suspended, problem: str) -> dict[str, Any]:
+    """Return what a human is shown about a call."""
+    description = f"{problem}\n\n{suspended.question}" if problem else suspended.question
+    return {
+        "name": call["name"],
+        "args": call["args"],
+        "description": description,
+        "tool_call_id": call["id"],
+        "approval_id": suspended.approval_id,
+    }
+
+
+def decision_of(given: Any, call: Mapping[str, Any]) -> HumanDecision:
+    """Return a human's decision, in the form of LangChain's human-in-the-loop middleware.
+
+    Raises:
+        UsageError: It has another form.
+    """
+    kind = given.get("type") if isinstance(given, Mapping) else None
+    if kind == "approve":
+        return HumanDecision(allow=True)
+    if kind == "reject":
+        return HumanDecision(allow=False, reason=str(given.get("message") or ""))
+    edited = given.get("edited_action") if kind == "edit" else None
+    if isinstance(edited, Mapping) and isinstance(edited.get("args"), Mapping) and edited.get("name", call["name"]) == call["name"]:
+        return HumanDecision(allow=True, arguments=edited["args"])
+    raise UsageError(
+        f"The decision about {call['name']} is {given!r:.200}. Resume with {{'type': 'approve'}}, {{'type': 'reject', 'message': ...}} or"
+        f" {{'type': 'edit', 'edited_action': {{'name': '{call['name']}', 'args': {{...}}}}}}."
+    )

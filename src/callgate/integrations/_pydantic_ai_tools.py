@@ -1,0 +1,118 @@
+"""Pydantic AI's tools: their descriptions, and their arguments and results as JSON data and back. Must not know of calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+from pydantic import TypeAdapter
+from pydantic_ai.messages import ToolReturn, tool_return_content_ta, tool_return_ta
+from pydantic_ai.tools import Tool, ToolDefinition
+from pydantic_ai.toolsets import AbstractToolset, CombinedToolset, FunctionToolset
+from pydantic_core import to_jsonable_python
+
+from callgate.calls import Text, ToolResult
+from callgate.errors import NotDone, UsageError
+from callgate.integrations.framework_call import until_ended
+from callgate.integrations.import_tools import ToolDescription
+from callgate.tools import ToolContext
+
+__all__ = ["defined", "describe", "encode", "has_files", "listed", "plain", "restore"]
+
+_TOOL_RETURN = "tool-return"
+_tool_return: TypeAdapter[Any] = TypeAdapter(ToolReturn)
+
+
+def describe(item: object) -> tuple[ToolDescription, ...] | None:
+    """Return the descriptions of a tool or of the tools of a toolset; None if `item` is something else.
+
+    Raises:
+        UsageError: It is a toolset that lists its tools only when an agent runs.
+    """
+    if isinstance(item, Tool):
+        return (_described(item),)
+    return tuple(map(_described, _tools_of(item))) if isinstance(item, AbstractToolset) else None
+
+
+def _tools_of(toolset: AbstractToolset[Any]) -> Iterator[Tool[Any]]:
+    if isinstance(toolset, FunctionToolset):
+        yield from toolset.tools.values()
+    elif isinstance(toolset, CombinedToolset):
+        for one in toolset.toolsets:
+            yield from _tools_of(one)
+    else:
+        raise UsageError(
+            f"{type(toolset).__name__} lists its tools only when an agent runs. Give it to CallgateToolset(toolset, engine,"
+            " effects={...}), which registers them then."
+        )
+
+
+def listed(toolset: AbstractToolset[Any]) -> tuple[ToolDescription, ...]:
+    """Return the descriptions of a toolset's tools, as far as they are known before an agent runs."""
+    try:
+        return describe(toolset) or ()
+    except UsageError:
+        return ()
+
+
+def _described(tool: Tool[Any]) -> ToolDescription:
+    async def run(context: ToolContext, arguments: dict[str, Any]) -> object:
+        if tool.takes_ctx:
+            raise NotDone(f"{tool.name} needs the run context of a Pydantic AI agent; call it through CallgateToolset")
+        schema = tool.function_schema
+        work = schema.call(schema.validator.validate_python(arguments), cast("Any", None))
+        return encode(await (work if schema.is_async else until_ended(work)))
+
+    return defined(tool.tool_def, run)
+
+
+def defined(tool: ToolDefinition, run: Any = None) -> ToolDescription:
+    """Return the description of a tool from its definition.
+
+    Args:
+        run: The tool's code outside of an agent; None if it cannot run there.
+    """
+
+    async def refuse(context: ToolContext, arguments: dict[str, Any]) -> object:
+        raise NotDone(f"{tool.name} runs only in a Pydantic AI agent; call it through CallgateToolset")
+
+    source = f"the Pydantic AI tool {tool.name}"
+    parameters = tool.parameters_json_schema
+    return ToolDescription(name=tool.name, description=tool.description or "", parameters=parameters, run=run or refuse, source=source)
+
+
+def plain(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return validated arguments as JSON data."""
+    return cast("dict[str, Any]", to_jsonable_python(dict(arguments), by_alias=True))
+
+
+# Results
+
+
+def encode(output: Any) -> object:
+    """Return the result of a tool as JSON data."""
+    return output if isinstance(output, str) else tool_return_ta.dump_python(output, mode="json", by_alias=True)
+
+
+def restore(value: Any, result: ToolResult) -> Any:
+    """Return Pydantic AI's own result from the record of a successful call.
+
+    Args:
+        value: The whole value of the result.
+    """
+    if isinstance(value, dict) and value.get("kind") == _TOOL_RETURN:
+        return _tool_return.validate_python(value)
+    made = tool_return_content_ta.validate_python(value)
+    if isinstance(made, str) or (result.metadata.truncated and not has_files(made)):
+        return result.text
+    notes = [part.text for part in result.content[1:] if isinstance(part, Text)] if not result.metadata.truncated else []
+    return [made, *notes] if notes else made
+
+
+def has_files(value: Any) -> bool:
+    """Return whether a result contains images or other files, which are not shortened."""
+    if isinstance(value, ToolReturn):
+        return has_files(value.return_value) or has_files(value.content)
+    if isinstance(value, Mapping):
+        return any(map(has_files, value.values()))
+    return any(map(has_files, value)) if isinstance(value, (list, tuple)) else hasattr(value, "media_type")

@@ -1,0 +1,217 @@
+"""A call that another framework makes: taken along the engine's route, with the framework's own code as the tool's code.
+
+A framework gives its tools more than the arguments: a run context, a graph's state, a call id. So its wrapper hands
+over, with each call, how the framework itself runs the tool. That travels in a context variable, which every runner
+copies, and only the call it was made for can use it. Must not know any framework.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
+from typing import Any, Protocol, TypeVar
+
+from msgspec import Struct
+
+from callgate._json import decode, to_jsonable
+from callgate.calls import Aborted, Answered, Outcome, RawCall, Restarted, Scope, Suspended, ToolResult
+from callgate.errors import NotDone, ResultNotSerializable, RunHeld, UsageError
+from callgate.protocols import BlobStore
+from callgate.tools import ToolContext
+
+__all__ = ["CallsEngine", "Decide", "FrameworkCall", "HumanDecision", "answer", "run_call", "started_by", "until_ended", "whole_value"]
+
+T = TypeVar("T")
+_MOST_ID = 200
+_call_of: ContextVar[FrameworkCall | None] = ContextVar("callgate framework call", default=None)
+
+
+class CallsEngine(Protocol):
+    """The part of an engine that a wrapper uses."""
+
+    @property
+    def blobs(self) -> BlobStore: ...
+    async def call(self, raw: RawCall, scope: Scope) -> Outcome: ...
+    async def approve(self, approval_id: str, *, by: str, reason: str, arguments: Mapping[str, object] | None) -> None: ...
+    async def deny(self, approval_id: str, *, by: str, reason: str) -> None: ...
+
+
+class HumanDecision(Struct, frozen=True, kw_only=True):
+    """What a human has decided about a call, as the framework was told."""
+
+    allow: bool
+    by: str = "a human"
+    reason: str = ""
+    arguments: Mapping[str, object] | None = None
+    """The arguments to run with instead of the call's own; None for its own."""
+
+
+class PausedByTool(NotDone):
+    """The tool's own code has paused the framework's run, which will make the same call again."""
+
+
+class FrameworkCall(Struct, kw_only=True, eq=False):
+    """One call of one tool, as a framework makes it."""
+
+    name: str
+    arguments: Mapping[str, object]
+    """The arguments as JSON data."""
+    id: str
+    """The model's id of the call."""
+    scope: Scope
+    run: Callable[[dict[str, Any]], Awaitable[Any]]
+    """Runs the tool in the framework's own way with the final arguments, and returns the framework's own result."""
+    encode: Callable[[Any], object]
+    """Turns the framework's own result into JSON data, or into other values that the engine can write as JSON."""
+    pauses: tuple[type[BaseException], ...] = ()
+    """Exceptions by which a tool's code tells the framework to pause or to go on elsewhere. They are raised again."""
+    failures: tuple[type[Exception], ...] = ()
+    """Exceptions with which a tool's code answers the model, so that they do not leave the outcome unknown."""
+    origin: str = ""
+    """The framework's name, for the journal."""
+    native: Any = None
+    """The framework's own result, if the tool ran in this call; else None."""
+    encoded: object = None
+    failed_with: Exception | None = None
+    """The exception with which the tool's code answered the model in this call."""
+    paused_by: BaseException | None = None
+
+    async def start(self, arguments: dict[str, Any]) -> object:
+        """Run the tool as its code in the route; called by `ExternalTool`."""
+        try:
+            native = await self.run(arguments)
+        except self.pauses as pause:
+            self.paused_by = pause
+            raise PausedByTool(
+                f"{self.name} has paused the run ({type(pause).__name__}); the same call is made again after that"
+            ) from pause
+        except self.failures as failure:
+            self.failed_with = failure
+            return {"success": False, "error": str(failure) or type(failure).__name__}
+        self.native, self.encoded = native, self.encode(native)
+        return self.encoded
+
+    def unchanged(self, result: ToolResult) -> bool:
+        """Return whether the tool ran in this call and its result is as the tool returned it.
+
+        False if a hook or the redactor has changed it, if it is very large, or if it is the stored result of an earlier
+        call. Then the framework's result has to be made from `ToolResult`. An unchanged result may still be too long
+        for the model; see `metadata.truncated`.
+        """
+        if self.native is None or result.metadata.replayed or result.status == "unknown":
+            return False
+        try:
+            return to_jsonable(self.encoded)[0] == result.structured
+        except ResultNotSerializable:
+            return False
+
+
+def started_by(context: ToolContext) -> FrameworkCall | None:
+    """Return the framework's call that a tool is started for; None for another call, such as one that its code makes."""
+    call = _call_of.get()
+    return call if call is not None and call.name == context.tool and _call_id(call.id) == context.call_id else None
+
+
+Decide = Callable[[Suspended, str], HumanDecision | None]
+"""Returns the human's decision about a call if the framework knows it, else None. Gets the reason why the last decision could not be used;
+empty at first. May raise the framework's own exception for a pause."""
+
+
+async def run_call(engine: CallsEngine, call: FrameworkCall, decide: Decide | None = None) -> ToolResult | Suspended:
+    """Take a framework's call along the route. Return its result, or what a human has to decide.
+
+    A call that was made before with the same ids gets the stored result. If the tool's code paused the run, the same
+    call runs again when the framework makes it again.
+
+    Raises:
+        UsageError: The engine is closed, or belongs to another event loop.
+        BaseException: What the tool's code raised to pause the framework's run.
+    """
+    outcome = await _outcome(engine, call)
+    problem = ""
+    while isinstance(outcome, Suspended) and decide is not None and (decision := decide(outcome, problem)) is not None:
+        problem = await answer(engine, outcome, decision)
+        if not problem:
+            outcome = await _outcome(engine, call)
+    if call.paused_by is not None:
+        raise call.paused_by
+    match outcome:
+        case Answered(result=result):
+            return result
+        case Suspended():
+            return outcome
+        case Aborted(reason=reason):
+            return _without_result(call, reason or "its message was ended.")
+        case Restarted():
+            return _without_result(call, "its result went into the context.")
+
+
+async def answer(engine: CallsEngine, suspended: Suspended, decision: HumanDecision) -> str:
+    """Answer the engine's question with a human's decision. Return why it cannot be used; empty if it was."""
+    uid, by, reason = suspended.approval_id, decision.by, decision.reason
+    try:
+        if decision.allow:
+            await engine.approve(uid, by=by, reason=reason, arguments=decision.arguments)
+        else:
+            await engine.deny(uid, by=by, reason=reason)
+    except RunHeld:
+        raise
+    except UsageError as error:
+        return str(error)
+    return ""
+
+
+def whole_value(engine: CallsEngine, result: ToolResult) -> Any:
+    """Return the whole value of a successful result, from the blob store if it is large; None if it is lost."""
+    if result.structured is not None or result.metadata.blob is None:
+        return result.structured
+    stored = engine.blobs.get(result.metadata.blob)
+    if stored is None:
+        return None
+    return stored.decode() if result.metadata.mime.startswith("text/") else decode(stored)
+
+
+async def until_ended(work: Awaitable[T]) -> T:
+    """Await work that a cancellation cannot stop, such as code in a thread, until it has ended.
+
+    If cancelled, go on waiting, and raise the cancellation at the end. So the engine, which gives up waiting after its
+    grace period, knows that the code still runs.
+    """
+    task, cancelled = asyncio.ensure_future(work), None
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError as error:
+            cancelled = error
+        except BaseException:
+            break
+    if cancelled is not None and not task.cancelled():
+        task.exception()  # retrieved, because nobody waits for it any more
+        raise cancelled
+    return task.result()
+
+
+async def _outcome(engine: CallsEngine, call: FrameworkCall) -> Outcome:
+    raw = RawCall(name=call.name, arguments=call.arguments, id=_call_id(call.id), origin=call.origin)
+    call.native = call.paused_by = call.failed_with = None
+    token = _call_of.set(call)
+    try:
+        return await engine.call(raw, call.scope)
+    finally:
+        _call_of.reset(token)
+
+
+def _call_id(given: str) -> str:
+    """Return a call id that the engine keeps unchanged."""
+    if not given:
+        raise UsageError("The framework gave a tool call without an id, by which a repeated call is recognised. Give each call an id.")
+    if given.isascii() and given.isprintable() and len(given) <= _MOST_ID:
+        return given
+    return hashlib.sha256(given.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _without_result(call: FrameworkCall, reason: str) -> ToolResult:
+    text = f"{call.name} gave no result: {reason}"
+    return ToolResult(id=call.id, uid="", name=call.name, status="error", error=text, code="not_started", failure_class="not_started")

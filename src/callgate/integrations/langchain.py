@@ -1,0 +1,67 @@
+"""`CallgateMiddleware`: the tool calls of a LangChain agent along the engine's route.
+
+The agent's own handler runs inside the route, so state, store, runtime and tool call ids are injected as always, and
+other middleware keeps working. Put it last in the agent's list: what is listed before it wraps the call as a whole, and
+what is listed after it becomes part of the tool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from callgate.errors import UsageError
+
+try:
+    from langchain.agents.middleware import AgentMiddleware
+    from langchain.agents.middleware.types import ToolCallRequest
+    from langgraph.types import interrupt
+except ModuleNotFoundError as error:
+    raise UsageError("callgate.integrations.langchain needs LangChain 1.4 or later: pip install 'langchain>=1.4'.") from error
+
+from callgate.calls import Scope, Suspended
+from callgate.engine import Engine
+from callgate.integrations._langgraph_calls import GraphCalls, ScopeOf, decision_of, question_about
+from callgate.integrations.framework_call import Decide, HumanDecision
+from callgate.integrations.langgraph import CallgateToolNode
+
+__all__ = ["CallgateMiddleware", "CallgateToolNode"]
+
+_NOBODY = Scope()
+
+
+class CallgateMiddleware(AgentMiddleware[Any, Any, Any]):
+    """Takes the tool calls of `create_agent` along the engine's route.
+
+    A call that fails becomes a `ToolMessage` with the status `error` that says what to do next. A call that a human has
+    to decide about interrupts the graph with a `tool_approval`, as LangChain's own human-in-the-loop middleware does;
+    resume with a decision of the type `approve`, `edit` or `reject`. A call that the graph makes again, because it
+    resumes or retries a step, gets the stored result.
+
+    Args:
+        engine: The engine, made with `Engine(import_tools(tools, effects={...}))`. Tools that it does not have are
+            registered with the effect `once`. `ainvoke` uses it on the caller's event loop, `invoke` through
+            `call_sync`; one engine cannot be used for both.
+        scope: For whom the calls run, or a function of the request that returns it. Thread, message and call ids are
+            LangGraph's own.
+    """
+
+    def __init__(self, engine: Engine, *, scope: ScopeOf = _NOBODY) -> None:
+        super().__init__()
+        self._calls = GraphCalls(engine, scope)
+
+    def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]) -> Any:
+        return self._calls.make_sync(request, handler, _interrupting(request))
+
+    async def awrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Any]]) -> Any:
+        return await self._calls.make(request, handler, _interrupting(request))
+
+
+def _interrupting(request: ToolCallRequest) -> Decide:
+    """Return what asks a human about a call: an interrupt of the graph."""
+
+    def decide(suspended: Suspended, problem: str) -> HumanDecision:
+        call = request.tool_call
+        return decision_of(interrupt({"type": "tool_approval", **question_about(call, suspended, problem)}), call)
+
+    return decide

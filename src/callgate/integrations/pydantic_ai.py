@@ -1,0 +1,195 @@
+"""`CallgateToolset` and `CallgateCapability`: the tool calls of a Pydantic AI agent along the engine's route.
+
+The toolset wraps another one, the capability all tools of an agent. The wrapped toolset's own `call_tool` runs inside
+the route, so that tools get their `RunContext` with the agent's dependencies. Pydantic AI has validated the arguments
+before; the engine gets them as JSON data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from msgspec.structs import replace
+
+from callgate.errors import UsageError
+
+try:
+    from pydantic_ai import ApprovalRequired, CallDeferred, ModelRetry, RunContext, ToolFailed
+    from pydantic_ai.capabilities import AbstractCapability
+    from pydantic_ai.messages import ModelResponse, ToolCallPart
+    from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, ToolsetTool, WrapperToolset
+except ModuleNotFoundError as error:
+    raise UsageError("callgate.integrations.pydantic_ai needs Pydantic AI 2.68 or later: pip install 'pydantic-ai-slim>=2.68'.") from error
+
+from callgate.calls import Effect, Scope, Suspended, ToolResult
+from callgate.engine import Engine
+from callgate.integrations._pydantic_ai_tools import defined, encode, has_files, listed, plain, restore
+from callgate.integrations.framework_call import FrameworkCall, HumanDecision, answer, run_call, until_ended, whole_value
+from callgate.integrations.import_tools import refuse_other_names, register_missing
+
+__all__ = ["CallgateCapability", "CallgateToolset"]
+
+_NOBODY = Scope()
+_PAUSES = (ApprovalRequired, CallDeferred)
+_FAILURES = (ModelRetry, ToolFailed)
+ScopeOf = Scope | Callable[[RunContext[Any]], Scope]
+
+
+@dataclass(init=False)
+class CallgateToolset(WrapperToolset[Any]):
+    """Takes the calls of a toolset's tools along the engine's route.
+
+    A call that fails becomes a failed tool return (`ToolFailed`) that says what to do next and does not use up the
+    tool's retries; only arguments that the engine refuses do (`ModelRetry`). A call that a human has to decide about
+    raises `ApprovalRequired`, so the run ends with `DeferredToolRequests`; `ToolApproved`, with or without other
+    arguments, answers the engine's question. A call that is made again with the same id in the same conversation gets
+    the stored result.
+
+    Args:
+        wrapped: A toolset, or a list of tools and functions.
+        engine: The engine, made with `Engine(import_tools(tools, effects={...}))`.
+        effects: The effects of tools that the engine does not have, such as those of an MCP server, which are
+            registered when the agent lists them. A tool without an entry is `once`.
+        scope: For whom the calls run, or a function of the run context that returns it. Conversation, message and call
+            ids are Pydantic AI's own.
+        questions: Shared by the copies that Pydantic AI makes for its runs; leave it out.
+    """
+
+    engine: Engine
+    effects: Mapping[str, Effect]
+    scope: ScopeOf
+    questions: dict[str, str] = field(repr=False)
+    """The open questions of the engine, by the ids of their calls."""
+
+    def __init__(
+        self,
+        wrapped: AbstractToolset[Any] | Sequence[Any],
+        engine: Engine,
+        *,
+        effects: Mapping[str, Effect] | None = None,
+        scope: ScopeOf = _NOBODY,
+        questions: dict[str, str] | None = None,
+    ) -> None:
+        register_missing(engine, ())
+        super().__init__(wrapped if isinstance(wrapped, AbstractToolset) else FunctionToolset(list(wrapped)))
+        self.engine, self.effects, self.scope = engine, effects or {}, scope
+        self.questions = {} if questions is None else questions
+
+    async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
+        tools = await super().get_tools(ctx)
+        missing = [defined(one.tool_def) for name, one in tools.items() if name not in self.engine.tools]
+        if missing:
+            register_missing(self.engine, missing, self.effects)
+        if self.effects and not all(name in self.engine.tools for name in self.effects):
+            names = [*self.engine.tools.names(), *(one.name for one in listed(self.wrapped))]
+            refuse_other_names("CallgateToolset(effects=...)", self.effects, names)
+        return tools
+
+    async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]) -> Any:
+        given = plain(tool_args)
+        asked = await self._asked(given, ctx, tool)
+
+        def run(arguments: dict[str, Any]) -> Awaitable[Any]:
+            same = arguments == given
+            valid = tool_args if same else tool.args_validator.validate_python(arguments, context=ctx.validation_context)
+            work = self.wrapped.call_tool(name, valid, ctx, tool)
+            return until_ended(work) if _is_sync(tool) else work
+
+        call = FrameworkCall(
+            name=name,
+            arguments=asked,
+            id=ctx.tool_call_id or "",
+            scope=self._placed(ctx),
+            run=run,
+            encode=encode,
+            pauses=_PAUSES,
+            failures=_FAILURES,
+            origin="pydantic_ai",
+        )
+        result = await run_call(self.engine, call, _approved if ctx.tool_call_approved else None)
+        if not isinstance(result, Suspended):
+            return self._output(call, result)
+        self.questions[call.id] = result.approval_id
+        raise ApprovalRequired(metadata={"question": result.question, "approval_id": result.approval_id})
+
+    async def _asked(self, given: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]) -> dict[str, Any]:
+        """Return the arguments of the call. If a human has approved it with other arguments, answer the engine's question with them."""
+        approval_id = self.questions.pop(ctx.tool_call_id or "", "")
+        made = _response(ctx)[1] if ctx.tool_call_approved and approval_id else None
+        if made is None:
+            return given
+        asked = plain(tool.args_validator.validate_python(made.args_as_dict(), context=ctx.validation_context))
+        if asked == given:
+            return given
+        edited = HumanDecision(allow=True, arguments=given)
+        problem = await answer(self.engine, Suspended(approval_id=approval_id, expires_at=0), edited)
+        return given if problem else asked
+
+    def _placed(self, ctx: RunContext[Any]) -> Scope:
+        """Return the scope of a call, with what identifies its run and its message."""
+        scope = self.scope if isinstance(self.scope, Scope) else self.scope(ctx)
+        if not isinstance(scope, Scope):
+            raise UsageError(f"The scope of the wrapper is {scope!r:.80}; give callgate.Scope(...), or a function that returns one.")
+        conversation = ctx.conversation_id or ctx.run_id or ""
+        return replace(
+            scope,
+            run=scope.run or conversation,
+            conversation=scope.conversation or conversation,
+            message_id=scope.message_id or _response(ctx)[0],
+        )
+
+    def _output(self, call: FrameworkCall, result: ToolResult) -> Any:
+        if call.failed_with is not None and result.status == "error":
+            raise call.failed_with
+        if result.status != "ok":
+            refused = result.failure_class in ("invalid_parameters", "malformed_arguments")
+            raise (ModelRetry if refused else ToolFailed)(result.text or result.error or "the call failed")
+        shortened = result.metadata.truncated and not has_files(call.native)
+        if call.unchanged(result) and not shortened and (result.metadata.truncated or len(result.content) == 1):
+            return call.native
+        return restore(whole_value(self.engine, result), result)
+
+
+class CallgateCapability(AbstractCapability[Any]):
+    """Takes the calls of all tools of an agent along the engine's route, as `CallgateToolset` does for one toolset.
+
+    Args:
+        engine: The engine. It may be made without tools.
+        effects: The effects of tools that the engine does not have. A tool without an entry is `once`.
+        scope: For whom the calls run, or a function of the run context that returns it.
+    """
+
+    def __init__(self, engine: Engine, *, effects: Mapping[str, Effect] | None = None, scope: ScopeOf = _NOBODY) -> None:
+        super().__init__()
+        register_missing(engine, ())
+        self._wrap = partial(CallgateToolset, engine=engine, effects=effects, scope=scope, questions={})
+
+    def get_wrapper_toolset(self, toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
+        return self._wrap(toolset)
+
+
+def _is_sync(tool: ToolsetTool[Any]) -> bool:
+    """Return whether Pydantic AI runs the tool's code in a thread, so that a cancellation does not stop it."""
+    while (source := getattr(tool, "source_tool", None)) is not None:
+        tool = source
+    return getattr(tool, "is_async", True) is False
+
+
+def _approved(suspended: Suspended, problem: str) -> HumanDecision:
+    """Return the decision about a call that Pydantic AI has let through as approved."""
+    if problem:
+        raise ToolFailed(problem)
+    return HumanDecision(allow=True)
+
+
+def _response(ctx: RunContext[Any]) -> tuple[str, ToolCallPart | None]:
+    """Return what identifies the model's message that made the call, and the call as the model made it."""
+    for message in reversed(ctx.messages):
+        if isinstance(message, ModelResponse):
+            for part in message.parts:
+                if isinstance(part, ToolCallPart) and part.tool_call_id == ctx.tool_call_id:
+                    return message.provider_response_id or message.timestamp.isoformat(), part
+    return "", None

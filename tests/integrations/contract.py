@@ -1,0 +1,302 @@
+"""What every wrapper of another framework promises. The suite of each framework subclasses `WrapperContract`.
+
+A suite drives the real framework with a model that follows a script. It enters through the framework's own way to run
+an agent and to answer a question, and asserts what the model reads, what the tools did, and what the journal has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from callgate import Allow, Ask, Deny, Engine, MemoryJournal, after_call
+from callgate.integrations import import_tools
+from callgate.protocols import Verdict
+from callgate.stage_types import Checked, ValidatedCall
+from tests.waiting import PATIENCE_S
+
+__all__ = ["Call", "Said", "Told", "WrapperContract", "WrittenPolicy"]
+
+
+class Call(Struct, frozen=True):
+    """A call that the model makes."""
+
+    name: str
+    arguments: dict[str, Any] = {}
+    id: str = "c1"
+
+
+class Told(Struct, frozen=True):
+    """The result of a call, as the model reads it."""
+
+    text: str
+    is_error: bool
+
+
+class Said(Struct, frozen=True):
+    """What a human says about a call: yes, yes with other arguments, or no with a reason."""
+
+    allow: bool
+    arguments: dict[str, Any] | None = None
+    reason: str = ""
+
+
+class WrittenPolicy(Struct):
+    """A policy with a verdict for some tools; it allows the others."""
+
+    verdicts: Mapping[str, Verdict]
+
+    async def decide(self, call: ValidatedCall) -> Verdict:
+        return self.verdicts.get(call.tool.name, Allow(rule="others"))
+
+
+class WrapperContract(ABC):
+    """The promises of a wrapper. `run` and `make_again` are how a suite drives its framework."""
+
+    @abstractmethod
+    def tool(self, function: Callable[..., Any]) -> Any:
+        """Return the framework's own tool for a function with a docstring."""
+
+    @abstractmethod
+    async def run(
+        self, engine: Engine, tools: Sequence[Any], message: Sequence[Call], *, says: Mapping[str, Said] | None = None
+    ) -> dict[str, Told]:
+        """Run an agent whose model makes these calls in one message and then ends. Return the results by call id.
+
+        Args:
+            says: What a human says about calls that wait for one, by call id. Without it, no call waits.
+        """
+
+    @abstractmethod
+    async def make_again(self, engine: Engine, tools: Sequence[Any], message: Sequence[Call]) -> list[dict[str, Told]]:
+        """Run an agent whose model makes these calls in one message, twice, as the framework does when it resumes a step.
+
+        Return the results of both.
+        """
+
+    # The promises
+
+    async def test_a_call_runs_once_and_each_step_of_it_is_in_the_journal(self) -> None:
+        ledger: list[str] = []
+
+        async def refund(order: str) -> str:
+            """Refund an order."""
+            ledger.append(order)
+            return f"{order} refunded"
+
+        journal = MemoryJournal()
+        tools = [self.tool(refund)]
+        async with Engine(import_tools(tools), journal=journal) as engine:
+            told = await self.run(engine, tools, [Call("refund", {"order": "A7"})])
+        assert told == {"c1": Told("A7 refunded", is_error=False)}
+        assert ledger == ["A7"]
+        assert [event.kind for event in journal.read()] == ["call.received", "call.started", "call.completed"]
+
+    async def test_a_tool_that_raises_gives_an_error_that_the_model_can_act_on_and_the_run_continues(self) -> None:
+        async def look(item: str) -> str:
+            """Look at an item."""
+            raise LookupError(f"there is no {item}")
+
+        async def refund(order: str) -> str:
+            """Refund an order."""
+            raise RuntimeError("the connection was closed")
+
+        tools = [self.tool(look), self.tool(refund)]
+        async with Engine(import_tools(tools, {"look": "none"})) as engine:
+            told = await self.run(engine, tools, [Call("look", {"item": "pear"}), Call("refund", {"order": "A7"}, "c2")])
+        assert told["c1"].is_error
+        assert "there is no pear" in told["c1"].text
+        assert told["c2"].is_error
+        assert "It may have taken effect. It was not run again." in told["c2"].text
+
+    async def test_an_async_tool_that_hangs_ends_at_its_deadline_and_the_run_continues(self) -> None:
+        ended: list[str] = []
+
+        async def hang() -> str:
+            """Hang."""
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.append("hang")
+            return "never"
+
+        tools = [self.tool(hang)]
+        async with Engine(import_tools(tools, {"hang": "none"}, options={"hang": {"timeout_s": 0.1}})) as engine:
+            told = await asyncio.wait_for(self.run(engine, tools, [Call("hang")]), PATIENCE_S)
+        assert told["c1"].is_error
+        assert "did not end within 0.1 s" in told["c1"].text
+        assert ended == ["hang"]
+
+    async def test_a_sync_tool_that_hangs_ends_at_its_deadline_and_its_code_counts_as_abandoned(self) -> None:
+        go_on = threading.Event()
+
+        def hang() -> str:
+            """Hang."""
+            go_on.wait(PATIENCE_S)
+            return "late"
+
+        tools = [self.tool(hang)]
+        try:
+            async with Engine(import_tools(tools, {"hang": "none"}, options={"hang": {"timeout_s": 0.1}})) as engine:
+                told = await asyncio.wait_for(self.run(engine, tools, [Call("hang")]), PATIENCE_S)
+                assert told["c1"].is_error
+                assert "Its code still runs and cannot be stopped" in told["c1"].text
+                assert engine.abandoned > 0
+                go_on.set()
+        finally:
+            go_on.set()
+
+    async def test_a_call_that_is_made_again_gets_the_stored_result(self) -> None:
+        ledger: list[str] = []
+
+        async def refund(order: str) -> str:
+            """Refund an order."""
+            ledger.append(order)
+            return f"{order} refunded as number {len(ledger)}"
+
+        async def look(item: str) -> str:
+            """Look at an item."""
+            return f"a {item}"
+
+        tools = [self.tool(refund), self.tool(look)]
+        async with Engine(import_tools(tools, {"look": "none"})) as engine:
+            calls = [Call("refund", {"order": "A7"}), Call("look", {"item": "pear"}, "c2")]
+            first, second = await self.make_again(engine, tools, calls)
+        assert first == second == {"c1": Told("A7 refunded as number 1", is_error=False), "c2": Told("a pear", is_error=False)}
+        assert ledger == ["A7"]
+
+    async def test_a_call_that_is_made_again_after_an_unknown_outcome_does_not_run(self) -> None:
+        ledger: list[str] = []
+
+        async def refund(order: str) -> str:
+            """Refund an order."""
+            ledger.append(order)
+            raise RuntimeError("the connection was closed")
+
+        tools = [self.tool(refund)]
+        async with Engine(import_tools(tools)) as engine:
+            both = await self.make_again(engine, tools, [Call("refund", {"order": "A7"})])
+        assert [told["c1"].is_error for told in both] == [True, True]
+        assert ledger == ["A7"]
+
+    async def test_reads_of_a_message_run_beside_each_other(self) -> None:
+        both = asyncio.Barrier(2)
+
+        async def look(item: str) -> str:
+            """Look at an item."""
+            await asyncio.wait_for(both.wait(), PATIENCE_S)
+            return item
+
+        tools = [self.tool(look)]
+        async with Engine(import_tools(tools, {"look": "none"})) as engine:
+            told = await self.run(engine, tools, [Call("look", {"item": "pear"}, "c1"), Call("look", {"item": "plum"}, "c2")])
+        assert told == {"c1": Told("pear", is_error=False), "c2": Told("plum", is_error=False)}
+
+    async def test_effects_of_a_message_do_not_run_beside_each_other(self) -> None:
+        running, most = 0, 0
+
+        async def refund(order: str) -> str:
+            """Refund an order."""
+            nonlocal running, most
+            running += 1
+            most = max(most, running)
+            for _ in range(10):
+                await asyncio.sleep(0)
+            running -= 1
+            return order
+
+        tools = [self.tool(refund)]
+        async with Engine(import_tools(tools)) as engine:
+            told = await self.run(engine, tools, [Call("refund", {"order": f"A{number}"}, f"c{number}") for number in range(4)])
+        assert {one.text for one in told.values()} == {"A0", "A1", "A2", "A3"}
+        assert most == 1
+
+    async def test_a_denied_call_does_not_run_and_the_model_reads_why(self) -> None:
+        ledger: list[str] = []
+
+        async def refund(order: str) -> str:
+            """Refund an order."""
+            ledger.append(order)
+            return "done"
+
+        journal = MemoryJournal()
+        tools = [self.tool(refund)]
+        policy = WrittenPolicy({"refund": Deny(reason="refunds are closed", rule="closed")})
+        async with Engine(import_tools(tools), policies=[policy], journal=journal) as engine:
+            told = await self.run(engine, tools, [Call("refund", {"order": "A7"})])
+        assert told["c1"].is_error
+        assert "refunds are closed" in told["c1"].text
+        assert not ledger
+        assert "call.completed" in [event.kind for event in journal.read()]
+
+    async def test_a_hook_that_changes_a_result_changes_what_the_model_reads(self) -> None:
+        async def look(item: str) -> str:
+            """Look at an item."""
+            return f"{item}, secret"
+
+        @after_call(kind="transform")
+        def hide(call: ValidatedCall, result: Checked) -> str:
+            return str(result.value).replace("secret", "hidden")
+
+        tools = [self.tool(look)]
+        async with Engine(import_tools(tools, {"look": "none"}), hooks=[hide]) as engine:
+            told = await self.run(engine, tools, [Call("look", {"item": "pear"})])
+        assert told["c1"] == Told("pear, hidden", is_error=False)
+
+    # Approvals, as the framework asks for them
+
+    async def test_a_human_approves_a_call_in_the_frameworks_own_way_and_it_runs_once(self) -> None:
+        ledger, engine, tools = self._asking()
+        async with engine:
+            told = await self.run(engine, tools, [Call("refund", {"order": "A7"})], says={"c1": Said(allow=True)})
+        assert told == {"c1": Told("A7 refunded", is_error=False)}
+        assert ledger == ["A7"]
+
+    async def test_a_human_approves_a_call_with_other_arguments_and_the_model_is_told(self) -> None:
+        ledger, engine, tools = self._asking()
+        async with engine:
+            says = {"c1": Said(allow=True, arguments={"order": "B8"})}
+            told = await self.run(engine, tools, [Call("refund", {"order": "A7"})], says=says)
+        assert told["c1"].text.startswith("B8 refunded")
+        assert 'approved it with {"order":"B8"}' in told["c1"].text
+        assert not told["c1"].is_error
+        assert ledger == ["B8"]
+
+    async def test_a_human_rejects_a_call_and_the_model_reads_the_reason(self) -> None:
+        ledger, engine, tools = self._asking()
+        async with engine:
+            says = {"c1": Said(allow=False, reason="the order is too old")}
+            told = await self.run(engine, tools, [Call("refund", {"order": "A7"})], says=says)
+        assert "the order is too old" in told["c1"].text
+        assert not ledger
+
+    def _asking(self) -> tuple[list[str], Engine, list[Any]]:
+        ledger: list[str] = []
+
+        async def refund(order: str) -> str:
+            """Refund an order."""
+            ledger.append(order)
+            return f"{order} refunded"
+
+        tools = [self.tool(refund)]
+        policy = WrittenPolicy({"refund": Ask(question="Refund it?", rule="ask")})
+        return ledger, Engine(import_tools(tools), policies=[policy]), tools
+
+    # Mistakes of developers
+
+    async def test_a_tool_that_the_engine_does_not_have_is_registered_as_once(self) -> None:
+        async def refund(order: str) -> str:
+            """Refund an order."""
+            return f"{order} refunded"
+
+        async with Engine() as engine:
+            told = await self.run(engine, [self.tool(refund)], [Call("refund", {"order": "A7"})])
+            registered = engine.tools.get("refund")
+        assert told == {"c1": Told("A7 refunded", is_error=False)}
+        assert registered is not None
+        assert registered.effect == "once"

@@ -1,0 +1,129 @@
+"""Agents of other frameworks in a process that is killed, and again in a process that resumes them.
+
+`main([framework, folder, moment])` runs an agent whose model refunds an order. The process is killed at the moment: when
+the tool has had its effect and has not returned (`within`), or when the call has ended and the framework has not saved
+that (`after`). With `resume`, the agent goes on from what the framework has saved. Prints what the model reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from callgate import Engine, SqliteJournal
+from callgate.integrations import import_tools
+
+__all__ = ["AGENTS", "die", "main"]
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def refunds(folder: Path, moment: str) -> Callable[..., Any]:
+    """Return a function that refunds an order: it adds a line to the ledger."""
+
+    async def refund(order: str) -> str:
+        """Refund an order."""
+        with (folder / "ledger").open("a") as ledger:
+            ledger.write(f"{order}\n")
+        if moment == "within":
+            die()
+        return f"{order} refunded"
+
+    return refund
+
+
+async def langchain(folder: Path, moment: str) -> str:
+    from langchain.agents import create_agent
+    from langchain.agents.middleware import AgentMiddleware
+    from langchain_core.messages import HumanMessage
+    from langchain_core.tools import tool
+    from langgraph.checkpoint.memory import InMemorySaver
+
+    from callgate.integrations.langchain import CallgateMiddleware
+    from tests.integrations.langchain_agents import ScriptedChat, call, says, tool_messages
+
+    class FileSaver(InMemorySaver):
+        """Keeps all checkpoints in a file, too."""
+
+        def load(self) -> None:
+            storage, self_writes, self_blobs = pickle.loads((folder / "checkpoints").read_bytes())
+            for thread, spaces in storage.items():
+                for space, checkpoints in spaces.items():
+                    self.storage[thread][space] = checkpoints
+            self.writes.update(self_writes)
+            self.blobs.update(self_blobs)
+
+        def put(self, *given: Any) -> Any:
+            return self._saved(super().put(*given))
+
+        def put_writes(self, *given: Any) -> None:
+            self._saved(super().put_writes(*given))
+
+        def _saved(self, value: Any) -> Any:
+            storage = {thread: {space: dict(one) for space, one in spaces.items()} for thread, spaces in self.storage.items()}
+            (folder / "new").write_bytes(pickle.dumps((storage, dict(self.writes), dict(self.blobs))))
+            (folder / "new").replace(folder / "checkpoints")
+            return value
+
+    class DiesAfter(AgentMiddleware[Any, Any, Any]):
+        async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
+            output = await handler(request)
+            if moment == "after":
+                die()
+            return output
+
+    saver = FileSaver()
+    tools = [tool(refunds(folder, moment))]
+    model = ScriptedChat(steps=[says(call("refund", order="A7")), says(text="done")])
+    config: Any = {"configurable": {"thread_id": "thread"}}
+    async with Engine(import_tools(tools), journal=SqliteJournal(folder / "calls.db")) as engine:
+        agent = create_agent(model, tools, middleware=[DiesAfter(), CallgateMiddleware(engine)], checkpointer=saver)
+        if moment == "resume":
+            saver.load()
+        start: Any = None if moment == "resume" else {"messages": [HumanMessage("go")]}
+        result = await agent.ainvoke(start, config, durability="sync")
+    return str(tool_messages(result)[0].content)
+
+
+async def pydantic_ai(folder: Path, moment: str) -> str:
+    from pydantic_ai import Agent
+    from pydantic_ai.messages import ModelMessagesTypeAdapter
+    from pydantic_ai.tools import Tool
+    from pydantic_ai.toolsets import WrapperToolset
+
+    from callgate.integrations.pydantic_ai import CallgateToolset
+    from tests.integrations.contract import Call
+    from tests.integrations.test_pydantic_ai_contract import scripted, told_in
+
+    class DiesAfter(WrapperToolset[Any]):
+        async def call_tool(self, *given: Any) -> Any:
+            output = await super().call_tool(*given)
+            if moment == "after":
+                die()
+            return output
+
+    tools = [Tool(refunds(folder, moment))]
+    saved = folder / "messages"
+    async with Engine(import_tools(tools), journal=SqliteJournal(folder / "calls.db")) as engine:
+        agent = Agent(scripted([Call("refund", {"order": "A7"})], "done"), toolsets=[DiesAfter(CallgateToolset(tools, engine))])
+        history = ModelMessagesTypeAdapter.validate_json(saved.read_bytes()) if moment == "resume" else None
+        async with agent.iter(None if history else "go", message_history=history) as run:
+            async for _ in run:
+                saved.write_bytes(ModelMessagesTypeAdapter.dump_json(run.all_messages()))
+        return told_in(run.all_messages())["c1"].text
+
+
+AGENTS = {"langchain": langchain, "pydantic_ai": pydantic_ai}
+
+
+def main(words: list[str]) -> None:
+    framework, folder, moment = words
+    sys.stdout.write(asyncio.run(AGENTS[framework](Path(folder), moment)) + "\n")

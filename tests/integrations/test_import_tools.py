@@ -1,0 +1,134 @@
+"""`import_tools` and `ExternalTool`: tools of other frameworks and plain functions as tools of an engine."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from langchain_core.tools import tool as langchain_tool
+from pydantic_ai.tools import Tool as PydanticTool
+
+from callgate import Engine, RawCall, ToolContext, UsageError, tool
+from callgate.integrations import ExternalTool, import_tools
+from callgate.integrations.external_tool import in_own_thread
+
+_SCHEMA: dict[str, Any] = {"type": "object", "properties": {"order": {"type": "string"}}, "required": ["order"]}
+
+
+def price(item: str) -> int:
+    """Look up a price."""
+    return len(item)
+
+
+async def _refund(context: ToolContext, arguments: dict[str, Any]) -> dict[str, Any]:
+    return {"refunded": arguments["order"], "id": context.call_id}
+
+
+async def test_tools_of_several_frameworks_and_functions_are_registered_together_with_their_effects() -> None:
+    @langchain_tool
+    def look(item: str) -> str:
+        """Look at an item."""
+        return item
+
+    @tool(effect="none")
+    def own(item: str) -> str:
+        """Look at an item of one's own."""
+        return item
+
+    tools = import_tools([price, look, PydanticTool(price, name="cost"), own], {"price": "none", "look": "none"})
+    assert tools[-1] is own
+    async with Engine(tools) as engine:
+        effects = {one.name: one.effect for one in engine.tools}
+        outcomes = [await engine.call(RawCall(name=name, arguments={"item": "pear"})) for name in effects]
+    assert effects == {"price": "none", "look": "none", "cost": "once", "own": "none"}
+    assert [one.message()["content"] for one in outcomes] == ["4", "pear", "4", "pear"]
+
+
+async def test_every_option_of_a_tool_can_be_given() -> None:
+    tools = import_tools([price], options={"price": {"effect": "idempotent", "timeout_s": 3, "key": "price:{item}", "parallel": 2}})
+    async with Engine(tools) as engine:
+        (bound,) = engine.tools
+    assert (bound.effect, bound.timeout_s, bound.parallel, bound.effect_key is not None) == ("idempotent", 3, 2, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (([price], {"prise": "none"}), "Did you mean 'price'"),
+        (([price], {"price": "non"}), "must be one of"),
+        (([3],), "is not a tool"),
+        (("price",), "takes a list"),
+        ((price,), "takes a list"),
+        (([int],), "is not a tool"),
+    ],
+    ids=["name", "effect", "number", "text", "no list", "class"],
+)
+def test_a_mistake_is_a_usage_error_that_says_what_to_change(arguments: Any, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        Engine(import_tools(*arguments))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"price": {"timeout": 3}}, "did you mean 'timeout_s'"),
+        ({"prices": {"timeout_s": 3}}, "Did you mean 'price'"),
+        ({"price": {"name": "cost"}}, "stays the framework's own"),
+        ({"price": {"effect": "none"}}, "twice"),
+    ],
+)
+def test_a_mistake_in_the_options_is_a_usage_error_that_says_what_to_change(options: Any, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        import_tools([price], {"price": "none"}, options=options)
+
+
+def test_a_tool_of_callgate_keeps_its_own_options() -> None:
+    @tool(effect="none")
+    def own(item: str) -> str:
+        """Look."""
+        return item
+
+    with pytest.raises(UsageError, match="Set it where the tool is declared"):
+        import_tools([own], {"own": "once"})
+
+
+async def test_an_external_tool_gets_the_running_call_and_the_valid_arguments() -> None:
+    refund = ExternalTool(_refund, name="refund", description="Refund an order.", parameters=_SCHEMA)
+    async with Engine([refund]) as engine:
+        done = await engine.call(RawCall(name="refund", arguments={"order": "A7"}, id="c1"))
+        refused = await engine.call(RawCall(name="refund", arguments={}))
+    assert done.message()["content"] == '{"refunded":"A7","id":"c1"}'
+    assert "order" in refused.message()["content"]
+
+
+async def test_a_plain_function_runs_in_a_thread_as_an_external_tool() -> None:
+    refund = ExternalTool(in_own_thread(lambda context, arguments: arguments["order"]), name="refund", parameters=_SCHEMA)
+    async with Engine([refund]) as engine:
+        done = await engine.call(RawCall(name="refund", arguments={"order": "A7"}))
+    assert done.message()["content"] == "A7"
+
+
+def test_an_external_tool_without_a_schema_or_with_an_unknown_option_is_a_usage_error() -> None:
+    with pytest.raises(UsageError, match="a JSON Schema"):
+        ExternalTool(_refund, name="refund")
+    with pytest.raises(UsageError, match="did you mean 'timeout_s'"):
+        ExternalTool(_refund, name="refund", parameters=_SCHEMA, timeout=3)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("module", "framework", "package"),
+    [("langchain", "langchain", "langchain"), ("langgraph", "langgraph", "langgraph"), ("pydantic_ai", "pydantic_ai", "pydantic-ai-slim")],
+)
+def test_a_framework_that_is_missing_is_a_usage_error_that_names_its_package(module: str, framework: str, package: str) -> None:
+    code = f"import sys; sys.modules['{framework}'] = None; import callgate.integrations; import callgate.integrations.{module}"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "UsageError" in ended.stderr.splitlines()[-1]
+    assert f"pip install '{package}" in ended.stderr
+
+
+def test_importing_callgate_integrations_imports_no_framework() -> None:
+    code = "import sys, callgate.integrations; print([one for one in ('langchain_core', 'langgraph', 'pydantic_ai') if one in sys.modules])"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stdout == "[]\n"

@@ -1,0 +1,87 @@
+"""The programs on the how-to pages of frameworks: each runs before and after the change, which has at most ten lines."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.waiting import COMMAND_S
+
+_HOW_TO = Path(__file__).parents[2] / "docs" / "how-to"
+_DIFF = re.compile(r"^```diff (\w+)\n(.*?)^```\n\n^```text\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_CHANGED = 10
+
+_LANGCHAIN = """
+from tests.integrations.langchain_agents import ScriptedChat, call, says
+scripted = ScriptedChat(steps=[
+    says({calls}), says(call("book_table", "c2", city="Rome", guests=2)), says(text="Done.")])
+def init_chat_model(name):
+    return scripted
+"""
+_PYDANTIC_AI = """
+from tests.integrations.contract import Call
+from tests.integrations.test_pydantic_ai_contract import scripted as messages, told_in
+from pydantic_ai.messages import ModelResponse, TextPart
+from pydantic_ai.models.function import FunctionModel
+first = messages([Call("balance"), Call("transfer", {"to": "Bob", "amount": 10}, "c2")])
+def answer(history, info):
+    told = told_in(history)
+    return ModelResponse(parts=[TextPart(", ".join(one.text for one in told.values()))]) if told else first.function(history, info)
+scripted = FunctionModel(answer)
+"""
+_PRELUDES = {
+    ("use-with-langchain", "agent"): _LANGCHAIN.replace("{calls}", 'call("get_weather", city="Rome")'),
+    ("use-with-langchain", "graph"): _LANGCHAIN.replace('says({calls}), says(call("book', 'says(call("book'),
+    ("use-with-pydantic-ai", "agent"): _PYDANTIC_AI,
+}
+"""What replaces the model of a program, by page and name of the program."""
+
+
+def _programs() -> list[tuple[str, str, str, str]]:
+    return [
+        (page, found[1], found[2], found[3])
+        for page in dict.fromkeys(page for page, _ in _PRELUDES)
+        for found in _DIFF.finditer(_text(page))
+    ]
+
+
+def _text(page: str) -> str:
+    return (_HOW_TO / f"{page}.md").read_text(encoding="utf-8")
+
+
+def _side(diff: str, mark: str) -> str:
+    """Return the program before (`-`) or after (`+`) the change."""
+    return "".join(f"{line[1:]}\n" for line in diff.splitlines() if line[:1] in (mark, " ", ""))
+
+
+def _run(program: str, prelude: str, folder: Path) -> str:
+    program = program.replace('init_chat_model("openai:gpt-5").bind_tools([book_table])', "scripted")
+    script = folder / "program.py"
+    script.write_text(prelude + program.replace('"openai:gpt-5"', "scripted"), encoding="utf-8")
+    code = f"import sys, runpy; sys.path[:] = {sys.path!r}; runpy.run_path({str(script)!r}, run_name='__main__')"
+    ended = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=COMMAND_S, check=False)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("page", "name", "diff", "shown"), _programs(), ids=[f"{page} {name}" for page, name, *_ in _programs()])
+def test_a_tutorial_program_works_before_and_after_a_change_of_at_most_ten_lines(
+    page: str, name: str, diff: str, shown: str, tmp_path: Path
+) -> None:
+    assert sum(line.startswith(("+", "-")) for line in diff.splitlines()) <= _CHANGED
+    before = _run(_side(diff, "-"), _PRELUDES[page, name], tmp_path)
+    assert not (tmp_path / "calls.db").exists()
+    after = _run(_side(diff, "+"), _PRELUDES[page, name], tmp_path)
+    assert (tmp_path / "calls.db").exists()
+    assert before == after
+    for line in shown.splitlines():
+        assert line in after
+
+
+def test_both_pages_have_their_programs() -> None:
+    assert {(page, name) for page, name, *_ in _programs()} == set(_PRELUDES)
