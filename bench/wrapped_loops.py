@@ -1,8 +1,8 @@
 """One framework's agent loop with callgate's wrapper and without, in a process of its own: `python -m bench.wrapped_loops NAME`.
 
 Reads numbers of iterations from standard input, one a line, and answers with the CPU seconds of an iteration with the wrapper and without.
-Both run the same agent with a model that is written down and an async no-op as the tool, one after the other. The agent of LangChain has a
-middleware that does nothing instead.
+Both run the same agent with a model that is written down and an async no-op as the tool, one after the other. The agents of LangChain and
+Microsoft Agent Framework have middleware that does nothing instead.
 """
 
 from __future__ import annotations
@@ -95,7 +95,76 @@ def pydantic_ai() -> tuple[list[Any], Loop]:
     return tools, loop
 
 
-LOOPS: dict[str, Callable[[], tuple[list[Any], Loop]]] = {"langchain": langchain, "pydantic-ai": pydantic_ai}
+def openai_agents() -> tuple[list[Any], Loop]:
+    from agents import Agent, RunConfig, Runner, function_tool
+    from agents.testing import ScriptedModel, assistant_message, function_call
+
+    from callgate.integrations.openai_agents import callgate_tools
+
+    tools = [function_tool(no_op)]
+    quiet = RunConfig(tracing_disabled=True)
+
+    def loop(iterations: int, engine: Engine | None) -> Run:
+        calls = [[function_call("no_op", nth_text(day), call_id=f"call_{day}")] for day in range(iterations)]
+        model = ScriptedModel([*calls, [assistant_message("done")]])
+        agent = Agent(name="agent", model=model, tools=[*tools] if engine is None else callgate_tools(tools, engine))
+        return lambda: Runner.run(agent, "Go.", run_config=quiet, max_turns=iterations + 2)
+
+    return tools, loop
+
+
+def agent_framework() -> tuple[list[Any], Loop]:
+    from agent_framework import (
+        Agent,
+        AgentMiddleware,
+        BaseChatClient,
+        ChatMiddleware,
+        ChatMiddlewareLayer,
+        ChatResponse,
+        Content,
+        FunctionInvocationLayer,
+        FunctionMiddleware,
+        Message,
+        tool,
+    )
+
+    from callgate.integrations.agent_framework import callgate_middleware
+
+    class Scripted(FunctionInvocationLayer[Any], ChatMiddlewareLayer[Any], BaseChatClient[Any]):
+        def __init__(self, answers: list[Content]) -> None:
+            super().__init__(function_invocation_configuration={"max_iterations": len(answers) + 1})
+            self._answers = iter(answers)
+
+        def _inner_get_response(self, **_: Any) -> Any:
+            return self._next()
+
+        async def _next(self) -> ChatResponse[Any]:
+            return ChatResponse(messages=[Message("assistant", [next(self._answers)])])
+
+    class Idle:
+        """Does nothing. The framework calls a tool in another way as soon as there is any middleware."""
+
+        async def process(self, context: Any, call_next: Any) -> None:
+            await call_next()
+
+    idle = [type("Idle", (Idle, kind), {})() for kind in (AgentMiddleware, ChatMiddleware, FunctionMiddleware)]
+    tools = [tool(no_op)]
+
+    def loop(iterations: int, engine: Engine | None) -> Run:
+        calls = [Content.from_function_call(f"call_{day}", "no_op", arguments=nth_text(day)) for day in range(iterations)]
+        middleware: Any = idle if engine is None else callgate_middleware(engine)
+        agent: Any = Agent(client=Scripted([*calls, Content.from_text("done")]), tools=tools, middleware=middleware)
+        return lambda: agent.run("Go.")
+
+    return tools, loop
+
+
+LOOPS: dict[str, Callable[[], tuple[list[Any], Loop]]] = {
+    "langchain": langchain,
+    "pydantic-ai": pydantic_ai,
+    "openai-agents": openai_agents,
+    "agent-framework": agent_framework,
+}
 
 
 async def _answer(name: str) -> None:

@@ -59,4 +59,10 @@ class Wrapper:
         self.process.communicate()
 
 
-WRAPPERS = (partial(Wrapper, "langchain", "without: with a middleware that does nothing"), partial(Wrapper, "pydantic-ai"))
+_IDLE = "without: with middleware that does nothing"
+WRAPPERS = (
+    partial(Wrapper, "langchain", _IDLE),
+    partial(Wrapper, "pydantic-ai"),
+    partial(Wrapper, "openai-agents"),
+    partial(Wrapper, "agent-framework", _IDLE),
+)

@@ -377,6 +377,27 @@ class Engine:
         """
         return self._parts.route.asked(raw, scope)
 
+    @property
+    def may_ask(self) -> bool:
+        """Whether this engine has a policy, a judge or a tool that may ask a human about a call."""
+        return self._parts.route.may_ask
+
+    async def asks_human(self, raw: RawCall, scope: Scope = _NOWHERE) -> bool:
+        """Return whether a human has to decide about a call, and none has. For frameworks that want to know before they call a tool.
+
+        Policies and judges are asked, hooks are not run. The call is neither recorded nor run: submit it with `call`,
+        which asks again and records the question. False for a call that is invalid or denied.
+
+        Raises:
+            UsageError: The scope's `extra` is wrong, or the engine is closed or belongs to another event loop. The
+                subclass `RunHeld` means that another engine works on the run.
+        """
+        parts = self._parts
+        if scope is not parts.admission.last_scope:
+            parts.admission.check_extra(scope)
+            await self._open(scope)
+        return await parts.route.asks_human(raw, scope)
+
     # What an operator does
 
     @by_name

@@ -8,6 +8,7 @@ that (`after`). With `resume`, the agent goes on from what the framework has sav
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import pickle
 import signal
@@ -121,7 +122,60 @@ async def pydantic_ai(folder: Path, moment: str) -> str:
         return told_in(run.all_messages())["c1"].text
 
 
-AGENTS = {"langchain": langchain, "pydantic_ai": pydantic_ai}
+async def openai_agents(folder: Path, moment: str) -> str:
+    from agents import RunHooks, Runner, RunState, function_tool
+
+    from tests.integrations.contract import Call
+    from tests.integrations.test_openai_agents_contract import QUIET, agent_of, told_in
+
+    class DiesAfter(RunHooks[Any]):
+        async def on_tool_end(self, *_: Any) -> None:
+            if moment == "after":
+                die()
+
+    tools = [function_tool(refunds(folder, moment), needs_approval=True)]
+    saved = folder / "state.json"
+    async with Engine(import_tools(tools), journal=SqliteJournal(folder / "calls.db")) as engine:
+        if moment == "resume":
+            agent = agent_of(engine, tools, "done", run="case-7")
+        else:
+            agent = agent_of(engine, tools, [Call("refund", {"order": "A7"})], "done", run="case-7")
+            saved.write_text((await Runner.run(agent, "go", run_config=QUIET)).to_state().to_string(), encoding="utf-8")
+        state = await RunState.from_string(agent, saved.read_text(encoding="utf-8"))
+        state.approve(state.get_interruptions()[0])
+        return told_in(await Runner.run(agent, state, run_config=QUIET, hooks=DiesAfter()))["c1"].text
+
+
+async def agent_framework(folder: Path, moment: str) -> str:
+    from agent_framework import Agent, AgentSession, Content, FunctionMiddleware, Message, tool
+
+    from callgate.integrations.agent_framework import callgate_middleware
+    from tests.integrations.agent_framework_agents import ScriptedClient, told_by
+    from tests.integrations.contract import Call
+
+    class DiesAfter(FunctionMiddleware):
+        async def process(self, context: Any, call_next: Any) -> None:
+            await call_next()
+            if moment == "after":
+                die()
+
+    tools = [tool(refunds(folder, moment), approval_mode="always_require")]
+    saved, asked = folder / "session.json", folder / "request.json"
+    async with Engine(import_tools(tools), journal=SqliteJournal(folder / "calls.db")) as engine:
+        middleware = [DiesAfter(), *callgate_middleware(engine)]
+        steps: list[Any] = ["done"] if moment == "resume" else [[Call("refund", {"order": "A7"})], "done"]
+        agent: Agent[Any] = Agent(client=ScriptedClient(*steps), tools=tools, middleware=middleware)
+        if moment != "resume":
+            session = AgentSession(session_id="case-7")
+            (request,) = (await agent.run("go", session=session)).user_input_requests
+            saved.write_text(json.dumps(session.to_dict()), encoding="utf-8")
+            asked.write_text(json.dumps(request.to_dict()), encoding="utf-8")
+        answer = Content.from_dict(json.loads(asked.read_text(encoding="utf-8"))).to_function_approval_response(approved=True)
+        await agent.run(Message("user", [answer]), session=AgentSession.from_dict(json.loads(saved.read_text(encoding="utf-8"))))
+        return told_by(agent)["c1"].text
+
+
+AGENTS = {"agent_framework": agent_framework, "langchain": langchain, "openai_agents": openai_agents, "pydantic_ai": pydantic_ai}
 
 
 def main(words: list[str]) -> None:

@@ -119,7 +119,13 @@ def test_an_external_tool_without_a_schema_or_with_an_unknown_option_is_a_usage_
 
 @pytest.mark.parametrize(
     ("module", "framework", "package"),
-    [("langchain", "langchain", "langchain"), ("langgraph", "langgraph", "langgraph"), ("pydantic_ai", "pydantic_ai", "pydantic-ai-slim")],
+    [
+        ("langchain", "langchain", "langchain"),
+        ("langgraph", "langgraph", "langgraph"),
+        ("pydantic_ai", "pydantic_ai", "pydantic-ai-slim"),
+        ("openai_agents", "agents", "openai-agents"),
+        ("agent_framework", "agent_framework", "agent-framework-core"),
+    ],
 )
 def test_a_framework_that_is_missing_is_a_usage_error_that_names_its_package(module: str, framework: str, package: str) -> None:
     code = f"import sys; sys.modules['{framework}'] = None; import callgate.integrations; import callgate.integrations.{module}"
@@ -129,6 +135,7 @@ def test_a_framework_that_is_missing_is_a_usage_error_that_names_its_package(mod
 
 
 def test_importing_callgate_integrations_imports_no_framework() -> None:
-    code = "import sys, callgate.integrations; print([one for one in ('langchain_core', 'langgraph', 'pydantic_ai') if one in sys.modules])"
+    frameworks = ("langchain_core", "langgraph", "pydantic_ai", "agents", "agent_framework")
+    code = f"import sys, callgate.integrations; print([one for one in {frameworks} if one in sys.modules])"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ended.stdout == "[]\n"

@@ -33,10 +33,43 @@ def answer(history, info):
     return ModelResponse(parts=[TextPart(", ".join(one.text for one in told.values()))]) if told else first.function(history, info)
 scripted = FunctionModel(answer)
 """
+_BOOKING = """
+from tests.integrations.contract import Call
+calls = [Call("get_weather", {"city": "Rome"}), Call("book_table", {"city": "Rome", "guests": 2}, "c2")]
+"""
+_OPENAI_AGENTS = (
+    _BOOKING
+    + """
+from agents import set_tracing_disabled
+from agents.testing import ModelStep, ScriptedModel, assistant_message, function_call
+def answer(call):
+    outputs = [item["output"] for item in call.input if item.get("type") == "function_call_output"]
+    return ModelStep(output=[assistant_message(" ".join(outputs))])
+set_tracing_disabled(True)
+scripted = ScriptedModel([[function_call(one.name, one.arguments, call_id=one.id) for one in calls], ModelStep(responder=answer)])
+"""
+)
+_AGENT_FRAMEWORK = (
+    _BOOKING
+    + """
+import sys
+from types import SimpleNamespace
+from tests.integrations.agent_framework_agents import ScriptedClient, told_in
+class Client(ScriptedClient):
+    def _inner_get_response(self, *, messages, **options):
+        told = told_in(messages)
+        self._steps = iter([" ".join(one.text for one in told.values()) if told else calls])
+        return super()._inner_get_response(messages=messages, **options)
+sys.modules["agent_framework.openai"] = SimpleNamespace(OpenAIChatClient=lambda model: Client())
+scripted = None
+"""
+)
 _PRELUDES = {
     ("use-with-langchain", "agent"): _LANGCHAIN.replace("{calls}", 'call("get_weather", city="Rome")'),
     ("use-with-langchain", "graph"): _LANGCHAIN.replace('says({calls}), says(call("book', 'says(call("book'),
     ("use-with-pydantic-ai", "agent"): _PYDANTIC_AI,
+    ("use-with-openai-agents", "agent"): _OPENAI_AGENTS,
+    ("use-with-agent-framework", "agent"): _AGENT_FRAMEWORK,
 }
 """What replaces the model of a program, by page and name of the program."""
 
@@ -61,7 +94,9 @@ def _side(diff: str, mark: str) -> str:
 def _run(program: str, prelude: str, folder: Path) -> str:
     program = program.replace('init_chat_model("openai:gpt-5").bind_tools([book_table])', "scripted")
     script = folder / "program.py"
-    script.write_text(prelude + program.replace('"openai:gpt-5"', "scripted"), encoding="utf-8")
+    for model in ('"openai:gpt-5"', '"gpt-5"'):
+        program = program.replace(model, "scripted")
+    script.write_text(prelude + program, encoding="utf-8")
     code = f"import sys, runpy; sys.path[:] = {sys.path!r}; runpy.run_path({str(script)!r}, run_name='__main__')"
     ended = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=COMMAND_S, check=False)
     assert ended.returncode == 0, ended.stderr
@@ -83,5 +118,5 @@ def test_a_tutorial_program_works_before_and_after_a_change_of_at_most_ten_lines
         assert line in after
 
 
-def test_both_pages_have_their_programs() -> None:
+def test_all_pages_have_their_programs() -> None:
     assert {(page, name) for page, name, *_ in _programs()} == set(_PRELUDES)

@@ -29,7 +29,7 @@ from callgate._pipeline.effect_claims import EffectClaims, EffectKnown
 from callgate._pipeline.engine_lifecycle import Activity, Lifecycle
 from callgate._pipeline.engine_options import EngineContext
 from callgate._pipeline.execute import Executor
-from callgate._pipeline.gate import EnginePolicies, gate
+from callgate._pipeline.gate import EnginePolicies, asks_human, gate
 from callgate._pipeline.outcomes import Outcomes, UnstartedCalls
 from callgate._pipeline.parse import check_name, has_large_arguments, parse, parsed_or_error
 from callgate._pipeline.resolve import resolve
@@ -203,6 +203,20 @@ class CallRoute:
             return call.tool.name, canonical(call.arguments)
         except (CallFailed, CallAborted):
             return None
+
+    @property
+    def may_ask(self) -> bool:
+        """Whether there is a policy, a judge or a tool that may ask a human."""
+        asked = bool(self._policies.policies) or self._policies.judges.present
+        return asked or any(one.approval is not None for one in self._tools)
+
+    async def asks_human(self, raw: RawCall, scope: Scope) -> bool:
+        """Return whether a human has to decide about a valid call, and none has. The call is neither recorded nor run."""
+        try:
+            call = self._valid(raw, scope)
+        except (CallFailed, CallAborted):
+            return False
+        return await asks_human(call, self._policies)
 
     def _valid(self, raw: RawCall, scope: Scope) -> ValidatedCall:
         """Return the valid call as `prepare` does, without recording events."""

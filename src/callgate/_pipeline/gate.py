@@ -45,7 +45,7 @@ from callgate.protocols import (
 )
 from callgate.stage_types import ApprovedCall, ValidatedCall
 
-__all__ = ["EnginePolicies", "GateParts", "PolicyRecheck", "Verdicts", "gate", "policies_to_ask"]
+__all__ = ["EnginePolicies", "GateParts", "PolicyRecheck", "Verdicts", "asks_human", "gate", "policies_to_ask"]
 
 
 class Standing(Struct, frozen=True):
@@ -155,6 +155,19 @@ async def _refusal(call: ValidatedCall, deps: GateParts) -> str:
         return "a policy would change its arguments."
     verdict = standing.verdict
     return f"a human has to decide about it first: {deps.host.cut(verdict.question)}" if isinstance(verdict, Ask) else ""
+
+
+async def asks_human(call: ValidatedCall, deps: GateParts) -> bool:
+    """Return whether the policies want a human to decide about a call, and none has. Hooks are not run, and nothing is recorded."""
+    for _ in range(deps.rounds):
+        try:
+            standing = await _judge(call, deps)
+        except CallDenied:
+            return False
+        if not isinstance(standing, Modified):
+            return isinstance(standing.verdict, Ask) and deps.answer_to(call, canonical(call.arguments)) is None
+        call = standing.call
+    return False
 
 
 async def _after_waiting(

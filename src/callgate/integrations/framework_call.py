@@ -56,8 +56,8 @@ class FrameworkCall(Struct, kw_only=True, eq=False):
     """One call of one tool, as a framework makes it."""
 
     name: str
-    arguments: Mapping[str, object]
-    """The arguments as JSON data."""
+    arguments: Mapping[str, object] | str
+    """The arguments as JSON data, or the model's own text."""
     id: str
     """The model's id of the call."""
     scope: Scope

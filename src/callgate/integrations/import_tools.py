@@ -18,6 +18,7 @@ from callgate.calls import Effect
 from callgate.engine import Engine
 from callgate.errors import UsageError
 from callgate.integrations.external_tool import ExternalTool, Run
+from callgate.integrations.plain_callables import as_function
 from callgate.tools import Tool, ToolOptions, tool
 from callgate.tools.registry import instance_of
 
@@ -30,8 +31,8 @@ _MODULES = {
     "langchain_core.tools": "callgate.integrations._langchain_tools",
     "pydantic_ai.tools": "callgate.integrations._pydantic_ai_tools",
     "pydantic_ai.toolsets": "callgate.integrations._pydantic_ai_tools",
-    "agents.tool": "callgate.integrations.openai_agents",
-    "agent_framework": "callgate.integrations.agent_framework",
+    "agents.tool": "callgate.integrations._openai_agents_tools",
+    "agent_framework": "callgate.integrations._agent_framework_tools",
 }
 """The module of this package for each framework, by the framework's module or package that defines the classes of its tools."""
 _LABELS = ("name", "description", "parameters")
@@ -81,7 +82,8 @@ def import_tools(
     """Return the items as tools for an engine, with names, descriptions and schemas unchanged.
 
     Takes tools of LangChain, tools and function toolsets of Pydantic AI, function tools of the OpenAI Agents SDK and of
-    Microsoft Agent Framework, plain functions, and tools of callgate, which stay as they are.
+    Microsoft Agent Framework, plain functions, methods of objects, partials and other callables, and tools of callgate,
+    which stay as they are.
 
     Args:
         items: The tools.
@@ -142,8 +144,8 @@ def _found(item: object) -> Iterator[_Found]:
             " It takes tools of LangChain, Pydantic AI, the OpenAI Agents SDK and Microsoft Agent Framework, plain functions, and tools of"
             " callgate."
         )
-    function = item
-    yield _Found(getattr(item, "__name__", ""), lambda given: tool(function, **given))
+    function = as_function(item)
+    yield _Found(function.__name__, lambda given: tool(function, **given))
 
 
 def _modules(kind: type) -> Iterator[DescribesTools]:

@@ -1,0 +1,62 @@
+"""What function middleware of Microsoft Agent Framework does not see: denials, and arguments that are not JSON.
+
+When a human denies a call, the framework tells the model so itself, without a reason. So a denied call is handed on as a call, with a mark,
+and `callgate_middleware` takes it to the engine, which records the denial and tells the model who denied it and why; the tool cannot run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from agent_framework import AgentContext, AgentMiddleware, ChatContext, ChatMiddleware, ChatResponse, Content
+
+__all__ = ["DENIED", "HandOnDenials", "KeepMalformedArguments"]
+
+DENIED = "callgate_denied"
+"""The mark of a denied call in the properties of its approval response; its value is the reason."""
+_MOST_MALFORMED = 1_000
+
+Next = Callable[[], Awaitable[None]]
+
+
+class HandOnDenials(AgentMiddleware):
+    """Hands denied calls on as calls, so that the engine answers them."""
+
+    async def process(self, context: AgentContext, call_next: Next) -> None:
+        for message in context.messages:
+            message.contents = [_handed_on(content) for content in message.contents]
+        await call_next()
+
+
+def _handed_on(content: Content) -> Content:
+    given = content.additional_properties
+    if content.type != "function_approval_response" or content.approved or "approval_id" not in given or content.function_call is None:
+        return content
+    return Content.from_function_approval_response(
+        True, content.id or "", content.function_call, additional_properties={**given, DENIED: str(given.get("reason", ""))}
+    )
+
+
+class KeepMalformedArguments(ChatMiddleware):
+    """Keeps the text of arguments that are not a JSON object, which the framework hides from function middleware."""
+
+    def __init__(self, malformed: dict[str, str]) -> None:
+        self._malformed = malformed
+
+    async def process(self, context: ChatContext, call_next: Next) -> None:
+        if context.stream:
+            context.stream_result_hooks.append(self._keep)
+        await call_next()
+        if isinstance(context.result, ChatResponse):
+            self._keep(context.result)
+
+    def _keep(self, response: ChatResponse[Any]) -> ChatResponse[Any]:
+        for message in response.messages:
+            for content in message.contents:
+                text = content.arguments if content.type == "function_call" else None
+                if isinstance(text, str) and content.call_id and content.parse_arguments() == {"raw": text}:
+                    self._malformed[content.call_id] = text
+        while len(self._malformed) > _MOST_MALFORMED:
+            del self._malformed[next(iter(self._malformed))]
+        return response

@@ -1,0 +1,85 @@
+"""Function tools of Microsoft Agent Framework: their descriptions, and their results as JSON data and back. Must not know of calls."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any, cast
+
+from agent_framework import Content, FunctionTool
+from pydantic import BaseModel
+from pydantic_core import to_jsonable_python
+
+from callgate.calls import Audio, Image, Link, Part, Resource, Text
+from callgate.integrations.framework_call import until_ended
+from callgate.integrations.import_tools import ToolDescription
+from callgate.tools import ToolContext
+
+__all__ = ["describe", "encode", "from_part", "from_parts", "is_sync", "plain", "restore"]
+
+_CONTENT = "agent_framework.content"
+
+
+def describe(item: object) -> tuple[ToolDescription, ...] | None:
+    """Return a function tool's description; None if `item` is something else, or a declaration without code."""
+    if not isinstance(item, FunctionTool) or item.declaration_only:
+        return None
+    tool = item
+
+    async def run(context: ToolContext, arguments: dict[str, Any]) -> object:
+        work = tool.invoke(arguments=arguments, tool_call_id=context.call_id)
+        return encode(await (until_ended(work) if is_sync(tool) else work))
+
+    source = f"the function tool {tool.name} of Microsoft Agent Framework"
+    return (ToolDescription(name=tool.name, description=tool.description, parameters=tool.parameters(), run=run, source=source),)
+
+
+def is_sync(tool: FunctionTool) -> bool:
+    """Return whether the framework runs the tool's code in a thread, so that a cancellation does not stop it."""
+    function = tool.func.func if isinstance(tool.func, FunctionTool) else tool.func
+    return not inspect.iscoroutinefunction(function)
+
+
+def plain(arguments: BaseModel | Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a call as JSON data."""
+    values = arguments if isinstance(arguments, Mapping) else arguments.model_dump(exclude_unset=True)
+    return cast("dict[str, Any]", to_jsonable_python(dict(values), by_alias=True))
+
+
+def encode(native: Any) -> object:
+    """Return the result of a tool as JSON data: its text, or its contents if there are images or files among them."""
+    if not isinstance(native, list) or not all(isinstance(one, Content) for one in native):
+        return native
+    if all(one.type == "text" for one in native):
+        return "\n".join(one.text or "" for one in native)
+    return {_CONTENT: [one.to_dict() for one in native]}
+
+
+def restore(value: object) -> list[Content] | None:
+    """Return the contents of a recorded result; None if it is text or other data."""
+    if not isinstance(value, dict) or value.keys() != {_CONTENT}:
+        return None
+    return [Content.from_dict(one) for one in value[_CONTENT]]
+
+
+def from_parts(parts: tuple[Part, ...]) -> str | list[Content]:
+    """Return a result's parts for the model: text, or contents if there are images or files among them."""
+    if all(isinstance(part, Text) for part in parts):
+        return "\n".join(part.text for part in parts if isinstance(part, Text))
+    return [from_part(part) for part in parts]
+
+
+def from_part(part: Part) -> Content:
+    """Return a part of a result as content."""
+    match part:
+        case Text(text=text):
+            return Content.from_text(text)
+        case Image(data=data, mime_type=mime) | Audio(data=data, mime_type=mime):
+            return Content.from_uri(f"data:{mime};base64,{data}", media_type=mime)
+        case Link(uri=uri, name=name):
+            return Content.from_text(f"{name or 'Resource'}: {uri}")
+        case Resource(resource=resource):
+            mime, blob = str(resource.get("mimeType") or "application/octet-stream"), resource.get("blob")
+            if not isinstance(blob, str):
+                return Content.from_text(str(resource.get("text", "")))
+            return Content.from_uri(f"data:{mime};base64,{blob}", media_type=mime)

@@ -1,0 +1,146 @@
+"""Function tools of the OpenAI Agents SDK: their descriptions, and their outputs from and to results.
+
+Must not know of agents, runs or approvals.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from agents import FunctionTool
+from agents.exceptions import ModelBehaviorError
+from agents.tool import set_function_tool_failure_error_function
+from agents.tool_context import ToolContext as CallContext
+
+from callgate._json import json_text
+from callgate.calls import Audio, Image, Link, Part, Resource, Text, ToolResult
+from callgate.engine import Engine
+from callgate.errors import NotDone
+from callgate.integrations.framework_call import FrameworkCall, until_ended, whole_value
+from callgate.integrations.import_tools import ToolDescription
+from callgate.tools import Tool, ToolContext
+
+__all__ = ["as_it_is", "describe", "function_tool", "invoke", "is_routed", "output_of", "raising", "value_of"]
+
+_MEDIA = ("image_url", "file_id", "file_data", "file_url")
+"""The keys of an output that is an image or a file; it has one of them."""
+
+
+def describe(item: object) -> tuple[ToolDescription, ...] | None:
+    """Return a function tool's description; None if `item` is something else, or an agent as a tool."""
+    if not isinstance(item, FunctionTool) or item._is_agent_tool:
+        return None
+    tool = raising(item)
+
+    async def run(context: ToolContext, arguments: dict[str, Any]) -> object:
+        text = json_text(arguments)
+        call: CallContext[Any] = CallContext(context.extra, tool_name=tool.name, tool_call_id=context.call_id, tool_arguments=text)
+        return await invoke(tool, call, text)
+
+    source = f"the function tool {tool.name} of the OpenAI Agents SDK"
+    return (ToolDescription(name=tool.name, description=tool.description, parameters=tool.params_json_schema, run=run, source=source),)
+
+
+def is_routed(tool: object) -> bool:
+    """Return whether a tool's calls take the engine's route."""
+    return isinstance(tool, Tool) or describe(tool) is not None
+
+
+def function_tool(tool: Any, engine: Engine) -> FunctionTool:
+    """Return the SDK's tool, or one for a tool of callgate, which is registered if the engine does not have it."""
+    if isinstance(tool, FunctionTool):
+        return tool
+    bound = engine.tools.get(tool.name) or engine.tools.register(tool)
+    return FunctionTool(bound.name, bound.description, dict(bound.schema.source), _never_invoked, strict_json_schema=False)
+
+
+async def _never_invoked(context: CallContext[Any], arguments: str) -> Any:
+    """Stand for the code of a tool of callgate, which the engine runs."""
+    raise NotImplementedError
+
+
+async def value_of(setting: Any, *given: Any) -> bool:
+    """Return the value of a setting of the SDK: a bool, or a function that returns one or an awaitable of one."""
+    value = setting(*given) if callable(setting) else setting
+    return bool(await value if inspect.isawaitable(value) else value)
+
+
+def raising(tool: FunctionTool) -> FunctionTool:
+    """Return a copy that raises its code's exceptions. The SDK would turn them into a text that looks like a result."""
+    return set_function_tool_failure_error_function(copy.copy(tool), None)
+
+
+async def invoke(tool: FunctionTool, context: CallContext[Any], arguments: str) -> Any:
+    """Run the code of a tool that is `raising`.
+
+    Raises:
+        NotDone: The SDK does not accept the arguments, so that the code did not run.
+    """
+    work = tool.on_invoke_tool(context, arguments)
+    try:
+        return await (until_ended(work) if _is_sync(tool) else work)
+    except ModelBehaviorError as error:
+        if str(error).startswith("Invalid JSON input for tool"):
+            raise NotDone(f"the OpenAI Agents SDK does not accept the arguments: {error}") from error
+        raise
+
+
+def _is_sync(tool: FunctionTool) -> bool:
+    """Return whether the SDK runs the tool's code in a thread, so that a cancellation does not stop it."""
+    function = getattr(tool, "__wrapped__", None)
+    return function is not None and not inspect.iscoroutinefunction(function)
+
+
+def as_it_is(native: Any) -> object:
+    """Return a tool's output for the engine, which can write those of the SDK as JSON."""
+    return native
+
+
+def output_of(engine: Engine, call: FrameworkCall, result: ToolResult) -> Any:
+    """Return a result as the output of a function tool: its own output if nothing has changed it.
+
+    Images and files are never shortened. What the engine says beside a result, such as that a human has changed the
+    arguments, is added to it.
+    """
+    if not result.success:
+        return _from_parts(result.content) or result.error or ""
+    notes = result.content[1 + result.metadata.truncated :]
+    value = whole_value(engine, result)
+    if _is_structured(value):
+        return [*(value if isinstance(value, list) else [value]), *map(_from_part, notes)]
+    if notes or result.metadata.truncated or call.native is None or not call.unchanged(result):
+        return _from_parts(result.content)
+    return call.native
+
+
+def _is_structured(value: object) -> bool:
+    """Return whether recorded data is an image or a file, or a list with some, which the SDK reads as such."""
+    if isinstance(value, list):
+        return any(_is_structured(item) for item in value)
+    return isinstance(value, Mapping) and value.get("type") in ("image", "file") and any(value.get(key) for key in _MEDIA)
+
+
+def _from_parts(parts: tuple[Part, ...]) -> Any:
+    if all(isinstance(part, Text) for part in parts):
+        return "\n".join(part.text for part in parts if isinstance(part, Text))
+    return [_from_part(part) for part in parts]
+
+
+def _from_part(part: Part) -> dict[str, str]:
+    match part:
+        case Text(text=text):
+            return {"type": "text", "text": text}
+        case Image(data=data, mime_type=mime):
+            return {"type": "image", "image_url": f"data:{mime};base64,{data}"}
+        case Audio(data=data, mime_type=mime):
+            return {"type": "file", "file_data": f"data:{mime};base64,{data}", "filename": "audio"}
+        case Link(uri=uri, name=name):
+            return {"type": "text", "text": f"{name or 'Resource'}: {uri}"}
+        case Resource(resource=resource):
+            if not isinstance(resource.get("blob"), str):
+                return {"type": "text", "text": str(resource.get("text", ""))}
+            data = f"data:{resource.get('mimeType') or 'application/octet-stream'};base64,{resource['blob']}"
+            return {"type": "file", "file_data": data, "filename": str(resource.get("uri", "file")).rpartition("/")[2] or "file"}

@@ -1,0 +1,142 @@
+"""`callgate_middleware`: the tool calls of a Microsoft Agent Framework agent along the engine's route.
+
+The framework's own handler runs inside the route, so that a tool gets its context, and other middleware keeps working.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+from uuid import uuid4
+
+from msgspec.structs import replace
+
+from callgate.errors import UsageError
+
+try:
+    import agent_framework._tools as framework_tools
+    from agent_framework import (
+        Content,
+        FunctionInvocationContext,
+        FunctionMiddleware,
+        MiddlewareTermination,
+        MiddlewareTypes,
+    )
+    from agent_framework.exceptions import ToolException, UserInputRequiredException
+except ModuleNotFoundError as error:
+    raise UsageError("callgate.integrations.agent_framework needs Agent Framework: pip install 'agent-framework-core>=1.23'.") from error
+
+from callgate.calls import Effect, Scope, Suspended, ToolResult
+from callgate.engine import Engine
+from callgate.integrations._agent_framework_messages import DENIED, HandOnDenials, KeepMalformedArguments
+from callgate.integrations._agent_framework_tools import describe, encode, from_part, from_parts, is_sync, plain, restore
+from callgate.integrations.framework_call import FrameworkCall, HumanDecision, run_call, until_ended, whole_value
+from callgate.integrations.import_tools import register_missing
+from callgate.integrations.open_questions import only_asked
+
+__all__ = ["callgate_middleware"]
+
+Next = Callable[[], Awaitable[None]]
+ScopeOf = Scope | Callable[[FunctionInvocationContext], Scope]
+_NOBODY = Scope()
+_APPROVED = getattr(framework_tools, "_APPROVED_ARGUMENTS_CONTEXT_KEY", "")
+"""The key of the arguments that a human has approved. The framework refuses others, even if the human has given them to the engine."""
+_PAUSES = (UserInputRequiredException, MiddlewareTermination)
+
+
+def callgate_middleware(engine: Engine, *, effects: Mapping[str, Effect] | None = None, scope: ScopeOf = _NOBODY) -> list[MiddlewareTypes]:
+    """Return the middleware that takes an agent's tool calls along the route: `Agent(..., middleware=callgate_middleware(engine))`.
+
+    A failed call returns text that tells the model what to do. A call that a human has to decide about ends the run with
+    a function approval request, whose `additional_properties` have the `question`. Answer it with
+    `request.to_function_approval_response(approved=...)`; `additional_properties["reason"]` of the response is the reason
+    of a denial. A call that is made again with the same id in the same session gets the stored result.
+
+    The parts belong together. Put them last in the agent's list: `[mine, *callgate_middleware(engine)]`. What is listed
+    before them wraps the call as a whole, and what is listed after them becomes part of the tool.
+
+    Args:
+        engine: The engine. Tools that it does not have are registered when they are called; `import_tools` can give
+            them more options.
+        effects: The effects of tools that the engine does not have. A tool without an entry is `once`.
+        scope: For whom the calls run, or a function of the invocation's context that returns it. Run and conversation
+            are the id of the session if the scope does not name them.
+
+    Raises:
+        UsageError: `engine` is not an engine.
+    """
+    register_missing(engine, ())
+    malformed: dict[str, str] = {}
+    return [HandOnDenials(), KeepMalformedArguments(malformed), _CallgateMiddleware(engine, effects or {}, scope, malformed)]
+
+
+class _CallgateMiddleware(FunctionMiddleware):
+    def __init__(self, engine: Engine, effects: Mapping[str, Effect], scope: ScopeOf, malformed: dict[str, str]) -> None:
+        self._engine, self._effects, self._scope, self._malformed = engine, effects, scope, malformed
+
+    async def process(self, context: FunctionInvocationContext, call_next: Next) -> None:
+        if context.function.name not in self._engine.tools:
+            register_missing(self._engine, describe(context.function) or (), self._effects)
+        response = context.metadata.get("approval_response")
+        denied = response is not None and DENIED in response.additional_properties
+        call = self._call(context, call_next, denied=denied)
+
+        def decide(_: Suspended, problem: str) -> HumanDecision | None:
+            if response is None or problem:
+                return None
+            return HumanDecision(allow=not denied, reason=response.additional_properties.get(DENIED, ""))
+
+        result = await run_call(self._engine, call, decide)
+        if isinstance(result, Suspended):
+            context.result = _approval_request(context, call, result)
+            raise MiddlewareTermination("A human has to decide about a call.")
+        context.result = self._output(call, result)
+
+    def _call(self, context: FunctionInvocationContext, call_next: Next, *, denied: bool) -> FrameworkCall:
+        given = plain(context.arguments)
+
+        async def run(arguments: dict[str, Any]) -> Any:
+            if arguments != given:
+                context.arguments = arguments
+                context.metadata.pop(_APPROVED, None)
+            await (until_ended(call_next()) if is_sync(context.function) else call_next())
+            return context.result
+
+        call_id = context.metadata.get("call_id") or str(uuid4())
+        return FrameworkCall(
+            name=context.function.name,
+            arguments=self._malformed.pop(call_id, given),
+            id=call_id,
+            scope=self._placed(context, call_id),
+            run=only_asked if denied else run,
+            encode=encode,
+            pauses=_PAUSES,
+            failures=(ToolException,),
+            origin="agent_framework",
+        )
+
+    def _placed(self, context: FunctionInvocationContext, call_id: str) -> Scope:
+        """Return the scope of a call, with what identifies its run and its message."""
+        scope = self._scope if isinstance(self._scope, Scope) else self._scope(context)
+        session = context.session.session_id if context.session is not None else ""
+        occurrence = context.metadata.get("function_call_occurrence_id") or call_id
+        return replace(
+            scope, run=scope.run or session, conversation=scope.conversation or session, message_id=scope.message_id or occurrence
+        )
+
+    def _output(self, call: FrameworkCall, result: ToolResult) -> Any:
+        """Return the result for the framework. Images and files are never shortened, and what the engine says beside a result is added."""
+        notes = result.content[1 + result.metadata.truncated :]
+        stored = restore(whole_value(self._engine, result)) if result.success else None
+        if stored is not None:
+            return [*stored, *map(from_part, notes)]
+        if result.success and not notes and not result.metadata.truncated and call.unchanged(result):
+            return call.native
+        return from_parts(result.content) or result.error
+
+
+def _approval_request(context: FunctionInvocationContext, call: FrameworkCall, asked: Suspended) -> Content:
+    occurrence = context.metadata.get("function_call_occurrence_id")
+    made = Content.from_function_call(call.id, call.name, arguments=plain(context.arguments), id=occurrence)
+    shown = {"question": asked.question, "approval_id": asked.approval_id}
+    return Content.from_function_approval_request(id=occurrence or call.id, function_call=made, additional_properties=shown)

@@ -1,0 +1,78 @@
+"""The questions to a human that a framework shows, so that the human's no reaches the journal.
+
+Some frameworks answer the model themselves when a human has denied a call, and never hand the call in again. So their wrappers remember the
+questions, those that another process asked included, and record a no when they see one. Must not know any framework.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from callgate._json import decode
+from callgate._run_in_thread import in_thread
+from callgate.calls import Suspended
+from callgate.engine import Engine
+from callgate.errors import CallgateError, NotDone
+from callgate.event_queries import EventQuery
+
+__all__ = ["OpenQuestions", "only_asked"]
+
+_MOST = 1_000
+
+DenialOf = Callable[[str, str], str | None]
+"""Returns the reason with which a human has denied the call with this tool name and id, which may be empty; None if nobody has."""
+
+
+async def only_asked(arguments: dict[str, Any]) -> Any:
+    """Stand for a tool's code in a call that is made only to ask a human, who may have answered in the meantime.
+
+    Raises:
+        NotDone: Always; so the call can be made again.
+    """
+    raise NotDone("the call was made to ask about it, and is made again")
+
+
+class OpenQuestions:
+    """The open questions of an engine's runs, by the ids of the calls."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._questions: dict[str, tuple[str, str]] = {}
+        """The tool's name and the approval id, by the call's id."""
+        self._read_runs = {""}
+
+    def add(self, call_id: str, name: str, suspended: Suspended) -> None:
+        """Remember a question. Of very many, the oldest are forgotten."""
+        self._questions[call_id] = (name, suspended.approval_id)
+        while len(self._questions) > _MOST:
+            del self._questions[next(iter(self._questions))]
+
+    def discard(self, call_id: str) -> None:
+        """Forget a question that is answered."""
+        self._questions.pop(call_id, None)
+
+    async def record_denials(self, run: str, denial_of: DenialOf) -> None:
+        """Record each no that the framework knows of. The first time for a run, its questions are read from the journal."""
+        if run not in self._read_runs:
+            self._read_runs.add(run)
+            journal = self._engine.journal
+            self._questions |= await in_thread(lambda: dict(self._recorded(run))) if journal.remote else dict(self._recorded(run))
+        for call_id, (name, approval_id) in list(self._questions.items()):
+            reason = denial_of(name, call_id)
+            if reason is not None:
+                self.discard(call_id)
+                await self._deny(approval_id, reason)
+
+    async def _deny(self, approval_id: str, reason: str) -> None:
+        try:
+            await self._engine.deny(approval_id, by="a human", reason=reason)
+        except CallgateError:
+            return  # answered or expired, or the journal has failed; the framework has told the model already
+
+    def _recorded(self, run: str) -> Iterator[tuple[str, tuple[str, str]]]:
+        asked = [event.call for event in self._engine.journal.find(EventQuery(run=run, kinds=("call.suspended",), limit=_MOST))]
+        for uid in asked:
+            for event in self._engine.journal.find(EventQuery(call=uid, kinds=("call.received",), limit=1)):
+                body = decode(event.body)
+                yield body["id"], (body["name"], uid)

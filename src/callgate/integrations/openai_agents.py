@@ -1,0 +1,118 @@
+"""`callgate_tools`: the function tools of an OpenAI Agents SDK agent along the engine's route.
+
+A tool stays the SDK's own, with its guardrails, hooks and run context; its invocation, its approval and its errors are the engine's. The
+SDK itself tells the model when a human has denied a call, so the engine records that before the model's next turn.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from callgate.errors import CallgateError, UsageError
+
+try:
+    from agents import FunctionTool, RunContextWrapper
+    from agents.tool_context import ToolContext as CallContext
+except ModuleNotFoundError as error:
+    raise UsageError("callgate.integrations.openai_agents needs the OpenAI Agents SDK: pip install 'openai-agents>=0.24'.") from error
+
+from callgate._json import json_text
+from callgate.calls import Effect, RawCall, Scope, Suspended
+from callgate.engine import Engine
+from callgate.integrations._openai_agents_tools import as_it_is, describe, function_tool, invoke, is_routed, output_of, raising, value_of
+from callgate.integrations.framework_call import FrameworkCall, HumanDecision, run_call
+from callgate.integrations.import_tools import refuse_other_names, register_missing
+from callgate.integrations.open_questions import OpenQuestions, only_asked
+
+__all__ = ["callgate_tools"]
+
+ScopeOf = Scope | Callable[[RunContextWrapper[Any]], Scope]
+_NOBODY = Scope()
+
+
+def callgate_tools(
+    tools: Iterable[Any], engine: Engine, *, effects: Mapping[str, Effect] | None = None, scope: ScopeOf = _NOBODY
+) -> list[Any]:
+    """Return the tools for an agent, with function tools whose calls take the engine's route.
+
+    A failed call returns text that tells the model what to do. A call that a human has to decide about interrupts the
+    run: answer with `state.approve(...)` or `state.reject(..., rejection_message=...)`, and run the state. A call that is
+    made again, because a state is run again, gets the stored result if the scope names the run.
+
+    Args:
+        tools: The SDK's tools, and tools of callgate. Hosted tools and agents as tools are returned unchanged.
+        engine: The engine. Tools that it does not have are registered; `import_tools` can give them more options.
+        effects: The effects of tools that the engine does not have. A tool without an entry is `once`.
+        scope: For whom the calls run, or a function of the run context that returns it. Name a `run` of your own, so
+            that another process can resume it.
+
+    Raises:
+        UsageError: `engine` is not an engine, or a tool cannot be registered.
+    """
+    listed = list(tools)
+    described = [one for tool in listed for one in describe(tool) or ()]
+    refuse_other_names("callgate_tools(effects=...)", effects or {}, [one.name for one in described])
+    register_missing(engine, described, effects)
+    questions = OpenQuestions(engine)
+    return [_Route(engine, scope, questions, function_tool(tool, engine)).tool() if is_routed(tool) else tool for tool in listed]
+
+
+class _Route:
+    """The route of one tool's calls."""
+
+    def __init__(self, engine: Engine, scope: ScopeOf, questions: OpenQuestions, own: FunctionTool) -> None:
+        self._engine, self._scope, self._questions, self._own = engine, scope, questions, own
+        self._name, self._raising = own.name, raising(own)
+
+    def tool(self) -> FunctionTool:
+        made = copy.copy(self._own)
+        made.on_invoke_tool = self._invoke
+        if self._engine.may_ask:
+            made.needs_approval, made.is_enabled = self._needs_approval, self._is_enabled
+        return made
+
+    def _scope_of(self, context: RunContextWrapper[Any]) -> Scope:
+        return self._scope(context) if callable(self._scope) else self._scope
+
+    def _call(self, context: RunContextWrapper[Any], call_id: str, arguments: Any) -> FrameworkCall:
+        scope = self._scope_of(context)
+        scope = replace(scope, message_id=scope.message_id or call_id)
+        return FrameworkCall(
+            name=self._name, arguments=arguments, id=call_id, scope=scope, run=only_asked, encode=as_it_is, origin="openai-agents"
+        )
+
+    async def _invoke(self, context: CallContext[Any], arguments: str) -> Any:
+        def decide(_: Suspended, problem: str) -> HumanDecision | None:
+            return HumanDecision(allow=True) if not problem and context.is_tool_approved(self._name, context.tool_call_id) else None
+
+        call = self._call(context, context.tool_call_id, arguments)
+        call.run = lambda final: invoke(self._raising, context, json_text(final))
+        result = await run_call(self._engine, call, decide)
+        if isinstance(result, Suspended):
+            return f"{self._name} was not run: a human has to decide about it first. {result.question}"
+        self._questions.discard(context.tool_call_id)
+        return output_of(self._engine, call, result)
+
+    async def _needs_approval(self, context: RunContextWrapper[Any], arguments: dict[str, Any], call_id: str) -> bool:
+        if await value_of(self._own.needs_approval, context, arguments, call_id):
+            return True
+        call = self._call(context, call_id, arguments)
+        try:
+            raw = RawCall(name=call.name, arguments=arguments, id=call_id, origin=call.origin)
+            asked = await run_call(self._engine, call) if await self._engine.asks_human(raw, call.scope) else None
+        except CallgateError:
+            return False  # the invocation reports it
+        if isinstance(asked, Suspended):
+            self._questions.add(call_id, self._name, asked)
+        return isinstance(asked, Suspended)
+
+    async def _is_enabled(self, context: RunContextWrapper[Any], agent: Any) -> bool:
+        def denial_of(name: str, call_id: str) -> str | None:
+            return (context.get_rejection_message(name, call_id) or "") if context.is_tool_approved(name, call_id) is False else None
+
+        await self._questions.record_denials(self._scope_of(context).run, denial_of)
+        return await value_of(self._own.is_enabled, context, agent)

@@ -1,0 +1,191 @@
+"""A tool that sends the request of one operation.
+
+The engine's deadline and kill signal cancel the request and close its connection. Without a client of the host's own, each request has a
+new connection, so that none fails because a server has closed an idle one. Credentials are added when a request is sent, and removed from
+what the server answers; the arguments, the journal and errors never contain them.
+"""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from msgspec import Struct
+
+from callgate._json import type_name
+from callgate.calls import Effect
+from callgate.errors import NotDone, UsageError
+from callgate.integrations.openapi.operations import Operation
+from callgate.integrations.openapi.request import Request, find_unsendable, make_request
+from callgate.integrations.openapi.response import MAX_BODY_BYTES, RequestFailed, Response, make_result
+from callgate.models._credential_redaction import SecretRedactor
+from callgate.models._http_clients import create_client, describe_cause, tls_context
+from callgate.tools import Tool, ToolContext, ValidationResult
+from callgate.tools.effect_evidence import evidence_of
+
+if TYPE_CHECKING:
+    import httpx2
+
+__all__ = ["Headers", "OperationTool", "Server", "check_headers", "import_httpx2"]
+
+Headers = Mapping[str, str] | Callable[[ToolContext], Mapping[str, str] | Awaitable[Mapping[str, str]]]
+"""Headers for every request, or a function of the running call that returns them."""
+
+_CONNECT_S = 10.0
+
+
+class Server(Struct, frozen=True, kw_only=True):
+    """Where the requests of a document's tools go, and what the host adds to them."""
+
+    base_url: str
+    headers: Headers
+    query: str
+    """Escaped pairs that are added to each query."""
+    secrets: tuple[str, ...]
+    """Values that no result may contain, besides those of headers."""
+    client: httpx2.AsyncClient | None
+    idempotency_header: str | None
+
+
+class OperationTool(Tool):
+    """The tool of one operation."""
+
+    wraps_result: ClassVar[bool] = True
+    requires_actor = False
+    runner = "inline"
+
+    def __init__(self, operation: Operation, server: Server, name: str, effect: Effect) -> None:
+        self.operation = operation
+        self.name, self.description = name, operation.description
+        self.parameters = operation.schema
+        self.category = "safe_chain"
+        self.effect = effect
+        self._server = server
+
+    def validate_parameters(self, params: dict[str, Any]) -> ValidationResult:
+        found = super().validate_parameters(params)
+        errors = find_unsendable(self.operation, found.cleaned_params) if found.valid else []
+        return ValidationResult(valid=False, errors=errors) if errors else found
+
+    def invoke(self, context: ToolContext, arguments: dict[str, Any]) -> object:
+        return self._send(context, make_request(self.operation, arguments))
+
+    async def execute(self, actor: str, **params: Any) -> dict[str, Any]:
+        raise UsageError(f"{self.name} is called by an engine, which gives it the context of the call.")
+
+    def where(self) -> str:
+        return f"{self.operation.label} of the OpenAPI document"
+
+    async def _send(self, context: ToolContext, request: Request) -> object:
+        headers = await self._headers(context)
+        client = self._server.client
+        hidden = SecretRedactor.from_headers({**({} if client is None else client.headers), **headers}, self._server.secrets)
+        try:
+            response = await self._answer(request, headers, hidden)
+        except Exception as error:
+            # Without its cause: the text of a client's error may contain a header.
+            raise self._failure(error, hidden) from None
+        return make_result(self.operation.label, request.path, response, self.effect or "once", time.time())
+
+    async def _headers(self, context: ToolContext) -> dict[str, str]:
+        given = self._server.headers
+        if callable(given):
+            found = given(context)
+            given = await found if inspect.isawaitable(found) else found
+            check_headers(given, f"The function headers of tool '{self.name}'")
+        headers = dict(given)
+        name = self._server.idempotency_header
+        if name is not None and self.effect != "none":
+            headers[name] = context.idempotency_key
+        return headers
+
+    async def _answer(self, request: Request, headers: Mapping[str, str], hidden: SecretRedactor) -> Response:
+        server = self._server
+        query = "&".join(filter(None, (request.query, server.query)))
+        url = f"{server.base_url}{request.path}{'?' + query if query else ''}"
+        async with _opened(server.client) as client:
+            named = {"Accept": "application/json, text/*;q=0.9, */*;q=0.8"} | request.headers
+            sent = client.build_request(request.method, url, headers=_merged(named, headers), content=request.content)
+            response = await client.send(sent, stream=True)
+            try:
+                body, cut = await _read(response)
+            finally:
+                await response.aclose()
+        text_headers = {name.lower(): hidden.redact(value) for name, value in response.headers.items()}
+        return Response(status=response.status_code, headers=text_headers, body=_redacted(body, hidden), cut=cut)
+
+    def _failure(self, error: Exception, hidden: SecretRedactor) -> Exception:
+        """Return the error of a request that got no response. It says whether the request may have been sent."""
+        label, why = self.operation.label, hidden.redact(describe_cause(error))
+        if evidence_of(error) == "not_sent":
+            return NotDone(f"{label}: no connection to the server ({why}). The request was not sent")
+        if type_name(error) in ("LocalProtocolError", "InvalidURL", "UnsupportedProtocol"):
+            return NotDone(f"{label}: the request cannot be written in HTTP ({type_name(error)}). The request was not sent")
+        return RequestFailed(f"{label}: the connection broke, or the server did not answer ({type_name(error)}: {why})")
+
+
+def _merged(ours: Mapping[str, str], hosts: Mapping[str, str]) -> dict[str, str]:
+    """Return all headers; those of the host replace others of the same name."""
+    given = {name.lower() for name in hosts}
+    return {**{name: value for name, value in ours.items() if name.lower() not in given}, **hosts}
+
+
+@asynccontextmanager
+async def _opened(client: httpx2.AsyncClient | None) -> AsyncIterator[httpx2.AsyncClient]:
+    """Yield the host's client, or a new one for one request, which the engine's deadline ends."""
+    if client is not None:
+        yield client
+        return
+    httpx = import_httpx2()
+    timeout = httpx.Timeout(None, connect=_CONNECT_S)
+    made: Any = create_client(lambda: httpx.AsyncClient(verify=tls_context(), timeout=timeout, follow_redirects=False))
+    async with made:
+        yield made
+
+
+async def _read(response: httpx2.Response) -> tuple[bytes, bool]:
+    """Return the body, and whether it was cut at the limit."""
+    body = bytearray()
+    async for piece in response.aiter_bytes():
+        body += piece
+        if len(body) > MAX_BODY_BYTES:
+            return bytes(body[:MAX_BODY_BYTES]), True
+    return bytes(body), False
+
+
+def _redacted(body: bytes, hidden: SecretRedactor) -> bytes:
+    """Return the body without the host's credentials, which a server may echo. Latin-1 keeps every byte."""
+    return hidden.redact(body.decode("latin-1")).encode("latin-1")
+
+
+def check_headers(headers: object, owner: str) -> None:
+    """Raise if headers cannot be sent. The error names the header, never its value.
+
+    Raises:
+        UsageError: They are not a mapping of texts, or a value is not one line of printable ASCII.
+    """
+    if not isinstance(headers, Mapping):
+        raise UsageError(f"{owner} must be a mapping of names to texts, or a function that returns one; got {type_name(headers)}.")
+    for name, value in headers.items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise UsageError(f"{owner}: header {name!r:.80} and its value must be text.")
+        if not (value.isascii() and value.isprintable()):
+            raise UsageError(f"{owner}: the value of header {name!r:.80} must be one line of printable ASCII.")
+
+
+def import_httpx2() -> Any:
+    """Import httpx2, so that it is loaded with the first request only.
+
+    Raises:
+        UsageError: It is not installed.
+    """
+    try:
+        import httpx2
+    except ImportError as error:
+        raise UsageError(
+            "Tools of an OpenAPI document need httpx2, which is not installed. Run: pip install 'callgate[models]'."
+        ) from error
+    return httpx2

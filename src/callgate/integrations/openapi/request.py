@@ -1,0 +1,169 @@
+"""Make the HTTP request of a call from its arguments: path, query, headers and body.
+
+Writes values in the styles of OpenAPI, with everything escaped that could change the meaning of a URL or a header. Pure; sends nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import quote, unquote
+
+from msgspec import Struct
+
+from callgate._json import json_text, plain_bytes
+from callgate.integrations.openapi.operations import BODY, Body, Operation, Parameter
+
+__all__ = ["Request", "find_unsendable", "make_request"]
+
+_RESERVED = ":/?#[]@!$'()*,;"
+"""Reserved characters that a query may keep if its parameter allows it; `&`, `=` and `+` would end a value."""
+_SEPARATORS = {"form": ",", "simple": ",", "spaceDelimited": "%20", "pipeDelimited": "%7C"}
+
+Pairs = Iterator[tuple[str, str]]
+
+
+class Request(Struct, frozen=True, kw_only=True):
+    """A request without what the host adds to it."""
+
+    method: str
+    path: str
+    """The escaped path, with a leading slash."""
+    query: str
+    headers: dict[str, str]
+    content: bytes | None
+
+
+def make_request(operation: Operation, arguments: Mapping[str, object]) -> Request:
+    """Return the request for valid arguments."""
+    path, query, headers, cookies = operation.path, list[str](), dict[str, str](), list[str]()
+    for parameter in operation.parameters:
+        if parameter.argument not in arguments:
+            continue
+        value = arguments[parameter.argument]
+        match parameter.location:
+            case "path":
+                path = path.replace(f"{{{parameter.name}}}", _in_path(parameter, value))
+            case "query":
+                query += [f"{name}={text}" for name, text in _pairs(parameter, value)]
+            case "header":
+                headers[parameter.name] = _in_header(parameter, value)
+            case "cookie":
+                cookies += [f"{name}={text}" for name, text in _pairs(parameter, value)]
+    if cookies:
+        headers["Cookie"] = "; ".join(cookies)
+    content = None
+    if operation.body is not None and BODY in arguments:
+        content = _content(operation.body, arguments[BODY])
+        headers["Content-Type"] = operation.body.media_type if operation.body.media_type != "*/*" else "application/json"
+    return Request(method=operation.method, path=path, query="&".join(query), headers=headers, content=content)
+
+
+def find_unsendable(operation: Operation, arguments: Mapping[str, object]) -> list[str]:
+    """Return the errors of arguments that match the schema, but would make a request of another meaning.
+
+    An empty value in a path, or one with the step `..`, would reach another operation; a header takes one line of printable ASCII.
+    """
+    errors, path = list[str](), operation.path
+    for parameter in operation.parameters:
+        if parameter.argument not in arguments:
+            continue
+        if parameter.location == "path":
+            written = _in_path(parameter, arguments[parameter.argument])
+            path = path.replace(f"{{{parameter.name}}}", written)
+            if not written:
+                errors.append(f"{parameter.argument} is empty; it is a part of the path {operation.path} and needs a value.")
+        elif parameter.location == "header":
+            written = _in_header(parameter, arguments[parameter.argument])
+            if not (written.isascii() and written.isprintable()):
+                errors.append(f"{parameter.argument} is sent as a header, which takes printable ASCII only. Leave other characters out.")
+    if {".", ".."} & set(unquote(path).replace("\\", "/").split("/")):
+        errors.append(f"The path {operation.path} would get the step '.' or '..' and lead elsewhere. Give its values without such steps.")
+    return errors
+
+
+def _in_path(parameter: Parameter, value: object) -> str:
+    if parameter.as_json:
+        return quote(json_text(value), safe="")
+    name, explode = quote(parameter.name, safe=""), parameter.explode
+    items = _items(value)
+    match parameter.style:
+        case "label":
+            return "." + _joined(items, "." if explode else ",", explode)
+        case "matrix" if explode:
+            return "".join(f";{key or name}={text}" for key, text in items)
+        case "matrix":
+            return f";{name}=" + _joined(items, ",", explode)
+    return _joined(items, ",", explode)
+
+
+def _joined(items: list[tuple[str, str]], separator: str, explode: bool) -> str:
+    """Join values; the entries of an object are written `key=value` or, if they are not exploded, `key,value`."""
+    return separator.join(f"{key}{'=' if explode else ','}{text}" if key else text for key, text in items)
+
+
+def _in_header(parameter: Parameter, value: object) -> str:
+    if parameter.as_json:
+        return json_text(value)
+    return _joined(_items(value, escape=False), ",", parameter.explode)
+
+
+def _pairs(parameter: Parameter, value: object) -> Pairs:
+    """Yield the names and values of a parameter in a query, a cookie or a form, escaped."""
+    safe = _RESERVED if parameter.keeps_reserved else ""
+    name = quote(parameter.name, safe="")
+    if parameter.as_json:
+        yield name, quote(json_text(value), safe=safe)
+    elif parameter.style == "deepObject" and isinstance(value, Mapping):
+        yield from _deep_pairs(name, value, safe)
+    elif not isinstance(value, (list, tuple, Mapping)):
+        yield name, quote(_text(value), safe=safe)
+    elif not value:
+        return
+    elif parameter.explode:
+        yield from ((key or name, text) for key, text in _items(value, safe))
+    else:
+        yield name, _joined(_items(value, safe), _SEPARATORS.get(parameter.style, ","), explode=False)
+
+
+def _deep_pairs(name: str, value: Mapping[Any, object], safe: str) -> Pairs:
+    for key, item in value.items():
+        inner = f"{name}%5B{quote(str(key), safe='')}%5D"
+        if isinstance(item, Mapping):
+            yield from _deep_pairs(inner, item, safe)
+        else:
+            yield from ((inner, text) for _, text in _items(item, safe))
+
+
+def _items(value: object, safe: str = "", *, escape: bool = True) -> list[tuple[str, str]]:
+    """Return the entries of an object, the items of a list with an empty key, or the one value."""
+
+    def written(item: object) -> str:
+        return quote(_text(item), safe=safe) if escape else _text(item)
+
+    if isinstance(value, Mapping):
+        return [(written(key), written(item)) for key, item in value.items()]
+    return [("", written(item)) for item in (value if isinstance(value, (list, tuple)) else (value,))]
+
+
+def _text(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    return "" if value is None else json_text(value)
+
+
+def _content(body: Body, value: object) -> bytes:
+    match body.kind:
+        case "json":
+            return plain_bytes(value)
+        case "text":
+            return _text(value).encode("utf-8", "replace")
+    fields = value.items() if isinstance(value, Mapping) else ()
+    return "&".join(f"{key}={text}" for name, item in fields for key, text in _field(body, str(name), item)).encode()
+
+
+def _field(body: Body, name: str, value: object) -> Pairs:
+    """Yield a field of a form. Without a style, a list repeats the field, and an object is sent as JSON."""
+    as_json = name not in body.fields and isinstance(value, Mapping)
+    default = Parameter(argument=name, name=name, location="query", style="form", explode=True, required=False, as_json=as_json)
+    return _pairs(body.fields.get(name, default), value)

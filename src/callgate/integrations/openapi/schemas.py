@@ -1,0 +1,131 @@
+"""Make the JSON Schema of a tool's arguments from the schemas of an OpenAPI document.
+
+Schemas are copied unchanged, except that the schemas that they refer to are carried in `$defs`, that `nullable` of OpenAPI 3.0 becomes the
+type `null`, and that `readOnly` properties, which only a server writes, are left out. Pure; the document is not changed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Mapping
+from copy import copy
+from typing import Any
+
+from callgate._schema.subschemas import Schema, mapping, subschemas
+from callgate.errors import UsageError
+from callgate.integrations.openapi.document import Document, describe_kind
+
+__all__ = ["SchemaReader"]
+
+_NOT_IN_NAME = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+class SchemaReader:
+    """Reads the schemas of one operation, and collects in `definitions` what they refer to.
+
+    Args:
+        operation: The operation, for errors.
+    """
+
+    def __init__(self, document: Document, operation: str) -> None:
+        self.definitions: dict[str, Any] = {}
+        """The schemas under `$defs`, by name."""
+        self._document = document
+        self._operation = operation
+        self._names: dict[str, str] = {}
+        """The name in `$defs` of each `$ref`."""
+        self._unread: deque[tuple[str, str]] = deque()
+
+    def read(self, schema: object, place: str) -> Schema:
+        """Return a schema for a property of the arguments, and read all schemas that it refers to.
+
+        Args:
+            place: Where the schema is in the operation, such as `parameters/limit`.
+
+        Raises:
+            UsageError: It is not a schema, or one of its references leads nowhere or to another document.
+        """
+        read: Schema = self._converted(schema, place)
+        while self._unread:
+            reference, name = self._unread.popleft()
+            self.definitions[name] = self._converted(self._document.target(reference, self._where(place)), reference)
+        return read
+
+    def _where(self, place: str) -> str:
+        return f"{self._operation}, {place}"
+
+    def _converted(self, schema: object, place: str) -> Any:
+        if isinstance(schema, bool) and not self._document.is_3_0:
+            return {} if schema else {"not": {}}
+        if not isinstance(schema, Mapping):
+            raise UsageError(f"{self._where(place)}: the schema is {describe_kind(schema)}; it must be an object.")
+        made = dict(schema)
+        if "$ref" in made:
+            made = self._reference(made, place)
+        for keyword in ("$dynamicRef", "$recursiveRef"):
+            if keyword in made:
+                raise UsageError(f"{self._where(place)}: {keyword} cannot be read. Use $ref.")
+        self._drop_read_only(made, place)
+        self._convert_inside(made, place)
+        return _with_null(made) if self._document.is_3_0 else made
+
+    def _convert_inside(self, made: Schema, place: str) -> None:
+        """Replace the subschemas. A list or map that holds some is copied first, because it belongs to the document."""
+        copied = set[str]()
+        for keyword, key, inner in subschemas(made):
+            if key is None:
+                made[keyword] = self._converted(inner, f"{place}/{keyword}")
+                continue
+            if keyword not in copied:
+                made[keyword] = copy(made[keyword])
+                copied.add(keyword)
+            made[keyword][key] = self._converted(inner, f"{place}/{keyword}/{key}")
+
+    def _reference(self, schema: Schema, place: str) -> Schema:
+        """Return the schema with a reference into `$defs`. In OpenAPI 3.0, keywords beside a reference have no effect."""
+        reference = schema["$ref"]
+        if self._document.is_3_0:
+            schema = {key: schema[key] for key in ("$ref", "description") if key in schema}
+        if not isinstance(reference, str) or reference not in self._names:
+            self._document.target(reference, self._where(place))
+            self._names[reference] = name = self._free_name(reference)
+            self._unread.append((reference, name))
+        return schema | {"$ref": f"#/$defs/{self._names[reference]}"}
+
+    def _free_name(self, reference: str) -> str:
+        name = _NOT_IN_NAME.sub("_", reference.rpartition("/")[2]) or "document"
+        taken, number = set(self._names.values()), 2
+        free = name
+        while free in taken:
+            free, number = f"{name}_{number}", number + 1
+        return free
+
+    def _drop_read_only(self, schema: Schema, place: str) -> None:
+        hidden = {name for name, inner in mapping(schema, "properties").items() if self._is_read_only(inner, f"{place}/properties/{name}")}
+        if not hidden:
+            return
+        schema["properties"] = {name: inner for name, inner in schema["properties"].items() if name not in hidden}
+        if isinstance(schema.get("required"), list):
+            schema["required"] = [name for name in schema["required"] if name not in hidden]
+            if not schema["required"]:
+                del schema["required"]
+
+    def _is_read_only(self, schema: object, place: str) -> bool:
+        if not isinstance(schema, Mapping):
+            return False
+        if "$ref" in schema and schema.get("readOnly") is not True:
+            schema = self._document.target(schema["$ref"], self._where(place))
+        return isinstance(schema, Mapping) and schema.get("readOnly") is True
+
+
+def _with_null(schema: Schema) -> Schema:
+    """Return a schema of OpenAPI 3.0 with `nullable` as JSON Schema writes it."""
+    nullable = schema.pop("nullable", False)
+    if nullable is not True:
+        return schema
+    if isinstance(schema.get("type"), str):
+        if isinstance(schema.get("enum"), list) and None not in schema["enum"]:
+            schema["enum"] = [*schema["enum"], None]
+        return schema | {"type": [schema["type"], "null"]}
+    return {"anyOf": [schema, {"type": "null"}]} if schema else schema

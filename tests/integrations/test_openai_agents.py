@@ -1,0 +1,231 @@
+"""`callgate_tools` with agents of the OpenAI Agents SDK, beyond what every wrapper promises."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from agents import (
+    Agent,
+    RunContextWrapper,
+    Runner,
+    RunState,
+    SQLiteSession,
+    ToolOutputFileContent,
+    ToolOutputImage,
+    WebSearchTool,
+    function_tool,
+)
+from agents.testing import ScriptedModel, assistant_message
+
+from callgate import Ask, Engine, RawCall, Scope, SqliteJournal, UsageError, tool
+from callgate.integrations import import_tools
+from callgate.integrations.openai_agents import callgate_tools
+from tests.integrations.contract import Call, WrittenPolicy
+from tests.integrations.test_openai_agents_contract import QUIET, agent_of, told_in
+
+_PNG = "data:image/png;base64," + "iVBORw0KGgo=" * 4_000
+"""Longer than the text of a result that a model is shown."""
+
+
+@function_tool
+async def refund(context: RunContextWrapper[dict[str, str]], order: str) -> str:
+    """Refund an order."""
+    return f"{order} refunded for {context.context['user']}"
+
+
+def asking() -> Engine:
+    return Engine(import_tools([refund]), policies=[WrittenPolicy({"refund": Ask(question="Refund it?", rule="ask")})])
+
+
+def kinds(engine: Engine) -> list[str]:
+    return [event.kind for event in engine.journal.read()]
+
+
+async def test_the_run_context_reaches_the_tool() -> None:
+    async with Engine(import_tools([refund])) as engine:
+        agent = agent_of(engine, [refund], [Call("refund", {"order": "A7"})], "done")
+        result = await Runner.run(agent, "go", context={"user": "ann"}, run_config=QUIET)
+    assert told_in(result)["c1"].text == "A7 refunded for ann"
+
+
+async def test_the_scope_can_depend_on_the_run_context() -> None:
+    async with Engine(import_tools([refund])) as engine:
+        agent = agent_of(engine, [], [Call("refund", {"order": "A7"})], "done")
+        agent.tools = callgate_tools([refund], engine, scope=lambda context: Scope(run="r", principal=context.context["user"]))
+        await Runner.run(agent, "go", context={"user": "ann"}, run_config=QUIET)
+        (received,) = [event for event in engine.journal.read(run="r") if event.kind == "call.received"]
+    assert b'"principal":"ann"' in received.body
+
+
+async def test_images_and_files_reach_the_model_as_they_are_and_again_when_the_call_is_made_again() -> None:
+    @function_tool(needs_approval=True)
+    async def draw() -> list[Any]:
+        """Draw something."""
+        return [ToolOutputImage(image_url=_PNG), ToolOutputFileContent(file_data="data:text/csv;base64,YSxi", filename="a.csv")]
+
+    async with Engine(import_tools([draw])) as engine:
+        agent = agent_of(engine, [draw], [Call("draw")], "done", "done", run="case-7")
+        saved = (await Runner.run(agent, "go", run_config=QUIET)).to_state().to_json()
+        shown = []
+        for _ in range(2):
+            state = await RunState.from_json(agent, saved)
+            state.approve(state.get_interruptions()[0])
+            items: list[Any] = list((await Runner.run(agent, state, run_config=QUIET)).to_input_list())
+            shown.append([item["output"] for item in items if item.get("type") == "function_call_output"])
+        started = kinds(engine).count("call.started")
+    assert shown[0] == shown[1]
+    assert [part["type"] for part in shown[0][0]] == ["input_image", "input_file"]
+    assert shown[0][0][0]["image_url"] == _PNG
+    assert started == 1
+
+
+@pytest.mark.parametrize("text", ['{"limit": 1', "[1]"])
+async def test_arguments_that_are_no_object_are_an_error_for_the_model_and_nothing_runs(text: str) -> None:
+    ran = []
+
+    @function_tool
+    async def list_orders(limit: int = 10) -> str:
+        """List orders."""
+        ran.append(limit)
+        return "none"
+
+    async with Engine(import_tools([list_orders])) as engine:
+        agent = agent_of(engine, [list_orders], [Call("list_orders", text)], "done")  # type: ignore[arg-type]
+        told = told_in(await Runner.run(agent, "go", run_config=QUIET))
+    assert told["c1"].is_error
+    assert "JSON" in told["c1"].text or "cut off" in told["c1"].text
+    assert ran == []
+
+
+async def test_tools_of_callgate_are_offered_and_hosted_tools_and_agents_stay_as_they_are() -> None:
+    @tool(effect="none")
+    def count(item: str) -> int:
+        """Count an item."""
+        return len(item)
+
+    hosted = WebSearchTool()
+    helper = Agent(name="helper", model=ScriptedModel([[assistant_message("helped")]])).as_tool("help", "Help.")
+    async with Engine() as engine:
+        agent = agent_of(engine, [count, hosted, helper], [Call("count", {"item": "pear"}), Call("help", {"input": "x"}, "c2")], "done")
+        assert agent.tools[1:] == [hosted, helper]
+        told = told_in(await Runner.run(agent, "go", run_config=QUIET))
+        assert [bound.name for bound in engine.tools] == ["count"]
+    assert (told["c1"].text, told["c2"].text) == ("4", "helped")
+
+
+async def test_effects_of_tools_that_the_engine_does_not_have_are_given_in_one_mapping() -> None:
+    async with Engine() as engine:
+        callgate_tools([refund], engine, effects={"refund": "idempotent"})
+        assert [(bound.name, bound.effect) for bound in engine.tools] == [("refund", "idempotent")]
+        with pytest.raises(UsageError, match="Did you mean 'refund'"):
+            callgate_tools([refund], engine, effects={"refnd": "none"})
+        with pytest.raises(UsageError, match="as its engine"):
+            callgate_tools([refund], "engine")  # type: ignore[arg-type]
+
+
+async def test_a_call_that_waits_for_a_human_interrupts_a_streamed_run_and_its_siblings_run() -> None:
+    @function_tool
+    async def look(item: str) -> str:
+        """Look at an item."""
+        return f"a {item}"
+
+    engine = asking()
+    async with engine:
+        calls = [Call("refund", {"order": "A7"}), Call("look", {"item": "pear"}, "c2")]
+        agent = agent_of(engine, [refund, look], calls, "done")
+        streamed = Runner.run_streamed(agent, "go", context={"user": "ann"}, run_config=QUIET)
+        async for _ in streamed.stream_events():
+            pass
+        assert told_in(streamed)["c2"].text == "a pear"
+        state = streamed.to_state()
+        state.approve(state.get_interruptions()[0])
+        told = told_in(await Runner.run(agent, state, run_config=QUIET))
+    assert told["c1"].text == "A7 refunded for ann"
+
+
+async def test_an_operator_of_callgate_can_answer_and_the_run_goes_on_with_that_answer() -> None:
+    engine = asking()
+    async with engine:
+        agent = agent_of(engine, [refund], [Call("refund", {"order": "A7"})], "done")
+        state = (await Runner.run(agent, "go", context={"user": "ann"}, run_config=QUIET)).to_state()
+        (asked,) = [event.call for event in engine.journal.read() if event.kind == "call.suspended"]
+        await engine.deny(asked, by="bob", reason="not today")
+        state.approve(state.get_interruptions()[0])
+        told = told_in(await Runner.run(agent, state, run_config=QUIET))
+    assert "bob said no: not today" in told["c1"].text
+
+
+@pytest.mark.parametrize("resumed_in", ["the same process", "another process"])
+async def test_a_rejection_is_in_the_journal(resumed_in: str, tmp_path: Any) -> None:
+    def engine_on_disk() -> Engine:
+        policy = WrittenPolicy({"refund": Ask(question="Refund it?", rule="ask")})
+        return Engine(import_tools([refund]), policies=[policy], journal=SqliteJournal(tmp_path / "calls.db"))
+
+    async def resumed(engine: Engine, saved: dict[str, Any]) -> list[bytes]:
+        agent = agent_of(engine, [refund], "done", run="case-7")
+        state = await RunState.from_json(agent, saved)
+        state.reject(state.get_interruptions()[0], rejection_message="too old")
+        assert told_in(await Runner.run(agent, state, run_config=QUIET))["c1"].text == "too old"
+        return [event.body for event in engine.journal.read() if event.kind == "approval.answered"]
+
+    async with engine_on_disk() as engine:
+        agent = agent_of(engine, [refund], [Call("refund", {"order": "A7"})], run="case-7")
+        saved = (await Runner.run(agent, "go", context={"user": "ann"}, run_config=QUIET)).to_state().to_json()
+        found = await resumed(engine, saved) if resumed_in == "the same process" else []
+    if not found:
+        async with engine_on_disk() as engine:
+            found = await resumed(engine, saved)
+    assert len(found) == 1
+    assert b'"refused"' in found[0]
+    assert b"too old" in found[0]
+
+
+async def test_a_session_keeps_the_calls_and_their_results() -> None:
+    session = SQLiteSession("case-7")
+    async with Engine(import_tools([refund])) as engine:
+        agent = agent_of(engine, [refund], [Call("refund", {"order": "A7"})], "done", "again")
+        await Runner.run(agent, "go", context={"user": "ann"}, run_config=QUIET, session=session)
+        result = await Runner.run(agent, "and now?", context={"user": "ann"}, run_config=QUIET, session=session)
+    outputs: Sequence[Any] = [item for item in await session.get_items() if item.get("type") == "function_call_output"]
+    session.close()
+    assert result.final_output == "again"
+    assert [item["output"] for item in outputs] == ["A7 refunded for ann"]
+
+
+async def test_an_imported_tool_works_without_the_sdk_and_its_failures_are_failures() -> None:
+    @function_tool
+    def half(number: int) -> float:
+        """Halve a number."""
+        if number == 13:
+            raise ValueError("13 has no half here")
+        return number / 2
+
+    async with Engine(import_tools([half], {"half": "none"})) as engine:
+        good = await engine.call(RawCall(name="half", arguments={"number": 3}))
+        bad = await engine.call(RawCall(name="half", arguments={"number": 13}))
+        (bound,) = engine.tools
+    assert good.message()["content"] == "1.5"
+    assert '"code":"tool_raised"' in bad.message()["content"]
+    assert "13 has no half here" in bad.message()["content"]
+    assert bound.schema.source == half.params_json_schema
+
+
+async def test_the_model_is_told_that_a_human_has_changed_the_arguments_beside_an_image_too() -> None:
+    @function_tool
+    async def draw(thing: str) -> ToolOutputImage:
+        """Draw a thing."""
+        return ToolOutputImage(image_url=f"data:image/png;base64,{thing}")
+
+    policy = WrittenPolicy({"draw": Ask(question="Draw it?", rule="ask")})
+    async with Engine(import_tools([draw]), policies=[policy]) as engine:
+        agent = agent_of(engine, [draw], [Call("draw", {"thing": "cat"})], "done")
+        state = (await Runner.run(agent, "go", run_config=QUIET)).to_state()
+        (asked,) = [event.call for event in engine.journal.read() if event.kind == "call.suspended"]
+        await engine.approve(asked, by="bob", arguments={"thing": "dog"})
+        state.approve(state.get_interruptions()[0])
+        items: list[Any] = list((await Runner.run(agent, state, run_config=QUIET)).to_input_list())
+    (output,) = [item["output"] for item in items if item.get("type") == "function_call_output"]
+    assert output[0]["image_url"] == "data:image/png;base64,dog"
+    assert "bob approved it with" in output[1]["text"]
