@@ -70,6 +70,8 @@ class WatchedStream(Generic[Chunk]):
         """Whether the stream was read to its end."""
         self._discarded = ""
         """Why the message was discarded; empty if it was not."""
+        self._response: ProviderResponse | None = None
+        """The whole message, when its stream has ended."""
         self._reply: ResponseReply | None = None
 
     def __aiter__(self) -> Self:
@@ -92,7 +94,10 @@ class WatchedStream(Generic[Chunk]):
         return cast("Chunk", chunk)
 
     async def reply(self) -> ResponseReply:
-        """Read the rest of the stream, run the remaining calls, and return what to append. Returns the same reply again.
+        """Read the rest of the stream, run the remaining calls, and return what to append.
+
+        Returns the same reply again, unless calls were suspended: those that a human has answered since then run or are
+        denied, and the reply is a new one.
 
         Raises:
             UsageError: No chunk was of a known provider, or the stream has failed or was closed before its end.
@@ -107,6 +112,8 @@ class WatchedStream(Generic[Chunk]):
             except BaseException as error:
                 await self._discard(f"its calls were not run to their end ({type(error).__name__})")
                 raise
+        elif self._reply.ended == "suspended" and self._response is not None:
+            self._reply = await self._run_all(self._response)
         return self._reply
 
     async def aclose(self) -> None:
@@ -147,7 +154,7 @@ class WatchedStream(Generic[Chunk]):
 
     async def _ended(self, response: ProviderResponse) -> ResponseReply:
         """Run the calls of the whole message that have not run, and return the reply."""
-        failed = failed_reply(response)
+        self._response, failed = response, failed_reply(response)
         if failed is not None:
             await self._drop_calls(failed.reason)
             return failed
@@ -157,10 +164,13 @@ class WatchedStream(Generic[Chunk]):
         if not calls:
             return reply_to(response, [])
         if self._emission is None:
-            return reply_to(response, await self._run(response.calls, scope_of(self._scope, response.message_id)))
+            return await self._run_all(response)
         for raw in response.calls[self._emission.taken :]:
             self._emission.add(raw)
         return reply_to(response, await self._emission.ended())
+
+    async def _run_all(self, response: ProviderResponse) -> ResponseReply:
+        return reply_to(response, await self._run(response.calls, scope_of(self._scope, response.message_id)))
 
     def _as_handed_in(self, calls: tuple[ToolCall, ...]) -> bool:
         """Return whether the message has the calls that were handed in, unchanged."""

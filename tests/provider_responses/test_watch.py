@@ -224,6 +224,21 @@ async def test_a_watched_message_can_be_suspended_and_handed_in_again() -> None:
     assert paid == ["A7"]
 
 
+async def test_a_stream_whose_call_was_suspended_has_a_new_reply_after_the_answer() -> None:
+    """The chunks of an SDK's stream can be read only once."""
+    chunks = iter([*reads(), end()])
+    reading = Reads()
+    reading.may_end.set()
+    async with Engine([reading.tool, refund], policies=[AskAboutRefunds()]) as engine, engine.watch(chunks) as stream:
+        first = await stream.reply()
+        assert (first.ended, first.messages, paid) == ("suspended", [], [])
+        await engine.approve(first.suspended[0].approval_id)
+        second = await stream.reply()
+        assert [item["content"] for item in second.results] == ["read", "refunded A7"]
+        assert await stream.reply() is second
+    assert paid == ["A7"]
+
+
 @pytest.mark.parametrize("provider", CHUNKS)
 async def test_plain_dicts_of_chunks_make_the_message_that_the_whole_response_makes(provider: str) -> None:
     @tool(name="stock/look_up", effect="none")
