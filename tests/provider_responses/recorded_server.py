@@ -47,6 +47,7 @@ class RecordedServer:
                 self.send_response(200)
                 self.send_header("content-type", content_type)
                 self.send_header("x-amzn-requestid", f"request-{len(server.requests)}")
+                self.send_header("transfer-encoding", "chunked")
                 self.send_header("connection", "close")
                 self.end_headers()
                 self.close_connection = True
@@ -62,7 +63,9 @@ class RecordedServer:
 def _send(target: Any, pieces: Iterable[bytes | threading.Event]) -> None:
     for piece in pieces:
         if isinstance(piece, bytes):
-            target.write(piece)
+            target.write(b"%x\r\n%s\r\n" % (len(piece), piece))
             target.flush()
-        else:
-            piece.wait(30)
+        elif not piece.wait(30):
+            return  # the body has no end, so the client's stream breaks
+    target.write(b"0\r\n\r\n")
+    target.flush()
