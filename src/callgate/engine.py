@@ -300,6 +300,7 @@ class Engine:
         from callgate.provider_responses import read_response
         from callgate.response_calls import failed_reply, reply_to, scope_of
 
+        self._parts.admission.check(scope)
         read = read_response(
             response,
             provider,

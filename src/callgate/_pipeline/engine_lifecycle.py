@@ -175,7 +175,7 @@ def refuse_inside_loop() -> None:
         return
     raise UsageError(
         "A method that ends in _sync waits, and would hold up the event loop that runs here. Await the method without that ending instead:"
-        " 'await agent.run(...)', 'await engine.call(...)', 'await engine.close()'."
+        " 'await engine.respond(...)', 'await engine.call(...)', 'await agent.run(...)'."
     )
 
 

@@ -152,8 +152,8 @@ class Approvals:
         question = self.find(approval_id)
         if question is None:
             raise UsageError(
-                f"No approval '{approval_id!s:.80}' is open: its call has gone on, it has expired, or it never existed."
-                " Send the call again."
+                f"No approval '{approval_id!s:.80}' is open: it was used up, has expired, or never existed. Give the"
+                " `approval_id` of a Suspended outcome; where it is used up or has expired, submit the call again."
             )
         question.refuse_closed(allow=allow, now_ns=self._clock.wall_ns())
         return question
