@@ -105,7 +105,7 @@ class OperationTool(Tool):
     async def _answer(self, request: Request, headers: Mapping[str, str], hidden: SecretRedactor) -> Response:
         server = self._server
         query = "&".join(filter(None, (request.query, server.query)))
-        url = f"{server.base_url}{request.path}{'?' + query if query else ''}"
+        url = f"{self.operation.base_url}{request.path}{'?' + query if query else ''}"
         async with _opened(server.client) as client:
             named = {"Accept": "application/json, text/*;q=0.9, */*;q=0.8"} | request.headers
             sent = client.build_request(request.method, url, headers=_merged(named, headers), content=request.content)
