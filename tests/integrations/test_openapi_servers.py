@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import httpx2
 import pytest
 
 from callgate import Engine, RawCall, UsageError
@@ -78,3 +79,14 @@ def test_the_default_port_is_no_other_origin() -> None:
 def test_servers_that_are_no_list_are_refused() -> None:
     with pytest.raises(UsageError, match="'servers' is an object; it must be a list"):
         openapi_tools(document(own={"url": "/"}), base_url="https://api.example")
+
+
+async def test_a_client_of_the_host_that_follows_redirects_sends_no_credentials_elsewhere() -> None:
+    async with HttpApi(ok) as other, HttpApi(lambda _: json_answer("{}", 302, Location=f"{other.url}/things")) as api:
+        async with (
+            httpx2.AsyncClient(follow_redirects=True) as client,
+            Engine(openapi_tools(operation(), base_url=api.url, headers=KEY, client=client)) as engine,
+        ):
+            result = result_of(await engine.call(RawCall(name="ask", arguments={})))
+        assert other.received == []
+    assert "Redirects are not followed" in result.text
