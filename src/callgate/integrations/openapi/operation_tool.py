@@ -81,14 +81,20 @@ class OperationTool(Tool):
 
     async def _send(self, context: ToolContext, request: Request) -> object:
         headers = await self._headers(context)
-        client = self._server.client
-        hidden = SecretRedactor.from_headers({**({} if client is None else client.headers), **headers}, self._server.secrets)
+        hidden = self._hidden(headers)
         try:
-            response = await self._answer(request, headers, hidden)
+            response = await self._answer(request, headers)
         except Exception as error:
             # Without its cause: the text of a client's error may contain a header.
             raise self._failure(error, hidden) from None
         return make_result(self.operation.label, request.path, response, self.effect or "once", time.time())
+
+    def _hidden(self, headers: Mapping[str, str]) -> SecretRedactor:
+        """Return the redactor of what the host sends with these headers."""
+        client = self._server.client
+        return SecretRedactor.from_headers(
+            {**({} if client is None else {**client.params, **client.headers}), **headers}, self._server.secrets
+        )
 
     async def _headers(self, context: ToolContext) -> dict[str, str]:
         given = self._server.headers
@@ -102,7 +108,7 @@ class OperationTool(Tool):
             headers[name] = context.idempotency_key
         return headers
 
-    async def _answer(self, request: Request, headers: Mapping[str, str], hidden: SecretRedactor) -> Response:
+    async def _answer(self, request: Request, headers: Mapping[str, str]) -> Response:
         server = self._server
         query = "&".join(filter(None, (request.query, server.query)))
         url = f"{self.operation.base_url}{request.path}{'?' + query if query else ''}"
@@ -114,8 +120,10 @@ class OperationTool(Tool):
                 body, cut = await _read(response)
             finally:
                 await response.aclose()
+        # The client may have made this header itself, from a user and a password.
+        hidden = self._hidden({**headers, "Authorization": response.request.headers.get("Authorization", "")})
         text_headers = {name.lower(): hidden.redact(value) for name, value in response.headers.items()}
-        return Response(status=response.status_code, headers=text_headers, body=_redacted(body, hidden), cut=cut)
+        return Response(status=response.status_code, headers=text_headers, body=_redacted(body, hidden), cut=cut, redact=hidden.redact)
 
     def _failure(self, error: Exception, hidden: SecretRedactor) -> Exception:
         """Return the error of a request that got no response. It says whether the request may have been sent."""

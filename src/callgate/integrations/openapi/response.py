@@ -2,13 +2,13 @@
 
 A 2xx response is a success, with its body as JSON data, text, or a content part. Any other response is a failure whose text says what to do
 about this status. After a server's error, the effect of a request that must not be repeated is unknown. Pure; the host's credentials have
-been removed before.
+been removed from the bytes before; here, they are removed from what is decoded.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from email.message import Message
 from http import HTTPStatus
 from typing import Any, Literal
@@ -55,7 +55,7 @@ class RequestFailed(Retryable):
 
 
 class Response(Struct, frozen=True, kw_only=True):
-    """A response whose body is free of the host's credentials."""
+    """A response whose headers and encoded body are free of the host's credentials."""
 
     status: int
     headers: Mapping[str, str]
@@ -63,6 +63,8 @@ class Response(Struct, frozen=True, kw_only=True):
     body: bytes
     cut: bool = False
     """Whether the body was longer than `MAX_BODY_BYTES`."""
+    redact: Callable[[str], str] = str
+    """Removes the host's credentials from decoded text, where a charset or escapes hid them before."""
 
     @property
     def media_type(self) -> str:
@@ -122,7 +124,7 @@ def _shown_body(response: Response) -> object:
         return f"[{len(response.body)} bytes of {response.media_type or 'unknown type'}]"
     if len(text) > _ERROR_CHARS:
         return f"{text[:_ERROR_CHARS]} [cut, {len(text)} characters in all]"
-    value = _json(text) if _is_json(response.media_type) else None
+    value = _json(text, response.redact) if _is_json(response.media_type) else None
     return text if value is None else value
 
 
@@ -137,7 +139,7 @@ def _value(label: str, uri: str, response: Response) -> object:
         return _part(uri, response.media_type or "application/octet-stream", response.body)
     if not _is_json(response.media_type) and response.media_type:
         return text
-    value = _json(text)
+    value = _json(text, response.redact)
     if isinstance(value, dict) and isinstance(value.get("success"), bool):
         return {"success": True, "data": value}  # as it is, the body's own keys would say how the call ended
     return text if value is None and text.strip() != "null" else value
@@ -163,16 +165,30 @@ def _is_json(media_type: str) -> bool:
     return media_type in ("application/json", "text/json") or media_type.endswith("+json")
 
 
-def _json(text: str) -> Any:
+def _json(text: str, redact: Callable[[str], str]) -> Any:
     """Return the JSON data; None if there is none."""
     try:
-        return msgspec.json.decode(text)
+        value = msgspec.json.decode(text)
+        return _redacted(value, redact) if "\\u" in text else value
     except (msgspec.DecodeError, RecursionError):
         return None
 
 
+def _redacted(value: Any, redact: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, dict):
+        return {redact(key): _redacted(item, redact) for key, item in value.items()}
+    return [_redacted(item, redact) for item in value] if isinstance(value, list) else value
+
+
 def _text(response: Response) -> str | None:
     """Return the body as text; None if it is binary."""
+    text = _decoded(response)
+    return None if text is None else response.redact(text)
+
+
+def _decoded(response: Response) -> str | None:
     kind = response.media_type
     if kind and not (
         kind.startswith(_TEXT_TYPES) or _is_json(kind) or kind.endswith("+xml") or kind == "application/x-www-form-urlencoded"
