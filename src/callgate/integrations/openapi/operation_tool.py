@@ -20,7 +20,7 @@ from callgate.calls import Effect
 from callgate.errors import NotDone, UsageError
 from callgate.integrations.openapi.operations import Operation
 from callgate.integrations.openapi.request import Request, find_unsendable, make_request
-from callgate.integrations.openapi.response import MAX_BODY_BYTES, RequestFailed, Response, make_result
+from callgate.integrations.openapi.response import MAX_BODY_BYTES, BodyFault, RequestFailed, Response, make_result
 from callgate.models._credential_redaction import SecretRedactor
 from callgate.models._http_clients import create_client, describe_cause, tls_context
 from callgate.tools import Tool, ToolContext, ValidationResult
@@ -117,13 +117,13 @@ class OperationTool(Tool):
             sent = client.build_request(request.method, url, headers=_merged(named, headers), content=request.content)
             response = await client.send(sent, stream=True, follow_redirects=False)
             try:
-                body, cut = await _read(response)
+                body, fault = await _read(response)
             finally:
                 await response.aclose()
         # The client may have made this header itself, from a user and a password.
         hidden = self._hidden({**headers, "Authorization": response.request.headers.get("Authorization", "")})
         text_headers = {name.lower(): hidden.redact(value) for name, value in response.headers.items()}
-        return Response(status=response.status_code, headers=text_headers, body=_redacted(body, hidden), cut=cut, redact=hidden.redact)
+        return Response(status=response.status_code, headers=text_headers, body=_redacted(body, hidden), fault=fault, redact=hidden.redact)
 
     def _failure(self, error: Exception, hidden: SecretRedactor) -> Exception:
         """Return the error of a request that got no response. It says whether the request may have been sent."""
@@ -154,14 +154,17 @@ async def _opened(client: httpx2.AsyncClient | None) -> AsyncIterator[httpx2.Asy
         yield made
 
 
-async def _read(response: httpx2.Response) -> tuple[bytes, bool]:
-    """Return the body, and whether it was cut at the limit."""
+async def _read(response: httpx2.Response) -> tuple[bytes, BodyFault]:
+    """Return the body, and what is wrong with it."""
     body = bytearray()
-    async for piece in response.aiter_bytes():
-        body += piece
-        if len(body) > MAX_BODY_BYTES:
-            return bytes(body[:MAX_BODY_BYTES]), True
-    return bytes(body), False
+    try:
+        async for piece in response.aiter_bytes():
+            body += piece
+            if len(body) > MAX_BODY_BYTES:
+                return bytes(body[:MAX_BODY_BYTES]), "cut"
+    except import_httpx2().DecodingError:  # the server has answered, so this is no broken connection
+        return b"", "undecodable"
+    return bytes(body), ""
 
 
 def _redacted(body: bytes, hidden: SecretRedactor) -> bytes:

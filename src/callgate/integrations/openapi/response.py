@@ -20,10 +20,12 @@ from callgate.calls import Audio, Effect, Image, Resource
 from callgate.errors import Retryable
 from callgate.models._http_retries import retry_after_s
 
-__all__ = ["MAX_BODY_BYTES", "RequestFailed", "Response", "make_result"]
+__all__ = ["MAX_BODY_BYTES", "BodyFault", "RequestFailed", "Response", "make_result"]
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
 """The size at which a body is cut."""
+BodyFault = Literal["", "cut", "undecodable"]
+"""`cut`: the body was longer than `MAX_BODY_BYTES`. `undecodable`: it is not in its `Content-Encoding`, such as gzip; it is empty here."""
 _ERROR_CHARS = 2_000
 _TRANSIENT = frozenset({429, 502, 503, 504})
 _FORM = "application/x-www-form-urlencoded"
@@ -61,8 +63,7 @@ class Response(Struct, frozen=True, kw_only=True):
     headers: Mapping[str, str]
     """With lower-case names."""
     body: bytes
-    cut: bool = False
-    """Whether the body was longer than `MAX_BODY_BYTES`."""
+    fault: BodyFault = ""
     redact: Callable[[str], str] = str
     """Removes the host's credentials from decoded text, where a charset or escapes hid them before."""
 
@@ -117,6 +118,8 @@ def _failure(text: str, response: Response) -> dict[str, Any]:
 
 def _shown_body(response: Response) -> object:
     """Return the body of a failure, as JSON data if it is small; binary data is only described."""
+    if response.fault == "undecodable":
+        return "[a body that cannot be decoded]"
     if not response.body:
         return ""
     text = _text(response)
@@ -129,10 +132,13 @@ def _shown_body(response: Response) -> object:
 
 
 def _value(label: str, uri: str, response: Response) -> object:
+    if response.fault == "undecodable":
+        fact = f"{label} answered {_named(response.status)}, but its body cannot be decoded."
+        return {"success": False, "error": f"{fact} The call did run; do not repeat it for this reason alone.", "status": response.status}
     if not response.body:
         place = response.headers.get("location")
         return f"{label} answered {_named(response.status)} without content.{' Location: ' + place if place else ''}"
-    if response.cut:
+    if response.fault == "cut":
         return _cut_value(label, response)
     text = _text(response)
     if text is None:
