@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from callgate import Engine, RetryPolicy, tool
+from callgate import Engine, Retryable, RetryPolicy, tool
 from tests.engine_calls import bodies, call, said
 
 QUICK = RetryPolicy(base_s=0.0, max_s=0.0)
@@ -72,3 +72,24 @@ async def test_attempts_that_hang_are_retried_only_within_the_timeout_of_the_too
         result = await said(engine, call("ask"))
     assert "It was tried once." in result.text
     assert result.metadata.attempts == 1
+
+
+@pytest.mark.parametrize("hanging", [hanging_coroutine, hanging_function], ids=["coroutine", "thread"])
+@pytest.mark.parametrize("limit", ["tool", "engine", "before the attempt's"])
+async def test_a_later_attempt_that_hangs_is_reported_with_the_timeout_of_the_call(hanging: Callable[..., Any], limit: str) -> None:
+    let_go, starts = threading.Event(), iter([True, False])
+    hang, of_attempt = hanging(let_go), 60.0 if limit == "before the attempt's" else None
+
+    def ask() -> Any:
+        """Ask a service that refuses once and then never answers."""
+        if next(starts):
+            raise Retryable("busy")
+        return hang()
+
+    declared = tool(ask, effect="none", timeout_s=None if limit == "engine" else 0.25, attempt_timeout_s=of_attempt, retry=QUICK)
+    try:
+        async with Engine([declared], timeout_s=0.25 if limit == "engine" else 50) as engine:
+            result = await said(engine, call("ask"))
+    finally:
+        let_go.set()
+    assert "ask timed out: the call's timeout of 0.25 s is over. It was tried 2 times." in result.text

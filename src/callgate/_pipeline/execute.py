@@ -152,7 +152,7 @@ class Executor:
     async def _attempts(self, state: CallState, plan: ToolPlan, approved: ApprovedCall) -> Ran:
         """Run the call to its end: its attempts and the waits between them."""
         tool, kill, clock = plan.tool, state.kill, self._clock
-        now = clock.monotonic()
+        now = began = clock.monotonic()
         deadline = state.deadline = min(state.deadline, now + self._timeout_s)  # never later than the parent's
         context = self._context(state, approved)
         start, claims = plan.start or self._runners.start(tool.runner), plan.claims
@@ -198,6 +198,10 @@ class Executor:
                 execution = replace(execution, error=failure, retryable=True)
             if execution.status == "raised":
                 state.raised(attempt, execution)
+            elif execution.status == "timed_out" and attempt > 1 and timeout_s != tool.attempt_timeout_s:
+                execution = _call_overdue(
+                    execution, tool.timeout_s if tool.timeout_s is not None and ends <= deadline else deadline - began
+                )
             if execution.error or execution.partial:
                 execution = self._recorder.bounded(execution)
             wait_s = _wait_before_retry(tool, execution, attempt, min(deadline, ends) - clock.monotonic(), clock.jitter())
@@ -312,6 +316,11 @@ def _wait_before_retry(tool: BoundTool, execution: Execution, attempt: int, left
 
 def _lost_a_reply(execution: Execution) -> bool:
     return execution.evidence == "reply_lost" or execution.status in ("timed_out", "crashed")
+
+
+def _call_overdue(execution: Execution, timeout_s: float) -> Execution:
+    """Return the timeout of a later attempt with the limit of the call. Nobody has set the rest of it that this attempt had."""
+    return replace(execution, error=f"the call's timeout of {timeout_s:.6g} s is over")
 
 
 def _killed_between(kill: AbortSignal, execution: Execution) -> Execution:
