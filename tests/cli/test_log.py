@@ -17,6 +17,7 @@ from typing import Any
 import apsw
 import pytest
 
+from callgate import Engine, RawCall, Scope, SqliteJournal, tool
 from callgate.cli._command_options import LogOptions
 from callgate.cli._show_log import follow
 from tests.cli.shell import as_any_user, command, environment, shell, write_tools
@@ -46,6 +47,23 @@ def test_calls_are_listed_newest_last_with_status_and_rule(logged: Path) -> None
     assert calls[0]["duration_ms"] > 0
     table = shell(logged, "log", "list").out
     assert table.index("ok") < table.index("asked") < table.index("policy_denied")
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_list_marks_calls_that_got_the_result_of_an_earlier_call(tmp_path: Path, fails: bool) -> None:
+    @tool(effect="once")
+    async def book() -> dict[str, object]:
+        """Book."""
+        return {"success": not fails, "error": "no seats"} if fails else {"success": True}
+
+    async with Engine([book], journal=SqliteJournal(tmp_path / "journal.db"), run="r0") as engine:
+        for _ in range(2):
+            await engine.call(RawCall(name="book", id="c1", arguments={}), Scope(run="r0"))
+    ran, repeated = (call["uid"] for call in shell(tmp_path, "log", "list", "--json", "--journal", "journal.db").lines)
+    own, other = shell(tmp_path, "log", "list", "--journal", "journal.db").out.splitlines()[1:]
+    assert "result of" not in own
+    assert repeated in other
+    assert f"{'error tool_declared,' if fails else 'ok'} result of {ran}" in other
 
 
 @pytest.mark.parametrize(

@@ -100,6 +100,8 @@ def _print_calls(calls: Iterable[CallSummary]) -> None:
         why = call.code or call.failure_class or call.command_end
         of_another = f" of {call.earlier_call}" if call.settled and call.earlier_call else ""
         why += f", settled{of_another}: {call.settled.replace('_', ' ')}" if call.settled else ""
+        if call.replayed:  # the tool did not run again
+            why = ", ".join(filter(None, (why, f"result of {call.earlier_call or 'an earlier call'}")))
         status = Text.assemble(status_text(call.status, call.command_end), f" {one_line(why)}" if why else "")
         table.add_row(clock(call.at_ns), one_line(call.uid), one_line(call.tool), status, f"{call.duration_ms:,.0f}", one_line(call.rule))
     output().print(table, soft_wrap=False)
