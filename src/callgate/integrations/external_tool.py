@@ -66,7 +66,7 @@ class ExternalTool(FunctionTool):
         if options.get("runner") == "process":
             raise UsageError(
                 f"Tool '{name}' ({self._source}) has runner='process', but the tool of a framework runs in this process, where the"
-                " framework is. Leave the runner out, or do the work in a plain function with @tool(runner='process') and give that instead."
+                " framework is. Leave the runner out, or do the work in a plain function with @tool(runner='process') and give that."
             )
         options["description"] = options.get("description") or name
         super().__init__(_not_called, **options)
