@@ -229,3 +229,40 @@ async def test_the_model_is_told_that_a_human_has_changed_the_arguments_beside_a
     (output,) = [item["output"] for item in items if item.get("type") == "function_call_output"]
     assert output[0]["image_url"] == "data:image/png;base64,dog"
     assert "bob approved it with" in output[1]["text"]
+
+
+async def test_calls_of_two_runs_are_two_calls_even_if_their_ids_repeat() -> None:
+    """Some models count their call ids from 0 in each run."""
+
+    @function_tool
+    async def account(context: RunContextWrapper[str]) -> str:
+        """Show the account."""
+        return f"account of {context.context}"
+
+    async with Engine() as engine:
+        for user in ("ann", "bob"):
+            agent = agent_of(engine, [], [Call("account", {}, "functions.account:0")], "done")
+            agent.tools = callgate_tools([account], engine)
+            result = await Runner.run(agent, "go", context=user, run_config=QUIET)
+            assert told_in(result)["functions.account:0"].text == f"account of {user}"
+
+
+async def test_a_second_tool_of_a_name_is_refused_if_it_differs_from_the_first() -> None:
+    """Its calls would take the effect and the schema of the other one."""
+
+    @function_tool(name_override="work")
+    async def read(query: str) -> str:
+        """Read."""
+        return query
+
+    @function_tool(name_override="work")
+    async def pay(order: str) -> str:
+        """Pay."""
+        return order
+
+    async with Engine() as engine:
+        callgate_tools([read], engine, effects={"work": "none"})
+        with pytest.raises(UsageError, match="already has another tool 'work'"):
+            callgate_tools([pay], engine)
+        with pytest.raises(UsageError, match="effects says that 'work' is `once`"):
+            callgate_tools([read], engine, effects={"work": "once"})

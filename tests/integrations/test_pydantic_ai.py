@@ -299,9 +299,8 @@ async def test_a_capability_takes_the_calls_of_all_tools_of_an_agent_along_the_r
             go_on.wait(PATIENCE_S)
             return "late"
 
-        engine.register(
-            ExternalTool(in_own_thread(lambda context, arguments: None), name="hang", parameters={"type": "object"}, timeout_s=0.1)
-        )
+        parameters = {"additionalProperties": False, "properties": {}, "type": "object"}
+        engine.register(ExternalTool(in_own_thread(lambda context, arguments: None), name="hang", parameters=parameters, timeout_s=0.1))
         try:
             result = await agent.run("go", deps="ann")
             assert engine.abandoned > 0

@@ -7,8 +7,10 @@ SDK itself tells the model when a human has denied a call, so the engine records
 from __future__ import annotations
 
 import copy
+import secrets
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from msgspec.structs import replace
 
@@ -17,6 +19,7 @@ from callgate.errors import CallgateError, UsageError
 try:
     from agents import FunctionTool, RunContextWrapper
     from agents.tool_context import ToolContext as CallContext
+    from agents.usage import Usage
 except ModuleNotFoundError as error:
     raise UsageError("callgate.integrations.openai_agents needs the OpenAI Agents SDK: pip install 'openai-agents>=0.24'.") from error
 
@@ -32,6 +35,8 @@ __all__ = ["callgate_tools"]
 
 ScopeOf = Scope | Callable[[RunContextWrapper[Any]], Scope]
 _NOBODY = Scope()
+_MOST_RUNS = 10_000
+"""The number of runs whose ids are kept; the oldest are forgotten first."""
 
 
 def callgate_tools(
@@ -57,15 +62,47 @@ def callgate_tools(
     described = [one for tool in listed for one in describe(tool) or ()]
     refuse_other_names("callgate_tools(effects=...)", effects or {}, [one.name for one in described])
     register_missing(engine, described, effects)
-    questions = OpenQuestions(engine)
-    return [_Route(engine, scope, questions, function_tool(tool, engine)).tool() if is_routed(tool) else tool for tool in listed]
+    questions, runs = OpenQuestions(engine), _runs.setdefault(engine, _Runs())
+    return [_Route(engine, scope, questions, function_tool(tool, engine), runs).tool() if is_routed(tool) else tool for tool in listed]
+
+
+class _Runs:
+    """Ids for the SDK's runs, which have none: call ids are unique only within one run."""
+
+    def __init__(self) -> None:
+        self._ids: dict[int, tuple[Usage, str]] = {}
+        """By the identity of the usage, which all contexts of a run share."""
+        self._asked: dict[str, str] = {}
+        """The runs of calls that wait for a human, by call id: a state that was written as JSON has new contexts."""
+
+    def id_of(self, context: RunContextWrapper[Any], call_id: str) -> str:
+        """Return the id of the run of a context."""
+        usage = context.usage
+        known = self._ids.get(id(usage))
+        if known is None:
+            _bound(self._ids)
+            known = self._ids[id(usage)] = (usage, self._asked.get(call_id) or secrets.token_hex(8))
+        return known[1]
+
+    def asked(self, context: RunContextWrapper[Any], call_id: str) -> None:
+        """Remember that a call waits for a human."""
+        _bound(self._asked)
+        self._asked[call_id] = self.id_of(context, call_id)
+
+
+def _bound(kept: dict[Any, Any]) -> None:
+    for key in list(kept)[: max(0, len(kept) - _MOST_RUNS)]:
+        del kept[key]
+
+
+_runs: WeakKeyDictionary[Engine, _Runs] = WeakKeyDictionary()
 
 
 class _Route:
     """The route of one tool's calls."""
 
-    def __init__(self, engine: Engine, scope: ScopeOf, questions: OpenQuestions, own: FunctionTool) -> None:
-        self._engine, self._scope, self._questions, self._own = engine, scope, questions, own
+    def __init__(self, engine: Engine, scope: ScopeOf, questions: OpenQuestions, own: FunctionTool, runs: _Runs) -> None:
+        self._engine, self._scope, self._questions, self._own, self._runs = engine, scope, questions, own, runs
         self._name, self._raising = own.name, raising(own)
 
     def tool(self) -> FunctionTool:
@@ -80,7 +117,8 @@ class _Route:
 
     def _call(self, context: RunContextWrapper[Any], call_id: str, arguments: Any) -> FrameworkCall:
         scope = self._scope_of(context)
-        scope = replace(scope, message_id=scope.message_id or call_id)
+        if not scope.message_id:
+            scope = replace(scope, message_id=call_id if scope.run else f"{self._runs.id_of(context, call_id)}/{call_id}")
         return FrameworkCall(
             name=self._name, arguments=arguments, id=call_id, scope=scope, run=only_asked, encode=as_it_is, origin="openai-agents"
         )
@@ -108,6 +146,7 @@ class _Route:
             return False  # the invocation reports it
         if isinstance(asked, Suspended):
             self._questions.add(call_id, self._name, asked)
+            self._runs.asked(context, call_id)
         return isinstance(asked, Suspended)
 
     async def _is_enabled(self, context: RunContextWrapper[Any], agent: Any) -> bool:

@@ -80,13 +80,21 @@ class CallgateToolset(WrapperToolset[Any]):
 
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
         tools = await super().get_tools(ctx)
-        missing = [defined(one.tool_def) for name, one in tools.items() if name not in self.engine.tools]
-        if missing:
-            register_missing(self.engine, missing, self.effects)
+        unlike = [defined(one.tool_def) for name, one in tools.items() if not self._is_registered(name, one)]
+        if unlike:
+            register_missing(self.engine, unlike, self.effects)
         if self.effects and not all(name in self.engine.tools for name in self.effects):
             names = [*self.engine.tools.names(), *(one.name for one in listed(self.wrapped))]
             refuse_other_names("CallgateToolset(effects=...)", self.effects, names)
         return tools
+
+    def _is_registered(self, name: str, tool: ToolsetTool[Any]) -> bool:
+        found = self.engine.tools.get(name)
+        return (
+            found is not None
+            and found.tool.parameters == tool.tool_def.parameters_json_schema
+            and self.effects.get(name, found.effect) == found.effect
+        )
 
     async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]) -> Any:
         given = plain(tool_args)
