@@ -293,6 +293,57 @@ async def test_a_response_that_reports_an_error_runs_nothing(response: dict[str,
     assert paid == []
 
 
+def _response(status: str, **more: Any) -> dict[str, Any]:
+    """Return a response of the responses API with a complete call."""
+    call = {"type": "function_call", "id": "fc_1", "call_id": "c", "name": "refund", "arguments": A7[1], "status": "completed"}
+    return {"id": "resp_1", "object": "response", "status": status, "output": [call], **more}
+
+
+def _gemini(reason: str) -> dict[str, Any]:
+    part = {"functionCall": {"name": "refund", "args": {"order": "A7"}}}
+    return {"responseId": "r", "candidates": [{"content": {"role": "model", "parts": [part]}, "finishReason": reason}]}
+
+
+def _bedrock(reason: str) -> dict[str, Any]:
+    call = {"toolUse": {"toolUseId": "t", "name": "refund", "input": {"order": "A7"}}}
+    return {"output": {"message": {"role": "assistant", "content": [call, call]}}, "stopReason": reason}
+
+
+BLOCKED: Mapping[str, tuple[dict[str, Any], str]] = {
+    "chat completion": (completion(A7, A7, finish="content_filter"), "content_filter"),
+    "incomplete response": (_response("incomplete", incomplete_details={"reason": "content_filter"}), "content_filter"),
+    "cancelled response": (_response("cancelled"), "cancelled"),
+    "refusal of Anthropic": (claude(("refund", {"order": "A7"}), ("refund", {"order": "A7"}), reason="refusal"), "refusal"),
+    "safety": (_gemini("SAFETY"), "SAFETY"),
+    "prohibited": (_gemini("PROHIBITED_CONTENT"), "PROHIBITED_CONTENT"),
+    "guardrail": (_bedrock("guardrail_intervened"), "guardrail_intervened"),
+    "filter of Bedrock": (_bedrock("content_filtered"), "content_filtered"),
+}
+
+
+@pytest.mark.parametrize(("response", "said"), BLOCKED.values(), ids=BLOCKED)
+async def test_a_message_that_the_provider_blocked_or_cancelled_runs_nothing(response: dict[str, Any], said: str) -> None:
+    async with Engine([refund]) as engine:
+        reply = await engine.respond(response)
+    assert (reply.ended, reply.messages, reply.done) == ("aborted", [], False)
+    assert said in reply.reason
+    assert paid == []
+
+
+@pytest.mark.parametrize("status", ["queued", "in_progress"])
+async def test_a_response_that_is_not_complete_is_refused_although_it_has_a_call(status: str) -> None:
+    async with Engine([refund]) as engine:
+        with pytest.raises(UsageError, match=f"'{status}'.*Wait for it"):
+            await engine.respond(_response(status))
+    assert paid == []
+
+
+async def test_a_complete_call_of_a_message_that_met_its_limit_runs() -> None:
+    async with Engine([refund]) as engine:
+        reply = await engine.respond(_response("incomplete", incomplete_details={"reason": "max_output_tokens"}))
+    assert (reply.ended, reply.finish, paid) == (None, "length", ["A7"])
+
+
 def test_respond_sync_does_the_same() -> None:
     engine = Engine([refund])
     reply = engine.respond_sync(completion(A7))

@@ -53,6 +53,8 @@ class ProviderResponse(Struct, frozen=True, kw_only=True):
     """The message's calls for the engine, in order; calls that the provider ran itself are not among them."""
     finish: FinishReason
     """Why the message ended."""
+    said: str = ""
+    """The same in the provider's own word."""
     message_id: str = ""
     """The provider's id of the message; empty if there is none."""
     model: str = ""
@@ -120,6 +122,7 @@ def finished_response(
         message=finished.message,
         calls=tuple(raw_call(call, closed.get(place, default), api.api) for place, call in enumerate(finished.message.calls)),
         finish=finished.reason,
+        said=finished.said,
         message_id=message_id,
         model=finished.model,
         usage=finished.usage,
