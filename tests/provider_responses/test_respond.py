@@ -381,3 +381,12 @@ async def test_equal_calls_of_one_message_are_answered_one_by_one() -> None:
     assert one["content"] == "refunded A7"
     assert "twice" in two["content"]
     assert paid == ["A7"]
+
+
+async def test_a_gemini_response_in_snake_case_keeps_its_call() -> None:
+    """As a dict of Google's SDK has it, from which a service has removed everything but the candidates."""
+    part = {"function_call": {"name": "refund", "args": {"order": "A7"}}}
+    response = {"candidates": [{"content": {"role": "model", "parts": [part]}, "finish_reason": "STOP"}]}
+    async with Engine([refund]) as engine:
+        reply = await engine.respond(response)
+    assert (paid, reply.done, len(reply.results)) == (["A7"], False, 1)
