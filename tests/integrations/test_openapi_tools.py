@@ -248,13 +248,3 @@ def test_a_wrong_option_is_refused(options: dict[str, Any], told: str) -> None:
         openapi_tools(shop(), **options)
     assert told in str(caught.value)
     assert "cret" not in str(caught.value)
-
-
-@pytest.mark.parametrize("place", ["operation", "path"])
-def test_an_operation_with_servers_of_its_own_is_refused(place: str) -> None:
-    """Its requests would go to another host, with the credentials of the first one."""
-    document = operation()
-    item = next(iter(document["paths"].values()))
-    (item if place == "path" else next(iter(item.values())))["servers"] = [{"url": "https://upload.example.com"}]
-    with pytest.raises(UsageError, match="has servers of its own"):
-        openapi_tools(document, base_url="https://api.example.com")
