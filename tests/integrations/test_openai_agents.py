@@ -229,3 +229,45 @@ async def test_the_model_is_told_that_a_human_has_changed_the_arguments_beside_a
     (output,) = [item["output"] for item in items if item.get("type") == "function_call_output"]
     assert output[0]["image_url"] == "data:image/png;base64,dog"
     assert "bob approved it with" in output[1]["text"]
+
+
+async def test_runs_whose_models_repeat_call_ids_do_not_get_each_others_results() -> None:
+    told = []
+    async with Engine(import_tools([refund])) as engine:
+        for user in ("ann", "bob"):
+            agent = agent_of(engine, [refund], [Call("refund", {"order": "A7"}, "functions.refund:0")], "done")
+            told.append(told_in(await Runner.run(agent, "go", context={"user": user}, run_config=QUIET))["functions.refund:0"].text)
+    assert told == ["A7 refunded for ann", "A7 refunded for bob"]
+
+
+async def test_a_run_without_a_name_that_is_resumed_twice_from_json_gets_the_stored_result(tmp_path: Any) -> None:
+    ran = []
+
+    @function_tool(needs_approval=True)
+    async def pay(to: str) -> str:
+        """Pay somebody."""
+        ran.append(to)
+        return f"payment {len(ran)}"
+
+    def engine_on_disk() -> Engine:
+        return Engine(import_tools([pay]), journal=SqliteJournal(tmp_path / "calls.db"))
+
+    async with engine_on_disk() as engine:
+        saved = (await Runner.run(agent_of(engine, [pay], [Call("pay", {"to": "Bob"})]), "go", run_config=QUIET)).to_state().to_json()
+    told = []
+    for _ in range(2):
+        async with engine_on_disk() as engine:
+            agent = agent_of(engine, [pay], "done")
+            state = await RunState.from_json(agent, saved)
+            state.approve(state.get_interruptions()[0])
+            told.append(told_in(await Runner.run(agent, state, run_config=QUIET))["c1"].text)
+    assert told == ["payment 1", "payment 1"]
+
+
+@pytest.mark.parametrize("scope", ["ann", lambda context: "ann"])
+async def test_a_scope_that_is_no_scope_is_an_error_for_the_developer(scope: Any) -> None:
+    async with Engine(import_tools([refund])) as engine:
+        agent = agent_of(engine, [], [Call("refund", {"order": "A7"})], "done")
+        with pytest.raises(UsageError, match="The scope of the wrapper is 'ann'"):
+            agent.tools = callgate_tools([refund], engine, scope=scope)
+            await Runner.run(agent, "go", context={"user": "ann"}, run_config=QUIET)
