@@ -304,3 +304,30 @@ def test_respond_sync_does_the_same() -> None:
             engine.respond_sync(completion(A7))
 
     asyncio.run(inside())
+
+
+async def test_an_answer_counts_for_the_call_of_one_conversation_and_message_only() -> None:
+    """Two users make the same call: each needs an answer of their own."""
+    ann, bob = completion(A7) | {"id": "m_ann"}, completion(A7) | {"id": "m_bob"}
+    async with Engine([refund], policies=[AskAboutRefunds()]) as engine:
+        asked_ann = await engine.respond(ann, Scope(conversation="ann"))
+        asked_bob = await engine.respond(bob, Scope(conversation="bob"))
+        assert asked_ann.suspended[0].approval_id != asked_bob.suspended[0].approval_id
+        await engine.approve(asked_ann.suspended[0].approval_id)
+        assert (await engine.respond(bob, Scope(conversation="bob"))).ended == "suspended"
+        assert (await engine.respond(completion(A7) | {"id": "m_2"}, Scope(conversation="ann"))).ended == "suspended"
+        assert paid == []
+        assert (await engine.respond(ann, Scope(conversation="ann"))).ended is None
+    assert paid == ["A7"]
+
+
+async def test_equal_calls_of_one_message_are_answered_one_by_one() -> None:
+    async with Engine([refund], policies=[AskAboutRefunds()]) as engine:
+        first, second = (await engine.respond(completion(A7, A7))).suspended
+        await engine.approve(first.approval_id)
+        await engine.deny(second.approval_id, reason="twice")
+        reply = await engine.respond(completion(A7, A7))
+    one, two = reply.results
+    assert one["content"] == "refunded A7"
+    assert "twice" in two["content"]
+    assert paid == ["A7"]

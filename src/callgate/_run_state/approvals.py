@@ -1,8 +1,8 @@
 """Questions to a human and their answers. They are held in memory; those that another process asked are loaded from the run's record.
 
-An approval is valid for one version of a tool, certain final arguments, one run and one principal. It is used up by the call that uses it,
-and it expires. Its id is the uid of the call that was suspended for it, so that it can be found in the record. This module neither waits
-nor writes.
+An approval is valid for one call: one version of a tool, certain final arguments, run, conversation, message, call id and principal. It is
+used up by the call that uses it, and it expires. Its id is the uid of the call that was suspended for it, so that it can be found in the
+record. This module neither waits nor writes.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from typing import Final
 from msgspec import Struct
 
 from callgate._clock import Clock
+from callgate._run_state.event_bodies import has_made_id
 from callgate.errors import CallDenied, UsageError
 from callgate.stage_types import ValidatedCall
 
-__all__ = ["HUMAN_DENIED", "Answer", "Approvals", "Question", "binding", "denied_by_human"]
+__all__ = ["HUMAN_DENIED", "Answer", "Approvals", "Question", "binding", "denied_by_human", "without_place"]
 
 HUMAN_DENIED: Final = "human_denied"
 """The code of a call that a human has denied."""
@@ -89,12 +90,22 @@ def denied_by_human(tool: str, *, approval_id: str, by: str, reason: str) -> Cal
 
 
 def binding(call: ValidatedCall, encoded: bytes) -> str:
-    """Return one hash of everything that an approval of this call is bound to."""
+    """Return a text that identifies what an approval of this call is bound to: two hashes with a colon between them.
+
+    The first is that of the tool, the run, the principal and the arguments. The second is that of the conversation, the
+    message and the call's id, and tells equal calls from each other. An id that the engine made is left out.
+    """
     scope = call.scope
     parts = (call.tool.identity, scope.run, scope.principal, scope.actor, scope.workspace)
     digest = hashlib.sha256("\x00".join(parts).encode())
     digest.update(b"\x00" + encoded)
-    return digest.hexdigest()
+    place = (scope.conversation, scope.message_id, "" if has_made_id(call.raw) else call.raw.id)
+    return f"{digest.hexdigest()}:{hashlib.sha256(chr(0).join(place).encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+
+
+def without_place(bound_to: str) -> str:
+    """Return a binding without the part that tells equal calls from each other, as older journals have it."""
+    return bound_to.partition(":")[0]
 
 
 class Approvals:
@@ -113,7 +124,7 @@ class Approvals:
         self._forget_expired()
         now = self._clock.wall_ns()
         for question in self._questions.values():
-            if question.binding == bound_to and question.waits(now):
+            if question.binding in (bound_to, without_place(bound_to)) and question.waits(now):
                 return question
         expires_at = now + self._life_ns
         question = Question(approval_id=approval_id, run=run, binding=bound_to, expires_at=expires_at)
@@ -163,18 +174,21 @@ class Approvals:
         if not self.answered:
             return None
         self._forget_expired()
-        return self.answered.get(binding(call, encoded))
+        return self._answered(binding(call, encoded))
 
     def spend(self, bound_to: str) -> Question | None:
         """Use up an approval that is bound to this hash, and return it; None if there is none."""
         if not self.answered:
             return None
         self._forget_expired()
-        question = self.answered.get(bound_to)
+        question = self._answered(bound_to)
         if question is None or not question.allowed:
             return None
         self.drop(question.approval_id)
         return question
+
+    def _answered(self, bound_to: str) -> Question | None:
+        return self.answered.get(bound_to) or self.answered.get(without_place(bound_to))
 
     def _forget_expired(self) -> None:
         now = self._clock.wall_ns()

@@ -20,7 +20,7 @@ from callgate.errors import UsageError
 from callgate.integrations.external_tool import ExternalTool, Run
 from callgate.integrations.plain_callables import as_function
 from callgate.tools import Tool, ToolOptions, tool
-from callgate.tools.registry import instance_of
+from callgate.tools.registry import BoundTool, instance_of
 
 __all__ = ["ToolDescription", "import_tools", "refuse_other_names", "register_missing"]
 
@@ -110,14 +110,16 @@ def register_missing(engine: Engine, descriptions: Iterable[ToolDescription], ef
         effects: The effects by the names of tools. A tool without an entry is `once`.
 
     Raises:
-        UsageError: `engine` is not an engine, or a tool cannot be registered.
+        UsageError: `engine` is not an engine, a tool cannot be registered, or the engine has another tool of its name.
     """
     if not isinstance(engine, Engine):
         raise UsageError(f"The wrapper was given {engine!r:.80} as its engine. Give callgate.Engine(import_tools(tools, effects={{...}})).")
     for one in descriptions:
-        if one.name in engine.tools:
-            continue
         effect = (effects or {}).get(one.name)
+        registered = engine.tools.get(one.name)
+        if registered is not None:
+            _refuse_other_tool(registered, one, effect)
+            continue
         engine.register(one.tool(ToolOptions() if effect is None else ToolOptions(effect=effect)))
         if effect is None:
             log.info(
@@ -126,6 +128,19 @@ def register_missing(engine: Engine, descriptions: Iterable[ToolDescription], ef
                 one.name,
                 one.source,
             )
+
+
+def _refuse_other_tool(registered: BoundTool, wanted: ToolDescription, effect: Effect | None) -> None:
+    """Raise `UsageError` if calls of a tool would take the route of another one, whose name it has."""
+    found = registered.tool
+    advice = "Give one of them another name, or give the agents engines of their own."
+    if isinstance(found, ExternalTool) and found.parameters != wanted.parameters:
+        raise UsageError(f"The engine already has another tool '{wanted.name}' ({found.where()}) than {wanted.source}. {advice}")
+    if effect is not None and effect != registered.effect:
+        raise UsageError(
+            f"effects says that '{wanted.name}' is `{effect}`, but the engine already has the tool with the effect `{registered.effect}`"
+            f" ({found.where()}). Say it in one place, where the tool is registered first. {advice}"
+        )
 
 
 def _found(item: object) -> Iterator[_Found]:

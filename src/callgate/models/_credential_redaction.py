@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from urllib.parse import unquote
+from urllib.parse import quote, quote_plus, unquote
 
 __all__ = ["NO_SECRETS", "SecretRedactor", "redact_url", "secrets_in_url"]
 
@@ -19,13 +19,15 @@ class SecretRedactor:
     """Replaces secret values in text. Its own representation shows none of them.
 
     Args:
-        values: Keys, tokens and passwords. Values shorter than four characters are ignored: they would match ordinary text.
+        values: Keys, tokens and passwords. They are found as they are, escaped as in a URL or a form, and with the slashes of JSON escaped.
+            Values shorter than four characters are ignored: they would match ordinary text.
     """
 
     __slots__ = ("_values",)
 
     def __init__(self, values: Iterable[str] = ()) -> None:
-        self._values = tuple(sorted({value for value in values if len(value) >= 4}, key=len, reverse=True))
+        written = {form for value in values if len(value) >= 4 for form in _forms(value)}
+        self._values = tuple(sorted(written, key=len, reverse=True))
 
     @classmethod
     def from_headers(cls, headers: Mapping[str, str], others: Iterable[str] = ()) -> SecretRedactor:
@@ -45,6 +47,10 @@ class SecretRedactor:
 
     def __repr__(self) -> str:
         return f"<{len(self._values)} hidden values>"
+
+
+def _forms(value: str) -> tuple[str, ...]:
+    return (value, quote(value, safe=""), quote(value), quote_plus(value), value.replace("/", "\\/"))
 
 
 NO_SECRETS = SecretRedactor()

@@ -109,7 +109,7 @@ class OperationTool(Tool):
         async with _opened(server.client) as client:
             named = {"Accept": "application/json, text/*;q=0.9, */*;q=0.8"} | request.headers
             sent = client.build_request(request.method, url, headers=_merged(named, headers), content=request.content)
-            response = await client.send(sent, stream=True)
+            response = await client.send(sent, stream=True, follow_redirects=False)  # another host would get the credentials
             try:
                 body, cut = await _read(response)
             finally:

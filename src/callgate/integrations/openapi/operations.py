@@ -98,6 +98,8 @@ class Listed(Struct, frozen=True):
     node: Mapping[str, Any]
     shared: object
     """The parameters of all operations of the path."""
+    servers: object = None
+    """The servers of the operation, or else of its path; None if those of the document apply."""
 
     @property
     def where(self) -> str:
@@ -126,7 +128,8 @@ def read_operations(document: Document) -> list[Listed]:
         for method in _METHODS:
             if method in item:
                 operation = document.resolved(item[method], f"Operation {method.upper()} {path}")
-                found.append(Listed(method.upper(), path, operation, item.get("parameters")))
+                servers = operation.get("servers") or item.get("servers")
+                found.append(Listed(method.upper(), path, operation, item.get("parameters"), servers))
     return found
 
 
@@ -137,6 +140,11 @@ def read_operation(document: Document, listed: Listed, hidden: Hidden) -> Operat
         UsageError: Something in it is wrong; the error names the operation and the place.
         Unsendable: Its body cannot be sent.
     """
+    if listed.servers and listed.servers != document.root.get("servers"):
+        raise UsageError(
+            f"{listed.where} has servers of its own, and all requests of openapi_tools go to one server. Leave it out with exclude=[...],"
+            " and make its tools from a copy of the document with that server as the only one."
+        )
     return _OperationReader(document, listed, hidden).read()
 
 
