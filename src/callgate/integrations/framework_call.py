@@ -21,7 +21,18 @@ from callgate.errors import NotDone, ResultNotSerializable, RunHeld, UsageError
 from callgate.protocols import BlobStore
 from callgate.tools import ToolContext
 
-__all__ = ["CallsEngine", "Decide", "FrameworkCall", "HumanDecision", "answer", "run_call", "scope_of", "started_by", "until_ended", "whole_value"]
+__all__ = [
+    "CallsEngine",
+    "Decide",
+    "FrameworkCall",
+    "HumanDecision",
+    "answer",
+    "run_call",
+    "scope_of",
+    "started_by",
+    "until_ended",
+    "whole_value",
+]
 
 T = TypeVar("T")
 _MOST_ID = 200
