@@ -1,8 +1,8 @@
 """The id of a run of the OpenAI Agents SDK.
 
-The SDK gives its runs no id, and models repeat call ids between runs. So the wrapper gives each run an id. It is kept among the approvals
-of the run, as the message of a rejected call that no model made: those are what the SDK saves with a `RunState` and restores from JSON. Must
-not know of engines.
+The SDK gives its runs no id, and models repeat call ids between runs. So the wrapper gives each run an id. It is kept among the
+approvals of the run, as the message of a rejected call that no model made: those are what the SDK saves with a `RunState` and restores
+from JSON. Must not know of engines.
 """
 
 from __future__ import annotations
