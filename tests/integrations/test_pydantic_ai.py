@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,10 +18,11 @@ from pydantic_ai import (
     DeferredToolResults,
     ModelRetry,
     RunContext,
+    ToolApproved,
     ToolReturn,
 )
 from pydantic_ai.exceptions import UnexpectedModelBehavior
-from pydantic_ai.messages import ModelMessage, ToolReturnPart, UserPromptPart
+from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ToolReturnPart, UserPromptPart
 from pydantic_ai.tools import Tool
 from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, WrapperToolset
 
@@ -353,3 +355,36 @@ async def test_two_messages_with_the_same_call_id_are_two_calls() -> None:
         agent = Agent(scripted(message, message, "done"), toolsets=[CallgateToolset(tools, engine)])
         result = await agent.run("go")
     assert _contents(result.all_messages()) == ["number 1", "number 2"]
+
+
+@pytest.mark.parametrize("same_process", [True, False])
+async def test_a_call_that_is_approved_with_other_arguments_twice_runs_once(same_process: bool, tmp_path: Path) -> None:
+    ran: list[int] = []
+
+    async def pay(cents: int) -> str:
+        """Pay."""
+        ran.append(cents)
+        return f"{cents} paid"
+
+    def engine_on_disk() -> Engine:
+        policy = WrittenPolicy({"pay": Ask(question="Pay?", rule="ask")})
+        return Engine(import_tools([pay]), policies=[policy], journal=SqliteJournal(tmp_path / "calls.db"))
+
+    def agent_with(engine: Engine) -> Agent[None, Any]:
+        model = scripted([Call("pay", {"cents": 500})], "done")
+        return Agent(model, toolsets=[CallgateToolset([pay], engine)], output_type=[str, DeferredToolRequests])
+
+    async def resume(engine: Engine) -> str:
+        approved = DeferredToolResults(approvals={"c1": ToolApproved(override_args={"cents": 100})})
+        history = ModelMessagesTypeAdapter.validate_json(saved)
+        return told_in((await agent_with(engine).run(message_history=history, deferred_tool_results=approved)).all_messages())["c1"].text
+
+    async with engine_on_disk() as engine:
+        saved = ModelMessagesTypeAdapter.dump_json((await agent_with(engine).run("go")).all_messages())
+        told = [await resume(engine), await resume(engine)] if same_process else []
+    while len(told) < 2:
+        async with engine_on_disk() as engine:
+            told.append(await resume(engine))
+    assert ran == [100]
+    assert [text.partition("\n")[0] for text in told] == ["100 paid", "100 paid"]
+    assert "a human approved it with" in told[0]

@@ -7,10 +7,8 @@ SDK itself tells the model when a human has denied a call, so the engine records
 from __future__ import annotations
 
 import copy
-import secrets
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from msgspec.structs import replace
 
@@ -19,15 +17,15 @@ from callgate.errors import CallgateError, UsageError
 try:
     from agents import FunctionTool, RunContextWrapper
     from agents.tool_context import ToolContext as CallContext
-    from agents.usage import Usage
 except ModuleNotFoundError as error:
     raise UsageError("callgate.integrations.openai_agents needs the OpenAI Agents SDK: pip install 'openai-agents>=0.24'.") from error
 
 from callgate._json import json_text
 from callgate.calls import Effect, RawCall, Scope, Suspended
 from callgate.engine import Engine
+from callgate.integrations._openai_agents_runs import run_id_of
 from callgate.integrations._openai_agents_tools import as_it_is, describe, function_tool, invoke, is_routed, output_of, raising, value_of
-from callgate.integrations.framework_call import FrameworkCall, HumanDecision, run_call
+from callgate.integrations.framework_call import FrameworkCall, HumanDecision, run_call, scope_of
 from callgate.integrations.import_tools import refuse_other_names, register_missing
 from callgate.integrations.open_questions import OpenQuestions, only_asked
 
@@ -35,8 +33,6 @@ __all__ = ["callgate_tools"]
 
 ScopeOf = Scope | Callable[[RunContextWrapper[Any]], Scope]
 _NOBODY = Scope()
-_MOST_RUNS = 10_000
-"""The number of runs whose ids are kept; the oldest are forgotten first."""
 
 
 def callgate_tools(
@@ -46,14 +42,15 @@ def callgate_tools(
 
     A failed call returns text that tells the model what to do. A call that a human has to decide about interrupts the
     run: answer with `state.approve(...)` or `state.reject(..., rejection_message=...)`, and run the state. A call that is
-    made again, because a state is run again, gets the stored result if the scope names the run.
+    made again, because a state is run again, gets the stored result. Calls of two runs are never the same call, unless the
+    scope names the run.
 
     Args:
         tools: The SDK's tools, and tools of callgate. Hosted tools and agents as tools are returned unchanged.
         engine: The engine. Tools that it does not have are registered; `import_tools` can give them more options.
         effects: The effects of tools that the engine does not have. A tool without an entry is `once`.
-        scope: For whom the calls run, or a function of the run context that returns it. Name a `run` of your own, so
-            that another process can resume it.
+        scope: For whom the calls run, or a function of the run context that returns it. Without a `run` in it,
+            each run of the SDK gets an id, which its `RunState` keeps.
 
     Raises:
         UsageError: `engine` is not an engine, or a tool cannot be registered.
@@ -62,63 +59,33 @@ def callgate_tools(
     described = [one for tool in listed for one in describe(tool) or ()]
     refuse_other_names("callgate_tools(effects=...)", effects or {}, [one.name for one in described])
     register_missing(engine, described, effects)
-    questions, runs = OpenQuestions(engine), _runs.setdefault(engine, _Runs())
-    return [_Route(engine, scope, questions, function_tool(tool, engine), runs).tool() if is_routed(tool) else tool for tool in listed]
-
-
-class _Runs:
-    """Ids for the SDK's runs, which have none: call ids are unique only within one run."""
-
-    def __init__(self) -> None:
-        self._ids: dict[int, tuple[Usage, str]] = {}
-        """By the identity of the usage, which all contexts of a run share."""
-        self._asked: dict[str, str] = {}
-        """The runs of calls that wait for a human, by call id: a state that was written as JSON has new contexts."""
-
-    def id_of(self, context: RunContextWrapper[Any], call_id: str) -> str:
-        """Return the id of the run of a context."""
-        usage = context.usage
-        known = self._ids.get(id(usage))
-        if known is None:
-            _bound(self._ids)
-            known = self._ids[id(usage)] = (usage, self._asked.get(call_id) or secrets.token_hex(8))
-        return known[1]
-
-    def asked(self, context: RunContextWrapper[Any], call_id: str) -> None:
-        """Remember that a call waits for a human."""
-        _bound(self._asked)
-        self._asked[call_id] = self.id_of(context, call_id)
-
-
-def _bound(kept: dict[Any, Any]) -> None:
-    for key in list(kept)[: max(0, len(kept) - _MOST_RUNS)]:
-        del kept[key]
-
-
-_runs: WeakKeyDictionary[Engine, _Runs] = WeakKeyDictionary()
+    questions = OpenQuestions(engine)
+    return [_Route(engine, scope, questions, function_tool(tool, engine)).tool() if is_routed(tool) else tool for tool in listed]
 
 
 class _Route:
     """The route of one tool's calls."""
 
-    def __init__(self, engine: Engine, scope: ScopeOf, questions: OpenQuestions, own: FunctionTool, runs: _Runs) -> None:
-        self._engine, self._scope, self._questions, self._own, self._runs = engine, scope, questions, own, runs
+    def __init__(self, engine: Engine, scope: ScopeOf, questions: OpenQuestions, own: FunctionTool) -> None:
+        self._engine, self._scope, self._questions, self._own = engine, scope, questions, own
         self._name, self._raising = own.name, raising(own)
 
     def tool(self) -> FunctionTool:
         made = copy.copy(self._own)
         made.on_invoke_tool = self._invoke
+        made.is_enabled = self._is_enabled
         if self._engine.may_ask:
-            made.needs_approval, made.is_enabled = self._needs_approval, self._is_enabled
+            made.needs_approval = self._needs_approval
         return made
 
     def _scope_of(self, context: RunContextWrapper[Any]) -> Scope:
-        return self._scope(context) if callable(self._scope) else self._scope
+        """Return the scope of a call. Runs without a name are told apart by the id that the wrapper gives them."""
+        scope = scope_of(self._scope, context)
+        return scope if scope.run else replace(scope, run=run_id_of(context))
 
     def _call(self, context: RunContextWrapper[Any], call_id: str, arguments: Any) -> FrameworkCall:
         scope = self._scope_of(context)
-        if not scope.message_id:
-            scope = replace(scope, message_id=call_id if scope.run else f"{self._runs.id_of(context, call_id)}/{call_id}")
+        scope = replace(scope, message_id=scope.message_id or call_id)
         return FrameworkCall(
             name=self._name, arguments=arguments, id=call_id, scope=scope, run=only_asked, encode=as_it_is, origin="openai-agents"
         )
@@ -146,12 +113,13 @@ class _Route:
             return False  # the invocation reports it
         if isinstance(asked, Suspended):
             self._questions.add(call_id, self._name, asked)
-            self._runs.asked(context, call_id)
         return isinstance(asked, Suspended)
 
     async def _is_enabled(self, context: RunContextWrapper[Any], agent: Any) -> bool:
         def denial_of(name: str, call_id: str) -> str | None:
             return (context.get_rejection_message(name, call_id) or "") if context.is_tool_approved(name, call_id) is False else None
 
-        await self._questions.record_denials(self._scope_of(context).run, denial_of)
+        run = self._scope_of(context).run  # before the first call, so that each saved state has the id of the run
+        if self._engine.may_ask:
+            await self._questions.record_denials(run, denial_of)
         return await value_of(self._own.is_enabled, context, agent)
