@@ -390,3 +390,9 @@ async def test_a_gemini_response_in_snake_case_keeps_its_call() -> None:
     async with Engine([refund]) as engine:
         reply = await engine.respond(response)
     assert (paid, reply.done, len(reply.results)) == (["A7"], False, 1)
+
+
+async def test_a_chunk_of_a_stream_is_refused() -> None:
+    async with Engine([stock]) as engine:
+        with pytest.raises(UsageError, match=r"Give the whole stream to engine\.watch"):
+            await engine.respond({"id": "c", "object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {"content": "x"}}]})

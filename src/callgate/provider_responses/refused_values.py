@@ -103,6 +103,13 @@ def check_complete(value: Mapping[str, object], reader: str) -> None:
         )
 
 
+def refuse_chunk(value: Mapping[str, object], reader: str) -> None:
+    """Raise `UsageError` for a chunk of a stream, which has no whole message."""
+    choices = as_objects(value.get("choices"))
+    if value.get("object") == "chat.completion.chunk" or any("delta" in one and "message" not in one for one in choices):
+        raise UsageError(f"{reader} was given a chunk of a stream. Give the whole stream to engine.watch.")
+
+
 def check_single_choice(value: Mapping[str, object], reader: str) -> None:
     """Raise `UsageError` for a response with several answers: only one can become part of the conversation."""
     for field in ("choices", "candidates"):

@@ -22,7 +22,13 @@ from callgate.models.wire.tool_names import WireNames
 from callgate.provider_responses.api_detection import api_of_response, message_id
 from callgate.provider_responses.plain_values import camel_case_keys, has_bytes, plain_value
 from callgate.provider_responses.provider_names import ProviderApi, provider_api
-from callgate.provider_responses.refused_values import check_complete, check_single_choice, refuse_non_response, unknown_response
+from callgate.provider_responses.refused_values import (
+    check_complete,
+    check_single_choice,
+    refuse_chunk,
+    refuse_non_response,
+    unknown_response,
+)
 from callgate.provider_responses.tool_definitions import ToolDefinitions
 
 __all__ = [
@@ -95,6 +101,7 @@ def read_response(
     value = plain_gemini(plain_value(response))
     api = _api_of(response, value, provider, reader)
     check_complete(value, reader)
+    refuse_chunk(value, reader)
     check_single_choice(value, reader)
     found_id = message_id or _message_id(api.api, value)
     names = tools.names(api.api) if tools is not None else None
