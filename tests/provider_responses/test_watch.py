@@ -291,6 +291,26 @@ async def test_plain_dicts_of_chunks_make_the_message_that_the_whole_response_ma
     assert "4" in str(reply.results)
 
 
+async def test_a_stream_that_the_provider_blocked_or_cancelled_runs_nothing() -> None:
+    call = {"type": "function_call", "id": "fc", "call_id": "c", "name": "refund", "arguments": '{"order": "A7"}', "status": "completed"}
+    cancelled = {"id": "resp_1", "status": "cancelled", "output": [call]}
+    responses = [
+        {"type": "response.output_item.added", "output_index": 0, "item": {**call, "arguments": ""}},
+        {"type": "response.output_item.done", "output_index": 0, "item": call},
+        {"type": "response.cancelled", "response": cancelled},
+    ]
+    async with Engine([refund]) as engine:
+        for chunks, said in (
+            (responses, "cancelled"),
+            ([*responses[:2], {"type": "response.cancelled"}], "cancelled"),
+            ([piece(0, "refund", '{"order": "A7"}'), end("content_filter")], "content_filter"),
+        ):
+            reply = await engine.watch(chunks).reply()
+            assert (reply.ended, reply.messages, reply.done) == ("aborted", [], False)
+            assert said in reply.reason
+    assert paid == []
+
+
 async def test_an_answer_without_calls_is_done() -> None:
     chunks = [{"choices": [{"index": 0, "delta": {"content": text}}]} for text in ("There ", "are 3.")]
     async with Engine([stock]) as engine:

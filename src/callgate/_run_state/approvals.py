@@ -1,8 +1,8 @@
 """Questions to a human and their answers. They are held in memory; those that another process asked are loaded from the run's record.
 
-An approval is valid for one call: one version of a tool, certain final arguments, run, conversation, message, call id and principal. It is
-used up by the call that uses it, and it expires. Its id is the uid of the call that was suspended for it, so that it can be found in the
-record. This module neither waits nor writes.
+An approval is valid for one call: one version of a tool, certain final arguments, run, conversation and principal. Equal calls of a message
+have questions of their own. An approval is used up by the call that uses it, and it expires. Its id is the uid of the call that was
+suspended for it, so that it can be found in the record. This module neither waits nor writes.
 """
 
 from __future__ import annotations
@@ -90,21 +90,25 @@ def denied_by_human(tool: str, *, approval_id: str, by: str, reason: str) -> Cal
 
 
 def binding(call: ValidatedCall, encoded: bytes) -> str:
-    """Return a text that identifies what an approval of this call is bound to: two hashes with a colon between them.
+    """Return a text that identifies what an approval of this call is bound to: three hashes with colons between them.
 
-    The first is that of the tool, the run, the principal and the arguments. The second is that of the conversation, the
-    message and the call's id, and tells equal calls from each other. An id that the engine made is left out.
+    The first is that of the tool, the run, the principal and the arguments, the second that of the conversation. The
+    third, of the message and the call's id, tells equal calls from each other. An id that the engine made is left out.
     """
     scope = call.scope
     parts = (call.tool.identity, scope.run, scope.principal, scope.actor, scope.workspace)
     digest = hashlib.sha256("\x00".join(parts).encode())
     digest.update(b"\x00" + encoded)
-    place = (scope.conversation, scope.message_id, "" if has_made_id(call.raw) else call.raw.id)
-    return f"{digest.hexdigest()}:{hashlib.sha256(chr(0).join(place).encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+    call_id = "" if has_made_id(call.raw) else call.raw.id
+    return f"{digest.hexdigest()}:{_short_hash(scope.conversation)}:{_short_hash(scope.message_id, call_id)}"
+
+
+def _short_hash(*parts: str) -> str:
+    return hashlib.sha256("\x00".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def without_place(bound_to: str) -> str:
-    """Return a binding without the part that tells equal calls from each other, as older journals have it."""
+    """Return the first part of a binding: all that a binding in older journals has."""
     return bound_to.partition(":")[0]
 
 
@@ -188,7 +192,17 @@ class Approvals:
         return question
 
     def _answered(self, bound_to: str) -> Question | None:
-        return self.answered.get(bound_to) or self.answered.get(without_place(bound_to))
+        """Return the answer to a call: its own, or else that of an equal call of its conversation, unless its own question is open."""
+        exact = self.answered.get(bound_to)
+        if exact is not None or not self.answered:
+            return exact
+        now = self._clock.wall_ns()
+        if any(question.binding == bound_to and question.waits(now) for question in self._questions.values()):
+            return None
+        equal = bound_to.rpartition(":")[0] + ":"
+        return self.answered.get(without_place(bound_to)) or next(
+            (question for key, question in self.answered.items() if key.startswith(equal)), None
+        )
 
     def _forget_expired(self) -> None:
         now = self._clock.wall_ns()

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
+from langchain_core.tools import BaseTool
 from langgraph.errors import GraphBubbleUp
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from msgspec.structs import replace
@@ -72,6 +73,8 @@ class GraphCalls:
         self._engine = engine
         self._scope = scope
         self._blocking = BlockingEngine(engine)
+        self._known: dict[str, BaseTool] = {}
+        """The tools whose registration was compared with them, by name."""
 
     def make_sync(self, request: ToolCallRequest, handler: Handler, decide: Decide | None) -> Any:
         """Make a call from a thread without an event loop, as `make` does."""

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from importlib import import_module
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast, get_args
 
 from msgspec import Struct
 
@@ -22,7 +22,7 @@ from callgate.integrations.plain_callables import as_function
 from callgate.tools import Tool, ToolOptions, tool
 from callgate.tools.registry import BoundTool, instance_of
 
-__all__ = ["ToolDescription", "import_tools", "refuse_other_names", "register_missing"]
+__all__ = ["ToolDescription", "check_effect", "import_tools", "refuse_other_names", "register_missing"]
 
 log = logging.getLogger("callgate")
 
@@ -100,7 +100,15 @@ def import_tools(
     effects, options = dict(effects or {}), dict(options or {})
     _check_names("effects", effects, found)
     _check_names("options", options, found)
+    for name, effect in effects.items():
+        check_effect(f"import_tools(effects={{'{name}': ...}})", effect)
     return [one.make(_options_of(one.name, effects, options)) for one in found]
+
+
+def check_effect(where: str, effect: object) -> None:
+    """Raise `UsageError` if this is not an effect."""
+    if effect not in get_args(Effect):
+        raise UsageError(f"{where} is {effect!r:.80}; it must be one of {', '.join(map(repr, get_args(Effect)))}.")
 
 
 def register_missing(engine: Engine, descriptions: Iterable[ToolDescription], effects: Mapping[str, Effect] | None = None) -> None:
@@ -116,6 +124,8 @@ def register_missing(engine: Engine, descriptions: Iterable[ToolDescription], ef
         raise UsageError(f"The wrapper was given {engine!r:.80} as its engine. Give callgate.Engine(import_tools(tools, effects={{...}})).")
     for one in descriptions:
         effect = (effects or {}).get(one.name)
+        if effect is not None:
+            check_effect(f"The effect of '{one.name}'", effect)
         registered = engine.tools.get(one.name)
         if registered is not None:
             _refuse_other_tool(registered, one, effect)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, get_args
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from callgate._globs import glob_regex
 from callgate._option_checks import by_name
@@ -18,7 +18,8 @@ from callgate.errors import UsageError
 from callgate.integrations.openapi.document import Document, Source, read_document
 from callgate.integrations.openapi.operation_tool import Headers, OperationTool, Server, check_headers, import_httpx2
 from callgate.integrations.openapi.operations import Hidden, Listed, Unsendable, read_operation, read_operations
-from callgate.models._credential_redaction import redact_url, secrets_in_url
+from callgate.integrations.openapi.servers import read_base_url, read_operation_url
+from callgate.models._credential_redaction import secrets_in_url
 from callgate.tools import Tool
 
 if TYPE_CHECKING:
@@ -62,7 +63,9 @@ def openapi_tools(
 
     Args:
         document: The document as a dict, as JSON text, or as the path of a JSON file. YAML needs PyYAML.
-        base_url: The URL before the paths. None: the client's, or the document's first server.
+        base_url: The URL before the paths. None: the client's, or the document's first server. An operation or a path with
+            servers of its own keeps them. They must have the same scheme, host and port, because all requests carry the
+            credentials of `headers`, `query` and `client`.
         headers: Headers for every request, such as credentials, or a function that is given the `ToolContext` of the
             call and returns them, also as a coroutine. Neither the model nor the journal sees them, and parameters of
             these names are no arguments. A function is asked for each call, so its names stay arguments.
@@ -89,7 +92,7 @@ def openapi_tools(
     chosen = _chosen(listed, names, include, exclude)
     changed = _changed_effects(listed, names, effects or {})
     server = Server(
-        base_url=_base_url(read, base_url, client),
+        base_url=read_base_url(read, base_url, client),
         headers=headers or {},
         query="&".join(f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in (query or {}).items()),
         secrets=(*(query or {}).values(), *secrets_in_url(base_url or "")),
@@ -105,7 +108,7 @@ def _tools(document: Document, chosen: Sequence[tuple[Listed, str, Effect | None
     tools, unsendable = list[Tool](), list[str]()
     for listed, name, effect in chosen:
         try:
-            operation = read_operation(document, listed, hidden)
+            operation = read_operation(document, listed, hidden, read_operation_url(listed, server.base_url))
         except Unsendable as error:
             unsendable.append(f"{listed.where} takes {error}")
             continue
@@ -186,26 +189,3 @@ def _named(listed: Sequence[Listed], names: Sequence[str], patterns: Iterable[st
 def _known_as(listed: Listed, name: str) -> tuple[str, ...]:
     given = listed.node.get("operationId")
     return (name, f"{listed.method} {listed.path}", *((given,) if isinstance(given, str) else ()))
-
-
-def _base_url(document: Document, given: str | None, client: Any) -> str:
-    url = given or str(getattr(client, "base_url", "") or "") or _first_server(document)
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.netloc:
-        shown = redact_url(url)[:200]
-        raise UsageError(f"The document's server is {shown!r}, which has no host. Give base_url, such as 'https://api.example.com/v1'.")
-    if parts.query or parts.fragment:
-        raise UsageError(f"base_url {redact_url(url)[:200]!r} has a query or a fragment. Give the query as query={{...}}.")
-    return url.rstrip("/")
-
-
-def _first_server(document: Document) -> str:
-    """Return the URL of the document's first server, with the defaults of its variables; `/` if there is none."""
-    servers = document.root.get("servers")
-    if not isinstance(servers, (list, tuple)) or not servers or not isinstance(servers[0], Mapping):
-        return "/"
-    url, variables = str(servers[0].get("url", "/")), servers[0].get("variables")
-    for name, variable in variables.items() if isinstance(variables, Mapping) else ():
-        if isinstance(variable, Mapping):
-            url = url.replace(f"{{{name}}}", str(variable.get("default", "")))
-    return url

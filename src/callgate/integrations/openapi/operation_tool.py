@@ -105,11 +105,11 @@ class OperationTool(Tool):
     async def _answer(self, request: Request, headers: Mapping[str, str], hidden: SecretRedactor) -> Response:
         server = self._server
         query = "&".join(filter(None, (request.query, server.query)))
-        url = f"{server.base_url}{request.path}{'?' + query if query else ''}"
+        url = f"{self.operation.base_url}{request.path}{'?' + query if query else ''}"
         async with _opened(server.client) as client:
             named = {"Accept": "application/json, text/*;q=0.9, */*;q=0.8"} | request.headers
             sent = client.build_request(request.method, url, headers=_merged(named, headers), content=request.content)
-            response = await client.send(sent, stream=True, follow_redirects=False)  # another host would get the credentials
+            response = await client.send(sent, stream=True, follow_redirects=False)
             try:
                 body, cut = await _read(response)
             finally:

@@ -65,6 +65,8 @@ class Operation(Struct, frozen=True, kw_only=True):
     """An operation with everything that a request needs."""
 
     method: str
+    base_url: str
+    """The URL before the path."""
     path: str
     operation_id: str
     description: str
@@ -98,8 +100,8 @@ class Listed(Struct, frozen=True):
     node: Mapping[str, Any]
     shared: object
     """The parameters of all operations of the path."""
-    servers: object = None
-    """The servers of the operation, or else of its path; None if those of the document apply."""
+    shared_servers: object
+    """The servers of all operations of the path."""
 
     @property
     def where(self) -> str:
@@ -128,24 +130,18 @@ def read_operations(document: Document) -> list[Listed]:
         for method in _METHODS:
             if method in item:
                 operation = document.resolved(item[method], f"Operation {method.upper()} {path}")
-                servers = operation.get("servers") or item.get("servers")
-                found.append(Listed(method.upper(), path, operation, item.get("parameters"), servers))
+                found.append(Listed(method.upper(), path, operation, item.get("parameters"), item.get("servers")))
     return found
 
 
-def read_operation(document: Document, listed: Listed, hidden: Hidden) -> Operation:
-    """Return an operation.
+def read_operation(document: Document, listed: Listed, hidden: Hidden, base_url: str) -> Operation:
+    """Return an operation whose requests begin with `base_url`.
 
     Raises:
         UsageError: Something in it is wrong; the error names the operation and the place.
         Unsendable: Its body cannot be sent.
     """
-    if listed.servers and listed.servers != document.root.get("servers"):
-        raise UsageError(
-            f"{listed.where} has servers of its own, and all requests of openapi_tools go to one server. Leave it out with exclude=[...],"
-            " and make its tools from a copy of the document with that server as the only one."
-        )
-    return _OperationReader(document, listed, hidden).read()
+    return _OperationReader(document, listed, hidden).read(base_url)
 
 
 class _OperationReader:
@@ -156,7 +152,7 @@ class _OperationReader:
         self._properties: dict[str, Any] = {}
         self._required: list[str] = []
 
-    def read(self) -> Operation:
+    def read(self, base_url: str) -> Operation:
         nodes = self._parameters()
         body = self._document.resolved(self._listed.node["requestBody"], f"{self._where}, requestBody") if self._has_body else None
         parameters = tuple(found for place, node in nodes if (found := self._parameter(place, node, has_body=body is not None)) is not None)
@@ -170,6 +166,7 @@ class _OperationReader:
             schema["$defs"] = self._schemas.definitions
         return Operation(
             method=self._listed.method,
+            base_url=base_url,
             path=self._listed.path,
             operation_id=self._text("operationId"),
             description=self._description(),
