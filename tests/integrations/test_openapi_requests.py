@@ -176,6 +176,21 @@ async def test_a_refusal_is_a_failure_that_the_model_can_act_on(status: int, hin
     assert "name is missing" in result.text
 
 
+@pytest.mark.parametrize("method", ["get", "post"])
+async def test_an_answer_that_cannot_be_decoded_is_no_broken_connection(method: str) -> None:
+    async with HttpApi(lambda _: json_answer("no gzip", Content_Encoding="gzip")) as api:
+        result = await ask(openapi_tools(operation(method=method), base_url=api.url))
+        assert len(api.received) == 1
+    assert (result.status, result.failure_class) == ("error", "tool_declared")
+    assert f"{method.upper()} /things answered 200 (OK), but its body cannot be decoded. The call did run" in (result.error or "")
+
+
+async def test_a_refusal_whose_body_cannot_be_decoded_keeps_its_status() -> None:
+    async with HttpApi(lambda _: json_answer("no gzip", 404, Content_Encoding="gzip")) as api:
+        result = await ask(openapi_tools(operation(), base_url=api.url))
+    assert "GET /things answered 404 (Not Found)" in (result.error or "")
+
+
 async def test_a_long_answer_of_a_failure_is_cut() -> None:
     async with HttpApi(lambda _: Answer(400, b"x" * 100_000, "text/html")) as api:
         result = await ask(openapi_tools(operation(), base_url=api.url))

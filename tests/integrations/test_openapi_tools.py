@@ -92,6 +92,48 @@ def test_schemas_of_version_3_0_become_json_schema() -> None:
     assert found["$defs"]["T"] == {"type": "object", "properties": {"up": {"$ref": "#/$defs/T"}}}
 
 
+BASE_SCHEMA = {
+    "type": "object",
+    "properties": {"id": {"type": "integer", "readOnly": True}, "kind": {"type": "string"}},
+    "required": ["kind"],
+}
+COMBINED: dict[str, dict[str, Any]] = {
+    "allOf": {"allOf": [{"$ref": "#/components/schemas/Base"}, {"required": ["id", "name"]}]},
+    "anyOf": {"anyOf": [{"$ref": "#/components/schemas/Base"}, {"required": ["id"]}], "required": ["id", "name"]},
+    "oneOf": {"oneOf": [{"$ref": "#/components/schemas/Base"}], "required": ["id", "name"]},
+    "a reference": {"allOf": [{"$ref": "#/components/schemas/Base"}, {"$ref": "#/components/schemas/Named"}]},
+    "two levels": {"allOf": [{"allOf": [{"$ref": "#/components/schemas/Base"}]}, {"allOf": [{"$ref": "#/components/schemas/Named"}]}]},
+    "the object itself": {"properties": BASE_SCHEMA["properties"], "allOf": [{"$ref": "#/components/schemas/Named"}]},
+}
+
+
+@pytest.mark.parametrize("version", ["3.0.3", "3.1.0"])
+@pytest.mark.parametrize("schema", COMBINED.values(), ids=COMBINED)
+def test_a_read_only_property_is_required_nowhere_in_a_combined_object(schema: dict[str, Any], version: str) -> None:
+    read = operation(method="post", version=version, requestBody={"required": True, "content": {"application/json": {"schema": schema}}})
+    named = {"type": "object", "required": ["id", "name"]}
+    (tool,) = openapi_tools(read | {"components": {"schemas": {"Base": BASE_SCHEMA, "Named": named}}}, base_url=BASE)
+    assert tool.validate_parameters({"body": {"kind": "dog", "name": "Rex"}}).valid
+    assert not tool.validate_parameters({"body": {"kind": "dog"}}).valid
+
+
+def test_a_schema_requires_its_own_property_where_it_is_not_combined_with_a_read_only_one() -> None:
+    named = {"type": "object", "required": ["id"], "properties": {"id": {"type": "string"}}}
+    both = {"allOf": [{"$ref": "#/components/schemas/Base"}, {"$ref": "#/components/schemas/Named"}]}
+    schema = {"type": "object", "properties": {"one": {"$ref": "#/components/schemas/Named"}, "both": both}}
+    read = operation(method="post", requestBody={"content": {"application/json": {"schema": schema}}})
+    (tool,) = openapi_tools(read | {"components": {"schemas": {"Base": BASE_SCHEMA, "Named": named}}}, base_url=BASE)
+    assert tool.validate_parameters({"body": {"one": {"id": "x"}, "both": {"kind": "dog"}}}).valid
+    assert not tool.validate_parameters({"body": {"one": {}, "both": {"kind": "dog"}}}).valid
+
+
+def test_a_read_only_property_of_a_reference_is_not_required_beside_it() -> None:
+    schema = {"$ref": "#/components/schemas/Base", "required": ["id"]}
+    read = operation(method="post", requestBody={"content": {"application/json": {"schema": schema}}})
+    (tool,) = openapi_tools(read | {"components": {"schemas": {"Base": BASE_SCHEMA}}}, base_url=BASE)
+    assert tool.validate_parameters({"body": {"kind": "dog"}}).valid
+
+
 def test_a_property_or_an_example_that_is_called_ref_is_no_reference() -> None:
     schema = {"type": "object", "properties": {"$ref": {"type": "string"}}, "examples": [{"$ref": "nowhere"}]}
     body = {"content": {"application/json": {"schema": schema}}}

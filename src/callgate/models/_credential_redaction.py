@@ -5,40 +5,46 @@ Stands apart from the transport because errors of other modules show URLs too. P
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Iterable, Mapping
-from urllib.parse import quote, quote_plus, unquote
+from urllib.parse import unquote
 
 __all__ = ["NO_SECRETS", "SecretRedactor", "redact_url", "secrets_in_url"]
 
 _SCHEME = re.compile(r"(?:[a-z][a-z0-9+.-]*:)?//", re.IGNORECASE)
 _SECRET_NAMES = re.compile(r"auth|key|token|secret|cookie|password", re.IGNORECASE)
+_ALPHANUMERIC = re.compile(r"[A-Za-z0-9]*")
 
 
 class SecretRedactor:
-    """Replaces secret values in text. Its own representation shows none of them.
+    """Replaces secret values in text, also where they are escaped for a URL, a form or JSON. Its own representation shows none of them.
 
     Args:
-        values: Keys, tokens and passwords. They are found as they are, escaped as in a URL or a form, and with the slashes of JSON escaped.
-            Values shorter than four characters are ignored: they would match ordinary text.
+        values: Keys, tokens and passwords. Values shorter than four characters are ignored: they would match ordinary text.
     """
 
     __slots__ = ("_values",)
 
     def __init__(self, values: Iterable[str] = ()) -> None:
-        written = {form for value in values if len(value) >= 4 for form in _forms(value)}
-        self._values = tuple(sorted(written, key=len, reverse=True))
+        self._values = tuple(sorted({value for value in values if len(value) >= 4}, key=len, reverse=True))
 
     @classmethod
     def from_headers(cls, headers: Mapping[str, str], others: Iterable[str] = ()) -> SecretRedactor:
-        """Collect `others` and the values of the headers that carry credentials, with and without their scheme (`Bearer`)."""
+        """Collect `others` and the values of the headers that carry credentials, with and without their scheme (`Bearer`).
+
+        Of `Basic`, the user with the password and the password alone are collected, too.
+        """
         secret = [value for name, value in headers.items() if _SECRET_NAMES.search(name)]
-        return cls([*others, *secret, *(value.partition(" ")[2] for value in secret)])
+        return cls([*others, *secret, *(part for value in secret for part in _parts(value))])
 
     def redact(self, text: str) -> str:
         """Return the text with every secret value replaced by `***`."""
         for value in self._values:
             text = text.replace(value, "***")
+            # No escaping changes letters and digits, so that a text without them need not be searched, which is slow.
+            if not (value.isascii() and value.isalnum()) and max(_ALPHANUMERIC.findall(value), key=len) in text:
+                text = re.sub("".join(map(_escaped, value)), "***", text)
         return text
 
     def redact_and_truncate(self, text: str, chars: int) -> str:
@@ -49,8 +55,25 @@ class SecretRedactor:
         return f"<{len(self._values)} hidden values>"
 
 
-def _forms(value: str) -> tuple[str, ...]:
-    return (value, quote(value, safe=""), quote(value), quote_plus(value), value.replace("/", "\\/"))
+def _parts(value: str) -> list[str]:
+    """Return the credentials of a header's value without their scheme, and those of `Basic` decoded."""
+    scheme, _, given = value.partition(" ")
+    if scheme.lower() != "basic":
+        return [given]
+    try:
+        pair = base64.b64decode(given).decode()
+    except ValueError:
+        return [given]
+    return [given, pair, pair.partition(":")[2]]
+
+
+def _escaped(char: str) -> str:
+    """Return a pattern for a character as it is, percent-encoded up to twice, as JSON escapes it, and as `+` for a space of a form."""
+    if char.isascii() and char.isalnum():
+        return char
+    percent = "".join(f"%(?:25)?{byte:02x}" for byte in char.encode("utf-8", "replace"))
+    plain = f"{re.escape(char)}{'|[+]' if char == ' ' else ''}"
+    return rf"(?:{plain}|\\{{1,3}}(?:{re.escape(char)}|(?i:u{ord(char):04x}))|(?i:{percent}))"
 
 
 NO_SECRETS = SecretRedactor()

@@ -91,11 +91,12 @@ def openapi_tools(
     names = _names(listed)
     chosen = _chosen(listed, names, include, exclude)
     changed = _changed_effects(listed, names, effects or {})
+    url = read_base_url(read, base_url, client)
     server = Server(
-        base_url=read_base_url(read, base_url, client),
+        base_url=url,
         headers=headers or {},
         query="&".join(f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in (query or {}).items()),
-        secrets=(*(query or {}).values(), *secrets_in_url(base_url or "")),
+        secrets=(*(query or {}).values(), *secrets_in_url(url)),
         client=client,
         idempotency_header=idempotency_header,
     )

@@ -20,7 +20,7 @@ from callgate.calls import Effect
 from callgate.errors import NotDone, UsageError
 from callgate.integrations.openapi.operations import Operation
 from callgate.integrations.openapi.request import Request, find_unsendable, make_request
-from callgate.integrations.openapi.response import MAX_BODY_BYTES, RequestFailed, Response, make_result
+from callgate.integrations.openapi.response import MAX_BODY_BYTES, BodyFault, RequestFailed, Response, make_result
 from callgate.models._credential_redaction import SecretRedactor
 from callgate.models._http_clients import create_client, describe_cause, tls_context
 from callgate.tools import Tool, ToolContext, ValidationResult
@@ -81,14 +81,20 @@ class OperationTool(Tool):
 
     async def _send(self, context: ToolContext, request: Request) -> object:
         headers = await self._headers(context)
-        client = self._server.client
-        hidden = SecretRedactor.from_headers({**({} if client is None else client.headers), **headers}, self._server.secrets)
+        hidden = self._hidden(headers)
         try:
-            response = await self._answer(request, headers, hidden)
+            response = await self._answer(request, headers)
         except Exception as error:
             # Without its cause: the text of a client's error may contain a header.
             raise self._failure(error, hidden) from None
         return make_result(self.operation.label, request.path, response, self.effect or "once", time.time())
+
+    def _hidden(self, headers: Mapping[str, str]) -> SecretRedactor:
+        """Return the redactor of what the host sends with these headers."""
+        client = self._server.client
+        return SecretRedactor.from_headers(
+            {**({} if client is None else {**client.params, **client.headers}), **headers}, self._server.secrets
+        )
 
     async def _headers(self, context: ToolContext) -> dict[str, str]:
         given = self._server.headers
@@ -102,7 +108,7 @@ class OperationTool(Tool):
             headers[name] = context.idempotency_key
         return headers
 
-    async def _answer(self, request: Request, headers: Mapping[str, str], hidden: SecretRedactor) -> Response:
+    async def _answer(self, request: Request, headers: Mapping[str, str]) -> Response:
         server = self._server
         query = "&".join(filter(None, (request.query, server.query)))
         url = f"{self.operation.base_url}{request.path}{'?' + query if query else ''}"
@@ -111,11 +117,13 @@ class OperationTool(Tool):
             sent = client.build_request(request.method, url, headers=_merged(named, headers), content=request.content)
             response = await client.send(sent, stream=True, follow_redirects=False)
             try:
-                body, cut = await _read(response)
+                body, fault = await _read(response)
             finally:
                 await response.aclose()
+        # The client may have made this header itself, from a user and a password.
+        hidden = self._hidden({**headers, "Authorization": response.request.headers.get("Authorization", "")})
         text_headers = {name.lower(): hidden.redact(value) for name, value in response.headers.items()}
-        return Response(status=response.status_code, headers=text_headers, body=_redacted(body, hidden), cut=cut)
+        return Response(status=response.status_code, headers=text_headers, body=_redacted(body, hidden), fault=fault, redact=hidden.redact)
 
     def _failure(self, error: Exception, hidden: SecretRedactor) -> Exception:
         """Return the error of a request that got no response. It says whether the request may have been sent."""
@@ -146,14 +154,17 @@ async def _opened(client: httpx2.AsyncClient | None) -> AsyncIterator[httpx2.Asy
         yield made
 
 
-async def _read(response: httpx2.Response) -> tuple[bytes, bool]:
-    """Return the body, and whether it was cut at the limit."""
+async def _read(response: httpx2.Response) -> tuple[bytes, BodyFault]:
+    """Return the body, and what is wrong with it."""
     body = bytearray()
-    async for piece in response.aiter_bytes():
-        body += piece
-        if len(body) > MAX_BODY_BYTES:
-            return bytes(body[:MAX_BODY_BYTES]), True
-    return bytes(body), False
+    try:
+        async for piece in response.aiter_bytes():
+            body += piece
+            if len(body) > MAX_BODY_BYTES:
+                return bytes(body[:MAX_BODY_BYTES]), "cut"
+    except import_httpx2().DecodingError:  # the server has answered, so this is no broken connection
+        return b"", "undecodable"
+    return bytes(body), ""
 
 
 def _redacted(body: bytes, hidden: SecretRedactor) -> bytes:

@@ -2,13 +2,13 @@
 
 A 2xx response is a success, with its body as JSON data, text, or a content part. Any other response is a failure whose text says what to do
 about this status. After a server's error, the effect of a request that must not be repeated is unknown. Pure; the host's credentials have
-been removed before.
+been removed from the bytes before; here, they are removed from what is decoded.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from email.message import Message
 from http import HTTPStatus
 from typing import Any, Literal
@@ -20,10 +20,12 @@ from callgate.calls import Audio, Effect, Image, Resource
 from callgate.errors import Retryable
 from callgate.models._http_retries import retry_after_s
 
-__all__ = ["MAX_BODY_BYTES", "RequestFailed", "Response", "make_result"]
+__all__ = ["MAX_BODY_BYTES", "BodyFault", "RequestFailed", "Response", "make_result"]
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
 """The size at which a body is cut."""
+BodyFault = Literal["", "cut", "undecodable"]
+"""`cut`: the body was longer than `MAX_BODY_BYTES`. `undecodable`: it is not in its `Content-Encoding`, such as gzip; it is empty here."""
 _ERROR_CHARS = 2_000
 _TRANSIENT = frozenset({429, 502, 503, 504})
 _FORM = "application/x-www-form-urlencoded"
@@ -55,14 +57,15 @@ class RequestFailed(Retryable):
 
 
 class Response(Struct, frozen=True, kw_only=True):
-    """A response whose body is free of the host's credentials."""
+    """A response whose headers and encoded body are free of the host's credentials."""
 
     status: int
     headers: Mapping[str, str]
     """With lower-case names."""
     body: bytes
-    cut: bool = False
-    """Whether the body was longer than `MAX_BODY_BYTES`."""
+    fault: BodyFault = ""
+    redact: Callable[[str], str] = str
+    """Removes the host's credentials from decoded text, where a charset or escapes hid them before."""
 
     @property
     def media_type(self) -> str:
@@ -115,6 +118,8 @@ def _failure(text: str, response: Response) -> dict[str, Any]:
 
 def _shown_body(response: Response) -> object:
     """Return the body of a failure, as JSON data if it is small; binary data is only described."""
+    if response.fault == "undecodable":
+        return "[a body that cannot be decoded]"
     if not response.body:
         return ""
     text = _text(response)
@@ -122,22 +127,25 @@ def _shown_body(response: Response) -> object:
         return f"[{len(response.body)} bytes of {response.media_type or 'unknown type'}]"
     if len(text) > _ERROR_CHARS:
         return f"{text[:_ERROR_CHARS]} [cut, {len(text)} characters in all]"
-    value = _json(text) if _is_json(response.media_type) else None
+    value = _json(text, response.redact) if _is_json(response.media_type) else None
     return text if value is None else value
 
 
 def _value(label: str, uri: str, response: Response) -> object:
+    if response.fault == "undecodable":
+        fact = f"{label} answered {_named(response.status)}, but its body cannot be decoded."
+        return {"success": False, "error": f"{fact} The call did run; do not repeat it for this reason alone.", "status": response.status}
     if not response.body:
         place = response.headers.get("location")
         return f"{label} answered {_named(response.status)} without content.{' Location: ' + place if place else ''}"
-    if response.cut:
+    if response.fault == "cut":
         return _cut_value(label, response)
     text = _text(response)
     if text is None:
         return _part(uri, response.media_type or "application/octet-stream", response.body)
     if not _is_json(response.media_type) and response.media_type:
         return text
-    value = _json(text)
+    value = _json(text, response.redact)
     if isinstance(value, dict) and isinstance(value.get("success"), bool):
         return {"success": True, "data": value}  # as it is, the body's own keys would say how the call ended
     return text if value is None and text.strip() != "null" else value
@@ -163,16 +171,30 @@ def _is_json(media_type: str) -> bool:
     return media_type in ("application/json", "text/json") or media_type.endswith("+json")
 
 
-def _json(text: str) -> Any:
+def _json(text: str, redact: Callable[[str], str]) -> Any:
     """Return the JSON data; None if there is none."""
     try:
-        return msgspec.json.decode(text)
+        value = msgspec.json.decode(text)
+        return _redacted(value, redact) if "\\u" in text else value
     except (msgspec.DecodeError, RecursionError):
         return None
 
 
+def _redacted(value: Any, redact: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, dict):
+        return {redact(key): _redacted(item, redact) for key, item in value.items()}
+    return [_redacted(item, redact) for item in value] if isinstance(value, list) else value
+
+
 def _text(response: Response) -> str | None:
     """Return the body as text; None if it is binary."""
+    text = _decoded(response)
+    return None if text is None else response.redact(text)
+
+
+def _decoded(response: Response) -> str | None:
     kind = response.media_type
     if kind and not (
         kind.startswith(_TEXT_TYPES) or _is_json(kind) or kind.endswith("+xml") or kind == "application/x-www-form-urlencoded"
