@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from pydantic_ai import (
 )
 from pydantic_ai.exceptions import UnexpectedModelBehavior
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ToolReturnPart, UserPromptPart
-from pydantic_ai.tools import Tool
+from pydantic_ai.tools import Tool, ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, WrapperToolset
 
 from callgate import Ask, Engine, MemoryJournal, RawCall, Scope, SqliteJournal, UsageError
@@ -388,3 +388,43 @@ async def test_a_call_that_is_approved_with_other_arguments_twice_runs_once(same
     assert ran == [100]
     assert [text.partition("\n")[0] for text in told] == ["100 paid", "100 paid"]
     assert "a human approved it with" in told[0]
+
+
+@pytest.mark.parametrize(
+    ("other", "match"), [("effect", "already has the tool with the effect `none`"), ("schema", "already has another tool")]
+)
+async def test_a_second_agents_tool_that_takes_the_name_of_another_is_refused(other: str, match: str) -> None:
+    async def process(order: str) -> str:
+        """Show an order."""
+        return f"{order} is shipped"
+
+    async def pay(order: str, cents: int = 0) -> str:
+        """Pay an order."""
+        return "paid"
+
+    async with Engine() as engine:
+        step = [Call("process", {"order": "A7"})]
+        first = Agent(scripted(step, "done"), tools=[process], capabilities=[CallgateCapability(engine, effects={"process": "none"})])
+        for _ in range(2):
+            await first.run("go")
+        effect: Any = "once" if other == "effect" else "none"
+        tools = [process if other == "effect" else Tool(pay, name="process")]
+        second = Agent(scripted(step, "done"), tools=tools, capabilities=[CallgateCapability(engine, effects={"process": effect})])
+        with pytest.raises(UsageError, match=match):
+            await second.run("go")
+
+
+async def test_a_tool_whose_schema_is_prepared_for_each_step_is_one_tool() -> None:
+    async def look(item: str) -> str:
+        """Look at an item."""
+        return f"a {item}"
+
+    async def prepared(ctx: RunContext[str], definition: ToolDefinition) -> ToolDefinition:
+        item = {"type": "string", "enum": ["pear", ctx.deps]}
+        return replace(definition, parameters_json_schema={**definition.parameters_json_schema, "properties": {"item": item}})
+
+    async with Engine() as engine:
+        for user in ("ann", "bob"):
+            tools = [Tool(look, prepare=prepared)]
+            agent = Agent(scripted([Call("look", {"item": user})], "done"), deps_type=str, toolsets=[CallgateToolset(tools, engine)])
+            assert told_in((await agent.run("go", deps=user)).all_messages())["c1"].text == f"a {user}"

@@ -26,9 +26,9 @@ except ModuleNotFoundError as error:
 
 from callgate.calls import Effect, Scope, Suspended, ToolResult
 from callgate.engine import Engine
-from callgate.integrations._pydantic_ai_tools import defined, encode, has_files, listed, plain, restore
+from callgate.integrations._pydantic_ai_tools import declared_schema, defined, encode, has_files, listed, plain, restore
 from callgate.integrations.framework_call import FrameworkCall, HumanDecision, run_call, scope_of, until_ended, whole_value
-from callgate.integrations.import_tools import refuse_other_names, register_missing
+from callgate.integrations.import_tools import ToolDescription, refuse_other_names, register_missing
 from callgate.integrations.open_questions import was_asked
 
 __all__ = ["CallgateCapability", "CallgateToolset"]
@@ -76,21 +76,21 @@ class CallgateToolset(WrapperToolset[Any]):
 
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
         tools = await super().get_tools(ctx)
-        unlike = [defined(one.tool_def) for name, one in tools.items() if not self._is_registered(name, one)]
-        if unlike:
-            register_missing(self.engine, unlike, self.effects)
+        register_missing(self.engine, [self._description(one) for one in tools.values()], self.effects)
         if self.effects and not all(name in self.engine.tools for name in self.effects):
             names = [*self.engine.tools.names(), *(one.name for one in listed(self.wrapped))]
             refuse_other_names("CallgateToolset(effects=...)", self.effects, names)
         return tools
 
-    def _is_registered(self, name: str, tool: ToolsetTool[Any]) -> bool:
-        found = self.engine.tools.get(name)
-        return (
-            found is not None
-            and found.tool.parameters == tool.tool_def.parameters_json_schema
-            and self.effects.get(name, found.effect) == found.effect
-        )
+    def _description(self, tool: ToolsetTool[Any]) -> ToolDescription:
+        """Return a tool's description with the schema that its code declares, which is compared with that of a registered tool.
+
+        A schema that is made anew for each step is not compared: that of a tool of a server, or of a tool with a `prepare` function.
+        """
+        registered = self.engine.tools.get(tool.tool_def.name)
+        schema = declared_schema(tool) or (registered and registered.tool.parameters)
+        found = defined(tool.tool_def)
+        return replace(found, parameters=schema) if schema else found
 
     async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]) -> Any:
         given = plain(tool_args)
