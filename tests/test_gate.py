@@ -303,7 +303,7 @@ async def test_a_call_that_a_limit_refuses_asks_for_no_approval() -> None:
 
 
 async def test_a_repeated_answer_changes_nothing_and_a_denial_revokes_an_approval(ledger: Ledger) -> None:
-    """The first name is recorded for each answer. A message may contain the same call twice, with one question for both."""
+    """The first name is recorded for each answer."""
     async with Engine([paying(ledger)], policies=[Always(Ask(question="pay?"))]) as engine:
         asked = await engine.call(call("pay", id="a", to="ann", amount=5))
         assert isinstance(asked, Suspended)

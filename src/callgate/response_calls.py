@@ -19,6 +19,8 @@ from callgate.provider_responses import ProviderResponse, history_items
 
 __all__ = ["ResponseReply", "failed_reply", "reply_to", "scope_of"]
 
+_CANCELLED = frozenset({"cancelled", "canceled"})
+"""The provider's words for a message that was cancelled; no such message ends with another of callgate's reasons than `other`."""
 _CUT_OFF = "the answer ended before it was complete; nothing more of it runs. Ask again"
 
 
@@ -61,10 +63,10 @@ def scope_of(scope: Scope, message_id: str) -> Scope:
 
 
 def failed_reply(response: ProviderResponse) -> ResponseReply | None:
-    """Return the reply to a response that is an error or incomplete, so that none of its calls may run; else None."""
-    if response.finish not in ("error", "cut"):
+    """Return the reply to a response that is an error, incomplete, blocked or cancelled, so that none of its calls may run; else None."""
+    reason = _failure(response)
+    if not reason:
         return None
-    reason = _CUT_OFF if response.fault is None else f"the provider reported an error ({response.fault.code}): {response.fault.message}"
     return ResponseReply(
         api=response.provider.api,
         text=response.message.text,
@@ -73,6 +75,17 @@ def failed_reply(response: ProviderResponse) -> ResponseReply | None:
         reason=reason,
         message_id=response.message_id,
     )
+
+
+def _failure(response: ProviderResponse) -> str:
+    """Return why none of the calls may run; empty if they may."""
+    if response.finish == "content_filter":
+        return f"the provider blocked the answer ({response.said or response.finish}); nothing of it runs"
+    if response.finish == "other" and response.said in _CANCELLED:
+        return "the response was cancelled; nothing of it runs"
+    if response.finish not in ("error", "cut"):
+        return ""
+    return _CUT_OFF if response.fault is None else f"the provider reported an error ({response.fault.code}): {response.fault.message}"
 
 
 def reply_to(response: ProviderResponse, ends: Sequence[EndedCall]) -> ResponseReply:

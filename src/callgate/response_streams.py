@@ -165,8 +165,9 @@ class WatchedStream(Generic[Chunk]):
             return reply_to(response, [])
         if self._emission is None:
             return await self._run_all(response)
-        for raw in response.calls[self._emission.taken :]:
-            self._emission.add(raw)
+        for place, raw in enumerate(response.calls):
+            if place not in self._handed_in:
+                self._emission.add(raw, position=place)
         return reply_to(response, await self._emission.ended())
 
     async def _run_all(self, response: ProviderResponse) -> ResponseReply:

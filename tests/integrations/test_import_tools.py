@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 import pytest
+from examples.remote_runner.near import RemoteRunner
 from langchain_core.tools import tool as langchain_tool
 from pydantic_ai.tools import Tool as PydanticTool
 
@@ -115,6 +116,33 @@ def test_an_external_tool_without_a_schema_or_with_an_unknown_option_is_a_usage_
         ExternalTool(_refund, name="refund")
     with pytest.raises(UsageError, match="did you mean 'timeout_s'"):
         ExternalTool(_refund, name="refund", parameters=_SCHEMA, timeout=3)  # type: ignore[call-arg]
+
+
+def test_a_framework_tool_that_is_to_run_in_a_process_is_refused_at_once_and_the_error_says_what_to_use() -> None:
+    look = PydanticTool(price, name="look")
+    with pytest.raises(UsageError, match=r"runs in this process.*plain function with @tool\(runner='process'\)"):
+        import_tools([look], options={"look": {"runner": "process"}})
+    with pytest.raises(UsageError, match="runs in this process"):
+        ExternalTool(_refund, name="refund", parameters=_SCHEMA, runner="process")
+
+
+def test_a_framework_tool_that_is_to_run_on_another_machine_is_refused_at_registration() -> None:
+    refund = ExternalTool(_refund, name="refund", parameters=_SCHEMA, runner="far")
+    with pytest.raises(UsageError, match="belongs to an object of this process"):
+        Engine([refund], runners={"far": RemoteRunner("127.0.0.1", 1, "x" * 32)})
+
+
+@pytest.mark.parametrize("runner", ["inline", "thread"])
+async def test_a_framework_tool_runs_on_the_runners_of_this_process(runner: str) -> None:
+    async with Engine(import_tools([PydanticTool(price, name="look")], options={"look": {"runner": runner}})) as engine:
+        done = await engine.call(RawCall(name="look", arguments={"item": "pear"}))
+    assert done.message()["content"] == "4"
+
+
+async def test_a_plain_function_may_run_in_a_process() -> None:
+    async with Engine(import_tools([price], options={"price": {"runner": "process"}})) as engine:
+        done = await engine.call(RawCall(name="price", arguments={"item": "pear"}))
+    assert done.message()["content"] == "4"
 
 
 @pytest.mark.parametrize(

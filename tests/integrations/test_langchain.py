@@ -275,20 +275,6 @@ async def test_an_edit_with_wrong_arguments_is_asked_again_with_the_reason() -> 
     assert "refunded 5" in tool_messages(result)[0].content
 
 
-async def test_a_decision_of_another_form_is_a_usage_error_that_shows_the_form() -> None:
-    @tool
-    async def refund(order: str) -> str:
-        """Refund."""
-        return order
-
-    policies = [WrittenPolicy({"refund": Ask(question="Refund it?", rule="ask")})]
-    async with Engine(import_tools([refund]), policies=policies) as engine:
-        agent = _agent(engine, [refund], says(call("refund", order="A7")), checkpointer=InMemorySaver())
-        await agent.ainvoke(_GO, _THREAD)
-        with pytest.raises(UsageError, match=r"Resume with \{'type': 'approve'\}"):
-            await agent.ainvoke(Command(resume="yes"), _THREAD)
-
-
 async def test_a_name_that_is_almost_a_tools_runs_it_and_another_name_is_an_error_that_lists_the_tools() -> None:
     seen: list[str] = []
 

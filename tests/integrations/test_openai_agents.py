@@ -229,3 +229,84 @@ async def test_the_model_is_told_that_a_human_has_changed_the_arguments_beside_a
     (output,) = [item["output"] for item in items if item.get("type") == "function_call_output"]
     assert output[0]["image_url"] == "data:image/png;base64,dog"
     assert "bob approved it with" in output[1]["text"]
+
+
+async def test_calls_that_wait_for_a_human_in_two_runs_are_two_calls_even_if_their_ids_repeat() -> None:
+    told = []
+    async with asking() as engine:
+        agents = [agent_of(engine, [refund], [Call("refund", {"order": "A7"}, "functions.refund:0")], "done") for _ in range(2)]
+        states = [(await Runner.run(agents[n], "go", context={"user": "ab"[n]}, run_config=QUIET)).to_state() for n in range(2)]
+        for agent, state in zip(agents, states, strict=True):
+            state.approve(state.get_interruptions()[0])
+            told.append(told_in(await Runner.run(agent, state, run_config=QUIET))["functions.refund:0"].text)
+    assert told == ["A7 refunded for a", "A7 refunded for b"]
+
+
+async def test_a_run_without_a_name_that_is_resumed_twice_from_json_gets_the_stored_result(tmp_path: Any) -> None:
+    ran = []
+
+    @function_tool(needs_approval=True)
+    async def pay(to: str) -> str:
+        """Pay somebody."""
+        ran.append(to)
+        return f"payment {len(ran)}"
+
+    def engine_on_disk() -> Engine:
+        return Engine(import_tools([pay]), journal=SqliteJournal(tmp_path / "calls.db"))
+
+    async with engine_on_disk() as engine:
+        saved = (await Runner.run(agent_of(engine, [pay], [Call("pay", {"to": "Bob"})]), "go", run_config=QUIET)).to_state().to_json()
+    told = []
+    for _ in range(2):
+        async with engine_on_disk() as engine:
+            agent = agent_of(engine, [pay], "done")
+            state = await RunState.from_json(agent, saved)
+            state.approve(state.get_interruptions()[0])
+            told.append(told_in(await Runner.run(agent, state, run_config=QUIET))["c1"].text)
+    assert told == ["payment 1", "payment 1"]
+
+
+@pytest.mark.parametrize("scope", ["ann", lambda context: "ann"])
+async def test_a_scope_that_is_no_scope_is_an_error_for_the_developer(scope: Any) -> None:
+    async with Engine(import_tools([refund])) as engine:
+        agent = agent_of(engine, [], [Call("refund", {"order": "A7"})], "done")
+        agent.tools = callgate_tools([refund], engine, scope=scope)
+        with pytest.raises(UsageError, match="The scope of the wrapper is 'ann'"):
+            await Runner.run(agent, "go", context={"user": "ann"}, run_config=QUIET)
+
+
+async def test_calls_of_two_runs_are_two_calls_even_if_their_ids_repeat() -> None:
+    """Some models count their call ids from 0 in each run."""
+
+    @function_tool
+    async def account(context: RunContextWrapper[str]) -> str:
+        """Show the account."""
+        return f"account of {context.context}"
+
+    async with Engine() as engine:
+        for user in ("ann", "bob"):
+            agent = agent_of(engine, [], [Call("account", {}, "functions.account:0")], "done")
+            agent.tools = callgate_tools([account], engine)
+            result = await Runner.run(agent, "go", context=user, run_config=QUIET)
+            assert told_in(result)["functions.account:0"].text == f"account of {user}"
+
+
+async def test_a_second_tool_of_a_name_is_refused_if_it_differs_from_the_first() -> None:
+    """Its calls would take the effect and the schema of the other one."""
+
+    @function_tool(name_override="work")
+    async def read(query: str) -> str:
+        """Read."""
+        return query
+
+    @function_tool(name_override="work")
+    async def pay(order: str) -> str:
+        """Pay."""
+        return order
+
+    async with Engine() as engine:
+        callgate_tools([read], engine, effects={"work": "none"})
+        with pytest.raises(UsageError, match="already has another tool 'work'"):
+            callgate_tools([pay], engine)
+        with pytest.raises(UsageError, match="effects says that 'work' is `once`"):
+            callgate_tools([read], engine, effects={"work": "once"})

@@ -338,3 +338,26 @@ async def test_calls_from_synchronous_code_work() -> None:
                 engine.close_sync()
 
         assert await asyncio.to_thread(ask_sync) == [True, True]
+
+
+async def test_a_client_of_the_host_follows_no_redirect_and_so_sends_no_header_elsewhere() -> None:
+    async with HttpApi(ok) as other:
+
+        def elsewhere(_: Received) -> Answer:
+            return Answer(302, headers={"location": f"{other.url}/things"})
+
+        async with HttpApi(elsewhere) as api, httpx2.AsyncClient(follow_redirects=True) as client:
+            tools = openapi_tools(operation(path="/things"), base_url=api.url, headers={"X-API-Key": SECRET}, client=client)
+            assert not (await ask(tools)).success
+        assert other.received == []
+
+
+async def test_a_credential_is_hidden_from_the_model_in_each_form_that_a_service_writes_it() -> None:
+    key = "kEy/9+z8 y7=="
+
+    def echo(received: Received) -> Answer:
+        return json_answer(json.dumps({"next": received.target, "key": key}).replace("/9", "\\/9"))
+
+    async with HttpApi(echo) as api:
+        text = (await ask(openapi_tools(operation(path="/things"), base_url=api.url, query={"api_key": key}))).text
+    assert "z8" not in text

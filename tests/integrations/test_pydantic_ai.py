@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,11 +18,12 @@ from pydantic_ai import (
     DeferredToolResults,
     ModelRetry,
     RunContext,
+    ToolApproved,
     ToolReturn,
 )
 from pydantic_ai.exceptions import UnexpectedModelBehavior
-from pydantic_ai.messages import ModelMessage, ToolReturnPart, UserPromptPart
-from pydantic_ai.tools import Tool
+from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ToolReturnPart, UserPromptPart
+from pydantic_ai.tools import Tool, ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, WrapperToolset
 
 from callgate import Ask, Engine, MemoryJournal, RawCall, Scope, SqliteJournal, UsageError
@@ -299,9 +301,8 @@ async def test_a_capability_takes_the_calls_of_all_tools_of_an_agent_along_the_r
             go_on.wait(PATIENCE_S)
             return "late"
 
-        engine.register(
-            ExternalTool(in_own_thread(lambda context, arguments: None), name="hang", parameters={"type": "object"}, timeout_s=0.1)
-        )
+        parameters = {"additionalProperties": False, "properties": {}, "type": "object"}
+        engine.register(ExternalTool(in_own_thread(lambda context, arguments: None), name="hang", parameters=parameters, timeout_s=0.1))
         try:
             result = await agent.run("go", deps="ann")
             assert engine.abandoned > 0
@@ -354,3 +355,76 @@ async def test_two_messages_with_the_same_call_id_are_two_calls() -> None:
         agent = Agent(scripted(message, message, "done"), toolsets=[CallgateToolset(tools, engine)])
         result = await agent.run("go")
     assert _contents(result.all_messages()) == ["number 1", "number 2"]
+
+
+@pytest.mark.parametrize("same_process", [True, False])
+async def test_a_call_that_is_approved_with_other_arguments_twice_runs_once(same_process: bool, tmp_path: Path) -> None:
+    ran: list[int] = []
+
+    async def pay(cents: int) -> str:
+        """Pay."""
+        ran.append(cents)
+        return f"{cents} paid"
+
+    def engine_on_disk() -> Engine:
+        policy = WrittenPolicy({"pay": Ask(question="Pay?", rule="ask")})
+        return Engine(import_tools([pay]), policies=[policy], journal=SqliteJournal(tmp_path / "calls.db"))
+
+    def agent_with(engine: Engine) -> Agent[None, Any]:
+        model = scripted([Call("pay", {"cents": 500})], "done")
+        return Agent(model, toolsets=[CallgateToolset([pay], engine)], output_type=[str, DeferredToolRequests])
+
+    async def resume(engine: Engine) -> str:
+        approved = DeferredToolResults(approvals={"c1": ToolApproved(override_args={"cents": 100})})
+        history = ModelMessagesTypeAdapter.validate_json(saved)
+        return told_in((await agent_with(engine).run(message_history=history, deferred_tool_results=approved)).all_messages())["c1"].text
+
+    async with engine_on_disk() as engine:
+        saved = ModelMessagesTypeAdapter.dump_json((await agent_with(engine).run("go")).all_messages())
+        told = [await resume(engine), await resume(engine)] if same_process else []
+    while len(told) < 2:
+        async with engine_on_disk() as engine:
+            told.append(await resume(engine))
+    assert ran == [100]
+    assert [text.partition("\n")[0] for text in told] == ["100 paid", "100 paid"]
+    assert "a human approved it with" in told[0]
+
+
+@pytest.mark.parametrize(
+    ("other", "match"), [("effect", "already has the tool with the effect `none`"), ("schema", "already has another tool")]
+)
+async def test_a_second_agents_tool_that_takes_the_name_of_another_is_refused(other: str, match: str) -> None:
+    async def process(order: str) -> str:
+        """Show an order."""
+        return f"{order} is shipped"
+
+    async def pay(order: str, cents: int = 0) -> str:
+        """Pay an order."""
+        return "paid"
+
+    async with Engine() as engine:
+        step = [Call("process", {"order": "A7"})]
+        first = Agent(scripted(step, "done"), tools=[process], capabilities=[CallgateCapability(engine, effects={"process": "none"})])
+        for _ in range(2):
+            await first.run("go")
+        effect: Any = "once" if other == "effect" else "none"
+        tools = [process if other == "effect" else Tool(pay, name="process")]
+        second = Agent(scripted(step, "done"), tools=tools, capabilities=[CallgateCapability(engine, effects={"process": effect})])
+        with pytest.raises(UsageError, match=match):
+            await second.run("go")
+
+
+async def test_a_tool_whose_schema_is_prepared_for_each_step_is_one_tool() -> None:
+    async def look(item: str) -> str:
+        """Look at an item."""
+        return f"a {item}"
+
+    async def prepared(ctx: RunContext[str], definition: ToolDefinition) -> ToolDefinition:
+        item = {"type": "string", "enum": ["pear", ctx.deps]}
+        return replace(definition, parameters_json_schema={**definition.parameters_json_schema, "properties": {"item": item}})
+
+    async with Engine() as engine:
+        for user in ("ann", "bob"):
+            tools = [Tool(look, prepare=prepared)]
+            agent = Agent(scripted([Call("look", {"item": user})], "done"), deps_type=str, toolsets=[CallgateToolset(tools, engine)])
+            assert told_in((await agent.run("go", deps=user)).all_messages())["c1"].text == f"a {user}"

@@ -293,6 +293,57 @@ async def test_a_response_that_reports_an_error_runs_nothing(response: dict[str,
     assert paid == []
 
 
+def _response(status: str, **more: Any) -> dict[str, Any]:
+    """Return a response of the responses API with a complete call."""
+    call = {"type": "function_call", "id": "fc_1", "call_id": "c", "name": "refund", "arguments": A7[1], "status": "completed"}
+    return {"id": "resp_1", "object": "response", "status": status, "output": [call], **more}
+
+
+def _gemini(reason: str) -> dict[str, Any]:
+    part = {"functionCall": {"name": "refund", "args": {"order": "A7"}}}
+    return {"responseId": "r", "candidates": [{"content": {"role": "model", "parts": [part]}, "finishReason": reason}]}
+
+
+def _bedrock(reason: str) -> dict[str, Any]:
+    call = {"toolUse": {"toolUseId": "t", "name": "refund", "input": {"order": "A7"}}}
+    return {"output": {"message": {"role": "assistant", "content": [call, call]}}, "stopReason": reason}
+
+
+BLOCKED: Mapping[str, tuple[dict[str, Any], str]] = {
+    "chat completion": (completion(A7, A7, finish="content_filter"), "content_filter"),
+    "incomplete response": (_response("incomplete", incomplete_details={"reason": "content_filter"}), "content_filter"),
+    "cancelled response": (_response("cancelled"), "cancelled"),
+    "refusal of Anthropic": (claude(("refund", {"order": "A7"}), ("refund", {"order": "A7"}), reason="refusal"), "refusal"),
+    "safety": (_gemini("SAFETY"), "SAFETY"),
+    "prohibited": (_gemini("PROHIBITED_CONTENT"), "PROHIBITED_CONTENT"),
+    "guardrail": (_bedrock("guardrail_intervened"), "guardrail_intervened"),
+    "filter of Bedrock": (_bedrock("content_filtered"), "content_filtered"),
+}
+
+
+@pytest.mark.parametrize(("response", "said"), BLOCKED.values(), ids=BLOCKED)
+async def test_a_message_that_the_provider_blocked_or_cancelled_runs_nothing(response: dict[str, Any], said: str) -> None:
+    async with Engine([refund]) as engine:
+        reply = await engine.respond(response)
+    assert (reply.ended, reply.messages, reply.done) == ("aborted", [], False)
+    assert said in reply.reason
+    assert paid == []
+
+
+@pytest.mark.parametrize("status", ["queued", "in_progress"])
+async def test_a_response_that_is_not_complete_is_refused_although_it_has_a_call(status: str) -> None:
+    async with Engine([refund]) as engine:
+        with pytest.raises(UsageError, match=f"'{status}'.*Wait for it"):
+            await engine.respond(_response(status))
+    assert paid == []
+
+
+async def test_a_complete_call_of_a_message_that_met_its_limit_runs() -> None:
+    async with Engine([refund]) as engine:
+        reply = await engine.respond(_response("incomplete", incomplete_details={"reason": "max_output_tokens"}))
+    assert (reply.ended, reply.finish, paid) == (None, "length", ["A7"])
+
+
 def test_respond_sync_does_the_same() -> None:
     engine = Engine([refund])
     reply = engine.respond_sync(completion(A7))
@@ -304,3 +355,44 @@ def test_respond_sync_does_the_same() -> None:
             engine.respond_sync(completion(A7))
 
     asyncio.run(inside())
+
+
+async def test_an_answer_counts_for_a_call_of_one_conversation_only() -> None:
+    """Two users make the same call: each needs an answer of their own."""
+    ann, bob = completion(A7) | {"id": "m_ann"}, completion(A7) | {"id": "m_bob"}
+    async with Engine([refund], policies=[AskAboutRefunds()]) as engine:
+        asked_ann = await engine.respond(ann, Scope(conversation="ann"))
+        asked_bob = await engine.respond(bob, Scope(conversation="bob"))
+        assert asked_ann.suspended[0].approval_id != asked_bob.suspended[0].approval_id
+        await engine.approve(asked_ann.suspended[0].approval_id)
+        assert (await engine.respond(bob, Scope(conversation="bob"))).ended == "suspended"
+        assert paid == []
+        assert (await engine.respond(ann, Scope(conversation="ann"))).ended is None
+    assert paid == ["A7"]
+
+
+async def test_equal_calls_of_one_message_are_answered_one_by_one() -> None:
+    async with Engine([refund], policies=[AskAboutRefunds()]) as engine:
+        first, second = (await engine.respond(completion(A7, A7))).suspended
+        await engine.approve(first.approval_id)
+        await engine.deny(second.approval_id, reason="twice")
+        reply = await engine.respond(completion(A7, A7))
+    one, two = reply.results
+    assert one["content"] == "refunded A7"
+    assert "twice" in two["content"]
+    assert paid == ["A7"]
+
+
+async def test_a_gemini_response_in_snake_case_keeps_its_call() -> None:
+    """As a dict of Google's SDK has it, from which a service has removed everything but the candidates."""
+    part = {"function_call": {"name": "refund", "args": {"order": "A7"}}}
+    response = {"candidates": [{"content": {"role": "model", "parts": [part]}, "finish_reason": "STOP"}]}
+    async with Engine([refund]) as engine:
+        reply = await engine.respond(response)
+    assert (paid, reply.done, len(reply.results)) == (["A7"], False, 1)
+
+
+async def test_a_chunk_of_a_stream_is_refused() -> None:
+    async with Engine([stock]) as engine:
+        with pytest.raises(UsageError, match=r"Give the whole stream to engine\.watch"):
+            await engine.respond({"id": "c", "object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {"content": "x"}}]})

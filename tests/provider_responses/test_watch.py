@@ -239,6 +239,42 @@ async def test_a_stream_whose_call_was_suspended_has_a_new_reply_after_the_answe
     assert paid == ["A7"]
 
 
+@pytest.mark.parametrize("first", ["{}", "", None, '{"article":'])
+async def test_a_call_that_only_the_end_of_the_message_completes_is_not_skipped(first: str | None) -> None:
+    """The calls after it are complete before, and each call of the message is made once."""
+    ran: list[str] = []
+
+    @tool(effect="none")
+    def look(article: str = "all") -> str:
+        """Look."""
+        ran.append(article)
+        return article
+
+    chunks = [piece(0, "look"), piece(1, "refund", '{"order": "A7"}'), piece(2, "look", '{"article": "lamp"}'), end()]
+    chunks[0]["choices"][0]["delta"]["tool_calls"][0]["function"]["arguments"] = first
+    async with Engine([look, refund]) as engine, engine.watch(chunks) as stream:
+        reply = await stream.reply()
+    assert [item["tool_call_id"] for item in reply.results] == ["call_0", "call_1", "call_2"]
+    assert [item["content"] for item in reply.results[1:]] == ["refunded A7", "lamp"]
+    assert ("cut off" in reply.results[0]["content"]) is (first == '{"article":')
+    assert paid == ["A7"]
+    assert ran.count("lamp") == 1
+
+
+async def test_a_suspended_call_before_and_after_calls_that_are_complete_keeps_its_place() -> None:
+    chunks = [piece(0, "read", "{}"), *(piece(place, "refund", f'{{"order": "A{place}"}}') for place in (1, 2)), end()]
+    reading = Reads()
+    reading.may_end.set()
+    async with Engine([reading.tool, refund], policies=[AskAboutRefunds()]) as engine, engine.watch(chunks) as stream:
+        first = await stream.reply()
+        assert (first.ended, len(first.suspended)) == ("suspended", 2)
+        for waiting in first.suspended:
+            await engine.approve(waiting.approval_id)
+        second = await stream.reply()
+    assert [item["content"] for item in second.results] == ["read", "refunded A1", "refunded A2"]
+    assert sorted(paid) == ["A1", "A2"]
+
+
 @pytest.mark.parametrize("provider", CHUNKS)
 async def test_plain_dicts_of_chunks_make_the_message_that_the_whole_response_makes(provider: str) -> None:
     @tool(name="stock/look_up", effect="none")
@@ -253,6 +289,26 @@ async def test_plain_dicts_of_chunks_make_the_message_that_the_whole_response_ma
     assert reply.text == ""
     assert WIRE_NAME in str(reply.messages)
     assert "4" in str(reply.results)
+
+
+async def test_a_stream_that_the_provider_blocked_or_cancelled_runs_nothing() -> None:
+    call = {"type": "function_call", "id": "fc", "call_id": "c", "name": "refund", "arguments": '{"order": "A7"}', "status": "completed"}
+    cancelled = {"id": "resp_1", "status": "cancelled", "output": [call]}
+    responses = [
+        {"type": "response.output_item.added", "output_index": 0, "item": {**call, "arguments": ""}},
+        {"type": "response.output_item.done", "output_index": 0, "item": call},
+        {"type": "response.cancelled", "response": cancelled},
+    ]
+    async with Engine([refund]) as engine:
+        for chunks, said in (
+            (responses, "cancelled"),
+            ([*responses[:2], {"type": "response.cancelled"}], "cancelled"),
+            ([piece(0, "refund", '{"order": "A7"}'), end("content_filter")], "content_filter"),
+        ):
+            reply = await engine.watch(chunks).reply()
+            assert (reply.ended, reply.messages, reply.done) == ("aborted", [], False)
+            assert said in reply.reason
+    assert paid == []
 
 
 async def test_an_answer_without_calls_is_done() -> None:

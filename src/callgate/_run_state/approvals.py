@@ -1,8 +1,8 @@
 """Questions to a human and their answers. They are held in memory; those that another process asked are loaded from the run's record.
 
-An approval is valid for one version of a tool, certain final arguments, one run and one principal. It is used up by the call that uses it,
-and it expires. Its id is the uid of the call that was suspended for it, so that it can be found in the record. This module neither waits
-nor writes.
+An approval is valid for one call: one version of a tool, certain final arguments, run, conversation and principal. Equal calls of a message
+have questions of their own. An approval is used up by the call that uses it, and it expires. Its id is the uid of the call that was
+suspended for it, so that it can be found in the record. This module neither waits nor writes.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from typing import Final
 from msgspec import Struct
 
 from callgate._clock import Clock
+from callgate._run_state.event_bodies import has_made_id
 from callgate.errors import CallDenied, UsageError
 from callgate.stage_types import ValidatedCall
 
-__all__ = ["HUMAN_DENIED", "Answer", "Approvals", "Question", "binding", "denied_by_human"]
+__all__ = ["HUMAN_DENIED", "Answer", "Approvals", "Question", "binding", "denied_by_human", "without_place"]
 
 HUMAN_DENIED: Final = "human_denied"
 """The code of a call that a human has denied."""
@@ -89,12 +90,26 @@ def denied_by_human(tool: str, *, approval_id: str, by: str, reason: str) -> Cal
 
 
 def binding(call: ValidatedCall, encoded: bytes) -> str:
-    """Return one hash of everything that an approval of this call is bound to."""
+    """Return a text that identifies what an approval of this call is bound to: three hashes with colons between them.
+
+    The first is that of the tool, the run, the principal and the arguments, the second that of the conversation. The
+    third, of the message and the call's id, tells equal calls from each other. An id that the engine made is left out.
+    """
     scope = call.scope
     parts = (call.tool.identity, scope.run, scope.principal, scope.actor, scope.workspace)
     digest = hashlib.sha256("\x00".join(parts).encode())
     digest.update(b"\x00" + encoded)
-    return digest.hexdigest()
+    call_id = "" if has_made_id(call.raw) else call.raw.id
+    return f"{digest.hexdigest()}:{_short_hash(scope.conversation)}:{_short_hash(scope.message_id, call_id)}"
+
+
+def _short_hash(*parts: str) -> str:
+    return hashlib.sha256("\x00".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def without_place(bound_to: str) -> str:
+    """Return the first part of a binding: all that a binding in older journals has."""
+    return bound_to.partition(":")[0]
 
 
 class Approvals:
@@ -113,7 +128,7 @@ class Approvals:
         self._forget_expired()
         now = self._clock.wall_ns()
         for question in self._questions.values():
-            if question.binding == bound_to and question.waits(now):
+            if question.binding in (bound_to, without_place(bound_to)) and question.waits(now):
                 return question
         expires_at = now + self._life_ns
         question = Question(approval_id=approval_id, run=run, binding=bound_to, expires_at=expires_at)
@@ -163,18 +178,31 @@ class Approvals:
         if not self.answered:
             return None
         self._forget_expired()
-        return self.answered.get(binding(call, encoded))
+        return self._answered(binding(call, encoded))
 
     def spend(self, bound_to: str) -> Question | None:
         """Use up an approval that is bound to this hash, and return it; None if there is none."""
         if not self.answered:
             return None
         self._forget_expired()
-        question = self.answered.get(bound_to)
+        question = self._answered(bound_to)
         if question is None or not question.allowed:
             return None
         self.drop(question.approval_id)
         return question
+
+    def _answered(self, bound_to: str) -> Question | None:
+        """Return the answer to a call: its own, or else that of an equal call of its conversation, unless its own question is open."""
+        exact = self.answered.get(bound_to)
+        if exact is not None or not self.answered:
+            return exact
+        now = self._clock.wall_ns()
+        if any(question.binding == bound_to and question.waits(now) for question in self._questions.values()):
+            return None
+        equal = bound_to.rpartition(":")[0] + ":"
+        return self.answered.get(without_place(bound_to)) or next(
+            (question for key, question in self.answered.items() if key.startswith(equal)), None
+        )
 
     def _forget_expired(self) -> None:
         now = self._clock.wall_ns()

@@ -7,6 +7,7 @@ gives the same bytes. Decides nothing, and knows no journal.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from operator import attrgetter
 
@@ -37,6 +38,7 @@ __all__ = [
     "clean",
     "decode_reason",
     "decode_result",
+    "has_made_id",
     "valid_text",
     "verdict_of",
     "with_id",
@@ -301,9 +303,17 @@ def valid_text(text: object) -> str:
     return str(text).encode("utf-8", "backslashreplace").decode()
 
 
+_MADE_ID = re.compile(r"call_[0-9a-f]{16}")
+
+
 def with_id(raw: RawCall, clock: Clock) -> RawCall:
     """Return the call with an id, so that its result can name the call. If the model gave none, the engine makes one."""
     return raw if raw.id else replace(raw, id=f"call_{clock.new_id()}")
+
+
+def has_made_id(raw: RawCall) -> bool:
+    """Return whether the engine probably made the call's id, so that the call has another one when it is submitted again."""
+    return _MADE_ID.fullmatch(raw.id) is not None
 
 
 def clean(text: object, redactor: Redactor | None = None, chars: int = MOST_CHARS) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
+from langchain_core.tools import BaseTool
 from langgraph.errors import GraphBubbleUp
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from msgspec.structs import replace
@@ -72,6 +73,8 @@ class GraphCalls:
         self._engine = engine
         self._scope = scope
         self._blocking = BlockingEngine(engine)
+        self._known: dict[str, BaseTool] = {}
+        """The tools whose registration was compared with them, by name."""
 
     def make_sync(self, request: ToolCallRequest, handler: Handler, decide: Decide | None) -> Any:
         """Make a call from a thread without an event loop, as `make` does."""
@@ -196,12 +199,8 @@ def question_about(call: Mapping[str, Any], suspended: Suspended, problem: str) 
     }
 
 
-def decision_of(given: Any, call: Mapping[str, Any]) -> HumanDecision:
-    """Return a human's decision, in the form of LangChain's human-in-the-loop middleware.
-
-    Raises:
-        UsageError: It has another form.
-    """
+def decision_of(given: Any, call: Mapping[str, Any]) -> HumanDecision | str:
+    """Return a human's decision, in the form of LangChain's human-in-the-loop middleware; if it has another form, why it cannot be used."""
     kind = given.get("type") if isinstance(given, Mapping) else None
     if kind == "approve":
         return HumanDecision(allow=True)
@@ -210,7 +209,7 @@ def decision_of(given: Any, call: Mapping[str, Any]) -> HumanDecision:
     edited = given.get("edited_action") if kind == "edit" else None
     if isinstance(edited, Mapping) and isinstance(edited.get("args"), Mapping) and edited.get("name", call["name"]) == call["name"]:
         return HumanDecision(allow=True, arguments=edited["args"])
-    raise UsageError(
-        f"The decision about {call['name']} is {given!r:.200}. Resume with {{'type': 'approve'}}, {{'type': 'reject', 'message': ...}} or"
-        f" {{'type': 'edit', 'edited_action': {{'name': '{call['name']}', 'args': {{...}}}}}}."
+    return (
+        f"The decision about {call['name']} was {given!r:.200}, which cannot be used. Resume with {{'type': 'approve'}},"
+        f" {{'type': 'reject', 'message': ...}} or {{'type': 'edit', 'edited_action': {{'name': '{call['name']}', 'args': {{...}}}}}}."
     )

@@ -8,7 +8,7 @@ from typing import Any, cast
 from pydantic import TypeAdapter
 from pydantic_ai.messages import ToolReturn, tool_return_content_ta, tool_return_ta
 from pydantic_ai.tools import Tool, ToolDefinition
-from pydantic_ai.toolsets import AbstractToolset, CombinedToolset, FunctionToolset
+from pydantic_ai.toolsets import AbstractToolset, CombinedToolset, FunctionToolset, ToolsetTool
 from pydantic_core import to_jsonable_python
 
 from callgate.calls import Text, ToolResult
@@ -17,7 +17,7 @@ from callgate.integrations.framework_call import until_ended
 from callgate.integrations.import_tools import ToolDescription
 from callgate.tools import ToolContext
 
-__all__ = ["defined", "describe", "encode", "has_files", "listed", "plain", "restore"]
+__all__ = ["declared_schema", "defined", "describe", "encode", "has_files", "listed", "plain", "restore"]
 
 _TOOL_RETURN = "tool-return"
 _tool_return: TypeAdapter[Any] = TypeAdapter(ToolReturn)
@@ -79,6 +79,14 @@ def defined(tool: ToolDefinition, run: Any = None) -> ToolDescription:
     source = f"the Pydantic AI tool {tool.name}"
     parameters = tool.parameters_json_schema
     return ToolDescription(name=tool.name, description=tool.description or "", parameters=parameters, run=run or refuse, source=source)
+
+
+def declared_schema(tool: ToolsetTool[Any]) -> Mapping[str, Any] | None:
+    """Return the schema of a tool's code, before a function of the agent prepares it for a step; None if it is not known."""
+    while (source := getattr(tool, "source_tool", None)) is not None:
+        tool = source
+    known = tool.toolset.tools.get(tool.tool_def.name) if isinstance(tool.toolset, FunctionToolset) else None
+    return known.tool_def.parameters_json_schema if known is not None else None
 
 
 def plain(arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -49,7 +49,8 @@ class ExternalTool(FunctionTool):
             without a description, which frameworks allow, gets its name as the description.
 
     Raises:
-        UsageError: An option does not exist or has an invalid value, or is missing.
+        UsageError: An option does not exist or has an invalid value, or is missing; or the runner is `process`, which
+            cannot run it.
     """
 
     def __init__(self, run: Run, *, source: str = "", **options: Unpack[ToolOptions]) -> None:
@@ -62,6 +63,11 @@ class ExternalTool(FunctionTool):
             )
         self._run = run
         self._source = source or f"{name}, a tool of another framework"
+        if options.get("runner") == "process":
+            raise UsageError(
+                f"Tool '{name}' ({self._source}) has runner='process', but the tool of a framework runs in this process, where the"
+                " framework is. Leave the runner out, or do the work in a plain function with @tool(runner='process') and give that."
+            )
         options["description"] = options.get("description") or name
         super().__init__(_not_called, **options)
 

@@ -21,7 +21,18 @@ from callgate.errors import NotDone, ResultNotSerializable, RunHeld, UsageError
 from callgate.protocols import BlobStore
 from callgate.tools import ToolContext
 
-__all__ = ["CallsEngine", "Decide", "FrameworkCall", "HumanDecision", "answer", "run_call", "started_by", "until_ended", "whole_value"]
+__all__ = [
+    "CallsEngine",
+    "Decide",
+    "FrameworkCall",
+    "HumanDecision",
+    "answer",
+    "run_call",
+    "scope_of",
+    "started_by",
+    "until_ended",
+    "whole_value",
+]
 
 T = TypeVar("T")
 _MOST_ID = 200
@@ -112,6 +123,18 @@ def started_by(context: ToolContext) -> FrameworkCall | None:
     """Return the framework's call that a tool is started for; None for another call, such as one that its code makes."""
     call = _call_of.get()
     return call if call is not None and call.name == context.tool and _call_id(call.id) == context.call_id else None
+
+
+def scope_of(given: object, context: object) -> Scope:
+    """Return the scope that a wrapper was given, or that its function of the framework's context returns.
+
+    Raises:
+        UsageError: It is not a scope.
+    """
+    scope = given(context) if callable(given) else given
+    if not isinstance(scope, Scope):
+        raise UsageError(f"The scope of the wrapper is {scope!r:.80}; give callgate.Scope(...), or a function that returns one.")
+    return scope
 
 
 Decide = Callable[[Suspended, str], HumanDecision | None]

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from importlib import import_module
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast, get_args
 
 from msgspec import Struct
 
@@ -20,9 +20,9 @@ from callgate.errors import UsageError
 from callgate.integrations.external_tool import ExternalTool, Run
 from callgate.integrations.plain_callables import as_function
 from callgate.tools import Tool, ToolOptions, tool
-from callgate.tools.registry import instance_of
+from callgate.tools.registry import BoundTool, instance_of
 
-__all__ = ["ToolDescription", "import_tools", "refuse_other_names", "register_missing"]
+__all__ = ["ToolDescription", "check_effect", "import_tools", "refuse_other_names", "register_missing"]
 
 log = logging.getLogger("callgate")
 
@@ -100,7 +100,15 @@ def import_tools(
     effects, options = dict(effects or {}), dict(options or {})
     _check_names("effects", effects, found)
     _check_names("options", options, found)
+    for name, effect in effects.items():
+        check_effect(f"import_tools(effects={{'{name}': ...}})", effect)
     return [one.make(_options_of(one.name, effects, options)) for one in found]
+
+
+def check_effect(where: str, effect: object) -> None:
+    """Raise `UsageError` if this is not an effect."""
+    if effect not in get_args(Effect):
+        raise UsageError(f"{where} is {effect!r:.80}; it must be one of {', '.join(map(repr, get_args(Effect)))}.")
 
 
 def register_missing(engine: Engine, descriptions: Iterable[ToolDescription], effects: Mapping[str, Effect] | None = None) -> None:
@@ -110,14 +118,18 @@ def register_missing(engine: Engine, descriptions: Iterable[ToolDescription], ef
         effects: The effects by the names of tools. A tool without an entry is `once`.
 
     Raises:
-        UsageError: `engine` is not an engine, or a tool cannot be registered.
+        UsageError: `engine` is not an engine, a tool cannot be registered, or the engine has another tool of its name.
     """
     if not isinstance(engine, Engine):
         raise UsageError(f"The wrapper was given {engine!r:.80} as its engine. Give callgate.Engine(import_tools(tools, effects={{...}})).")
     for one in descriptions:
-        if one.name in engine.tools:
-            continue
         effect = (effects or {}).get(one.name)
+        if effect is not None:
+            check_effect(f"The effect of '{one.name}'", effect)
+        registered = engine.tools.get(one.name)
+        if registered is not None:
+            _refuse_other_tool(registered, one, effect)
+            continue
         engine.register(one.tool(ToolOptions() if effect is None else ToolOptions(effect=effect)))
         if effect is None:
             log.info(
@@ -126,6 +138,19 @@ def register_missing(engine: Engine, descriptions: Iterable[ToolDescription], ef
                 one.name,
                 one.source,
             )
+
+
+def _refuse_other_tool(registered: BoundTool, wanted: ToolDescription, effect: Effect | None) -> None:
+    """Raise `UsageError` if calls of a tool would take the route of another one, whose name it has."""
+    found = registered.tool
+    advice = "Give one of them another name, or give the agents engines of their own."
+    if isinstance(found, ExternalTool) and found.parameters != wanted.parameters:
+        raise UsageError(f"The engine already has another tool '{wanted.name}' ({found.where()}) than {wanted.source}. {advice}")
+    if effect is not None and effect != registered.effect:
+        raise UsageError(
+            f"effects says that '{wanted.name}' is `{effect}`, but the engine already has the tool with the effect `{registered.effect}`"
+            f" ({found.where()}). Say it in one place, where the tool is registered first. {advice}"
+        )
 
 
 def _found(item: object) -> Iterator[_Found]:

@@ -58,10 +58,18 @@ class CallgateMiddleware(AgentMiddleware[Any, Any, Any]):
 
 
 def _interrupting(request: ToolCallRequest) -> Decide:
-    """Return what asks a human about a call: an interrupt of the graph."""
+    """Return what asks a human about a call: an interrupt of the graph.
+
+    A decision that cannot be used interrupts again. An exception would leave it in the checkpoint, where each later resume would find it.
+    """
+    call = request.tool_call
 
     def decide(suspended: Suspended, problem: str) -> HumanDecision:
-        call = request.tool_call
+        while isinstance(made := ask(suspended, problem), str):
+            problem = made
+        return made
+
+    def ask(suspended: Suspended, problem: str) -> HumanDecision | str:
         return decision_of(interrupt({"type": "tool_approval", **question_about(call, suspended, problem)}), call)
 
     return decide

@@ -129,21 +129,19 @@ async def _ask(engine: CallsEngine, waiting: list[_AskedCall]) -> None:
         configs = [{"action_name": one.call["name"], "allowed_decisions": list(DECISIONS)} for one in waiting]
         given = interrupt({"action_requests": asked, "review_configs": configs})
         for one, decision in zip(waiting, _decisions(given, waiting), strict=True):
-            problems[one.suspended.approval_id] = await answer(engine, one.suspended, decision)
+            unusable = decision if isinstance(decision, str) else await answer(engine, one.suspended, decision)
+            problems[one.suspended.approval_id] = unusable
         waiting = [one for one in waiting if problems[one.suspended.approval_id]]
 
 
-def _decisions(given: Any, waiting: list[_AskedCall]) -> list[HumanDecision]:
-    """Return the decisions for these calls: by their `tool_call_id`, if they have one, else by their order.
-
-    Raises:
-        UsageError: They are not one for each call.
-    """
+def _decisions(given: Any, waiting: list[_AskedCall]) -> list[HumanDecision | str]:
+    """Return the decision for each call: by its `tool_call_id`, if all have one, else by their order. A text is why it cannot be used."""
     made = given.get("decisions") if isinstance(given, dict) else None
     if isinstance(made, list) and all(isinstance(one, dict) and "tool_call_id" in one for one in made):
-        by_id = {one["tool_call_id"]: one for one in made}
+        by_id = {str(one["tool_call_id"]): one for one in made}
         made = [by_id[one.call["id"]] for one in waiting if one.call["id"] in by_id]
     if not isinstance(made, list) or len(made) != len(waiting):
         names = ", ".join(str(one.call["name"]) for one in waiting)
-        raise UsageError(f"The node was resumed with {given!r:.200}; it needs {{'decisions': [...]}} with one for each of: {names}.")
+        problem = f"The node was resumed with {given!r:.200}; it needs {{'decisions': [...]}} with one for each of: {names}."
+        return [problem for _ in waiting]
     return [decision_of(one, asked.call) for one, asked in zip(made, waiting, strict=True)]

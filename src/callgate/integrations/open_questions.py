@@ -1,7 +1,8 @@
 """The questions to a human that a framework shows, so that the human's no reaches the journal.
 
 Some frameworks answer the model themselves when a human has denied a call, and never hand the call in again. So their wrappers remember the
-questions, those that another process asked included, and record a no when they see one. Must not know any framework.
+questions, those that another process asked included, and record a no when they see one. Others hand the call in again with the arguments
+that the human has given, so their wrappers ask whether the engine's question was about the call. Must not know any framework.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ from typing import Any
 
 from callgate._json import decode
 from callgate._run_in_thread import in_thread
-from callgate.calls import Suspended
+from callgate.calls import Scope, Suspended
 from callgate.engine import Engine
 from callgate.errors import CallgateError, NotDone
 from callgate.event_queries import EventQuery
+from callgate.protocols import Journal
 
-__all__ = ["OpenQuestions", "only_asked"]
+__all__ = ["OpenQuestions", "only_asked", "was_asked"]
 
 _MOST = 1_000
 
@@ -31,6 +33,26 @@ async def only_asked(arguments: dict[str, Any]) -> Any:
         NotDone: Always; so the call can be made again.
     """
     raise NotDone("the call was made to ask about it, and is made again")
+
+
+async def was_asked(engine: Engine, name: str, call_id: str, scope: Scope) -> bool:
+    """Return whether the engine has asked a human about a call, in this process or in another one, answered or not."""
+    journal = engine.journal
+
+    def find() -> bool:
+        asked = journal.find(EventQuery(run=scope.run, tool=name, kinds=("call.suspended",), newest_first=True, limit=_MOST))
+        return any(_is_of(journal, event.call, call_id, scope) for event in asked)
+
+    return await in_thread(find) if journal.remote else find()
+
+
+def _is_of(journal: Journal, uid: str, call_id: str, scope: Scope) -> bool:
+    """Return whether a recorded call has this id and was made in this message."""
+    for event in journal.find(EventQuery(call=uid, kinds=("call.received",), limit=1)):
+        body = decode(event.body)
+        if body["id"] == call_id and body.get("scope", {}).get("message_id", "") == scope.message_id:
+            return True
+    return False
 
 
 class OpenQuestions:

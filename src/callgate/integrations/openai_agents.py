@@ -23,8 +23,9 @@ except ModuleNotFoundError as error:
 from callgate._json import json_text
 from callgate.calls import Effect, RawCall, Scope, Suspended
 from callgate.engine import Engine
+from callgate.integrations._openai_agents_runs import run_id_of
 from callgate.integrations._openai_agents_tools import as_it_is, describe, function_tool, invoke, is_routed, output_of, raising, value_of
-from callgate.integrations.framework_call import FrameworkCall, HumanDecision, run_call
+from callgate.integrations.framework_call import FrameworkCall, HumanDecision, run_call, scope_of
 from callgate.integrations.import_tools import refuse_other_names, register_missing
 from callgate.integrations.open_questions import OpenQuestions, only_asked
 
@@ -41,14 +42,15 @@ def callgate_tools(
 
     A failed call returns text that tells the model what to do. A call that a human has to decide about interrupts the
     run: answer with `state.approve(...)` or `state.reject(..., rejection_message=...)`, and run the state. A call that is
-    made again, because a state is run again, gets the stored result if the scope names the run.
+    made again, because a state is run again, gets the stored result. Calls of two runs are never the same call, unless the
+    scope names the run.
 
     Args:
         tools: The SDK's tools, and tools of callgate. Hosted tools and agents as tools are returned unchanged.
         engine: The engine. Tools that it does not have are registered; `import_tools` can give them more options.
         effects: The effects of tools that the engine does not have. A tool without an entry is `once`.
-        scope: For whom the calls run, or a function of the run context that returns it. Name a `run` of your own, so
-            that another process can resume it.
+        scope: For whom the calls run, or a function of the run context that returns it. Without a `run` in it,
+            each run of the SDK gets an id, which its `RunState` keeps.
 
     Raises:
         UsageError: `engine` is not an engine, or a tool cannot be registered.
@@ -71,12 +73,15 @@ class _Route:
     def tool(self) -> FunctionTool:
         made = copy.copy(self._own)
         made.on_invoke_tool = self._invoke
+        made.is_enabled = self._is_enabled
         if self._engine.may_ask:
-            made.needs_approval, made.is_enabled = self._needs_approval, self._is_enabled
+            made.needs_approval = self._needs_approval
         return made
 
     def _scope_of(self, context: RunContextWrapper[Any]) -> Scope:
-        return self._scope(context) if callable(self._scope) else self._scope
+        """Return the scope of a call. Runs without a name are told apart by the id that the wrapper gives them."""
+        scope = scope_of(self._scope, context)
+        return scope if scope.run else replace(scope, run=run_id_of(context))
 
     def _call(self, context: RunContextWrapper[Any], call_id: str, arguments: Any) -> FrameworkCall:
         scope = self._scope_of(context)
@@ -114,5 +119,7 @@ class _Route:
         def denial_of(name: str, call_id: str) -> str | None:
             return (context.get_rejection_message(name, call_id) or "") if context.is_tool_approved(name, call_id) is False else None
 
-        await self._questions.record_denials(self._scope_of(context).run, denial_of)
+        run = self._scope_of(context).run  # before the first call, so that each saved state has the id of the run
+        if self._engine.may_ask:
+            await self._questions.record_denials(run, denial_of)
         return await value_of(self._own.is_enabled, context, agent)

@@ -8,7 +8,7 @@ before; the engine gets them as JSON data.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -26,9 +26,10 @@ except ModuleNotFoundError as error:
 
 from callgate.calls import Effect, Scope, Suspended, ToolResult
 from callgate.engine import Engine
-from callgate.integrations._pydantic_ai_tools import defined, encode, has_files, listed, plain, restore
-from callgate.integrations.framework_call import FrameworkCall, HumanDecision, answer, run_call, until_ended, whole_value
-from callgate.integrations.import_tools import refuse_other_names, register_missing
+from callgate.integrations._pydantic_ai_tools import declared_schema, defined, encode, has_files, listed, plain, restore
+from callgate.integrations.framework_call import FrameworkCall, HumanDecision, run_call, scope_of, until_ended, whole_value
+from callgate.integrations.import_tools import ToolDescription, refuse_other_names, register_missing
+from callgate.integrations.open_questions import was_asked
 
 __all__ = ["CallgateCapability", "CallgateToolset"]
 
@@ -55,14 +56,11 @@ class CallgateToolset(WrapperToolset[Any]):
             registered when the agent lists them. A tool without an entry is `once`.
         scope: For whom the calls run, or a function of the run context that returns it. Conversation, message and call
             ids are Pydantic AI's own.
-        questions: Shared by the copies that Pydantic AI makes for its runs; leave it out.
     """
 
     engine: Engine
     effects: Mapping[str, Effect]
     scope: ScopeOf
-    questions: dict[str, str] = field(repr=False)
-    """The open questions of the engine, by the ids of their calls."""
 
     def __init__(
         self,
@@ -71,26 +69,33 @@ class CallgateToolset(WrapperToolset[Any]):
         *,
         effects: Mapping[str, Effect] | None = None,
         scope: ScopeOf = _NOBODY,
-        questions: dict[str, str] | None = None,
     ) -> None:
         register_missing(engine, ())
         super().__init__(wrapped if isinstance(wrapped, AbstractToolset) else FunctionToolset(list(wrapped)))
         self.engine, self.effects, self.scope = engine, effects or {}, scope
-        self.questions = {} if questions is None else questions
 
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
         tools = await super().get_tools(ctx)
-        missing = [defined(one.tool_def) for name, one in tools.items() if name not in self.engine.tools]
-        if missing:
-            register_missing(self.engine, missing, self.effects)
+        register_missing(self.engine, [self._description(one) for one in tools.values()], self.effects)
         if self.effects and not all(name in self.engine.tools for name in self.effects):
             names = [*self.engine.tools.names(), *(one.name for one in listed(self.wrapped))]
             refuse_other_names("CallgateToolset(effects=...)", self.effects, names)
         return tools
 
+    def _description(self, tool: ToolsetTool[Any]) -> ToolDescription:
+        """Return a tool's description with the schema that its code declares, which is compared with that of a registered tool.
+
+        A schema that is made anew for each step is not compared: that of a tool of a server, or of a tool with a `prepare` function.
+        """
+        registered = self.engine.tools.get(tool.tool_def.name)
+        schema = declared_schema(tool) or (registered and registered.tool.parameters)
+        found = defined(tool.tool_def)
+        return replace(found, parameters=schema) if schema else found
+
     async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]) -> Any:
         given = plain(tool_args)
-        asked = await self._asked(given, ctx, tool)
+        scope = self._placed(ctx)
+        asked = await self._asked(given, scope, ctx, tool)
 
         def run(arguments: dict[str, Any]) -> Awaitable[Any]:
             same = arguments == given
@@ -102,37 +107,31 @@ class CallgateToolset(WrapperToolset[Any]):
             name=name,
             arguments=asked,
             id=ctx.tool_call_id or "",
-            scope=self._placed(ctx),
+            scope=scope,
             run=run,
             encode=encode,
             pauses=_PAUSES,
             failures=_FAILURES,
             origin="pydantic_ai",
         )
-        result = await run_call(self.engine, call, _approved if ctx.tool_call_approved else None)
+        decide = partial(_approved, None if asked == given else given)
+        result = await run_call(self.engine, call, decide if ctx.tool_call_approved else None)
         if not isinstance(result, Suspended):
             return self._output(call, result)
-        self.questions[call.id] = result.approval_id
         raise ApprovalRequired(metadata={"question": result.question, "approval_id": result.approval_id})
 
-    async def _asked(self, given: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]) -> dict[str, Any]:
-        """Return the arguments of the call. If a human has approved it with other arguments, answer the engine's question with them."""
-        approval_id = self.questions.pop(ctx.tool_call_id or "", "")
-        made = _response(ctx)[1] if ctx.tool_call_approved and approval_id else None
+    async def _asked(self, given: dict[str, Any], scope: Scope, ctx: RunContext[Any], tool: ToolsetTool[Any]) -> dict[str, Any]:
+        """Return the arguments of the call: those that the engine has asked about, if a human has approved it with others."""
+        made = _response(ctx)[1] if ctx.tool_call_approved else None
         if made is None:
             return given
         asked = plain(tool.args_validator.validate_python(made.args_as_dict(), context=ctx.validation_context))
-        if asked == given:
-            return given
-        edited = HumanDecision(allow=True, arguments=given)
-        problem = await answer(self.engine, Suspended(approval_id=approval_id, expires_at=0), edited)
-        return given if problem else asked
+        known = asked == given or await was_asked(self.engine, tool.tool_def.name, ctx.tool_call_id or "", scope)
+        return asked if known else given
 
     def _placed(self, ctx: RunContext[Any]) -> Scope:
         """Return the scope of a call, with what identifies its run and its message."""
-        scope = self.scope if isinstance(self.scope, Scope) else self.scope(ctx)
-        if not isinstance(scope, Scope):
-            raise UsageError(f"The scope of the wrapper is {scope!r:.80}; give callgate.Scope(...), or a function that returns one.")
+        scope = scope_of(self.scope, ctx)
         conversation = ctx.conversation_id or ctx.run_id or ""
         return replace(
             scope,
@@ -165,7 +164,7 @@ class CallgateCapability(AbstractCapability[Any]):
     def __init__(self, engine: Engine, *, effects: Mapping[str, Effect] | None = None, scope: ScopeOf = _NOBODY) -> None:
         super().__init__()
         register_missing(engine, ())
-        self._wrap = partial(CallgateToolset, engine=engine, effects=effects, scope=scope, questions={})
+        self._wrap = partial(CallgateToolset, engine=engine, effects=effects, scope=scope)
 
     def get_wrapper_toolset(self, toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
         return self._wrap(toolset)
@@ -178,11 +177,15 @@ def _is_sync(tool: ToolsetTool[Any]) -> bool:
     return getattr(tool, "is_async", True) is False
 
 
-def _approved(suspended: Suspended, problem: str) -> HumanDecision:
-    """Return the decision about a call that Pydantic AI has let through as approved."""
+def _approved(arguments: dict[str, Any] | None, suspended: Suspended, problem: str) -> HumanDecision:
+    """Return the decision about a call that Pydantic AI has let through as approved.
+
+    Args:
+        arguments: Those that a human has given; None for the call's own.
+    """
     if problem:
         raise ToolFailed(problem)
-    return HumanDecision(allow=True)
+    return HumanDecision(allow=True, arguments=arguments)
 
 
 def _response(ctx: RunContext[Any]) -> tuple[str, ToolCallPart | None]:

@@ -94,12 +94,20 @@ def unknown_chunk(value: object) -> UsageError:
 
 
 def check_complete(value: Mapping[str, object], reader: str) -> None:
-    """Raise `UsageError` for a response that the provider still works on, in the background."""
-    if value.get("object") == "response" and value.get("status") in ("queued", "in_progress") and not value.get("output"):
+    """Raise `UsageError` for a response that the provider still works on, in the background. Its calls may still change."""
+    is_response = value.get("object") == "response" or isinstance(value.get("output"), list)
+    if is_response and value.get("status") in ("queued", "in_progress"):
         raise UsageError(
-            f"{reader} was given a response with the status '{value['status']}', which has no answer yet. Retrieve it until it is"
-            " completed."
+            f"{reader} was given a response with the status '{value['status']}', which is not complete. Wait for it: retrieve it until its"
+            " status is 'completed'."
         )
+
+
+def refuse_chunk(value: Mapping[str, object], reader: str) -> None:
+    """Raise `UsageError` for a chunk of a stream, which has no whole message."""
+    choices = as_objects(value.get("choices"))
+    if value.get("object") == "chat.completion.chunk" or any("delta" in one and "message" not in one for one in choices):
+        raise UsageError(f"{reader} was given a chunk of a stream. Give the whole stream to engine.watch.")
 
 
 def check_single_choice(value: Mapping[str, object], reader: str) -> None:

@@ -17,11 +17,18 @@ from callgate.messages import AssistantMessage, ToolCall
 from callgate.models.model_events import COMPLETE_REASONS, CallReopened, CallSealed, Fault, Finished, FinishReason, ModelEvent, Usage
 from callgate.models.wire import codec
 from callgate.models.wire.base_decoder import new_call_id
+from callgate.models.wire.json_fields import as_object, as_objects
 from callgate.models.wire.tool_names import WireNames
 from callgate.provider_responses.api_detection import api_of_response, message_id
 from callgate.provider_responses.plain_values import camel_case_keys, has_bytes, plain_value
 from callgate.provider_responses.provider_names import ProviderApi, provider_api
-from callgate.provider_responses.refused_values import check_complete, check_single_choice, refuse_non_response, unknown_response
+from callgate.provider_responses.refused_values import (
+    check_complete,
+    check_single_choice,
+    refuse_chunk,
+    refuse_non_response,
+    unknown_response,
+)
 from callgate.provider_responses.tool_definitions import ToolDefinitions
 
 __all__ = [
@@ -53,6 +60,8 @@ class ProviderResponse(Struct, frozen=True, kw_only=True):
     """The message's calls for the engine, in order; calls that the provider ran itself are not among them."""
     finish: FinishReason
     """Why the message ended."""
+    said: str = ""
+    """The same in the provider's own word."""
     message_id: str = ""
     """The provider's id of the message; empty if there is none."""
     model: str = ""
@@ -92,6 +101,7 @@ def read_response(
     value = plain_gemini(plain_value(response))
     api = _api_of(response, value, provider, reader)
     check_complete(value, reader)
+    refuse_chunk(value, reader)
     check_single_choice(value, reader)
     found_id = message_id or _message_id(api.api, value)
     names = tools.names(api.api) if tools is not None else None
@@ -120,6 +130,7 @@ def finished_response(
         message=finished.message,
         calls=tuple(raw_call(call, closed.get(place, default), api.api) for place, call in enumerate(finished.message.calls)),
         finish=finished.reason,
+        said=finished.said,
         message_id=message_id,
         model=finished.model,
         usage=finished.usage,
@@ -165,11 +176,16 @@ def call_ids(message_id: Callable[[], str]) -> Callable[[], str]:
 def plain_gemini(value: object) -> dict[str, object]:
     """Return JSON data as a dict, with the keys of Gemini's API if Google's SDK wrote them in its own way."""
     plain = value if isinstance(value, dict) else {}
-    if "candidates" in plain and not _SNAKE_CASE_FIELDS.isdisjoint(plain):
+    if "candidates" in plain and (not _SNAKE_CASE_FIELDS.isdisjoint(plain) or _has_snake_case(plain["candidates"])):
         renamed = camel_case_keys(plain)
         assert isinstance(renamed, dict)
         return renamed
     return plain
+
+
+def _has_snake_case(candidates: object) -> bool:
+    parts = [part for one in as_objects(candidates) for part in as_objects(as_object(one.get("content")).get("parts"))]
+    return any("finish_reason" in one for one in as_objects(candidates)) or any("function_call" in part for part in parts)
 
 
 def takes_bytes(given: object, api: str) -> bool:

@@ -29,6 +29,11 @@ def process_target(tool: Tool) -> str:
     Raises:
         UsageError: Another process could not import it.
     """
+    if _has_other_code(tool):
+        raise UsageError(
+            f"Tool '{tool.name}' ({tool.where()}) is to run outside this process, but its code belongs to an object of this process. Do the"
+            " work in a plain function with @tool(...) and give that the runner; or leave the runner out."
+        )
     if isinstance(tool, FunctionTool):
         module, qualname = tool.function.__module__, getattr(tool.function, "__qualname__", "")
         found = _by_name(module, tool) or (qualname if _reaches(module, qualname, tool.function) else "")
@@ -38,6 +43,11 @@ def process_target(tool: Tool) -> str:
     if not found:
         raise UsageError(_refusal(tool, qualname))
     return f"{_importable(module, tool)}:{found}"
+
+
+def _has_other_code(tool: Tool) -> bool:
+    """Return whether a tool that is made like a function's runs something else, as the tools of other frameworks do."""
+    return isinstance(tool, FunctionTool) and type(tool).invoke is not FunctionTool.invoke
 
 
 def _by_name(module: str, tool: Tool) -> str:
