@@ -18,7 +18,7 @@ from callgate._run_state.event_bodies import has_made_id
 from callgate.errors import CallDenied, UsageError
 from callgate.stage_types import ValidatedCall
 
-__all__ = ["HUMAN_DENIED", "Answer", "Approvals", "Question", "binding", "denied_by_human", "without_place"]
+__all__ = ["HUMAN_DENIED", "Answer", "Approvals", "Question", "binding", "denied_by_human", "older_binding"]
 
 HUMAN_DENIED: Final = "human_denied"
 """The code of a call that a human has denied."""
@@ -107,8 +107,8 @@ def _short_hash(*parts: str) -> str:
     return hashlib.sha256("\x00".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def without_place(bound_to: str) -> str:
-    """Return the first part of a binding: all that a binding in older journals has."""
+def older_binding(bound_to: str) -> str:
+    """Return a binding as older journals have it: without the hashes of the conversation and the call."""
     return bound_to.partition(":")[0]
 
 
@@ -128,7 +128,7 @@ class Approvals:
         self._forget_expired()
         now = self._clock.wall_ns()
         for question in self._questions.values():
-            if question.binding in (bound_to, without_place(bound_to)) and question.waits(now):
+            if question.binding in (bound_to, older_binding(bound_to)) and question.waits(now):
                 return question
         expires_at = now + self._life_ns
         question = Question(approval_id=approval_id, run=run, binding=bound_to, expires_at=expires_at)
@@ -200,7 +200,7 @@ class Approvals:
         if any(question.binding == bound_to and question.waits(now) for question in self._questions.values()):
             return None
         equal = bound_to.rpartition(":")[0] + ":"
-        return self.answered.get(without_place(bound_to)) or next(
+        return self.answered.get(older_binding(bound_to)) or next(
             (question for key, question in self.answered.items() if key.startswith(equal)), None
         )
 

@@ -176,7 +176,7 @@ class RunReader:
                     known.result = decode_result(event.body)
                     state.known[key] = known
                 case "call.completed" if event.call in self._denied:
-                    self._told_no(event.call, self._denied.pop(event.call), decode_result(event.body))
+                    self._restore_denial(event.call, self._denied.pop(event.call), decode_result(event.body))
                 case "call.suspended":
                     self._asked(event)
                 case "approval.answered":
@@ -199,7 +199,7 @@ class RunReader:
         self._open[uid] = started
         self._state.known[started.key] = Known(tool=started.tool, arguments=started.asked_hash, uid=uid)
 
-    def _told_no(self, uid: str, verdict: Verdict, result: ToolResult) -> None:
+    def _restore_denial(self, uid: str, verdict: Verdict, result: ToolResult) -> None:
         known = Known(tool=verdict.tool, arguments=verdict.asked_hash, uid=uid)
         self._state.known[verdict.key] = known
         self._state.deny(known, result)

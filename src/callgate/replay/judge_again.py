@@ -22,7 +22,7 @@ from callgate._pipeline.gate import gate, policies_to_ask
 from callgate._pipeline.parse import parse
 from callgate._pipeline.resolve import resolve
 from callgate._pipeline.validate import Modified, validate
-from callgate._run_state.approvals import Question, without_place
+from callgate._run_state.approvals import Question, older_binding
 from callgate._run_state.event_bodies import MOST_CHARS, clean
 from callgate.errors import ApprovalNeeded, CallAborted, CallDenied, CallFailed, DangerousLimitReached
 from callgate.hooks import Hook
@@ -245,7 +245,7 @@ class _JudgingContext:
     def spend_approval(self, binding: str) -> Question | None:
         """Return the approval that this call used, if it was given for the same call."""
         approval = self._call.approval if self._call is not None and self._call.ended != "asked" else ""
-        if not approval or without_place(self._bindings.get(approval, "")) != without_place(binding) or approval not in self._by:
+        if not approval or older_binding(self._bindings.get(approval, "")) != older_binding(binding) or approval not in self._by:
             return None
         return Question(approval_id=approval, run="", binding=binding, expires_at=0, allowed=True, by=self._by[approval])
 
