@@ -19,9 +19,17 @@ from callgate._run_in_thread import in_thread
 from callgate.argument_checks import possible_names
 from callgate.calls import Outcome, RawCall, Scope, Suspended, ToolResult
 from callgate.engine import Engine
-from callgate.errors import UsageError
 from callgate.integrations._langchain_tools import describe, encode, is_sync, restore
-from callgate.integrations.framework_call import CallsEngine, Decide, FrameworkCall, HumanDecision, run_call, until_ended, whole_value
+from callgate.integrations.framework_call import (
+    CallsEngine,
+    Decide,
+    FrameworkCall,
+    HumanDecision,
+    run_call,
+    scope_of,
+    until_ended,
+    whole_value,
+)
 from callgate.integrations.import_tools import register_missing
 
 __all__ = ["DECISIONS", "BlockingEngine", "GraphCalls", "ScopeOf", "decision_of", "place_of", "question_about", "without_loop"]
@@ -131,9 +139,7 @@ class GraphCalls:
 
     def _placed(self, request: ToolCallRequest) -> Scope:
         """Return the scope of a call, with what identifies its run and its message."""
-        scope = self._scope if isinstance(self._scope, Scope) else self._scope(request)
-        if not isinstance(scope, Scope):
-            raise UsageError(f"The scope of the wrapper is {scope!r:.80}; give callgate.Scope(...), or a function that returns one.")
+        scope = scope_of(self._scope, request)
         info = request.runtime.execution_info
         configurable = (request.runtime.config or {}).get("configurable", {})
         thread = str(configurable.get("thread_id") or "")

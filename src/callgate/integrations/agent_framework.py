@@ -30,7 +30,7 @@ from callgate.calls import Effect, Scope, Suspended, ToolResult
 from callgate.engine import Engine
 from callgate.integrations._agent_framework_messages import DENIED, HandOnDenials, KeepMalformedArguments
 from callgate.integrations._agent_framework_tools import describe, encode, from_part, from_parts, is_sync, plain, restore
-from callgate.integrations.framework_call import FrameworkCall, HumanDecision, run_call, until_ended, whole_value
+from callgate.integrations.framework_call import FrameworkCall, HumanDecision, run_call, scope_of, until_ended, whole_value
 from callgate.integrations.import_tools import register_missing
 from callgate.integrations.open_questions import only_asked
 
@@ -117,7 +117,7 @@ class _CallgateMiddleware(FunctionMiddleware):
 
     def _placed(self, context: FunctionInvocationContext, call_id: str) -> Scope:
         """Return the scope of a call, with what identifies its run and its message."""
-        scope = self._scope if isinstance(self._scope, Scope) else self._scope(context)
+        scope = scope_of(self._scope, context)
         session = context.session.session_id if context.session is not None else ""
         occurrence = context.metadata.get("function_call_occurrence_id") or call_id
         return replace(
