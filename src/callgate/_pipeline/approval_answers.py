@@ -18,11 +18,12 @@ from callgate._json import canonical, decode
 from callgate._option_checks import refused, shown
 from callgate._pipeline.validate import Modified, Redacting, check_arguments, modified
 from callgate._run_state.approvals import Answer, Approvals, Question, binding, denied_by_human
-from callgate._run_state.event_bodies import Reason, arguments_hash, verdict_of
+from callgate._run_state.event_bodies import Reason, approval_id_of, arguments_hash, verdict_of
 from callgate._run_state.recorder import Recorder, off_loop
-from callgate.calls import Suspended
+from callgate.calls import Approval, Suspended
 from callgate.errors import ArgumentsInvalid, CallDenied, CallFailed, UsageError
 from callgate.events import Draft
+from callgate.protocols import InboxMessage
 from callgate.stage_types import ValidatedCall
 from callgate.tools import BoundTool, ToolRegistry
 
@@ -32,10 +33,13 @@ __all__ = [
     "EditMessage",
     "Edited",
     "answer_approval",
+    "answer_of",
     "as_answered",
+    "as_approval",
     "check_answer",
     "check_said",
     "edited_arguments",
+    "load_question",
     "record_answer",
 ]
 
@@ -51,6 +55,24 @@ class EditMessage(Struct, frozen=True, kw_only=True):
 
     arguments: dict[str, object]
     reason: str = ""
+
+
+_decode_edit = msgspec.json.Decoder(EditMessage).decode
+
+
+def answer_of(message: InboxMessage) -> Answer:
+    """Return the answer that an inbox message of a kind in `ANSWERS` carries.
+
+    Raises:
+        UsageError: Its arguments cannot be read.
+    """
+    if message.kind != EDIT:
+        return Answer(allow=message.kind == "approve", by=message.actor, reason=message.reason)
+    try:
+        edit = _decode_edit(message.reason)
+    except msgspec.DecodeError as error:
+        raise UsageError(f"The message does not hold arguments as it should: {error!s:.200}") from error
+    return Answer(allow=True, by=message.actor, reason=edit.reason, arguments=canonical(edit.arguments))
 
 
 class OpensRuns(Protocol):
@@ -114,10 +136,7 @@ async def answer_approval(
         UsageError: No such question is open, or its tool does not accept the arguments.
     """
     journal = recorder.journal
-    if isinstance(approval_id, str) and approvals.find(approval_id) is None:
-        for event in await off_loop(journal, partial(journal.read, call=approval_id)):
-            if event.kind == "call.suspended":
-                await known.open(event.run)
+    approval_id = await load_question(approval_id, known, approvals, recorder)
     question = approvals.find(approval_id)
     if question is not None and question.is_answered_with(answer):
         return question.answered_at
@@ -128,6 +147,23 @@ async def answer_approval(
         _check(names[-1] if names else "", decode(answer.arguments), tools)
         question = approvals.to_answer(approval_id, allow=answer.allow)
     return record_answer(recorder, approvals, question, answer)
+
+
+async def load_question(approval_id: str, known: OpensRuns, approvals: Approvals, recorder: Recorder) -> str:
+    """Load a question that another process asked from its run's record, and return the question's id.
+
+    Args:
+        approval_id: The id of the question, or the uid of a call that was handed in again and waits for its answer.
+
+    Raises:
+        RunHeld: Another engine works on the run.
+    """
+    if isinstance(approval_id, str) and approvals.find(approval_id) is None:
+        for event in await off_loop(recorder.journal, partial(recorder.journal.read, call=approval_id)):
+            if event.kind == "call.suspended":
+                await known.open(event.run)
+                return approval_id_of(event)
+    return approval_id
 
 
 def _check(name: str, arguments: dict[str, object], tools: ToolRegistry) -> None:
@@ -150,6 +186,19 @@ def _not_accepted(tool: BoundTool, faults: str) -> UsageError:
     return UsageError(
         f"The question stays open: {tool.name} does not accept the arguments of this approval.\n{faults}\n"
         f"Approve again with all arguments of the call; {tool.name} takes {taken}."
+    )
+
+
+def as_approval(question: Question) -> Approval:
+    """Return a question and its answer as the host gets them."""
+    return Approval(
+        approval_id=question.approval_id,
+        run=question.run,
+        expires_at=question.expires_at,
+        allowed=question.allowed,
+        by=question.by,
+        reason=question.reason,
+        arguments=decode(question.arguments) if question.arguments else None,
     )
 
 

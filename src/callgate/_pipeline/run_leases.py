@@ -13,15 +13,13 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 
-import msgspec
 from msgspec import Struct, field
 
 from callgate._abort_signals import Control
-from callgate._json import canonical
-from callgate._pipeline.approval_answers import ANSWERS, EDIT, EditMessage, record_answer
+from callgate._pipeline.approval_answers import ANSWERS, answer_of, record_answer
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.engine_options import EngineContext
-from callgate._run_state.approvals import Answer, Approvals
+from callgate._run_state.approvals import Approvals
 from callgate._run_state.event_bodies import Reason
 from callgate._run_state.idempotency import RunState
 from callgate._run_state.recorder import Recorder, off_loop
@@ -33,7 +31,6 @@ from callgate.protocols import InboxMessage
 
 __all__ = ["InboxDelivery", "KnownRuns", "RunLeases", "Work"]
 
-_decode_edit = msgspec.json.Decoder(EditMessage).decode
 _ENDS = {"stop": "stopped", "kill": "killed"}
 _MOST_LOST = 1_000
 _MOST_RUNS = 1_000
@@ -253,7 +250,9 @@ class InboxDelivery:
     def _answer(self, message: InboxMessage) -> None:
         if message.target.rsplit("/", 2)[0] != message.run:
             raise UsageError(f"The approval '{message.target[:80]}' is none of this run's.")
-        answer = _answer_of(message)
+        answer = answer_of(message)
+        if answer.allow and message.replaced_by:
+            raise UsageError("A later answer to the same question has replaced it.")
         question = self._approvals.to_answer(message.target, allow=answer.allow)
         cause = self._record("inbox.taken", message, self._said(message, answer.reason))
         record_answer(self._recorder, self._approvals, question, answer, cause=cause)
@@ -306,16 +305,6 @@ class InboxDelivery:
         parents = (message.cause,) if message.cause else ()
         body = Reason(reason=reason, details=details)
         return self._recorder.write(Draft(kind=kind, run=message.run, body=body, parents=parents, inbox=message.id))
-
-
-def _answer_of(message: InboxMessage) -> Answer:
-    if message.kind != EDIT:
-        return Answer(allow=message.kind == "approve", by=message.actor, reason=message.reason)
-    try:
-        edit = _decode_edit(message.reason)
-    except msgspec.DecodeError as error:
-        raise UsageError(f"The message does not hold arguments as it should: {error!s:.200}") from error
-    return Answer(allow=True, by=message.actor, reason=edit.reason, arguments=canonical(edit.arguments))
 
 
 class RunLeases:
