@@ -99,7 +99,7 @@ def by_position(item: str, /) -> str:
         (PriceList.place, r"the method PriceList.place without its object. Give PriceList\(...\).place"),
         (partial(by_position), "by position only"),
         (len, "by position only"),
-        (lambda item: item, "has no description"),
+        (lambda item: item, "'<lambda>'.* cannot be used"),
         (PriceList, "is not a tool"),
     ],
     ids=["method", "partial", "builtin", "lambda", "class"],
@@ -107,3 +107,12 @@ def by_position(item: str, /) -> str:
 def test_a_callable_that_cannot_be_a_tool_is_refused_with_the_reason(item: Callable[..., Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         Engine(import_tools([item]))
+
+
+async def test_a_function_without_a_docstring_is_described_by_its_name() -> None:
+    def find_order(order: str) -> str:
+        return f"found {order}"
+
+    async with Engine(import_tools([find_order])) as engine:
+        assert [bound.tool.description for bound in engine.tools] == ["find_order"]
+        assert await call(engine, "find_order", order="A7") == "found A7"

@@ -6,6 +6,7 @@ package is imported, and with it the framework, which the object shows to be the
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from difflib import get_close_matches
@@ -170,7 +171,8 @@ def _found(item: object) -> Iterator[_Found]:
             " callgate."
         )
     function = as_function(item)
-    yield _Found(function.__name__, lambda given: tool(function, **given))
+    described: dict[str, Any] = {} if inspect.getdoc(function) else {"description": function.__name__}
+    yield _Found(function.__name__, lambda given: tool(function, **described, **given))
 
 
 def _modules(kind: type) -> Iterator[DescribesTools]:
