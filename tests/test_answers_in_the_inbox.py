@@ -79,3 +79,20 @@ async def test_a_question_is_answered_by_the_id_of_its_call_that_was_handed_in_a
         assert [json.loads(one.body)["details"]["approval"] for one in of(journal, "approval.answered")] == [first.uid, first.uid]
         assert (await said(engine, raw_call("pay", id="1", to="ann"), IN_RUN)).code == "human_denied"
     assert ledger.lines() == []
+
+
+@pytest.mark.parametrize("where", ["memory", "sqlite"], indirect=True)
+async def test_arguments_that_the_tool_does_not_accept_are_refused_at_once_if_a_process_works_on_the_run(
+    where: Where, ledger: Ledger
+) -> None:
+    async with Engine([paying(ledger)], policies=[ASKS], journal=(journal := opened(where))) as engine:
+        question = await asked(engine)
+        await journal.durable(of(journal, "call.suspended")[0].position)
+        sent = inbox.approve(where, question.approval_id, by="carol", arguments={"whom": "bob"})
+        assert sent.left_out == ("to",)
+        await folded(journal)
+        assert "to: expected text, got nothing" in inbox.outcome(where, sent.id, wait_s=60).refused
+        inbox.approve(where, question.approval_id, by="carol", arguments={"to": "bob"})
+        assert await engine.wait_for_answer(question.approval_id)
+        assert "paid bob" in (await said(engine, raw_call("pay", id="1", to="ann"), IN_RUN)).text
+    assert ledger.lines() == ["bob"]

@@ -111,6 +111,8 @@ class SentMessage(Struct, frozen=True, kw_only=True):
     """The call to submit again for an answer to take effect, if the run is not an agent's; None otherwise."""
     replaces: SentAnswer | None = None
     """The earlier answer to the same question that waits in the inbox and that this one replaces; None if there is none."""
+    left_out: tuple[str, ...] = ()
+    """The arguments that the call has and that an approval with other arguments lacks: the call runs without them."""
 
 
 class MessageOutcome(Struct, frozen=True, kw_only=True):
@@ -281,8 +283,20 @@ def _answer(
         with open_inbox(journal, read_only=True) as client:
             before = _sent_answers(client, run).get(approval)
         _refuse_answered(approval, before, allow=allow, arguments=arguments)
+        left_out = _left_out(reader, approval, arguments)
         again = None if list(reader.find(EventQuery(run=run, kinds=("run.began",), limit=1))) else _again(reader, approval)
-    return msgspec.structs.replace(_sent(journal, kind, run, approval, by, reason, again), replaces=before)
+    return msgspec.structs.replace(_sent(journal, kind, run, approval, by, reason, again), replaces=before, left_out=left_out)
+
+
+def _left_out(reader: JournalReader, call: str, given: Mapping[str, object] | None) -> tuple[str, ...]:
+    """Return the names of the call's arguments that are not among the given ones."""
+    if given is None:
+        return ()
+    try:
+        own = decode(_tool_and_arguments(reader, call)[1])
+    except DecodeError:  # not recorded completely
+        return ()
+    return tuple(name for name in own if name not in given) if isinstance(own, dict) else ()
 
 
 def _again(reader: JournalReader, call: str) -> CallToRepeat | None:
@@ -358,13 +372,7 @@ def _refuse_answered(approval: str, sent: SentAnswer | None, *, allow: bool, arg
 
 
 def _told(reader: JournalReader, event: Event, question: Question, holder: str, sent: SentAnswer | None) -> PendingApproval:
-    tool = arguments = ""
-    for one in reader.find(EventQuery(call=event.call, kinds=("call.received", "call.verdict"))):
-        body = decode(one.body)
-        tool = str(body.get("tool") or body.get("name") or tool)
-        given = body.get("arguments")
-        if given is not None:
-            arguments = given if isinstance(given, str) else json_text(given)
+    tool, arguments = _tool_and_arguments(reader, event.call)
     return PendingApproval(
         approval=question.approval_id,
         run=event.run,
@@ -376,6 +384,18 @@ def _told(reader: JournalReader, event: Event, question: Question, holder: str, 
         held_by=holder,
         sent=sent,
     )
+
+
+def _tool_and_arguments(reader: JournalReader, call: str) -> tuple[str, str]:
+    """Return the name of a call's tool, and the call's final arguments as JSON as far as they are recorded."""
+    tool = arguments = ""
+    for one in reader.find(EventQuery(call=call, kinds=("call.received", "call.verdict"))):
+        body = decode(one.body)
+        tool = str(body.get("tool") or body.get("name") or tool)
+        given = body.get("arguments")
+        if given is not None:
+            arguments = given if isinstance(given, str) else json_text(given)
+    return tool, arguments
 
 
 @contextmanager

@@ -168,3 +168,11 @@ def test_a_corrected_approval_replaces_one_that_no_process_has_taken_and_the_com
     (line,) = second.err.splitlines()[-1:]
     done = shell(folder, *shlex.split(line)[1:], *CRM, "--policy", "rules.toml")
     assert (done.code, paid(folder)) == (0, ["A7 5"])
+
+
+def test_an_approval_that_lacks_an_argument_of_the_call_says_so(folder: Path) -> None:
+    question = asked(folder, "A7")
+    said = shell(folder, "approve", question, "--arguments", '{"order": "A7"}')
+    assert (said.code, "these arguments replace all of the call's, which also has cents" in " ".join(said.err.split())) == (0, True)
+    whole = shell(folder, "approve", question, "--arguments", '{"order": "A7", "cents": 5}', "--json").json
+    assert (whole["left_out"], whole["status"]) == ([], "waiting")

@@ -7,7 +7,7 @@ and judges them again when the call is made.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Protocol
 
@@ -22,7 +22,7 @@ from callgate._run_state.event_bodies import Reason, approval_id_of, arguments_h
 from callgate._run_state.recorder import Recorder, off_loop
 from callgate.calls import Approval, Suspended
 from callgate.errors import ArgumentsInvalid, CallDenied, CallFailed, UsageError
-from callgate.events import Draft
+from callgate.events import Draft, Event
 from callgate.protocols import InboxMessage
 from callgate.stage_types import ValidatedCall
 from callgate.tools import BoundTool, ToolRegistry
@@ -37,6 +37,7 @@ __all__ = [
     "as_answered",
     "as_approval",
     "check_answer",
+    "check_edit",
     "check_said",
     "edited_arguments",
     "load_question",
@@ -142,9 +143,7 @@ async def answer_approval(
         return question.answered_at
     question = approvals.to_answer(approval_id, allow=answer.allow)
     if answer.arguments:
-        asked = await off_loop(journal, partial(journal.read, call=approval_id))
-        names = [verdict.tool for event in asked if (verdict := verdict_of(event)) is not None]
-        _check(names[-1] if names else "", decode(answer.arguments), tools)
+        check_edit(await off_loop(journal, partial(journal.read, call=approval_id)), answer, tools)
         question = approvals.to_answer(approval_id, allow=answer.allow)
     return record_answer(recorder, approvals, question, answer)
 
@@ -166,12 +165,21 @@ async def load_question(approval_id: str, known: OpensRuns, approvals: Approvals
     return approval_id
 
 
-def _check(name: str, arguments: dict[str, object], tools: ToolRegistry) -> None:
-    tool = tools.get(name)
-    if tool is None:  # the gate checks them where the tool is known
+def check_edit(asked: Iterable[Event], answer: Answer, tools: ToolRegistry) -> None:
+    """Check the arguments of a human, if the tool is known; otherwise the gate checks them where it is.
+
+    Args:
+        asked: The events of the suspended call.
+
+    Raises:
+        UsageError: The tool does not accept them.
+    """
+    names = [verdict.tool for event in asked if (verdict := verdict_of(event)) is not None]
+    tool = tools.get(names[-1]) if names else None
+    if tool is None:
         return
     try:
-        notes = check_arguments(tool, arguments)
+        notes = check_arguments(tool, decode(answer.arguments))
     except ArgumentsInvalid as error:
         raise _not_accepted(tool, error.faults or str(error)) from error
     except CallFailed as error:

@@ -16,7 +16,7 @@ from itertools import islice
 from msgspec import Struct, field
 
 from callgate._abort_signals import Control
-from callgate._pipeline.approval_answers import ANSWERS, answer_of, record_answer
+from callgate._pipeline.approval_answers import ANSWERS, answer_of, check_edit, record_answer
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.engine_options import EngineContext
 from callgate._run_state.approvals import Approvals
@@ -28,6 +28,7 @@ from callgate._run_state.settlements import SETTLEMENTS, Settlement
 from callgate.errors import RecordFailed, UsageError
 from callgate.events import Draft
 from callgate.protocols import InboxMessage
+from callgate.tools import ToolRegistry
 
 __all__ = ["InboxDelivery", "KnownRuns", "RunLeases", "Work"]
 
@@ -194,6 +195,7 @@ class InboxDelivery:
         running: The running calls, by uid.
         known: The states of runs.
         approvals: The questions asked in the runs.
+        tools: The engine's tools, which check the arguments of humans.
     """
 
     def __init__(
@@ -204,6 +206,7 @@ class InboxDelivery:
         running: Mapping[str, CallState],
         known: KnownRuns,
         approvals: Approvals,
+        tools: ToolRegistry,
     ) -> None:
         self._recorder = recorder
         self._control = control
@@ -211,6 +214,7 @@ class InboxDelivery:
         self._running = running
         self._known = known
         self._approvals = approvals
+        self._tools = tools
         self._messages: dict[str, list[InboxMessage]] = {}
         """Messages that wait until their run is known, or begins."""
 
@@ -254,6 +258,9 @@ class InboxDelivery:
         if answer.allow and message.replaced_by:
             raise UsageError("A later answer to the same question has replaced it.")
         question = self._approvals.to_answer(message.target, allow=answer.allow)
+        journal = self._recorder.journal
+        if answer.arguments and not journal.remote:  # on a server, reading would block the event loop: the gate checks them
+            check_edit(journal.read(call=message.target), answer, self._tools)
         cause = self._record("inbox.taken", message, self._said(message, answer.reason))
         record_answer(self._recorder, self._approvals, question, answer, cause=cause)
 

@@ -143,6 +143,11 @@ def say_fate(what: str, target: str, sent: SentMessage, options: InboxOptions) -
 def _say(what: str, target: str, posted: SentMessage, fate: MessageOutcome, journal: str) -> None:
     if posted.replaces is not None and not fate.refused:
         say(f"This replaces an earlier answer that no process has taken: {_answer_text(posted.replaces)}.")
+    if posted.left_out and not fate.refused:
+        names = one_line(", ".join(posted.left_out), 200)
+        say(
+            f"Note: these arguments replace all of the call's, which also has {names}. Approve again with all of them to keep it.", "yellow"
+        )
     if fate.refused:
         say(f"{posted.held_by}, which works on the run, refused the message: {fate.refused}", "red")
     elif fate.position:

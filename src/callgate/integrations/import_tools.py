@@ -171,8 +171,8 @@ def _found(item: object) -> Iterator[_Found]:
             " callgate."
         )
     function = as_function(item)
-    described: dict[str, Any] = {} if inspect.getdoc(function) else {"description": function.__name__}
-    yield _Found(function.__name__, lambda given: tool(function, **described, **given))
+    label: dict[str, Any] = {} if inspect.getdoc(function) else {"description": function.__name__}
+    yield _Found(function.__name__, lambda given: tool(function, **label, **given))
 
 
 def _modules(kind: type) -> Iterator[DescribesTools]:
