@@ -142,7 +142,12 @@ class TextReader:
             mention_chars = 0 if self._code_language is not None else (yield from self._mention_finder.mention_chars(literal))
             if not mention_chars and self._may_count(literal) and (yield from self._read_marker(literal)):
                 continue
-            yield from self._emit_text(self._cursor.pos + (mention_chars or 1), as_word=mention_chars > 0)
+            marker_chars = 0 if mention_chars else (yield from self._mention_finder.quoted_marker_chars(literal))
+            if marker_chars:
+                self._output.add_quoted_marker(self._cursor.ahead(marker_chars))
+                self._cursor.pos += marker_chars
+            else:
+                yield from self._emit_text(self._cursor.pos + (mention_chars or 1), as_word=mention_chars > 0)
 
     def _next_marker(self) -> Incremental[str | None]:
         """Emit text up to the next marker and return it, or the start of it; None at the end."""
@@ -179,7 +184,7 @@ class TextReader:
             return not self._output.in_code or any(closer.startswith(literal) for closer in self._reasoning_closers)
         if literal == CODE_FENCE:
             return self._output.line_is_blank
-        return not self._output.in_code and not self._code_language and not self._output.is_quoted()
+        return not (self._output.in_code or self._code_language or self._output.is_quoted() or self._output.in_shown_fence)
 
     def _read_marker(self, literal: str) -> Incremental[bool]:
         """Read a marker; return False if it is text."""
