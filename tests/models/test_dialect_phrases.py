@@ -241,12 +241,28 @@ def test_a_call_that_a_tool_returned_is_text_where_the_model_repeats_it(line: st
     "line",
     [
         *("The tool returned an error, so let me retry:", "The search returned nothing. Trying another query:", "Next I call the tool:"),
+        *("We could use the search tool:", "I could not find it, so I call:", "I did not use the right path. Trying again:"),
         *("I got the path from the user. Calling the tool:", "I need data from the server:", "The result is unclear, checking again:"),
     ],
 )
-def test_a_call_after_a_sentence_about_a_result_is_a_call(line: str) -> None:
+def test_a_call_after_a_sentence_about_results_or_tries_is_a_call(line: str) -> None:
     for kind, call in CALLS.items():
         assert (kind, calls_in(read_text(line + call, TOOLS))) == (kind, [("search", {"query": "x"})])
+
+
+@pytest.mark.parametrize(
+    "line", ["I can't run this call:", "I won't make this call:", "Earlier I called:", "I already sent:", "I could write:"]
+)
+def test_a_call_that_the_model_says_it_does_not_make_is_text(line: str) -> None:
+    for kind, call in CALLS.items():
+        assert (kind, read_text(line + call, TOOLS).calls) == (kind, ())
+
+
+@pytest.mark.parametrize(
+    "text", ["I will not call {}.", "I would call {} if I were allowed to.", "I can't use {}, as said.", "Earlier I called {} and got 5."]
+)
+def test_a_call_in_a_sentence_that_denies_it_is_text(text: str) -> None:
+    assert read_text(text.format(CALLS["on the same line"].strip()), TOOLS).calls == ()
 
 
 @pytest.mark.parametrize("line", ["For example:", "The file contains:", "The tool returned this text:"])

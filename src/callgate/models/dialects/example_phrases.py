@@ -46,7 +46,7 @@ _INSTRUCTION = re.compile(
 )
 """Matches text that tells the reader how to make a call."""
 _LABEL = re.compile(
-    rf"^\W*(?:\w+ ){{0,3}}(?:usage|syntax|{_FORM_WORD})\W*$"
+    rf"^\W*(?:\w+ ){{0,3}}(?:usage|syntax|{_FORM_WORD}|formats|templates|notations)\W*$"
     rf"|\b(?:syntax|{_FORM_WORD})(?: (?:for|of) \w+ \w+)? (?:is|are|looks?|must be|should be)(?: [\w']+){{0,4}}\W*$"
     r"|^\W*(?:wrong|incorrect|bad|invalid|not (?:so|like this)|instead of|avoid)\W*$"
     rf"|{_SENTENCE_START}(?:do not|don['\u2019]t|never) (?:\w+ )?{_CALL_VERB}\b"
@@ -89,6 +89,19 @@ _RECEIVED = re.compile(
     re.IGNORECASE,
 )
 """Matches a line with which a model says what it received, also about itself."""
+_PAST = r"(?:called|used|invoked|ran|tried|wrote|sent|emitted|made)"
+_NOT = r"(?: not|n['\u2019]t)"
+_REST_OF_CLAUSE = r"\b[^.,;:]*[:\s]*$"
+_NOT_DONE = re.compile(
+    rf"\b(?:I|we) (?:\w+ )?(?:won['\u2019]t|can(?:not|['\u2019]t)|(?:will|would|could|can|should|must|may|do|did|am|are|was|were){_NOT}) "
+    rf"(?:\w+ )?(?:{_CALL_VERB}|make|execute|calling|using|running|making|executing){_REST_OF_CLAUSE}"
+    rf"|\b(?:earlier|previously|before|last time)\b[^.,;:]*\b(?:I|we) (?:had )?{_PAST}{_REST_OF_CLAUSE}"
+    rf"|\b(?:I|we) (?:had )?(?:already|previously|earlier|just) {_PAST}{_REST_OF_CLAUSE}"
+    rf"|\b(?:I|we) (?:would|could|might) (?:\w+ )?(?:write|put|type|emit){_REST_OF_CLAUSE}",
+    re.IGNORECASE,
+)
+"""Matches the end of a clause in which the model says that it does not make a call, made it before, or could write it."""
+_CONDITIONAL = re.compile(rf"\b(?:I|we) (?:would|could|might) (?:\w+ )?{_CALL_VERB}{_REST_OF_CLAUSE}", re.IGNORECASE)
 _HEADING = re.compile(r"\s*(?:#{1,6} |(?:\*\*|__)[^*_]+(?:\*\*|__)\s*$)")
 _HEADING_TERMS = re.compile(rf"\b{_EXAMPLE_WORD}\b|\b(?:usage|syntax|how (?:to|you) {_CALL_VERB})\b|用法|示例", re.IGNORECASE)
 _FIRST_PERSON = re.compile(r"\b(?:[Ii](?!\.e\b)|[Ww]e|[Ll]et)\b")
@@ -106,7 +119,7 @@ def announces_example(line: str) -> bool:
         return True
     if not _FINAL_COLON.search(line):
         return False
-    if _EXAMPLE.search(line) or _SHOWING.search(line):
+    if _EXAMPLE.search(line) or _SHOWING.search(line) or _NOT_DONE.search(line):
         return True
     sentence = _SENTENCE_END.split(line)[-1]
     is_about_itself = _FIRST_PERSON.search(sentence) or _PROGRESSIVE.match(sentence)
@@ -127,6 +140,8 @@ def _collapsed(line: str) -> str:
 
 
 def discusses_calls(line: str) -> bool:
-    """Whether a line ends within a sentence about calls that is not about the model's own actions."""
+    """Whether a line ends within a sentence about calls that the model does not make in it."""
     sentence = _SENTENCE_END.split(line)[-1]
+    if _NOT_DONE.search(sentence) or _CONDITIONAL.search(sentence):
+        return True
     return bool(_CALL_TERMS.search(sentence)) and not _FIRST_PERSON.search(sentence) and not _PROGRESSIVE.match(sentence)
