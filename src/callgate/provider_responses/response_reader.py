@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from itertools import count
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -58,6 +58,10 @@ class ProviderResponse(Struct, frozen=True, kw_only=True):
     """The model's message."""
     calls: tuple[RawCall, ...] = ()
     """The message's calls for the engine, in order; calls that the provider ran itself are not among them."""
+    host_calls: tuple[Mapping[str, Any], ...] = ()
+    """The items of the message that the host must answer itself, as received: calls of tools that the provider defines and the host runs,
+    such as `computer_call`, and requests for approval. They are in no tool's format, so they are not among `calls`.
+    """
     finish: FinishReason
     """Why the message ended."""
     said: str = ""
@@ -129,6 +133,7 @@ def finished_response(
         provider=api,
         message=finished.message,
         calls=tuple(raw_call(call, closed.get(place, default), api.api) for place, call in enumerate(finished.message.calls)),
+        host_calls=codec(api.api).host_calls(finished.message),
         finish=finished.reason,
         said=finished.said,
         message_id=message_id,
