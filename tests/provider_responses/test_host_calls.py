@@ -16,6 +16,8 @@ from tests.provider_responses.shop import AskAboutRefunds, paid, refund, stock
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 
 _CALL = {"id": "item_1", "call_id": "c_1", "status": "completed"}
+_SCREEN = {"type": "computer_screenshot", "image_url": "data:image/png;base64,aGk="}
+_STDOUT = {"stdout": "a", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}
 WAITING: Mapping[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "computer": (
         {**_CALL, "type": "computer_call", "action": {"type": "screenshot"}, "pending_safety_checks": []},
