@@ -295,7 +295,8 @@ class Engine:
             provider: The provider or API, as for `schemas`. None: it is recognised by the response's fields.
 
         Raises:
-            UsageError: It is not a whole response, its format is not known, or it has several choices.
+            UsageError: It is not a whole response, its format is not known, its message is spoilt, or it has several
+                choices.
         """
         from callgate.provider_responses import read_response
         from callgate.response_calls import failed_reply, reply_to, scope_of

@@ -20,6 +20,7 @@ from callgate.models.wire.base_decoder import new_call_id
 from callgate.models.wire.json_fields import as_object, as_objects
 from callgate.models.wire.tool_names import WireNames
 from callgate.provider_responses.api_detection import api_of_response, message_id
+from callgate.provider_responses.message_shapes import check_response_shape
 from callgate.provider_responses.plain_values import camel_case_keys, has_bytes, plain_value
 from callgate.provider_responses.provider_names import ProviderApi, provider_api
 from callgate.provider_responses.refused_values import (
@@ -99,7 +100,7 @@ def read_response(
         reader: The name of the function that the host called, for errors.
 
     Raises:
-        UsageError: It is not a whole response, its format is not known, or it has several choices.
+        UsageError: It is not a whole response, its format is not known, its message is spoilt, or it has several choices.
     """
     refuse_non_response(response, reader)
     value = plain_gemini(plain_value(response))
@@ -107,6 +108,7 @@ def read_response(
     check_complete(value, reader)
     refuse_chunk(value, reader)
     check_single_choice(value, reader)
+    check_response_shape(api.api, value, reader)
     found_id = message_id or _message_id(api.api, value)
     names = tools.names(api.api) if tools is not None else None
     decoder = codec(api.api).decoder(streamed=False, names=names, new_id=call_ids(lambda: found_id), calls_per_message=calls_per_message)

@@ -11,6 +11,7 @@ from callgate.models.wire import codec
 from callgate.models.wire.base_decoder import Decoder
 from callgate.models.wire.tool_names import WireNames
 from callgate.provider_responses.api_detection import api_of_chunk, message_id
+from callgate.provider_responses.message_shapes import check_chunk_shape
 from callgate.provider_responses.plain_values import is_model_object, plain_value
 from callgate.provider_responses.provider_names import ProviderApi, provider_api
 from callgate.provider_responses.refused_values import refuse_non_stream, unknown_chunk
@@ -81,7 +82,11 @@ class StreamReader:
         """Whether the last chunk reported token counts."""
 
     def feed(self, chunk: object) -> list[ModelEvent]:
-        """Take the next chunk, an SDK's object or a dict; return the events that it completes."""
+        """Take the next chunk, an SDK's object or a dict; return the events that it completes.
+
+        Raises:
+            UsageError: The chunk is spoilt: a field of its message has a type that the API does not have.
+        """
         self._last = chunk
         inner = _raw_chunk(chunk)
         if inner is None:
@@ -90,6 +95,7 @@ class StreamReader:
         decoder = self._decoder or self._started(inner, value)
         if decoder is None or self._provider is None:
             return []
+        check_chunk_shape(self._provider.api, value)
         if not self.message_id:
             self.message_id = safe_message_id(message_id(self._provider.api, value))
         self._takes_bytes = self._takes_bytes or takes_bytes(inner, self._provider.api)
