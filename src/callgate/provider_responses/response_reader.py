@@ -22,7 +22,7 @@ from callgate.models.wire.tool_names import WireNames
 from callgate.provider_responses.api_detection import api_of_response, message_id
 from callgate.provider_responses.message_shapes import check_response_shape
 from callgate.provider_responses.plain_values import camel_case_keys, has_bytes, plain_value
-from callgate.provider_responses.provider_names import ProviderApi, provider_api
+from callgate.provider_responses.provider_names import ProviderApi, provider_api, shown_api
 from callgate.provider_responses.refused_values import (
     check_complete,
     check_single_choice,
@@ -221,7 +221,7 @@ def _api_of(given: object, value: Mapping[str, object], provider: str | None, re
     if provider is None:
         if shown is None:
             raise unknown_response(given, value, reader)
-        return ProviderApi(api=shown)
+        return shown_api(shown, given)
     named = provider_api(provider)
     if shown not in (None, named.api) and named.api != "bedrock.invoke":  # it passes on the formats of other APIs
         raise UsageError(f"{reader} was told that the response is of '{provider}' ({named.api}), but it has the format of {shown}.")

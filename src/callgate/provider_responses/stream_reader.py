@@ -14,7 +14,7 @@ from callgate.models.wire.tool_names import WireNames
 from callgate.provider_responses.api_detection import api_of_chunk, message_id
 from callgate.provider_responses.message_shapes import check_chunk_shape
 from callgate.provider_responses.plain_values import is_model_object, plain_value
-from callgate.provider_responses.provider_names import ProviderApi, provider_api
+from callgate.provider_responses.provider_names import provider_api, shown_api
 from callgate.provider_responses.refused_values import check_single_choice, refuse_non_stream, several_choices, unknown_chunk
 from callgate.provider_responses.response_reader import (
     ProviderResponse,
@@ -145,7 +145,7 @@ class StreamReader:
             api = api_of_chunk(value)
             if api is None:
                 return None
-            self._provider = ProviderApi(api=api)
+            self._provider = shown_api(api, chunk)
         api = self._provider.api
         self._names = self._tools.names(api) if self._tools is not None else None
         self._decoder = codec(api).decoder(

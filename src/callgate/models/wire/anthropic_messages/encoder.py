@@ -21,6 +21,7 @@ from callgate.models.wire.history_encoding import (
     result_text,
     system_text,
 )
+from callgate.models.wire.image_types import with_accepted_images
 from callgate.models.wire.json_fields import as_object
 from callgate.models.wire.request import HttpRequest, ModelRequest, ToolSpec
 from callgate.models.wire.result_order import order_results
@@ -32,7 +33,6 @@ __all__ = ["PARAMETER_NAME", "encode", "encode_history", "encode_result", "encod
 _API = "anthropic.messages"
 _DEFAULT_MAX_TOKENS = 8192
 _EMPTY_RESULT = "(no output)"
-_IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 PARAMETER_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 """Parameter names that Anthropic's models accept on every host."""
 _CALL_ID = re.compile(r"[A-Za-z0-9_-]+")
@@ -98,7 +98,7 @@ def encode_history(request: ModelRequest, names: WireNames, quirks: Mapping[str,
     Args:
         api: Whose reasoning and opaque parts are sent back.
     """
-    messages = request.messages
+    messages = with_accepted_images(request.messages)
     turns: list[_Item] = []
     answered_ids = _answered_native_calls(messages)
     placed = list(group_results(order_results(messages)))
@@ -206,7 +206,7 @@ def _encode_parts(parts: Iterable[Part]) -> list[_Item]:
 
 def _encode_part(part: Part) -> _Item:
     match part:
-        case Image(data=data, mime_type=mime) if mime in _IMAGE_TYPES:
+        case Image(data=data, mime_type=mime):
             return {"type": "image", "source": {"type": "base64", "media_type": mime, "data": data}}
         case Resource() if data := pdf_data(part):
             return {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": data}}

@@ -22,6 +22,7 @@ from callgate.models.wire.history_encoding import (
     parts_apart,
     pdf_data,
 )
+from callgate.models.wire.image_types import with_accepted_images
 from callgate.models.wire.openai_responses.host_calls import is_host_call, is_unanswered
 from callgate.models.wire.request import HttpRequest, ModelRequest, ToolSpec
 from callgate.models.wire.result_order import order_results
@@ -40,7 +41,7 @@ _Item = dict[str, object]
 
 def encode(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]) -> HttpRequest:
     """Return the request for `/responses`."""
-    instructions, messages = _split_instructions(order_results(request.messages))
+    instructions, messages = _split_instructions(order_results(with_accepted_images(request.messages)))
     items = _encode_items(messages, names, quirks)
     body: _Item = {"model": request.model, "input": items, "stream": request.stream}
     if instructions:
@@ -63,7 +64,8 @@ def encode(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]
 
 def encode_history(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]) -> list[_Item]:
     """Return the conversation as the request's `input`, without the instructions at its start. The host may append to it."""
-    return _encode_items(_split_instructions(order_results(request.messages))[1], names, {**quirks, "host_calls": True})
+    messages = order_results(with_accepted_images(request.messages))
+    return _encode_items(_split_instructions(messages)[1], names, {**quirks, "host_calls": True})
 
 
 def _encode_items(messages: Sequence[Message], names: WireNames, quirks: Mapping[str, object]) -> list[_Item]:
