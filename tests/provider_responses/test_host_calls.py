@@ -10,10 +10,10 @@ import pytest
 from callgate import Engine
 from tests.provider_responses.recorded_bodies import ANSWERS, QUESTIONS, body
 from tests.provider_responses.recorded_server import RecordedServer
-from tests.provider_responses.sdk_requests import ASK
+from tests.provider_responses.sdk_requests import ASK, SDK_WARNINGS
 from tests.provider_responses.shop import AskAboutRefunds, paid, refund, stock
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+pytestmark = SDK_WARNINGS
 
 _CALL = {"id": "item_1", "call_id": "c_1", "status": "completed"}
 _SCREEN = {"type": "computer_screenshot", "image_url": "data:image/png;base64,aGk="}

@@ -12,10 +12,10 @@ from callgate import Engine
 from tests.provider_responses.recorded_bodies import ANSWERS, BODIES, QUESTIONS, body
 from tests.provider_responses.recorded_server import RecordedServer
 from tests.provider_responses.recorded_streams import CHUNKS
-from tests.provider_responses.sdk_requests import ASK
+from tests.provider_responses.sdk_requests import ASK, SDK_WARNINGS
 from tests.provider_responses.shop import stock
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+pytestmark = SDK_WARNINGS
 
 JSON, EVENTS = "application/json", "text/event-stream"
 THOUGHT = {"type": "thinking", "thinking": [{"type": "text", "text": "Count them."}]}

@@ -12,10 +12,10 @@ from callgate import Engine, UsageError
 from tests.provider_responses.recorded_bodies import ANSWERS, QUESTIONS, body
 from tests.provider_responses.recorded_server import RecordedServer
 from tests.provider_responses.recorded_streams import CHUNKS
-from tests.provider_responses.sdk_requests import ASK
+from tests.provider_responses.sdk_requests import ASK, SDK_WARNINGS
 from tests.provider_responses.shop import stock
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+pytestmark = SDK_WARNINGS
 
 INTERACTION = {"id": "i_1", "object": "interaction", "status": "completed", "steps": []}
 Path = tuple[str | int, ...]
