@@ -48,7 +48,7 @@ def history_items(response: ProviderResponse, results: Sequence[ToolResult | Non
     wire, api = codec(response.provider.api), response.provider
     conversation: list[Message] = [_QUESTION, message, *answers]
     request = ModelRequest(model=response.model, messages=conversation)
-    items = wire.encode_history(request, response.names or WireNames(), api.quirks)[1:]
+    items = wire.encode_history(request, response.names or WireNames(), {**api.quirks, "citations": True})[1:]
     if response.takes_bytes:
         items = cast("list[_Item]", with_bytes(items))
     first = next((place for place, item in enumerate(items) if _is_result(item)), len(items))

@@ -1,7 +1,8 @@
 """Encode a conversation as a request of the messages API: alternating turns of user and assistant, results first in their turn.
 
-Quirks: `max_tokens` (the API requires one), `version_in_body` (Vertex and Bedrock name no model in the body). Codecs of other hosts with
-the same format call `messages_body` with their own `api`.
+Quirks: `max_tokens` (the API requires one), `version_in_body` (Vertex and Bedrock name no model in the body), `citations` (send citations
+back, because the conversation still has their sources). Codecs of other hosts with the same format call `messages_body` with their own
+`api`.
 """
 
 from __future__ import annotations
@@ -116,6 +117,8 @@ def encode_history(request: ModelRequest, names: WireNames, quirks: Mapping[str,
                 blocks += _encode_parts(images_of_failed_results(message))
             case AssistantMessage():
                 role, blocks = "assistant", _encode_answer(message, names, api, None if at == last else answered_ids)
+                if quirks.get("citations") and message.api == api:
+                    _add_citations(blocks, message)
                 toolsets |= _toolset_fields(message, api)
         if not turns and (role == "assistant" or not blocks):
             turns.append(_first_user_turn())
@@ -175,6 +178,17 @@ def _encode_answer(message: AssistantMessage, names: WireNames, api: str, answer
             case _:
                 pass
     return blocks if any(block["type"] not in ("thinking", "redacted_thinking") for block in blocks) else []
+
+
+def _add_citations(blocks: Sequence[_Item], message: AssistantMessage) -> None:
+    """Add to each text the citations that follow it in the message: the model refers to its sources by them."""
+    texts = (block for block in blocks if block["type"] == "text")
+    block: _Item | None = None
+    for part in message.parts:
+        if isinstance(part, Text) and part.text.strip():
+            block = next(texts, None)
+        elif isinstance(part, Reasoning) and part.opaque and "citations" in part.opaque and block is not None:
+            block["citations"] = part.opaque["citations"]
 
 
 def _is_unanswered(part: Native, answered_ids: frozenset[object]) -> bool:
