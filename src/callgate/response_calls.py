@@ -19,6 +19,8 @@ from callgate.provider_responses import ProviderResponse, history_items
 
 __all__ = ["ResponseReply", "failed_reply", "reply_to", "scope_of"]
 
+Ending = Literal["suspended", "aborted", "restarted"]
+
 _CANCELLED = frozenset({"cancelled", "canceled"})
 """The provider's words for a message that was cancelled; no such message ends with another of callgate's reasons than `other`."""
 _CUT_OFF = "the answer ended before it was complete; nothing more of it runs. Ask again"
@@ -46,10 +48,12 @@ class ResponseReply(Struct, frozen=True, kw_only=True):
     text: str = ""
     """The visible text of the message."""
     done: bool = False
-    """Whether the model has answered: it made no calls, none waits for the host, and it does not want to continue."""
+    """Whether the loop stops here: the model has answered without calls, or the message is suspended or aborted (see `ended`), so that
+    asking the model again would only repeat it.
+    """
     finish: FinishReason
     """Why the message ended. Calls that a limit cut (`length`) have error results."""
-    ended: Literal["suspended", "aborted", "restarted"] | None = None
+    ended: Ending | None = None
     """Why the conversation cannot continue with `messages`; None if it can."""
     reason: str = ""
     """The reason of `ended`, in words."""
@@ -75,6 +79,7 @@ def failed_reply(response: ProviderResponse) -> ResponseReply | None:
     return ResponseReply(
         api=response.provider.api,
         text=response.message.text,
+        done=True,
         finish=response.finish,
         ended="aborted",
         reason=reason,
@@ -112,7 +117,7 @@ def reply_to(response: ProviderResponse, ends: Sequence[EndedCall]) -> ResponseR
         outcomes=outcomes,
         host_calls=response.host_calls if ended is None else (),
         text=response.message.text,
-        done=not (response.calls or response.host_calls) and response.finish != "pause",
+        done=_is_done(response, ended),
         finish=response.finish,
         ended=ended,
         reason=reason,
@@ -120,7 +125,13 @@ def reply_to(response: ProviderResponse, ends: Sequence[EndedCall]) -> ResponseR
     )
 
 
-def _ending(outcomes: Sequence[Outcome]) -> tuple[Literal["suspended", "aborted", "restarted"] | None, str]:
+def _is_done(response: ProviderResponse, ended: Ending | None) -> bool:
+    if ended is not None:
+        return ended != "restarted"
+    return not (response.calls or response.host_calls) and response.finish != "pause"
+
+
+def _ending(outcomes: Sequence[Outcome]) -> tuple[Ending | None, str]:
     """Return why the message cannot simply be appended, and the reason in words."""
     for outcome in outcomes:
         if isinstance(outcome, Aborted):

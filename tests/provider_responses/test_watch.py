@@ -155,7 +155,7 @@ async def test_a_stream_that_ends_before_its_message_runs_nothing_more() -> None
 
     async with Engine([reading.tool, refund]) as engine:
         reply = await engine.watch(chunks()).reply()
-    assert (reply.ended, reply.finish, reply.messages, reply.done) == ("aborted", "cut", [], False)
+    assert (reply.ended, reply.finish, reply.messages, reply.done) == ("aborted", "cut", [], True)
     assert reading.ended.is_set()
     assert paid == []
 
@@ -306,7 +306,7 @@ async def test_a_stream_that_the_provider_blocked_or_cancelled_runs_nothing() ->
             ([piece(0, "refund", '{"order": "A7"}'), end("content_filter")], "content_filter"),
         ):
             reply = await engine.watch(chunks).reply()
-            assert (reply.ended, reply.messages, reply.done) == ("aborted", [], False)
+            assert (reply.ended, reply.messages, reply.done) == ("aborted", [], True)
             assert said in reply.reason
     assert paid == []
 
