@@ -11,8 +11,10 @@ from functools import partial
 from typing import Any, TypeVar
 
 from langchain_core.tools import BaseTool
+from langgraph.config import get_config
 from langgraph.errors import GraphBubbleUp
 from langgraph.prebuilt.tool_node import ToolCallRequest
+from langgraph.types import interrupt
 from msgspec.structs import replace
 
 from callgate._run_in_thread import in_thread
@@ -31,14 +33,27 @@ from callgate.integrations.framework_call import (
     whole_value,
 )
 from callgate.integrations.import_tools import register_missing
+from callgate.integrations.open_questions import was_asked
 
-__all__ = ["DECISIONS", "BlockingEngine", "GraphCalls", "ScopeOf", "decision_of", "place_of", "question_about", "without_loop"]
+__all__ = [
+    "DECISIONS",
+    "BlockingEngine",
+    "GraphCalls",
+    "ScopeOf",
+    "TaskAnswers",
+    "decision_of",
+    "place_of",
+    "question_about",
+    "without_loop",
+]
 
 T = TypeVar("T")
 ScopeOf = Scope | Callable[[ToolCallRequest], Scope]
 """The scope of an agent's calls, or a function of the request that returns it. The run, the conversation and the message are added."""
 Handler = Callable[[ToolCallRequest], Any]
 DECISIONS = ("approve", "edit", "reject")
+_SCRATCHPAD = "__pregel_scratchpad"
+"""The key of what LangGraph keeps for a task, such as the answers to its interrupts. LangGraph has no public name for it."""
 
 
 class BlockingEngine:
@@ -68,6 +83,26 @@ def without_loop(work: Coroutine[Any, Any, T]) -> T:
     raise AssertionError("the coroutine was suspended")
 
 
+class TaskAnswers:
+    """The answers to the interrupts of one task of a graph, in one execution of it.
+
+    LangGraph hands them out in order, to whatever asks next in the task.
+    """
+
+    def __init__(self) -> None:
+        self._asked = False
+
+    def ask(self, value: dict[str, Any]) -> Any:
+        """Return the next answer, or interrupt the graph."""
+        self._asked = True
+        return interrupt(value)
+
+    def holds_another(self) -> bool:
+        """Return whether the task was resumed with an answer, and this execution has not asked for one."""
+        scratchpad = get_config()["configurable"].get(_SCRATCHPAD)
+        return not self._asked and scratchpad is not None and bool(scratchpad.resume or scratchpad.get_null_resume() is not None)
+
+
 class GraphCalls:
     """Makes the calls of one middleware or tool node.
 
@@ -84,45 +119,57 @@ class GraphCalls:
         self._known: dict[str, BaseTool] = {}
         """The tools whose registration was compared with them, by name."""
 
-    def make_sync(self, request: ToolCallRequest, handler: Handler, decide: Decide | None) -> Any:
+    def make_sync(self, request: ToolCallRequest, handler: Handler, answers: TaskAnswers, decide: Decide | None) -> Any:
         """Make a call from a thread without an event loop, as `make` does."""
 
         def run(changed: ToolCallRequest) -> Awaitable[Any]:
             return until_ended(in_thread(partial(handler, changed)))
 
-        return without_loop(self._make(self._blocking, request, run, decide))
+        return without_loop(self._make(self._blocking, request, run, answers, decide))
 
-    async def make(self, request: ToolCallRequest, handler: Handler, decide: Decide | None) -> Any:
+    async def make(self, request: ToolCallRequest, handler: Handler, answers: TaskAnswers, decide: Decide | None) -> Any:
         """Make a call. Return LangGraph's own result, or `Suspended`.
 
         Args:
             handler: Runs the tool in LangGraph's own way.
+            answers: Those of the task that the call runs in.
+            decide: Asks a human in the graph. Without it, a call that waits for one is `Suspended`.
         """
 
         def run(changed: ToolCallRequest) -> Awaitable[Any]:
             return until_ended(handler(changed)) if changed.tool is not None and is_sync(changed.tool) else handler(changed)
 
-        return await self._make(self._engine, request, run, decide)
+        return await self._make(self._engine, request, run, answers, decide)
 
-    async def _make(self, engine: CallsEngine, request: ToolCallRequest, run: Handler, decide: Decide | None) -> Any:
-        scope = self._placed(request)
+    async def _make(self, engine: CallsEngine, request: ToolCallRequest, run: Handler, answers: TaskAnswers, decide: Decide | None) -> Any:
+        scope = self.placed(request)
         if request.tool is None:
             request, scope = self._meant(request, scope)
         call = request.tool_call
         if request.tool is not None and call["name"] not in self._engine.tools:
             register_missing(self._engine, describe(request.tool) or ())
+
+        async def run_tool(arguments: dict[str, Any]) -> Any:
+            await self._drop_decision(call, scope, answers)
+            return await run(_with_arguments(request, arguments))
+
         made = FrameworkCall(
             name=call["name"],
             arguments=call["args"],
             id=call["id"] or "",
             scope=scope,
-            run=lambda arguments: run(_with_arguments(request, arguments)),
+            run=run_tool,
             encode=encode,
             pauses=(GraphBubbleUp,),
             origin="langgraph",
         )
         result = await run_call(engine, made, decide)
         return result if isinstance(result, Suspended) else _output(engine, made, result, call)
+
+    async def _drop_decision(self, call: Mapping[str, Any], scope: Scope, answers: TaskAnswers) -> None:
+        """Take the decision with which the graph was resumed, if the engine was told another way, so that the tool cannot read it."""
+        if self._engine.may_ask and answers.holds_another() and await was_asked(self._engine, call["name"], call["id"] or "", scope):
+            answers.ask({"description": f"A human has decided about {call['name']}. Resume with any decision."})
 
     def _meant(self, request: ToolCallRequest, scope: Scope) -> tuple[ToolCallRequest, Scope]:
         """Return the request with the tool that its name means, if it is almost the name of one of the agent's tools.
@@ -137,7 +184,7 @@ class GraphCalls:
             return request, scope
         return request, replace(scope, deliberate=True, allowed_tools=frozenset(tools))
 
-    def _placed(self, request: ToolCallRequest) -> Scope:
+    def placed(self, request: ToolCallRequest) -> Scope:
         """Return the scope of a call, with what identifies its run and its message."""
         scope = scope_of(self._scope, request)
         info = request.runtime.execution_info

@@ -26,6 +26,7 @@ __all__ = [
     "Decide",
     "FrameworkCall",
     "HumanDecision",
+    "PausedByTool",
     "answer",
     "run_call",
     "scope_of",
