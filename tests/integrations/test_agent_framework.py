@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from agent_framework import Agent, AgentSession, Content, FunctionInvocationContext, FunctionMiddleware, Message
+from agent_framework import Agent, AgentSession, Content, FunctionInvocationContext, FunctionMiddleware, Message, MiddlewareFailure
 from agent_framework import tool as framework_tool
 
 from callgate import Ask, Engine, RawCall, Scope, UsageError
@@ -164,3 +165,28 @@ async def test_the_model_is_told_that_a_human_has_changed_the_arguments() -> Non
         await agent.run(Message("user", [request.to_function_approval_response(approved=True)]), session=session, **FOR_ANN)
     assert told_by(agent)["c1"].text.startswith("B8 refunded for ann")
     assert "bob approved it with" in told_by(agent)["c1"].text
+
+
+async def test_a_guard_that_ends_the_run_inside_a_tool_ends_it_and_the_call_does_not_run_again() -> None:
+    ran: list[str] = []
+
+    @framework_tool
+    async def pay(order: str) -> str:
+        """Pay an order."""
+        ran.append(order)
+        return "paid"
+
+    class Guard(FunctionMiddleware):
+        async def process(self, context: FunctionInvocationContext, call_next: Callable[[], Awaitable[None]]) -> None:
+            await call_next()
+            raise MiddlewareFailure("the balance is wrong")
+
+    async with Engine(import_tools([pay])) as engine:
+        for _ in range(2):
+            client = ScriptedClient([Call("pay", {"order": "A7"})], "done")
+            agent: Agent[Any] = Agent(client=client, tools=[pay], middleware=[*callgate_middleware(engine, scope=Scope(run="r")), Guard()])
+            with contextlib.suppress(MiddlewareFailure):
+                await agent.run("go")
+        outcomes = [b'"status":"unknown"' in event.body for event in engine.journal.read() if event.kind == "call.completed"]
+    assert ran == ["A7"]
+    assert outcomes[0]

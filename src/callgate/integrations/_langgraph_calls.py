@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
-from langchain_core.tools import BaseTool
 from langgraph.config import get_config
 from langgraph.errors import GraphBubbleUp
 from langgraph.prebuilt.tool_node import ToolCallRequest
@@ -32,8 +31,8 @@ from callgate.integrations.framework_call import (
     until_ended,
     whole_value,
 )
-from callgate.integrations.import_tools import register_missing
 from callgate.integrations.open_questions import was_asked
+from callgate.integrations.wrapped_tools import WrappedTools
 
 __all__ = [
     "DECISIONS",
@@ -107,17 +106,16 @@ class GraphCalls:
     """Makes the calls of one middleware or tool node.
 
     Args:
+        wrapper: The name of the middleware or node, for messages.
         engine: The engine. Tools that it does not have are registered with the effect `once`.
         scope: For whom the calls run.
     """
 
-    def __init__(self, engine: Engine, scope: ScopeOf) -> None:
-        register_missing(engine, ())
+    def __init__(self, wrapper: str, engine: Engine, scope: ScopeOf) -> None:
+        self.tools = WrappedTools(wrapper, engine)
         self._engine = engine
         self._scope = scope
         self._blocking = BlockingEngine(engine)
-        self._known: dict[str, BaseTool] = {}
-        """The tools whose registration was compared with them, by name."""
 
     def make_sync(self, request: ToolCallRequest, handler: Handler, answers: TaskAnswers, decide: Decide | None) -> Any:
         """Make a call from a thread without an event loop, as `make` does."""
@@ -146,8 +144,8 @@ class GraphCalls:
         if request.tool is None:
             request, scope = self._meant(request, scope)
         call = request.tool_call
-        if request.tool is not None and call["name"] not in self._engine.tools:
-            register_missing(self._engine, describe(request.tool) or ())
+        if request.tool is not None:
+            self.tools.add_once(call["name"], request.tool, describe)
 
         async def run_tool(arguments: dict[str, Any]) -> Any:
             await self._drop_decision(call, scope, answers)

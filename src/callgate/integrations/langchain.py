@@ -47,7 +47,7 @@ class CallgateMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def __init__(self, engine: Engine, *, scope: ScopeOf = _NOBODY) -> None:
         super().__init__()
-        self._calls = GraphCalls(engine, scope)
+        self._calls = GraphCalls("CallgateMiddleware", engine, scope)
 
     def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]) -> Any:
         answers = TaskAnswers()

@@ -39,7 +39,6 @@ from callgate.integrations._langgraph_calls import (
     without_loop,
 )
 from callgate.integrations.framework_call import CallsEngine, HumanDecision, answer
-from callgate.integrations.import_tools import register_missing
 from callgate.integrations.open_questions import paused_or_asked
 
 __all__ = ["CallgateToolNode"]
@@ -103,7 +102,7 @@ class CallgateToolNode(ToolNode):
     """
 
     def __init__(self, tools: Sequence[BaseTool | Callable[..., Any]], engine: Engine, *, scope: ScopeOf = _NOBODY, **options: Any) -> None:
-        self._calls = calls = GraphCalls(engine, scope)
+        self._calls = calls = GraphCalls("CallgateToolNode", engine, scope)
         self._engine = engine
 
         def wrap(request: ToolCallRequest, execute: Callable[[ToolCallRequest], Any]) -> Any:
@@ -123,7 +122,8 @@ class CallgateToolNode(ToolNode):
             return execution.noted(request, output)
 
         super().__init__(tools, wrap_tool_call=wrap, awrap_tool_call=awrap, **options)
-        register_missing(engine, [one for tool in self.tools_by_name.values() for one in describe(tool) or ()])
+        for name, one in self.tools_by_name.items():
+            calls.tools.add_once(name, one, describe)
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         with _new_execution() as execution:

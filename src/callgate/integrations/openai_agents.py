@@ -26,8 +26,9 @@ from callgate.engine import Engine
 from callgate.integrations._openai_agents_runs import run_id_of
 from callgate.integrations._openai_agents_tools import as_it_is, describe, function_tool, invoke, is_routed, output_of, raising, value_of
 from callgate.integrations.framework_call import FrameworkCall, HumanDecision, run_call, scope_of
-from callgate.integrations.import_tools import refuse_other_names, register_missing
 from callgate.integrations.open_questions import OpenQuestions, only_asked
+from callgate.integrations.wrapped_tools import WrappedTools
+from callgate.tools import ToolOptions
 
 __all__ = ["callgate_tools"]
 
@@ -36,7 +37,12 @@ _NOBODY = Scope()
 
 
 def callgate_tools(
-    tools: Iterable[Any], engine: Engine, *, effects: Mapping[str, Effect] | None = None, scope: ScopeOf = _NOBODY
+    tools: Iterable[Any],
+    engine: Engine,
+    *,
+    effects: Mapping[str, Effect] | None = None,
+    options: Mapping[str, ToolOptions] | None = None,
+    scope: ScopeOf = _NOBODY,
 ) -> list[Any]:
     """Return the tools for an agent, with function tools whose calls take the engine's route.
 
@@ -47,8 +53,9 @@ def callgate_tools(
 
     Args:
         tools: The SDK's tools, and tools of callgate. Hosted tools and agents as tools are returned unchanged.
-        engine: The engine. Tools that it does not have are registered; `import_tools` can give them more options.
+        engine: The engine. Tools that it does not have are registered.
         effects: The effects of tools that the engine does not have. A tool without an entry is `once`.
+        options: More options of those tools, such as `{"refund": {"key": "refund:{order}", "timeout_s": 20}}`.
         scope: For whom the calls run, or a function of the run context that returns it. Without a `run` in it,
             each run of the SDK gets an id, which its `RunState` keeps.
 
@@ -57,8 +64,9 @@ def callgate_tools(
     """
     listed = list(tools)
     described = [one for tool in listed for one in describe(tool) or ()]
-    refuse_other_names("callgate_tools(effects=...)", effects or {}, [one.name for one in described])
-    register_missing(engine, described, effects)
+    wrapped = WrappedTools("callgate_tools", engine, effects, options)
+    wrapped.refuse_other_names(one.name for one in described)
+    wrapped.add(described)
     questions = OpenQuestions(engine)
     return [_Route(engine, scope, questions, function_tool(tool, engine)).tool() if is_routed(tool) else tool for tool in listed]
 

@@ -28,8 +28,10 @@ from callgate.calls import Effect, Scope, Suspended, ToolResult
 from callgate.engine import Engine
 from callgate.integrations._pydantic_ai_tools import declared_schema, defined, encode, has_files, listed, plain, restore
 from callgate.integrations.framework_call import FrameworkCall, HumanDecision, run_call, scope_of, until_ended, whole_value
-from callgate.integrations.import_tools import ToolDescription, refuse_other_names, register_missing
+from callgate.integrations.import_tools import ToolDescription
 from callgate.integrations.open_questions import was_asked
+from callgate.integrations.wrapped_tools import WrappedTools
+from callgate.tools import ToolOptions
 
 __all__ = ["CallgateCapability", "CallgateToolset"]
 
@@ -54,12 +56,14 @@ class CallgateToolset(WrapperToolset[Any]):
         engine: The engine, made with `Engine(import_tools(tools, effects={...}))`.
         effects: The effects of tools that the engine does not have, such as those of an MCP server, which are
             registered when the agent lists them. A tool without an entry is `once`.
+        options: More options of those tools, such as `{"refund": {"key": "refund:{order}", "timeout_s": 20}}`.
         scope: For whom the calls run, or a function of the run context that returns it. Conversation, message and call
             ids are Pydantic AI's own.
     """
 
     engine: Engine
-    effects: Mapping[str, Effect]
+    effects: Mapping[str, Effect] | None
+    options: Mapping[str, ToolOptions] | None
     scope: ScopeOf
 
     def __init__(
@@ -68,18 +72,18 @@ class CallgateToolset(WrapperToolset[Any]):
         engine: Engine,
         *,
         effects: Mapping[str, Effect] | None = None,
+        options: Mapping[str, ToolOptions] | None = None,
         scope: ScopeOf = _NOBODY,
     ) -> None:
-        register_missing(engine, ())
+        self._tools = WrappedTools("CallgateToolset", engine, effects, options)
         super().__init__(wrapped if isinstance(wrapped, AbstractToolset) else FunctionToolset(list(wrapped)))
-        self.engine, self.effects, self.scope = engine, effects or {}, scope
+        self.engine, self.effects, self.options, self.scope = engine, effects, options, scope
 
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
         tools = await super().get_tools(ctx)
-        register_missing(self.engine, [self._description(one) for one in tools.values()], self.effects)
-        if self.effects and not all(name in self.engine.tools for name in self.effects):
-            names = [*self.engine.tools.names(), *(one.name for one in listed(self.wrapped))]
-            refuse_other_names("CallgateToolset(effects=...)", self.effects, names)
+        self._tools.add([self._description(one) for one in tools.values()])
+        if self._tools.unregistered():
+            self._tools.refuse_other_names([*self.engine.tools.names(), *(one.name for one in listed(self.wrapped))])
         return tools
 
     def _description(self, tool: ToolsetTool[Any]) -> ToolDescription:
@@ -158,13 +162,21 @@ class CallgateCapability(AbstractCapability[Any]):
     Args:
         engine: The engine. It may be made without tools.
         effects: The effects of tools that the engine does not have. A tool without an entry is `once`.
+        options: More options of those tools, such as `{"refund": {"key": "refund:{order}", "timeout_s": 20}}`.
         scope: For whom the calls run, or a function of the run context that returns it.
     """
 
-    def __init__(self, engine: Engine, *, effects: Mapping[str, Effect] | None = None, scope: ScopeOf = _NOBODY) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        effects: Mapping[str, Effect] | None = None,
+        options: Mapping[str, ToolOptions] | None = None,
+        scope: ScopeOf = _NOBODY,
+    ) -> None:
         super().__init__()
-        register_missing(engine, ())
-        self._wrap = partial(CallgateToolset, engine=engine, effects=effects, scope=scope)
+        WrappedTools("CallgateCapability", engine, effects, options)  # refuses at once what the toolset of each run would refuse
+        self._wrap = partial(CallgateToolset, engine=engine, effects=effects, options=options, scope=scope)
 
     def get_wrapper_toolset(self, toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
         return self._wrap(toolset)
