@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from agent_framework import tool as framework_tool
 from agents import Agent as OpenAIAgent
-from agents import function_tool
+from agents import Runner, function_tool
 from pydantic_ai import Agent
+from pydantic_ai.tools import Tool
+from pydantic_ai.toolsets import FunctionToolset
 
 from callgate import Engine, UsageError
 from callgate.integrations import import_tools
@@ -19,7 +22,11 @@ from callgate.integrations.pydantic_ai import CallgateCapability, CallgateToolse
 from callgate.tools import ToolOptions
 from tests.integrations.agent_framework_agents import ScriptedClient, agent_of
 from tests.integrations.contract import Call
-from tests.integrations.test_pydantic_ai_contract import scripted
+from tests.integrations.test_openai_agents_contract import QUIET
+from tests.integrations.test_openai_agents_contract import agent_of as openai_agent_of
+from tests.integrations.test_openai_agents_contract import told_in as openai_told_in
+from tests.integrations.test_pydantic_ai_contract import scripted, told_in
+from tests.waiting import PATIENCE_S
 
 _OPTIONS: dict[str, ToolOptions] = {"refund": {"key": "refund:{order}", "timeout_s": 20.0}}
 
@@ -101,3 +108,39 @@ async def test_options_that_cannot_be_used_are_refused_when_the_wrapper_is_made(
     async with Engine() as engine:
         with pytest.raises(UsageError, match=said):
             _wrapped(wrapper, engine, options=options)
+
+
+async def _told_about_a_timeout(tool: str, engine: Engine) -> str:
+    """Run an agent whose tool has its framework's own timeout and does not end. Return what the model reads."""
+
+    async def hang() -> str:
+        """Hang."""
+        await asyncio.Event().wait()
+        return "never"
+
+    step = [Call("hang")]
+    if tool == "function tool":
+        openai_agent = openai_agent_of(engine, [function_tool(hang, timeout=0.1)], step, "done")
+        return openai_told_in(await Runner.run(openai_agent, "go", run_config=QUIET))["c1"].text
+    capabilities = [CallgateCapability(engine)]
+    if tool == "tool":
+        agent = Agent(scripted(step, "done"), tools=[Tool(hang, timeout=0.1)], capabilities=capabilities)
+    elif tool == "toolset":
+        agent = Agent(scripted(step, "done"), toolsets=[FunctionToolset([hang], timeout=0.1)], capabilities=capabilities)
+    else:
+        toolset = FunctionToolset([hang], timeout=0.1)
+        for one in import_tools([toolset]):
+            engine.register(one)
+        agent = Agent(scripted(step, "done"), toolsets=[CallgateToolset(toolset, engine)])
+    return told_in((await agent.run("go")).all_messages())["c1"].text
+
+
+@pytest.mark.parametrize("tool", ["function tool", "tool", "toolset", "imported toolset"])
+async def test_a_frameworks_own_timeout_is_the_engines_and_the_model_reads_that_the_outcome_is_not_known(tool: str) -> None:
+    async with Engine() as engine:
+        told = await asyncio.wait_for(_told_about_a_timeout(tool, engine), PATIENCE_S)
+        bound = engine.tools.get("hang")
+    assert bound is not None
+    assert bound.timeout_s == 0.1
+    assert "did not end within 0.1 s" in told
+    assert "It may have taken effect. It was not run again." in told

@@ -40,8 +40,16 @@ def describe(item: object) -> tuple[ToolDescription, ...] | None:
         call: CallContext[Any] = CallContext(context.extra, tool_name=tool.name, tool_call_id=context.call_id, tool_arguments=text)
         return await invoke(tool, call, text)
 
-    source = f"the function tool {tool.name} of the OpenAI Agents SDK"
-    return (ToolDescription(name=tool.name, description=tool.description, parameters=tool.params_json_schema, run=run, source=source),)
+    return (
+        ToolDescription(
+            name=tool.name,
+            description=tool.description,
+            parameters=tool.params_json_schema,
+            run=run,
+            source=f"the function tool {tool.name} of the OpenAI Agents SDK",
+            timeout_s=tool.timeout_seconds,
+        ),
+    )
 
 
 def is_routed(tool: object) -> bool:

@@ -44,6 +44,8 @@ class ToolDescription(Struct, frozen=True, kw_only=True):
     source: str = "a tool of another framework"
     content_key: str | None = None
     """`Tool.content_key`: the key of the text for the model in what `run` returns."""
+    timeout_s: float | None = None
+    """The framework's own timeout of the tool, which becomes the engine's, so that the model reads what is known about the effect."""
 
     def tool(self, options: ToolOptions) -> ExternalTool:
         """Return the tool for an engine."""
@@ -51,6 +53,8 @@ class ToolDescription(Struct, frozen=True, kw_only=True):
         given["name"], given["description"], given["parameters"] = self.name, self.description, self.parameters
         if self.content_key is not None:
             given.setdefault("content_key", self.content_key)
+        if self.timeout_s is not None:
+            given.setdefault("timeout_s", self.timeout_s)
         return ExternalTool(self.run, source=self.source, **given)
 
 

@@ -82,6 +82,7 @@ class _Route:
         made = copy.copy(self._own)
         made.on_invoke_tool = self._invoke
         made.is_enabled = self._is_enabled
+        made.timeout_seconds = None  # it is the engine's, see ToolDescription
         if self._engine.may_ask:
             made.needs_approval = self._needs_approval
         return made

@@ -26,7 +26,17 @@ except ModuleNotFoundError as error:
 
 from callgate.calls import Effect, Scope, Suspended, ToolResult
 from callgate.engine import Engine
-from callgate.integrations._pydantic_ai_tools import declared_schema, defined, encode, has_files, listed, plain, restore
+from callgate.integrations._pydantic_ai_tools import (
+    declared_schema,
+    defined,
+    encode,
+    has_files,
+    listed,
+    plain,
+    restore,
+    timeout_of,
+    without_timeout,
+)
 from callgate.integrations.framework_call import FrameworkCall, HumanDecision, run_call, scope_of, until_ended, whole_value
 from callgate.integrations.import_tools import ToolDescription
 from callgate.integrations.open_questions import was_asked
@@ -93,18 +103,19 @@ class CallgateToolset(WrapperToolset[Any]):
         """
         registered = self.engine.tools.get(tool.tool_def.name)
         schema = declared_schema(tool) or (registered and registered.tool.parameters)
-        found = defined(tool.tool_def)
+        found = defined(tool.tool_def, timeout_s=timeout_of(tool))
         return replace(found, parameters=schema) if schema else found
 
     async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]) -> Any:
         given = plain(tool_args)
         scope = self._placed(ctx)
         asked = await self._asked(given, scope, ctx, tool)
+        untimed = tool if timeout_of(tool) is None else without_timeout(tool)
 
         def run(arguments: dict[str, Any]) -> Awaitable[Any]:
             same = arguments == given
             valid = tool_args if same else tool.args_validator.validate_python(arguments, context=ctx.validation_context)
-            work = self.wrapped.call_tool(name, valid, ctx, tool)
+            work = self.wrapped.call_tool(name, valid, ctx, untimed)
             return until_ended(work) if _is_sync(tool) else work
 
         call = FrameworkCall(
