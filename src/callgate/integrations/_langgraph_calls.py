@@ -20,7 +20,8 @@ from callgate._run_in_thread import in_thread
 from callgate.argument_checks import possible_names
 from callgate.calls import Outcome, RawCall, Scope, Suspended, ToolResult
 from callgate.engine import Engine
-from callgate.integrations._langchain_tools import describe, encode, is_sync, restore
+from callgate.errors import UsageError
+from callgate.integrations._langchain_tools import describe, encode, is_async, is_sync, restore
 from callgate.integrations.framework_call import (
     CallsEngine,
     Decide,
@@ -118,7 +119,16 @@ class GraphCalls:
         self._blocking = BlockingEngine(engine)
 
     def make_sync(self, request: ToolCallRequest, handler: Handler, answers: TaskAnswers, decide: Decide | None) -> Any:
-        """Make a call from a thread without an event loop, as `make` does."""
+        """Make a call from a thread without an event loop, as `make` does.
+
+        Raises:
+            UsageError: The tool has only async code.
+        """
+        if request.tool is not None and is_async(request.tool):
+            raise UsageError(
+                f"{request.tool.name} has only async code, and the graph runs with invoke. Run it with ainvoke, or give the tool a plain"
+                " function."
+            )
 
         def run(changed: ToolCallRequest) -> Awaitable[Any]:
             return until_ended(in_thread(partial(handler, changed)))
