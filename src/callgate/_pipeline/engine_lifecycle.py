@@ -104,8 +104,8 @@ class Lifecycle:
         if self.loop is not loop:
             if self.loop is not None:
                 raise UsageError(
-                    "This engine belongs to another event loop, where it was first used. Make an engine for each loop, inside the function that"
-                    " asyncio.run gets. Code without a loop, such as call_sync or the invoke of a graph, needs one of its own, too."
+                    "This engine belongs to another event loop. Make an engine for each loop, inside the function"
+                    " that asyncio.run gets. Code without a loop, such as call_sync or the invoke of a graph, needs one of its own, too."
                 )
             self.loop = loop
             self._journal.watch(self._watcher)
