@@ -19,7 +19,7 @@ from callgate.integrations.framework_call import until_ended
 from callgate.integrations.import_tools import ToolDescription
 from callgate.tools import ToolContext
 
-__all__ = ["declared_schema", "defined", "describe", "encode", "has_files", "listed", "plain", "restore", "timeout_of", "without_timeout"]
+__all__ = ["declared", "defined", "describe", "encode", "has_files", "listed", "plain", "restore", "timeout_of", "without_timeout"]
 
 _TOOL_RETURN = "tool-return"
 _tool_return: TypeAdapter[Any] = TypeAdapter(ToolReturn)
@@ -103,12 +103,11 @@ def without_timeout(tool: ToolsetTool[Any]) -> ToolsetTool[Any]:
     return replace(tool, tool_def=replace(tool.tool_def, timeout=math.inf))
 
 
-def declared_schema(tool: ToolsetTool[Any]) -> Mapping[str, Any] | None:
-    """Return the schema of a tool's code, before a function of the agent prepares it for a step; None if it is not known."""
+def declared(tool: ToolsetTool[Any]) -> Tool[Any] | None:
+    """Return the tool as it was declared, before a function of the agent prepares it for a step; None if it is not known."""
     while (source := getattr(tool, "source_tool", None)) is not None:
         tool = source
-    known = tool.toolset.tools.get(tool.tool_def.name) if isinstance(tool.toolset, FunctionToolset) else None
-    return known.tool_def.parameters_json_schema if known is not None else None
+    return tool.toolset.tools.get(tool.tool_def.name) if isinstance(tool.toolset, FunctionToolset) else None
 
 
 def plain(arguments: Mapping[str, Any]) -> dict[str, Any]:

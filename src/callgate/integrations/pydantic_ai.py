@@ -27,7 +27,7 @@ except ModuleNotFoundError as error:
 from callgate.calls import Effect, Scope, Suspended, ToolResult
 from callgate.engine import Engine
 from callgate.integrations._pydantic_ai_tools import (
-    declared_schema,
+    declared,
     defined,
     encode,
     has_files,
@@ -91,20 +91,22 @@ class CallgateToolset(WrapperToolset[Any]):
 
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
         tools = await super().get_tools(ctx)
-        self._tools.add([self._description(one) for one in tools.values()])
+        for name, one in tools.items():
+            self._tools.add_once(name, declared(one) or one, partial(self._description, one))
         if self._tools.unregistered():
             self._tools.refuse_other_names([*self.engine.tools.names(), *(one.name for one in listed(self.wrapped))])
         return tools
 
-    def _description(self, tool: ToolsetTool[Any]) -> ToolDescription:
+    def _description(self, tool: ToolsetTool[Any], _: object) -> tuple[ToolDescription]:
         """Return a tool's description with the schema that its code declares, which is compared with that of a registered tool.
 
         A schema that is made anew for each step is not compared: that of a tool of a server, or of a tool with a `prepare` function.
         """
         registered = self.engine.tools.get(tool.tool_def.name)
-        schema = declared_schema(tool) or (registered and registered.tool.parameters)
+        known = declared(tool)
+        schema = known.tool_def.parameters_json_schema if known is not None else registered and registered.tool.parameters
         found = defined(tool.tool_def, timeout_s=timeout_of(tool))
-        return replace(found, parameters=schema) if schema else found
+        return (replace(found, parameters=schema) if schema else found,)
 
     async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]) -> Any:
         given = plain(tool_args)
