@@ -110,6 +110,23 @@ async def test_options_that_cannot_be_used_are_refused_when_the_wrapper_is_made(
             _wrapped(wrapper, engine, options=options)
 
 
+@_wrappers
+async def test_a_scope_that_is_none_is_refused_when_the_wrapper_is_made(wrapper: str) -> None:
+    async with Engine() as engine:
+        with pytest.raises(UsageError, match="The scope of the wrapper is 'ann'"):
+            _wrapped(wrapper, engine, scope="ann")
+
+
+@pytest.mark.parametrize(
+    "tools", ["refund", None, {"refund": refund}, [refund], [5]], ids=["text", "none", "mapping", "function", "number"]
+)
+async def test_what_is_no_list_of_the_sdks_tools_is_refused(tools: Any) -> None:
+    """A function would be left out of the route, and the SDK would refuse it later."""
+    async with Engine() as engine:
+        with pytest.raises(UsageError, match="callgate_tools was given"):
+            callgate_tools(tools, engine)
+
+
 async def _told_about_a_timeout(tool: str, engine: Engine) -> str:
     """Run an agent whose tool has its framework's own timeout and does not end. Return what the model reads."""
 

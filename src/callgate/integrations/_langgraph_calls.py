@@ -27,6 +27,7 @@ from callgate.integrations.framework_call import (
     Decide,
     FrameworkCall,
     HumanDecision,
+    check_scope,
     run_call,
     scope_of,
     until_ended,
@@ -114,6 +115,7 @@ class GraphCalls:
 
     def __init__(self, wrapper: str, engine: Engine, scope: ScopeOf) -> None:
         self.tools = WrappedTools(wrapper, engine)
+        check_scope(scope)
         self._engine = engine
         self._scope = scope
         self._blocking = BlockingEngine(engine)

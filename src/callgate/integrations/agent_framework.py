@@ -31,7 +31,7 @@ from callgate.calls import Effect, Scope, Suspended, ToolResult
 from callgate.engine import Engine
 from callgate.integrations._agent_framework_messages import DENIED, HandOnDenials, KeepMalformedArguments
 from callgate.integrations._agent_framework_tools import describe, encode, from_part, from_parts, is_sync, plain, restore
-from callgate.integrations.framework_call import FrameworkCall, HumanDecision, run_call, scope_of, until_ended, whole_value
+from callgate.integrations.framework_call import FrameworkCall, HumanDecision, check_scope, run_call, scope_of, until_ended, whole_value
 from callgate.integrations.open_questions import only_asked
 from callgate.integrations.wrapped_tools import WrappedTools
 from callgate.tools import ToolOptions
@@ -75,6 +75,7 @@ def callgate_middleware(
             framework's `MiddlewareFailure`, which ends the run.
     """
     tools = WrappedTools("callgate_middleware", engine, effects, options)
+    check_scope(scope)
     malformed: dict[str, str] = {}
     return [HandOnDenials(), KeepMalformedArguments(malformed), _CallgateMiddleware(engine, tools, scope, malformed)]
 

@@ -28,6 +28,7 @@ __all__ = [
     "HumanDecision",
     "PausedByTool",
     "answer",
+    "check_scope",
     "run_call",
     "scope_of",
     "started_by",
@@ -130,6 +131,12 @@ def started_by(context: ToolContext) -> FrameworkCall | None:
     """Return the framework's call that a tool is started for; None for another call, such as one that its code makes."""
     call = _call_of.get()
     return call if call is not None and call.name == context.tool and _call_id(call.id) == context.call_id else None
+
+
+def check_scope(given: object) -> None:
+    """Raise `UsageError` if a wrapper was given neither a scope nor a function."""
+    if not callable(given):
+        scope_of(given, None)
 
 
 def scope_of(given: object, context: object) -> Scope:

@@ -24,8 +24,18 @@ from callgate._json import json_text
 from callgate.calls import Effect, RawCall, Scope, Suspended
 from callgate.engine import Engine
 from callgate.integrations._openai_agents_runs import run_id_of
-from callgate.integrations._openai_agents_tools import as_it_is, describe, function_tool, invoke, is_routed, output_of, raising, value_of
-from callgate.integrations.framework_call import FrameworkCall, HumanDecision, run_call, scope_of
+from callgate.integrations._openai_agents_tools import (
+    as_it_is,
+    describe,
+    function_tool,
+    invoke,
+    is_routed,
+    listed_tools,
+    output_of,
+    raising,
+    value_of,
+)
+from callgate.integrations.framework_call import FrameworkCall, HumanDecision, check_scope, run_call, scope_of
 from callgate.integrations.open_questions import OpenQuestions, only_asked
 from callgate.integrations.wrapped_tools import WrappedTools
 from callgate.tools import ToolOptions
@@ -60,10 +70,11 @@ def callgate_tools(
             each run of the SDK gets an id, which its `RunState` keeps.
 
     Raises:
-        UsageError: `engine` is not an engine, or a tool cannot be registered.
+        UsageError: `engine` is not an engine, an item is not a tool, or a tool cannot be registered.
     """
-    listed = list(tools)
+    listed = listed_tools(tools)
     described = [one for tool in listed for one in describe(tool) or ()]
+    check_scope(scope)
     wrapped = WrappedTools("callgate_tools", engine, effects, options)
     wrapped.refuse_other_names(one.name for one in described)
     wrapped.add(described)

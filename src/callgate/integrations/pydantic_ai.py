@@ -37,7 +37,7 @@ from callgate.integrations._pydantic_ai_tools import (
     timeout_of,
     without_timeout,
 )
-from callgate.integrations.framework_call import FrameworkCall, HumanDecision, run_call, scope_of, until_ended, whole_value
+from callgate.integrations.framework_call import FrameworkCall, HumanDecision, check_scope, run_call, scope_of, until_ended, whole_value
 from callgate.integrations.import_tools import ToolDescription
 from callgate.integrations.open_questions import was_asked
 from callgate.integrations.wrapped_tools import WrappedTools
@@ -86,6 +86,7 @@ class CallgateToolset(WrapperToolset[Any]):
         scope: ScopeOf = _NOBODY,
     ) -> None:
         self._tools = WrappedTools("CallgateToolset", engine, effects, options)
+        check_scope(scope)
         super().__init__(wrapped if isinstance(wrapped, AbstractToolset) else FunctionToolset(list(wrapped)))
         self.engine, self.effects, self.options, self.scope = engine, effects, options, scope
 
@@ -188,6 +189,7 @@ class CallgateCapability(AbstractCapability[Any]):
         scope: ScopeOf = _NOBODY,
     ) -> None:
         super().__init__()
+        check_scope(scope)
         WrappedTools("CallgateCapability", engine, effects, options)  # refuses at once what the toolset of each run would refuse
         self._wrap = partial(CallgateToolset, engine=engine, effects=effects, options=options, scope=scope)
 
