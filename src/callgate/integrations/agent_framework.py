@@ -122,11 +122,17 @@ class _CallgateMiddleware(FunctionMiddleware):
             if arguments != given:
                 context.arguments = arguments
                 context.metadata.pop(_APPROVED, None)
-            await (until_ended(call_next()) if is_sync(context.function) else call_next())
+            before = context.function.invocation_count
+            try:
+                await (until_ended(call_next()) if is_sync(context.function) else call_next())
+            except MiddlewareTermination as end:
+                if context.function.invocation_count == before:
+                    raise  # the tool has not started, so that the call can be made again
+                call.ended_by = end
             return context.result
 
         call_id = context.metadata.get("call_id") or str(uuid4())
-        return FrameworkCall(
+        call = FrameworkCall(
             name=context.function.name,
             arguments=self._malformed.pop(call_id, given),
             id=call_id,
@@ -138,6 +144,7 @@ class _CallgateMiddleware(FunctionMiddleware):
             failures=(ToolException,),
             origin="agent_framework",
         )
+        return call
 
     def _placed(self, context: FunctionInvocationContext, call_id: str) -> Scope:
         """Return the scope of a call, with what identifies its run and its message."""
