@@ -11,6 +11,7 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, Send, interrupt
+from pydantic import BaseModel, ValidationError
 
 from callgate import Ask, Engine, UsageError
 from callgate.integrations import import_tools
@@ -198,3 +199,30 @@ async def _answered_elsewhere(engine: Engine, graph: Any, first: Any) -> None:
     (value,) = _asked(asked)
     (shown,) = value.get("action_requests", [value])
     await engine.approve(shown["approval_id"], by="bob")
+
+
+class _Amount(BaseModel):
+    cents: int
+
+
+@tool
+async def pay(order: str) -> str:
+    """Pay an order."""
+    amount = interrupt(f"How much for {order}?", response_schema=_Amount)
+    _ran.append(f"{order}: {amount.cents}")
+    return f"{order}: {amount.cents}"
+
+
+async def test_an_answer_of_another_form_than_a_tool_asked_for_ends_the_run_and_can_be_given_again() -> None:
+    """As LangGraph does it: the model cannot correct what a human has answered."""
+    async with Engine(import_tools([pay])) as engine:
+        builder = StateGraph(MessagesState)
+        builder.add_node("tools", CallgateToolNode([pay], engine))
+        builder.add_edge(START, "tools")
+        graph: Any = builder.compile(checkpointer=InMemorySaver())
+        await graph.ainvoke({"messages": [says(call("pay", order="A7"))]}, _THREAD)
+        with pytest.raises(ValidationError, match="cents"):
+            await graph.ainvoke(_resume({"cents": "many"}), _THREAD)
+        result = await graph.ainvoke(_resume({"cents": 5}), _THREAD)
+    assert _texts(result) == ["A7: 5"]
+    assert _ran == ["A7: 5"]

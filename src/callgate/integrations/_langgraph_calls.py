@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
+from langgraph import errors as graph_errors
 from langgraph.config import get_config
 from langgraph.errors import GraphBubbleUp
 from langgraph.prebuilt.tool_node import ToolCallRequest
@@ -27,6 +28,7 @@ from callgate.integrations.framework_call import (
     Decide,
     FrameworkCall,
     HumanDecision,
+    PausedByTool,
     check_scope,
     run_call,
     scope_of,
@@ -53,6 +55,8 @@ ScopeOf = Scope | Callable[[ToolCallRequest], Scope]
 """The scope of an agent's calls, or a function of the request that returns it. The run, the conversation and the message are added."""
 Handler = Callable[[ToolCallRequest], Any]
 DECISIONS = ("approve", "edit", "reject")
+_is_invalid_resume: Callable[[BaseException], bool] = getattr(graph_errors, "is_invalid_resume", lambda error: False)
+"""Whether a human's answer to an interrupt had another form than it asked for; LangGraph 1.2 has this since one of its later versions."""
 _SCRATCHPAD = "__pregel_scratchpad"
 """The key of what LangGraph keeps for a task, such as the answers to its interrupts. LangGraph has no public name for it."""
 
@@ -161,7 +165,13 @@ class GraphCalls:
 
         async def run_tool(arguments: dict[str, Any]) -> Any:
             await self._drop_decision(call, scope, answers)
-            return await run(_with_arguments(request, arguments))
+            try:
+                return await run(_with_arguments(request, arguments))
+            except ValueError as error:
+                if not _is_invalid_resume(error):
+                    raise
+                made.ended_by = error  # the graph asks again
+                raise PausedByTool(f"{call['name']} got an answer of another form than it asked for") from error
 
         made = FrameworkCall(
             name=call["name"],
