@@ -66,6 +66,19 @@ def test_text_that_may_be_something_else_makes_no_call(text: str) -> None:
     assert read_text(text, TOOLS).calls == ()
 
 
+@pytest.mark.parametrize("value", ["a </function>\n</tool_call> b", "a\n</function>\n</tool_call>", "a</function></tool_call>\n\nb"])
+def test_a_value_with_its_own_end_tag_is_not_cut_at_the_end_of_a_call_in_it(value: str) -> None:
+    """Without the end tag of the parameter, the end of the call ends the value."""
+    call = f"<tool_call>\n<function=search>\n<parameter=query>\n{value}\n</parameter>\n</function>\n</tool_call>"
+    assert calls_in(read_text(call * 2, TOOLS)) == [("search", {"query": value})] * 2
+    reader = TextReader(TOOLS)
+    assert collect_parts([*(part for letter in call for part in reader.feed(letter)), *reader.close()]) == read_text(call, TOOLS)
+    for end in range(len(call)):
+        assert [found[1] for found in calls_in(read_text(call[:end], TOOLS, partial=True))] in ([], [{"query": value}])
+    without = "<tool_call>\n<function=search>\n<parameter=query>\na\n</function>\n</tool_call>"
+    assert calls_in(read_text(without * 2 + call, TOOLS)) == [("search", {"query": "a"})] * 2 + [("search", {"query": value})]
+
+
 @pytest.mark.parametrize(
     ("lines", "meant"),
     [
