@@ -15,7 +15,7 @@ The stages
 The state of runs
     `run_leases` holds leases, the state of each run (`callgate._run_state`), and messages of other processes to it.
         `unknown_outcomes` settles whether a call took effect. `effect_claims` lets only one call at a time hold the key
-        of an effect, in all runs.
+        of an effect, in all runs. `recorded_effects` finds the earlier call with a key, and its result.
 
 Concurrency and undo
     `concurrency` controls how many calls run at the same time, in which order, and in which tasks. `call_locks` makes a

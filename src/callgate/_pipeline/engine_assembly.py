@@ -23,6 +23,7 @@ from callgate._pipeline.engine_options import EngineContext, HostFields
 from callgate._pipeline.execute import Executor
 from callgate._pipeline.gate import EnginePolicies
 from callgate._pipeline.outcomes import Outcomes, UnstartedCalls
+from callgate._pipeline.recorded_effects import RecordedEffects
 from callgate._pipeline.result_cache import Cache
 from callgate._pipeline.run_leases import InboxDelivery, KnownRuns, RunLeases, Work
 from callgate._pipeline.tool_plan import ToolPlans
@@ -109,6 +110,7 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
         own_files = _files(context.journal, context.blobs, store, given.memory)
         if given.undo is not None:
             given.undo.leave_out(own_files)
+        recorded_effects = RecordedEffects(context)
         unknown = UnknownOutcomes(context.host, known, Fence(context.journal, runners.behind))
         executor = Executor(context, runners, cache, unknown, policies, given.undo, own_files, given.timeout_s)
 
@@ -135,7 +137,8 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
             unknown=unknown,
             waits=waits,
             locks=CallLocks(waits, context.clock, run, recorder.log),
-            effects=EffectClaims(context, known, unknown, waits, given.timeout_s),
+            effects=EffectClaims(context, recorded_effects, known, unknown, waits, given.timeout_s),
+            recorded_effects=recorded_effects,
             cache=cache,
             executor=executor,
             outcomes=outcomes,

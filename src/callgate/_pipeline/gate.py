@@ -45,7 +45,7 @@ from callgate.protocols import (
 )
 from callgate.stage_types import ApprovedCall, ValidatedCall
 
-__all__ = ["EnginePolicies", "GateParts", "PolicyRecheck", "Verdicts", "asks_human", "gate", "policies_to_ask"]
+__all__ = ["EnginePolicies", "GateParts", "PolicyRecheck", "Verdicts", "call_to_ask_about", "gate", "policies_to_ask"]
 
 
 class Standing(Struct, frozen=True):
@@ -157,17 +157,21 @@ async def _refusal(call: ValidatedCall, deps: GateParts) -> str:
     return f"a human has to decide about it first: {deps.host.cut(verdict.question)}" if isinstance(verdict, Ask) else ""
 
 
-async def asks_human(call: ValidatedCall, deps: GateParts) -> bool:
-    """Return whether the policies want a human to decide about a call, and none has. Hooks are not run, and nothing is recorded."""
+async def call_to_ask_about(call: ValidatedCall, deps: GateParts) -> ValidatedCall | None:
+    """Return the call with its final arguments if the policies want a human to decide about it and none has, otherwise None.
+
+    Hooks are not run, and nothing is recorded.
+    """
     for _ in range(deps.rounds):
         try:
             standing = await _judge(call, deps)
         except CallDenied:
-            return False
+            return None
         if not isinstance(standing, Modified):
-            return isinstance(standing.verdict, Ask) and deps.answer_to(call, canonical(call.arguments)) is None
+            asks = isinstance(standing.verdict, Ask) and deps.answer_to(call, canonical(call.arguments)) is None
+            return call if asks else None
         call = standing.call
-    return False
+    return None
 
 
 async def _after_waiting(
