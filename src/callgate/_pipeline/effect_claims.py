@@ -19,8 +19,8 @@ from msgspec.structs import replace
 from callgate._abort_signals import settled
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.engine_options import EngineContext
+from callgate._pipeline.known_runs import KnownRuns
 from callgate._pipeline.recorded_effects import RecordedEffects, not_started
-from callgate._pipeline.run_leases import KnownRuns
 from callgate._pipeline.unknown_outcomes import UnknownOutcomes
 from callgate._pipeline.wait_graph import WaitGraph, callers
 from callgate._run_state.earlier_effect import EarlierEffect, EffectClaim, effect_run

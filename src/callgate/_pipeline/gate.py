@@ -22,8 +22,8 @@ from callgate._json import canonical, plain_bytes
 from callgate._pipeline.approval_answers import Edited, as_answered
 from callgate._pipeline.ask_judges import Judges
 from callgate._pipeline.call_hooks import HookHost, hook_arguments
+from callgate._pipeline.known_runs import KnownRuns
 from callgate._pipeline.required_approval import tool_question
-from callgate._pipeline.run_leases import KnownRuns
 from callgate._pipeline.validate import Modified, modified
 from callgate._run_state.approvals import Approvals, Question, binding
 from callgate.calls import Scope
@@ -81,6 +81,8 @@ class GateParts(Protocol):
     policy_timeout_s: float
     answered: Mapping[str, Question]
     """The answers of humans that are not used up."""
+    coerce: bool
+    """Whether the arguments of humans are converted, as those of the model are."""
 
     @property
     def host(self) -> HookHost: ...
@@ -358,7 +360,7 @@ def _approve(
         raise CallDenied(f"{call.name} was denied: the policy gave {type(rule).__name__} for its rule's name.", code="policy_failed")
     named = rule if isinstance(rule, str) and rule.isascii() else deps.host.cut(rule)
     if edit is None and deps.answered and (answer := deps.answer_to(call, encoded)) is not None:
-        edited = as_answered(call, encoded, answer, deps.host)
+        edited = as_answered(call, encoded, answer, deps.host, coerce=deps.coerce)
         if edited is not None:
             deps.spend_approval(answer.binding)
             return edited
@@ -402,11 +404,19 @@ class EnginePolicies:
     """
 
     def __init__(
-        self, policies: Iterable[Policy | CallJudge], host: HookHost, approvals: Approvals, runs: KnownRuns, limits: Limits
+        self,
+        policies: Iterable[Policy | CallJudge],
+        host: HookHost,
+        approvals: Approvals,
+        runs: KnownRuns,
+        limits: Limits,
+        *,
+        coerce: bool,
     ) -> None:
         asked = tuple(policies)
         self.policies, self.waits = policies_to_ask(one for one in asked if not isinstance(one, CallJudge))
         self.judges = Judges([one for one in asked if isinstance(one, CallJudge)], host)
+        self.coerce = coerce
         self.rounds = limits.policy_rounds
         self.policy_timeout_s = limits.policy_timeout_s
         self.host = host

@@ -227,6 +227,8 @@ class _JudgingContext:
 
     # The gate's interface
 
+    coerce = False  # no answer of a human is applied here; see `answer_to`
+
     def modified(self, change: Modified) -> None:
         """Ignore a verdict on arguments that are changed later. Only the final verdict counts."""
 
