@@ -7,7 +7,7 @@ Decisions of a limit or the agent loop are not judged again.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -24,6 +24,8 @@ from callgate._pipeline.resolve import resolve
 from callgate._pipeline.validate import Modified, validate
 from callgate._run_state.approvals import Question, older_binding
 from callgate._run_state.event_bodies import MOST_CHARS, clean
+from callgate._runners.await_host_code import answer_in_thread
+from callgate._runners.offload_to_threads import Offload
 from callgate.errors import ApprovalNeeded, CallAborted, CallDenied, CallFailed, DangerousLimitReached
 from callgate.hooks import Hook
 from callgate.protocols import CallJudge, Judgment, Policy
@@ -143,11 +145,15 @@ class _ReplayHost:
 
     def __init__(self, limits: Limits) -> None:
         self._guards = HostAwaits()
+        self._offload = Offload(limits)
         self._grace_s = limits.grace_s
         self.hook_timeout_s = limits.hook_timeout_s
 
     async def ask(self, answer: Awaitable[Any], timeout_s: float, name: str) -> HostAnswer:
         return await self._guards.ask(answer, timeout_s=timeout_s, grace_s=self._grace_s, name=name)
+
+    async def in_thread(self, work: Callable[[], Any], timeout_s: float) -> HostAnswer:
+        return await answer_in_thread(self._offload, work, timeout_s)
 
     def hook_failed(self, hook: Hook, call: ValidatedCall, why: str) -> None:
         """Do nothing, because the failure of an observer changes nothing."""
