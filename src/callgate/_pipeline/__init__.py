@@ -22,7 +22,8 @@ The state of runs
 Concurrency and undo
     `concurrency` controls how many calls run at the same time, in which order, and in which tasks. `call_slots` is the
         state of each call of one message. `call_locks` makes a call wait for running calls that conflict with it, in
-        whatever message they arrived. `wait_graph` finds calls that would wait for themselves. `undo_capture` stores the file contents that a call changes.
+        whatever message they arrived. `wait_graph` finds calls that would wait for themselves. `undo_capture` stores
+        the file contents that a call changes.
 
 The engine
     `engine_options` checks the host's options, and `journal_checks` its journal. `engine_assembly` makes the parts of

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Protocol
 
 import msgspec
 from msgspec import Struct
@@ -20,6 +19,7 @@ from callgate._pipeline.validate import Modified, Redacting, converted, modified
 from callgate._run_state.approvals import Answer, Approvals, Question, binding, denied_by_human
 from callgate._run_state.event_bodies import Reason, arguments_hash, verdict_of
 from callgate._run_state.recorder import Recorder, off_loop
+from callgate._run_state.settlements import OpensRuns
 from callgate.calls import Note, Suspended
 from callgate.errors import ArgumentsInvalid, CallDenied, CallFailed, UsageError
 from callgate.events import Draft
@@ -54,12 +54,6 @@ class EditMessage(Struct, frozen=True, kw_only=True):
 
     arguments: dict[str, object]
     reason: str = ""
-
-
-class OpensRuns(Protocol):
-    """Loads a run's questions from its record."""
-
-    async def open(self, run: str) -> None: ...
 
 
 def check_answer(owner: str, approval_id: object, by: object, reason: object) -> None:

@@ -22,6 +22,7 @@ from callgate.protocols import Journal
 __all__ = [
     "EARLIER",
     "SETTLEMENTS",
+    "OpensRuns",
     "Settlement",
     "call_in_doubt",
     "did_happen",

@@ -22,10 +22,9 @@ from callgate._pipeline.gate import gate, policies_to_ask
 from callgate._pipeline.parse import parse
 from callgate._pipeline.resolve import resolve
 from callgate._pipeline.validate import Modified, validate
+from callgate._run_in_thread import in_thread
 from callgate._run_state.approvals import Question, older_binding
 from callgate._run_state.event_bodies import MOST_CHARS, clean
-from callgate._runners.await_host_code import answer_in_thread
-from callgate._runners.offload_to_threads import Offload
 from callgate.errors import ApprovalNeeded, CallAborted, CallDenied, CallFailed, DangerousLimitReached
 from callgate.hooks import Hook
 from callgate.protocols import CallJudge, Judgment, Policy
@@ -145,7 +144,6 @@ class _ReplayHost:
 
     def __init__(self, limits: Limits) -> None:
         self._guards = HostAwaits()
-        self._offload = Offload(limits)
         self._grace_s = limits.grace_s
         self.hook_timeout_s = limits.hook_timeout_s
 
@@ -153,7 +151,7 @@ class _ReplayHost:
         return await self._guards.ask(answer, timeout_s=timeout_s, grace_s=self._grace_s, name=name)
 
     async def in_thread(self, work: Callable[[], Any], timeout_s: float) -> HostAnswer:
-        return await answer_in_thread(self._offload, work, timeout_s)
+        return await self.ask(in_thread(work), timeout_s, "host function")
 
     def hook_failed(self, hook: Hook, call: ValidatedCall, why: str) -> None:
         """Do nothing, because the failure of an observer changes nothing."""
