@@ -28,8 +28,9 @@ from callgate._pipeline.concurrency import footprint_of
 from callgate._pipeline.effect_claims import EffectClaims, EffectKnown
 from callgate._pipeline.engine_lifecycle import Activity, Lifecycle
 from callgate._pipeline.engine_options import EngineContext
+from callgate._pipeline.engine_policies import EnginePolicies
 from callgate._pipeline.execute import Executor
-from callgate._pipeline.gate import EnginePolicies, call_to_ask_about, gate
+from callgate._pipeline.gate import call_to_ask_about, gate
 from callgate._pipeline.outcomes import Outcomes, UnstartedCalls
 from callgate._pipeline.parse import check_name, has_large_arguments, parse, parsed_or_error
 from callgate._pipeline.recorded_effects import RecordedEffects

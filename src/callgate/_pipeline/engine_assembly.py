@@ -20,8 +20,8 @@ from callgate._pipeline.concurrency import QueueStarter
 from callgate._pipeline.effect_claims import EffectClaims
 from callgate._pipeline.engine_lifecycle import Activity, Lifecycle
 from callgate._pipeline.engine_options import EngineContext, HostFields
+from callgate._pipeline.engine_policies import EnginePolicies
 from callgate._pipeline.execute import Executor
-from callgate._pipeline.gate import EnginePolicies
 from callgate._pipeline.inbox_delivery import InboxDelivery
 from callgate._pipeline.known_runs import KnownRuns, Work
 from callgate._pipeline.open_runs import LatestScope, OpenRuns

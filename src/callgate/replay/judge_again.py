@@ -18,7 +18,8 @@ from callgate._option_checks import check
 from callgate._pipeline.ask_judges import Judges
 from callgate._pipeline.call_hooks import HookChain, HostAnswer, HostAwaits
 from callgate._pipeline.engine_options import check_policies
-from callgate._pipeline.gate import gate, policies_to_ask
+from callgate._pipeline.engine_policies import policies_to_ask
+from callgate._pipeline.gate import gate
 from callgate._pipeline.parse import parse
 from callgate._pipeline.resolve import resolve
 from callgate._pipeline.validate import Modified, validate
