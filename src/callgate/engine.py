@@ -18,6 +18,7 @@ from callgate._engine_limits import Limits
 from callgate._json import decode
 from callgate._limits_from_environment import timeout_from_environment
 from callgate._option_checks import by_name, check, refuse_unknown
+from callgate._pipeline.admission import check_scope
 from callgate._pipeline.approval_answers import answer_approval, check_answer, check_said, edited_arguments
 from callgate._pipeline.engine_assembly import EngineParts, GivenParts
 from callgate._pipeline.engine_lifecycle import SyncRunner
@@ -266,6 +267,7 @@ class Engine:
 
     # Responses of a provider
 
+    @by_name
     def schemas(self, provider: str, names: Iterable[str] | None = None, *, scope: Scope = _NOWHERE) -> list[Any]:
         """Return the tools as the `tools` of a provider's request; for Bedrock, as those of its `toolConfig`.
 
@@ -276,11 +278,13 @@ class Engine:
             scope: In deliberate mode, only its allowed tools are returned.
 
         Raises:
-            UsageError: The provider is unknown, or no tool has one of the names.
+            UsageError: The provider is unknown, `names` is no iterable of names, no tool has one of them, or `scope` is none.
         """
+        check_scope(scope)
         allowed = scope.allowed_tools if scope.deliberate else None
         return self._definitions().definitions(provider, names, allowed)
 
+    @by_name
     async def respond(
         self, response: object, scope: Scope = _NOWHERE, *, provider: str | None = None, signal: AbortSignal | None = None
     ) -> ResponseReply:
@@ -295,7 +299,8 @@ class Engine:
             provider: The provider or API, as for `schemas`. None: it is recognised by the response's fields.
 
         Raises:
-            UsageError: It is not a whole response, its format is not known, or it has several choices.
+            UsageError: It is not a whole response, its format is not known, its message is spoilt, or it has several
+                choices.
         """
         from callgate.provider_responses import read_response
         from callgate.response_calls import failed_reply, reply_to, scope_of
@@ -314,11 +319,13 @@ class Engine:
             return failed
         return reply_to(read, await self._run_message(read.calls, scope_of(scope, read.message_id), signal) if read.calls else [])
 
+    @by_name
     def respond_sync(self, response: object, scope: Scope = _NOWHERE, *, provider: str | None = None) -> ResponseReply:
         """Do the same as `respond`, from synchronous code; see `call_sync`."""
         check = self._parts.lifecycle.check_unclosed
         return self._sync_runner.run(check, lambda: self.respond(response, scope, provider=provider))
 
+    @by_name
     def watch(
         self,
         stream: AsyncIterable[Chunk] | Iterable[Chunk],

@@ -6,7 +6,7 @@ imported when a host first hands in a response, because engines without one need
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -38,10 +38,15 @@ class ResponseReply(Struct, frozen=True, kw_only=True):
     """The results alone, for a host that appends the model's message itself. Where they belong to a turn of the user, this turn."""
     outcomes: tuple[Outcome, ...] = ()
     """The outcomes of the calls, in the order of the calls."""
+    host_calls: tuple[Mapping[str, Any], ...] = ()
+    """The items of the message that the host must answer itself, as received; the engine has no tool for them. Run each, and append its
+    output after `messages`: of OpenAI's responses API, `computer_call`, `shell_call`, `local_shell_call`, `apply_patch_call`, every other
+    call of a tool that OpenAI defines and does not run, and `mcp_approval_request`. Empty if `ended` is set.
+    """
     text: str = ""
     """The visible text of the message."""
     done: bool = False
-    """Whether the model has answered: it made no calls, and does not want to continue."""
+    """Whether the model has answered: it made no calls, none waits for the host, and it does not want to continue."""
     finish: FinishReason
     """Why the message ended. Calls that a limit cut (`length`) have error results."""
     ended: Literal["suspended", "aborted", "restarted"] | None = None
@@ -105,8 +110,9 @@ def reply_to(response: ProviderResponse, ends: Sequence[EndedCall]) -> ResponseR
         messages=items.messages if items is not None else [],
         results=items.results if items is not None else [],
         outcomes=outcomes,
+        host_calls=response.host_calls if ended is None else (),
         text=response.message.text,
-        done=not response.calls and response.finish != "pause",
+        done=not (response.calls or response.host_calls) and response.finish != "pause",
         finish=response.finish,
         ended=ended,
         reason=reason,

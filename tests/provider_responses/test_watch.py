@@ -345,6 +345,25 @@ async def test_what_is_no_stream_is_refused() -> None:
     waiting.close()
 
 
+@pytest.mark.parametrize("together", [True, False])
+async def test_a_stream_with_two_choices_is_refused_as_such_a_response_is(*, together: bool) -> None:
+    first, second = piece(0, "refund", '{"order": "A7"}'), piece(0, "refund", '{"order": "B8"}')
+    second["choices"][0]["index"] = 1
+    both = {**first, "choices": [*first["choices"], *second["choices"]]}
+    async with Engine([refund]) as engine, engine.watch([both] if together else [first, second, end()]) as stream:
+        with pytest.raises(UsageError, match=r"^engine\.watch was given a response with .* choices, and a conversation continues with one"):
+            await stream.reply()
+    assert paid == []
+
+
+async def test_a_stream_with_two_candidates_is_refused() -> None:
+    parts = {"content": {"role": "model", "parts": [{"text": "a"}]}}
+    chunks = [{"candidates": [parts]}, {"candidates": [{**parts, "index": 1}]}]
+    async with Engine([refund]) as engine:
+        with pytest.raises(UsageError, match="several candidates"):
+            await engine.watch(chunks).reply()
+
+
 def test_the_public_reader_gives_the_events_of_each_chunk() -> None:
     reader = StreamReader()
     events = [type(event).__name__ for chunk in (*reads(), end()) for event in reader.feed(chunk)]

@@ -30,7 +30,7 @@ from callgate.errors import RecordFailed, RunHeld, UsageError
 from callgate.events import Body, Draft
 from callgate.messages import Message
 
-__all__ = ["Admission", "EngineRuns"]
+__all__ = ["Admission", "EngineRuns", "check_scope"]
 
 _NAMES = ("run", "conversation", "tick", "message_id", "phase", "principal", "actor", "workspace", "locale", "provider")
 _WORDS = attrgetter(*_NAMES)
@@ -201,7 +201,7 @@ class Admission:
         latest.facts = ScopeFacts(placed, self._recorder.redactor)
 
     def _place(self, scope: Scope) -> Scope:
-        _check_scope(scope)
+        check_scope(scope)
         return _recordable(scope if scope.run else replace(scope, run=self._run))
 
 
@@ -215,7 +215,7 @@ def _check_call(raw: object) -> None:
         raise UsageError(f"RawCall.idempotency_key is {raw.idempotency_key!r:.80}; it must be text, or None.")
 
 
-def _check_scope(scope: object) -> None:
+def check_scope(scope: object) -> None:
     """Raise `UsageError` if a value of the scope can be neither recorded nor compared."""
     if not isinstance(scope, Scope):
         raise UsageError(f"A {type(scope).__name__} was handed in as a scope. Give callgate.Scope(...), or leave it out.")
