@@ -170,7 +170,7 @@ class Engine:
         if unknown:
             refuse_unknown("Engine.call", unknown, ("raw", "scope", "signal"))
         parts = self._parts
-        if scope is not parts.admission.last_scope:
+        if scope is not parts.latest_scope.opened:
             parts.admission.check_extra(scope)
             try:
                 await self._open(scope)
@@ -248,7 +248,7 @@ class Engine:
 
     async def _run_message(self, raws: Iterable[RawCall], scope: Scope, signal: AbortSignal | None) -> list[EndedCall]:
         parts = self._parts
-        if scope is not parts.admission.last_scope:
+        if scope is not parts.latest_scope.opened:
             parts.admission.check_extra(scope)
             try:
                 await self._open(scope)
@@ -401,7 +401,7 @@ class Engine:
                 subclass `RunHeld` means that another engine works on the run.
         """
         parts = self._parts
-        if scope is not parts.admission.last_scope:
+        if scope is not parts.latest_scope.opened:
             parts.admission.check_extra(scope)
             await self._open(scope)
         return await parts.route.asks_human(raw, scope)
@@ -458,7 +458,8 @@ class Engine:
     async def _answer(self, approval_id: str, answer: Answer) -> None:
         self._parts.lifecycle.check_open()
         context, parts = self._parts.context, self._parts
-        position = await answer_approval(approval_id, answer, parts.known, context.approvals, context.recorder, parts.tools)
+        coerce, approvals, recorder = parts.route.arguments.coerce, context.approvals, context.recorder
+        position = await answer_approval(approval_id, answer, parts.open_runs, approvals, recorder, parts.tools, coerce=coerce)
         await context.recorder.durable(position)
 
     @by_name
@@ -521,8 +522,8 @@ class Engine:
         check("engine.settle", "happened", happened, bool)
         check_said("engine.settle", by, reason)
         self._parts.lifecycle.check_open()
-        recorder = self._parts.context.recorder
-        position = await settle_call(uid, Settlement(happened=happened, by=by, reason=reason), self._parts.known, recorder)
+        parts, recorder = self._parts, self._parts.context.recorder
+        position = await settle_call(uid, Settlement(happened=happened, by=by, reason=reason), parts.open_runs, parts.known, recorder)
         await recorder.durable(position)
 
     @by_name
