@@ -45,8 +45,10 @@ _MAX_NAME = 200
 _QUOTES = "\"'`"
 _WHITE = " \t\r\n"
 _PREFIXES = tuple(f"{space}{mark}" for space in ("functions", "function", "default_api", "tools", "tool") for mark in ".:")
-_SUFFIX = re.compile(r"(?:\(\s*\)?|:[0-9]{0,4})$")
-"""Empty parentheses, or a colon with the index of the call. A tool's name cannot contain these characters."""
+_SUFFIX = re.compile(r"(?:\(\s*\)?|:[0-9]{0,4}|(?:\s*<\|\w+\|>\s*\w*)+)$")
+"""Empty parentheses, a colon with the index of the call, or special tokens of the model, each with a word. A tool's name cannot contain
+these characters.
+"""
 
 
 class RepairedJson(Struct, frozen=True, kw_only=True):
@@ -141,7 +143,8 @@ def resolve_name(name: str, known: Iterable[str]) -> ResolvedName:
     """Return the known name that a name means.
 
     An equal name is the only one, also after white space and quotes around `name` are removed. Otherwise, prefixes such as `functions.` and
-    suffixes such as `()` are ignored, then case and the difference between `-` and `_`. Look-alike letters are different letters.
+    suffixes such as `()` and special tokens of the model are ignored, then case and the difference between `-` and `_`. Look-alike letters
+    are different letters.
 
     Raises:
         UsageError: `name` is no text, or `known` no iterable of texts.
