@@ -107,11 +107,13 @@ async def test_a_question_that_is_used_up_or_held_by_another_engine_cannot_be_wa
     path = tmp_path / "j.db"
     async with engine_at(path, ledger) as engine:
         question = await asked(engine)
+        waiting = asyncio.ensure_future(engine.wait_for_answer(question))
         assert await soon(lambda: bool(inbox.waiting(path)))
         async with engine_at(path, ledger) as other:
             with pytest.raises(RunHeld):
                 await other.wait_for_answer(question)
         await engine.approve(question)
+        assert await waiting
         await engine.call(PAY, SCOPE)
         with pytest.raises(UsageError, match="used up"):
             await engine.wait_for_answer(question)

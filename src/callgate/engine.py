@@ -17,6 +17,7 @@ from callgate._clock import Clock
 from callgate._engine_limits import Limits
 from callgate._limits_from_environment import timeout_from_environment
 from callgate._option_checks import Pause, by_name, check, refuse_unknown
+from callgate._pipeline.admission import check_scope
 from callgate._pipeline.approval_answers import answer_approval, as_approval, check_answer, check_said, edited_arguments
 from callgate._pipeline.engine_assembly import EngineParts, GivenParts
 from callgate._pipeline.engine_lifecycle import SyncRunner
@@ -169,7 +170,7 @@ class Engine:
         if unknown:
             refuse_unknown("Engine.call", unknown, ("raw", "scope", "signal"))
         parts = self._parts
-        if scope is not parts.admission.last_scope:
+        if scope is not parts.latest_scope.opened:
             parts.admission.check_extra(scope)
             try:
                 await self._open(scope)
@@ -247,7 +248,7 @@ class Engine:
 
     async def _run_message(self, raws: Iterable[RawCall], scope: Scope, signal: AbortSignal | None) -> list[EndedCall]:
         parts = self._parts
-        if scope is not parts.admission.last_scope:
+        if scope is not parts.latest_scope.opened:
             parts.admission.check_extra(scope)
             try:
                 await self._open(scope)
@@ -266,6 +267,7 @@ class Engine:
 
     # Responses of a provider
 
+    @by_name
     def schemas(self, provider: str, names: Iterable[str] | None = None, *, scope: Scope = _NOWHERE) -> list[Any]:
         """Return the tools as the `tools` of a provider's request; for Bedrock, as those of its `toolConfig`.
 
@@ -276,11 +278,13 @@ class Engine:
             scope: In deliberate mode, only its allowed tools are returned.
 
         Raises:
-            UsageError: The provider is unknown, or no tool has one of the names.
+            UsageError: The provider is unknown, `names` is no iterable of names, no tool has one of them, or `scope` is none.
         """
+        check_scope(scope)
         allowed = scope.allowed_tools if scope.deliberate else None
         return self._definitions().definitions(provider, names, allowed)
 
+    @by_name
     async def respond(
         self, response: object, scope: Scope = _NOWHERE, *, provider: str | None = None, signal: AbortSignal | None = None
     ) -> ResponseReply:
@@ -295,7 +299,8 @@ class Engine:
             provider: The provider or API, as for `schemas`. None: it is recognised by the response's fields.
 
         Raises:
-            UsageError: It is not a whole response, its format is not known, or it has several choices.
+            UsageError: It is not a whole response, its format is not known, its message is spoilt, or it has several
+                choices.
         """
         from callgate.provider_responses import read_response
         from callgate.response_calls import failed_reply, reply_to, scope_of
@@ -314,11 +319,13 @@ class Engine:
             return failed
         return reply_to(read, await self._run_message(read.calls, scope_of(scope, read.message_id), signal) if read.calls else [])
 
+    @by_name
     def respond_sync(self, response: object, scope: Scope = _NOWHERE, *, provider: str | None = None) -> ResponseReply:
         """Do the same as `respond`, from synchronous code; see `call_sync`."""
         check = self._parts.lifecycle.check_unclosed
         return self._sync_runner.run(check, lambda: self.respond(response, scope, provider=provider))
 
+    @by_name
     def watch(
         self,
         stream: AsyncIterable[Chunk] | Iterable[Chunk],
@@ -394,7 +401,7 @@ class Engine:
                 subclass `RunHeld` means that another engine works on the run.
         """
         parts = self._parts
-        if scope is not parts.admission.last_scope:
+        if scope is not parts.latest_scope.opened:
             parts.admission.check_extra(scope)
             await self._open(scope)
         return await parts.route.asks_human(raw, scope)
@@ -451,7 +458,8 @@ class Engine:
     async def _answer(self, approval_id: str, answer: Answer) -> None:
         self._parts.lifecycle.check_open()
         context, parts = self._parts.context, self._parts
-        position = await answer_approval(approval_id, answer, parts.known, context.approvals, context.recorder, parts.tools)
+        coerce, approvals, recorder = parts.route.arguments.coerce, context.approvals, context.recorder
+        position = await answer_approval(approval_id, answer, parts.open_runs, approvals, recorder, parts.tools, coerce=coerce)
         await context.recorder.durable(position)
 
     @by_name
@@ -511,7 +519,7 @@ class Engine:
         self._parts.lifecycle.check_open()
         context, parts = self._parts.context, self._parts
         question = await answered_question(
-            approval_id, timeout_s, parts.known, parts.admission, context.approvals, context.recorder, self.clock
+            approval_id, timeout_s, parts.open_runs, parts.runs, context.approvals, context.recorder, self.clock
         )
         return None if question is None else as_approval(question)
 
@@ -540,8 +548,8 @@ class Engine:
         check("engine.settle", "happened", happened, bool)
         check_said("engine.settle", by, reason)
         self._parts.lifecycle.check_open()
-        recorder = self._parts.context.recorder
-        position = await settle_call(uid, Settlement(happened=happened, by=by, reason=reason), self._parts.known, recorder)
+        parts, recorder = self._parts, self._parts.context.recorder
+        position = await settle_call(uid, Settlement(happened=happened, by=by, reason=reason), parts.open_runs, parts.known, recorder)
         await recorder.durable(position)
 
     @by_name

@@ -7,50 +7,55 @@ nothing, and submits no call.
 from __future__ import annotations
 
 import asyncio
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from callgate._clock import Clock
-from callgate._pipeline.approval_answers import OpensRuns, load_question
+from callgate._pipeline.approval_answers import load_question
 from callgate._run_state.approvals import Approvals, Question
 from callgate._run_state.recorder import Recorder
+from callgate._run_state.settlements import OpensRuns
 from callgate.calls import Scope
 
 __all__ = ["answered_question"]
 
 
-class AdmitsScopes(Protocol):
-    """Acquires the lease of a scope's run, and delivers the messages that wait for the run."""
+class WorksOnRuns(Protocol):
+    """Keeps the leases of runs, and delivers the messages that wait for them."""
 
     async def open(self, scope: Scope) -> None: ...
 
+    def at_work(self, run: str) -> AbstractContextManager[object]: ...
+
 
 async def answered_question(
-    approval_id: str,
-    timeout_s: float | None,
-    known: OpensRuns,
-    admission: AdmitsScopes,
-    approvals: Approvals,
-    recorder: Recorder,
-    clock: Clock,
+    approval_id: str, timeout_s: float | None, loads: OpensRuns, runs: WorksOnRuns, approvals: Approvals, recorder: Recorder, clock: Clock
 ) -> Question | None:
     """Return the question once it is answered; None if it expires, or `timeout_s` passes, before that.
+
+    Args:
+        loads: Loads the question, if another process asked it.
 
     Raises:
         UsageError: No such question is open, or the engine is closed; or, as `RunHeld`, another engine works on its run.
     """
-    approval_id = await load_question(approval_id, known, approvals, recorder)
+    approval_id = await load_question(approval_id, loads, approvals, recorder)
     question = approvals.known(approval_id)
+    if question.allowed is not None:
+        return question
     until = None if timeout_s is None else clock.monotonic() + timeout_s
-    while question.allowed is None:
-        await admission.open(Scope(run=question.run))
-        with approvals.watched(question.run) as changed:
-            question = approvals.find(approval_id) or question
-            left_s = (question.expires_at - clock.wall_ns()) / 1e9
-            if until is not None:
-                left_s = min(left_s, until - clock.monotonic())
-            if question.allowed is None and (left_s <= 0 or not await _happens(changed, left_s, clock)):
-                return None
-    return question
+    with runs.at_work(question.run):  # an idle run could be taken by another engine, which would get its messages
+        while True:
+            await runs.open(Scope(run=question.run))
+            with approvals.watched(question.run) as changed:
+                question = approvals.find(approval_id) or question
+                if question.allowed is not None:
+                    return question
+                left_s = (question.expires_at - clock.wall_ns()) / 1e9
+                if until is not None:
+                    left_s = min(left_s, until - clock.monotonic())
+                if left_s <= 0 or not await _happens(changed, left_s, clock):
+                    return None
 
 
 async def _happens(event: asyncio.Event, within_s: float, clock: Clock) -> bool:
