@@ -1,0 +1,14 @@
+"""MCP servers as a source of tools.
+
+`server_config.py` has the configuration of a server, from which each engine makes its own supervised server. A server has one connection at
+a time (`_connection.py` is the protocol of connections), and on it one session.
+
+No SDK of MCP is used: messages are dicts as they were parsed, so that nothing is lost on the way.
+"""
+
+from __future__ import annotations
+
+from callgate.mcp._connection import ConnectionLost, McpError, NotSent, ProtocolError
+from callgate.mcp.server_config import ChecksDefinitions, McpServer, mcp
+
+__all__ = ["ChecksDefinitions", "ConnectionLost", "McpError", "McpServer", "NotSent", "ProtocolError", "mcp"]
