@@ -2,7 +2,7 @@
 
 `server_config.py` has the configuration of a server, from which each engine makes its own supervised server. A server has one connection at
 a time (`_connection.py` is the protocol of connections), and on it one session. `accepted_tools.py` has the tools that the operator
-accepted.
+accepted, and `config_files.py` reads the configuration files of other clients.
 
 No SDK of MCP is used: messages are dicts as they were parsed, so that nothing is lost on the way.
 """
@@ -12,12 +12,14 @@ from __future__ import annotations
 from callgate.mcp._connection import ConnectionLost, McpError, NotSent, ProtocolError
 from callgate.mcp._tool_changes import AcceptedTool, FieldChange, ToolChange, ToolComparison
 from callgate.mcp.accepted_tools import AcceptedTools
+from callgate.mcp.config_files import ConfiguredServer, configured_servers, read_mcp_servers
 from callgate.mcp.server_config import ChecksDefinitions, McpServer, mcp
 
 __all__ = [
     "AcceptedTool",
     "AcceptedTools",
     "ChecksDefinitions",
+    "ConfiguredServer",
     "ConnectionLost",
     "FieldChange",
     "McpError",
@@ -26,5 +28,7 @@ __all__ = [
     "ProtocolError",
     "ToolChange",
     "ToolComparison",
+    "configured_servers",
     "mcp",
+    "read_mcp_servers",
 ]

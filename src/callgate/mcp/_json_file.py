@@ -23,6 +23,7 @@ __all__ = ["JsonObject", "has_comments", "parse_json", "read_json_text", "rewrit
 
 LARGEST_BYTES: Final = 64 * 1_048_576
 _COMMENT: Final = re.compile(r'("(?:\\.|[^"\\])*+")|//[^\n]*|/\*(?s:.*?)(?:\*/|\Z)')
+_INDENT: Final = re.compile(r'\n([ \t]{1,8})"')
 _SURROGATE: Final = re.compile("[\\ud800-\\udfff]")
 _TRAILING_COMMA: Final = re.compile(r'("(?:\\.|[^"\\])*+")|,(?=\s*[}\]])')
 
@@ -99,8 +100,11 @@ def rewrite_json(path: Path, use: str, change: Callable[[str | None], dict[str, 
     """
     path = resolved(path, use)
     with refused_paths(path, use), _locked(path.parent) as folder:
-        value = change(read_json_text(path, use))
-        text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"  # UTF-8 has no lone surrogates, but JSON can escape them
+        before = read_json_text(path, use)
+        found = _INDENT.search(before or "")
+        text = (
+            json.dumps(change(before), indent=found[1] if found else 2, ensure_ascii=False) + "\n"
+        )  # UTF-8 has no lone surrogates, but JSON can escape them
         mode: SetMetadata = _private if private else _as_usual
         with suppress(FileNotFoundError):
             mode = metadata_from(folder, path.name)
