@@ -10,7 +10,7 @@ No SDK of MCP is used: messages are dicts as they were parsed, so that nothing i
 from __future__ import annotations
 
 from callgate.mcp._connection import ConnectionLost, McpError, NotSent, ProtocolError
-from callgate.mcp._tool_changes import AcceptedTool, FieldChange, ToolChange, ToolComparison
+from callgate.mcp._tool_changes import AcceptedTool, Definition, FieldChange, ToolChange, ToolComparison
 from callgate.mcp.accepted_tools import AcceptedTools
 from callgate.mcp.config_files import ConfiguredServer, configured_servers, read_mcp_servers
 from callgate.mcp.server_config import ChecksDefinitions, McpServer, mcp
@@ -21,6 +21,7 @@ __all__ = [
     "ChecksDefinitions",
     "ConfiguredServer",
     "ConnectionLost",
+    "Definition",
     "FieldChange",
     "McpError",
     "McpServer",

@@ -66,7 +66,7 @@ class ToolChange(NamedStruct, frozen=True, kw_only=True):
     was: str = ""
     """The accepted name of a renamed tool."""
     fields: tuple[FieldChange, ...] = ()
-    """What differs, of a changed tool."""
+    """What differs, of a changed tool; the whole definition, of a new one."""
     definition: Definition | None = None
     """The definition that the server offers now; None for a removed tool."""
 
@@ -141,7 +141,9 @@ def _nameless_hash(definition: Definition) -> str:
 def _change(name: str, known: AcceptedTool | None, offered: Definition, was: str) -> ToolChange:
     if known is not None:
         return ToolChange(kind="changed", tool=name, fields=tuple(_fields(known.definition, offered)), definition=offered)
-    return ToolChange(kind="renamed" if was else "new", tool=name, was=was, definition=offered)
+    if was:
+        return ToolChange(kind="renamed", tool=name, was=was, definition=offered)
+    return ToolChange(kind="new", tool=name, fields=tuple(_fields({"name": name}, offered)), definition=offered)
 
 
 def _fields(before: object, after: object, path: str = "") -> Iterator[FieldChange]:

@@ -27,7 +27,15 @@ from callgate.mcp._variables import Variables, read_env_file
 from callgate.mcp.accepted_tools import AcceptedTools
 from callgate.mcp.server_config import McpServer
 
-__all__ = ["ConfiguredServer", "accepted_file", "add_server", "configured_servers", "read_mcp_servers", "remove_server"]
+__all__ = [
+    "ConfiguredServer",
+    "accepted_file",
+    "add_server",
+    "configured_server",
+    "configured_servers",
+    "read_mcp_servers",
+    "remove_server",
+]
 
 _log = logging.getLogger("callgate.mcp")
 _USE: Final = "a configuration of MCP servers"
@@ -99,6 +107,20 @@ def configured_servers(
         raise UsageError(f"{displayed(file)} has {len(section):,} MCP servers; at most {_MOST_SERVERS:,} are read. Divide the file.")
     names = _usable_names(section)
     return tuple(_Entry(file, name, entry).configured(names[name], accepted) for name, entry in section.items())
+
+
+def configured_server(path: str | os.PathLike[str], name: str, entry: Mapping[str, Any]) -> ConfiguredServer:
+    """Return the server that an entry of a file would be.
+
+    Raises:
+        UsageError: The entry is wrong, or `name` cannot be the name of a server.
+    """
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            f"An MCP server cannot be named '{one_line(name, 80)}'. Take at most 64 letters, digits, '_', '-' and '.', and begin with a"
+            " letter, digit or '_'."
+        )
+    return _Entry(Path(path), name, parse_json(json.dumps(entry), Path(path), _USE)).configured(name, None)
 
 
 def accepted_file(path: str | os.PathLike[str]) -> Path:
