@@ -122,6 +122,10 @@ class McpServer(NamedStruct, frozen=True, kw_only=True, eq=False):
     roots: tuple[str | os.PathLike[str], ...] = ()
     """The folders, as paths or `file:` URIs, that the server is told to work in. They do not confine it."""
 
+    problem: str = ""
+    """Why this server cannot be started, as a sentence; a start fails with it. `read_mcp_servers` sets it, for example if a variable that
+    the file uses is not set."""
+
     def __post_init__(self) -> None:
         _check_server(self)
 
@@ -220,6 +224,7 @@ _KINDS: Mapping[str, Any] = {
     "start_timeout_s": Seconds,
     "parallel": Count | None,
     "required": bool,
+    "problem": str,
 }
 
 

@@ -1,0 +1,68 @@
+"""Show tools of MCP servers, the hints that their servers give, and what differs from the accepted ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from rich.text import Text
+
+from callgate._terminal_text import one_line
+from callgate.calls import Effect
+from callgate.cli._console import grid, output
+from callgate.mcp import Definition, ToolChange
+
+__all__ = ["as_json_change", "hints_of", "names_of", "show_changes", "show_tools"]
+
+_HINTS: Final = (
+    ("readOnlyHint", "read-only", "writes"),
+    ("destructiveHint", "destructive", "not destructive"),
+    ("idempotentHint", "idempotent", "not idempotent"),
+    ("openWorldHint", "open world", "closed world"),
+)
+_SIGNS: Final = {"new": ("+", "green"), "changed": ("~", "yellow"), "renamed": ("~", "yellow"), "removed": ("-", "red")}
+
+
+def hints_of(definition: Definition) -> tuple[str, ...]:
+    """Return what the server says of the tool in its annotations, which nobody has checked."""
+    given = definition.get("annotations")
+    given = given if isinstance(given, Mapping) else {}
+    return tuple(yes if given[key] is True else no for key, yes, no in _HINTS if isinstance(given.get(key), bool))
+
+
+def names_of(definitions: Sequence[Definition]) -> list[str]:
+    """Return the names of the tools, each once."""
+    return list(dict.fromkeys(name for one in definitions if isinstance(name := one.get("name"), str)))
+
+
+def show_tools(definitions: Sequence[Definition], effects: Mapping[str, Effect], quarantined: Mapping[str, str]) -> None:
+    """Print the tools with the server's hints and the accepted effects."""
+    table = grid("tool", "effect", "the server says", "")
+    for one in definitions:
+        name = str(one.get("name"))
+        effect = Text("quarantine", style="yellow") if name in quarantined else Text(effects.get(name, "once"))
+        about = one_line(str(one.get("description") or "").split("\n", 1)[0], 70)
+        table.add_row(Text(one_line(name, 128), style="bold"), effect, ", ".join(hints_of(one)) or "-", about)
+    output().print(table, soft_wrap=False)
+
+
+def show_changes(server: str, changes: Sequence[ToolChange]) -> None:
+    """Print what differs from the accepted tools, each field with both values."""
+    screen = output()
+    for change in changes:
+        sign, style = _SIGNS[change.kind]
+        was = f" (was {one_line(change.was, 128)})" if change.was else ""
+        screen.print(Text(f"{sign} {one_line(server)}: {one_line(change.tool, 128)}  {change.kind}{was}", style=style))
+        for line in (line for field in change.fields for line in field.lines()):
+            screen.print(Text(f"    {line}"))
+
+
+def as_json_change(change: ToolChange) -> dict[str, Any]:
+    """Return a change as JSON values."""
+    return {
+        "tool": change.tool,
+        "kind": change.kind,
+        "was": change.was,
+        "fields": [{"path": field.path, **field.values} for field in change.fields],
+        "definition": change.definition,
+    }
