@@ -53,8 +53,11 @@ async def test_an_unknown_host_is_a_request_that_was_not_sent() -> None:
 
 
 async def test_a_server_without_tls_at_an_https_address_is_a_request_that_was_not_sent() -> None:
-    server = await asyncio.start_server(lambda _, writer: writer.write(b"HTTP/1.1 400 X\r\n\r\n"), "127.0.0.1", 0)
-    async with server:
+    def plain(_: object, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 X\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(plain, "127.0.0.1", 0) as server:
         assert isinstance(await failure_of(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"), NotSent)
 
 

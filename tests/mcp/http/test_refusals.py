@@ -43,7 +43,7 @@ async def test_a_refused_request_was_not_acted_on(status: int, says: str) -> Non
         error = await failure_of(server.url)
     assert isinstance(error, NotSent)
     assert says.format(url=server.url) in str(error)
-    assert error.details["status"] == status
+    assert error.details == {"status": status, "reason": ""}
 
 
 @pytest.mark.parametrize("status", [408, 500, 503])
@@ -77,7 +77,7 @@ async def test_an_error_about_the_headers_is_the_answer_without_an_id() -> None:
 async def test_an_error_for_no_request_is_a_refusal() -> None:
     error = await failure_with(refusing(400, {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "bad"}}))
     assert isinstance(error, NotSent)
-    assert error.details["reason"] == "bad"
+    assert error.details == {"status": 400, "reason": "bad"}
 
 
 async def test_a_redirect_on_the_same_origin_is_followed() -> None:
