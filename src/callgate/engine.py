@@ -37,7 +37,7 @@ from callgate._run_state.settlements import Settlement, settle_call
 from callgate._secret_redaction import Redactor
 from callgate.calls import Approval, CurrentToolCall, Outcome, RawCall, Scope, ToolResult
 from callgate.emission import Emission, EndedCall
-from callgate.errors import RecordFailed, RunHeld
+from callgate.errors import RecordFailed, RunHeld, UsageError
 from callgate.hooks import Hook
 from callgate.protocols import BlobStore, CacheStore, CallJudge, Follower, Journal, Policy, RestartHandler, Runner, ToolServer, WriteLog
 from callgate.recorded_calls import latest_tool_call
@@ -175,7 +175,7 @@ class Engine:
         if unknown:
             refuse_unknown("Engine.call", unknown, ("raw", "scope", "signal"))
         parts = self._parts
-        if not parts.servers.settled and raw.name not in parts.tools:
+        if not parts.servers.settled:
             await self.start()
         if scope is not parts.admission.last_scope:
             parts.admission.check_extra(scope)
@@ -286,8 +286,10 @@ class Engine:
             scope: In deliberate mode, only its allowed tools are returned.
 
         Raises:
-            UsageError: The provider is unknown, or no tool has one of the names.
+            UsageError: The provider is unknown, no tool has one of the names, or the engine has servers that are not started.
         """
+        if not self._parts.servers.settled:
+            self._start_servers_now()
         allowed = scope.allowed_tools if scope.deliberate else None
         return self._definitions().definitions(provider, names, allowed)
 
@@ -311,6 +313,8 @@ class Engine:
         from callgate.response_calls import failed_reply, reply_to, scope_of
 
         self._parts.admission.check(scope)
+        if not self._parts.servers.settled:
+            await self.start()
         read = read_response(
             response,
             provider,
@@ -366,6 +370,7 @@ class Engine:
         )
 
         async def open_emission(scope: Scope) -> Emission:
+            await self.start()
             await self._open(scope)
             return self.emission(scope, signal=signal)
 
@@ -379,6 +384,22 @@ class Engine:
 
             self._tool_definitions = ToolDefinitions(self.tools)
         return self._tool_definitions
+
+    def _start_servers_now(self) -> None:
+        """Start the servers from synchronous code, because their tools are to be listed.
+
+        Raises:
+            UsageError: An event loop runs in this thread, which waiting would block.
+        """
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            self._sync_runner.run(self._parts.lifecycle.check_unclosed, self.start)
+            return
+        raise UsageError(
+            "The tools of the engine's servers are not known before these have started. Write 'async with Engine(...) as engine:', or"
+            " 'await engine.start()' first."
+        )
 
     @by_name
     def asked(self, raw: RawCall, scope: Scope) -> tuple[str, bytes] | None:
@@ -404,6 +425,8 @@ class Engine:
                 subclass `RunHeld` means that another engine works on the run.
         """
         parts = self._parts
+        if not parts.servers.settled:
+            await self.start()
         if scope is not parts.admission.last_scope:
             parts.admission.check_extra(scope)
             await self._open(scope)

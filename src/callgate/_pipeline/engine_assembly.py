@@ -162,7 +162,7 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
             lifecycle=lifecycle,
             activity=activity,
             route=CallRoute(route_parts, timeout_s=given.timeout_s, arguments=ArgumentSettings(coerce=given.coerce, repair=given.repair)),
-            runs=EngineRuns(context, admission, leases, outcomes, lifecycle, policies.judges),
+            runs=EngineRuns(context, admission, leases, outcomes, lifecycle, policies.judges, servers.start),
             queue_starter=QueueStarter(),
             timeout_s=given.timeout_s,
         )
