@@ -20,6 +20,8 @@ _RESERVED_ERRORS = range(-32099, -32019)
 """The error codes that revision 2026-07-28 reserves. They answer the request also if they do not repeat its id."""
 _TOO_LATE = frozenset({408, 499})
 """Statuses with which a proxy gives up on a request that the server may have got."""
+_PASSING = frozenset({409, 423, 425, 429})
+"""Refusals that may pass without a change of the configuration."""
 _LOOK_FIRST = "It may have done what was asked: look at the server before you ask again."
 
 
@@ -27,7 +29,7 @@ class Refused(NotSent):
     """The server has refused the HTTP request, and has not acted on it."""
 
     def __init__(self, message: str, *, status: int, reason: str) -> None:
-        super().__init__(message, details={"status": status, "reason": reason})
+        super().__init__(message, details={"http_status": status}, retryable=status in _PASSING)
         self.status = status
         self.reason = reason
         """The message of the JSON-RPC error, if there is one. Written by the server."""
@@ -157,7 +159,7 @@ class PendingAnswer:
         return ProtocolError(
             f"{self._exchange.label} answered {status_text(response.status)} with {kind} at {self._exchange.shown_url}, which is "
             f"no answer. {_LOOK_FIRST}",
-            details={"status": response.status, "content_type": kind},
+            details={"http_status": response.status},
         )
 
     def _unreadable(self, error: Unreadable) -> ProtocolError:

@@ -87,7 +87,7 @@ class HttpExchange:
                 return response
             await response.release()
             url = self._redirected(url, method, response)
-        raise NotSent(f"{self.label} redirects again and again at {self.shown_url}. Check the address.")
+        raise NotSent(f"{self.label} redirects again and again at {self.shown_url}. Check the address.", retryable=False)
 
     async def close(self) -> None:
         """Close all connections, also those of responses that still arrive. Idempotent."""
@@ -118,7 +118,7 @@ class HttpExchange:
             raise self._unreachable(error) from error
         except (httpx2.UnsupportedProtocol, httpx2.InvalidURL, httpx2.LocalProtocolError, UsageError) as error:
             raise NotSent(
-                f"{self.label} cannot be asked: {self._cause(error)} Correct its configuration or the environment."
+                f"{self.label} cannot be asked: {self._cause(error)} Correct its configuration or the environment.", retryable=False
             ) from None  # its text may contain the value of a header
         except _failures() as error:
             raise self.broken(error) from error
@@ -148,22 +148,21 @@ class HttpExchange:
             NotSent: It is on another origin, or would lose the request's body.
             ProtocolError: The server may have acted on the request.
         """
-        target = urljoin(url, response.header("location"))
+        target, same_origin = _target(url, response.header("location"))
         shown = f"{self.label} answered {status_text(response.status)} and redirects to {redact_url(target)[:_CAUSE_CHARS]}."
         if response.status in (307, 308) or (method == "GET" and response.status in (301, 302)):
-            if _origin(target) == _origin(url):
+            if same_origin:
                 return target
-            raise NotSent(
-                f"{shown} That is another origin, which the headers are not meant for. If it is right, give its address as the url."
-            )
+            fact = "That is another origin, which the headers are not meant for."
+            raise NotSent(f"{shown} {fact} If it is right, give its address as the url.", retryable=False)
         if response.status in (301, 302):
-            raise NotSent(f"{shown} If that is right, give it as the url.")
-        raise ProtocolError(f"{shown} It must answer itself. Check the address.", details={"status": response.status})
+            raise NotSent(f"{shown} If that is right, give it as the url.", retryable=False)
+        raise ProtocolError(f"{shown} It must answer itself. Check the address.", details={"http_status": response.status})
 
     def _unreachable(self, error: Exception) -> NotSent:
         cause = self._cause(error)
         if any(isinstance(one, ssl.SSLCertVerificationError) for one in cause_chain(error)):
-            return NotSent(f"{self.label} at {self.shown_url} has no trusted certificate ({cause}). Check the address.")
+            return NotSent(f"{self.label} at {self.shown_url} has no trusted certificate ({cause}). Check the address.", retryable=False)
         return NotSent(f"{self.label} cannot be reached at {self.shown_url} ({cause}). Check the address and whether the server runs.")
 
     def broken(self, error: Exception) -> ConnectionLost | ProtocolError:
@@ -276,7 +275,16 @@ def _standard_headers(url: str) -> dict[str, str]:
     return headers
 
 
-def _origin(url: str) -> tuple[str, str, int | None]:
+def _target(url: str, location: str) -> tuple[str, bool]:
+    """Return the address that a redirect names, and whether it is on the same origin."""
+    try:
+        target = urljoin(url, location)
+        return target, _origin(target) == _origin(url)
+    except ValueError:
+        return location, False
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None]:
     """Return scheme, host and port of an address."""
     parts = urlsplit(url)
-    return parts.scheme, parts.hostname or "", parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)

@@ -27,22 +27,29 @@ class SdkServer:
     Args:
         events: Whether it stores events, so that a stream can be continued.
         json_answers: Whether it answers with JSON bodies instead of streams.
+        era: `handshake` to refuse the revision without sessions.
+        port: Where it listens; 0: anywhere.
     """
 
-    def __init__(self, *, events: bool = False, json_answers: bool = False) -> None:
+    def __init__(self, *, events: bool = False, json_answers: bool = False, era: str = "both", port: int = 0) -> None:
         self.waiting = threading.Semaphore(0)
         """Released by each call of `wait` once it waits."""
         self.cancelled = threading.Semaphore(0)
         """Released by each call of `wait` that is cancelled."""
         self.calls: list[str] = []
+        self.era = era
         app = _mcp_server(self).streamable_http_app(
             event_store=_StoredEvents() if events else None, retry_interval=20, json_response=json_answers
         )
-        config = uvicorn.Config(app, log_level="warning", lifespan="on", ws="none", timeout_graceful_shutdown=1)
+        config = uvicorn.Config(
+            _Sessions(app) if era == "handshake" else app, log_level="critical", lifespan="on", ws="none", timeout_graceful_shutdown=0
+        )
         self._server = uvicorn.Server(config)
         self._socket = socket.socket()
-        self._socket.bind(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}/mcp"
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._socket.bind(("127.0.0.1", port))
+        self.port = int(self._socket.getsockname()[1])
+        self.url = f"http://127.0.0.1:{self.port}/mcp"
         self._thread = threading.Thread(target=self._serve, name="the SDK's server", daemon=True)
 
     def __enter__(self) -> SdkServer:
@@ -57,6 +64,24 @@ class SdkServer:
 
     def _serve(self) -> None:
         asyncio.run(self._server.serve(sockets=[self._socket]))
+
+
+class _Sessions:
+    """Refuses requests of revision 2026-07-28 as an older server does, and passes on the others.
+
+    Args:
+        app: The server.
+    """
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if (b"mcp-protocol-version", b"2026-07-28") not in scope.get("headers", ()):
+            await self._app(scope, receive, send)
+            return
+        await send({"type": "http.response.start", "status": 400, "headers": [(b"content-type", b"text/plain")]})
+        await send({"type": "http.response.body", "body": b"Bad Request: Unsupported protocol version"})
 
 
 class _StoredEvents(EventStore):

@@ -43,7 +43,7 @@ async def test_a_refused_request_was_not_acted_on(status: int, says: str) -> Non
         error = await failure_of(server.url)
     assert isinstance(error, NotSent)
     assert says.format(url=server.url) in str(error)
-    assert error.details == {"status": status, "reason": ""}
+    assert error.details == {"http_status": status}
 
 
 @pytest.mark.parametrize("status", [408, 500, 503])
@@ -77,7 +77,7 @@ async def test_an_error_about_the_headers_is_the_answer_without_an_id() -> None:
 async def test_an_error_for_no_request_is_a_refusal() -> None:
     error = await failure_with(refusing(400, {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "bad"}}))
     assert isinstance(error, NotSent)
-    assert error.details == {"status": 400, "reason": "bad"}
+    assert "bad" not in str(error)
 
 
 async def test_a_redirect_on_the_same_origin_is_followed() -> None:
@@ -103,6 +103,15 @@ async def test_a_redirect_to_another_origin_is_not_followed() -> None:
     assert f"redirects to {other.url}. That is another origin" in str(error)
     assert "s3cr3t" not in str(error)
     assert other.sent == []
+
+
+@pytest.mark.parametrize(
+    "location", ["http://[::1", "http://127.0.0.1:99999/", "https://user:s3cr3t@127.0.0.1/mcp", "//other.example/", "ftp:x"]
+)
+async def test_an_address_that_is_not_of_the_origin_is_not_followed(location: str) -> None:
+    error = await failure_with(refusing(308, location=location))
+    assert isinstance(error, NotSent)
+    assert "s3cr3t" not in str(error)
 
 
 async def test_a_redirect_that_would_lose_the_request_is_not_followed() -> None:
