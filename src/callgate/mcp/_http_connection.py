@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextvars import Context
 from typing import Any
 
 from callgate.mcp._connection import ConnectionEvents, McpError, Message, ProtocolError
@@ -128,7 +129,7 @@ class HttpConnection:
     def _cancel(self, request_id: int) -> None:
         """Tell the server, in a task of its own, that a request is cancelled: the end of its stream does not."""
         told = notification("notifications/cancelled", {"requestId": request_id, "reason": "The caller has stopped waiting."})
-        task = asyncio.create_task(self._session.notify(told))
+        task = asyncio.get_running_loop().create_task(self._session.notify(told), context=Context())
         self._cancellations.add(task)
         task.add_done_callback(self._cancellations.discard)
 

@@ -11,6 +11,7 @@ import asyncio
 import base64
 import ssl
 from collections.abc import Mapping
+from contextvars import Context
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urljoin, urlsplit
@@ -68,6 +69,7 @@ class HttpExchange:
         self._redactor = SecretRedactor.from_headers(self._headers, [*headers.values(), *secrets_in_url(url)])
         self._client: httpx2.AsyncClient | None = None
         self._transport: Any = None
+        self._address: Any = None
         self._drains: set[asyncio.Task[None]] = set()
         self._closed = False
 
@@ -101,7 +103,7 @@ class HttpExchange:
 
     def drain(self, response: HttpResponse) -> None:
         """Read the rest of a response in a task of its own, so that its connection can be used again."""
-        task = asyncio.create_task(response.drain())
+        task = asyncio.get_running_loop().create_task(response.drain(), context=Context())
         self._drains.add(task)
         task.add_done_callback(self._drains.discard)
 
@@ -112,7 +114,8 @@ class HttpExchange:
         extensions = {"timeout": {"connect": _CONNECT_S, "read": None, "write": None, "pool": None}}
         try:
             transport = self._transport or self._open_transport()
-            request = httpx2.Request(method, url, headers={**self._headers, **headers}, content=body, extensions=extensions)
+            address = self._address if url is self._url else url
+            request = httpx2.Request(method, address, headers={**self._headers, **headers}, content=body, extensions=extensions)
             return HttpResponse(await transport.handle_async_request(request), self)
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError) as error:
             raise self._unreachable(error) from error
@@ -129,7 +132,8 @@ class HttpExchange:
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=_IDLE_CONNECTIONS, keepalive_expiry=_KEEP_ALIVE_S)
         self._client = client = create_client(lambda: httpx2.AsyncClient(limits=limits, verify=tls_context()))
         check_before_reuse(client)
-        self._transport = client._transport_for_url(httpx2.URL(self._url))
+        self._address = httpx2.URL(self._url)  # parsed once, because that is slow
+        self._transport = client._transport_for_url(self._address)
         return self._transport
 
     async def _check_encoding(self, response: HttpResponse) -> None:

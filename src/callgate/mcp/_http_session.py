@@ -10,6 +10,7 @@ import asyncio
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from contextvars import Context
 
 from callgate._backoff import backoff_s
 from callgate.mcp._connection import ConnectionEvents, ConnectionLost, McpError, Message, NotSent
@@ -30,8 +31,8 @@ _DELETE_S = 2.0
 _RETRY_S = 1.0
 _SHORTEST_RETRY_S = 0.01
 _LONGEST_RETRY_S = 60.0
-_RESUMES = 5
-"""How often in a row a stream may fail to continue before its request is given up."""
+_BROKEN_WAITS_S = (0.1, 0.5)
+"""The waits before the attempts to continue a stream that broke off. Together less than a second, to report a crash of the server soon."""
 _SESSION_ID = re.compile(r"[!-~]{1,1024}")
 
 
@@ -165,25 +166,29 @@ class HttpSession:
                 if found is not None:
                     await response.release_after_end()
                     return found
-                lost = answer.ended()
+                lost, broken = answer.ended(), False
             except ConnectionLost as error:
-                lost = error
+                lost, broken = error, True
             except BaseException:
                 await response.release()
                 raise
             await response.release()
             if not answer.stream.last_event_id:
                 raise lost
-            response = await self._continue(answer.stream)
+            response = await self._continue(answer.stream, broken)
 
-    async def _continue(self, stream: EventStream) -> HttpResponse:
+    async def _continue(self, stream: EventStream, broken: bool) -> HttpResponse:
         """Return a response with the rest of a request's stream.
+
+        Args:
+            broken: Whether the connection broke. Else the server has ended it, and says when it wants to be asked again.
 
         Raises:
             ConnectionLost: The server does not continue the stream.
         """
-        for failures in range(_RESUMES):
-            await asyncio.sleep(_wait_s(stream, failures))
+        first_s, second_s = _BROKEN_WAITS_S
+        for wait_s in (first_s if broken else _wait_s(stream, 0), second_s):
+            await asyncio.sleep(wait_s)
             try:
                 response = await self._exchange.send("GET", self._stream_headers(stream))
             except McpError:
@@ -210,7 +215,7 @@ class HttpSession:
             return
         if self._listener is not None:
             self._listener.cancel()
-        self._listener = asyncio.create_task(self._receive_messages())
+        self._listener = asyncio.get_running_loop().create_task(self._receive_messages(), context=Context())
 
     async def _receive_messages(self) -> None:
         """Receive the messages that belong to no request, over one connection after the other, as long as the server offers that."""

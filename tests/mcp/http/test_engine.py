@@ -10,6 +10,7 @@ import pytest
 
 from callgate import Engine, UsageError
 from callgate.mcp import mcp
+from callgate.tools.retry_policy import NO_RETRY
 from tests.engine_calls import call, said
 from tests.mcp.http.fake_server import FakeServer, Reply, Sent, result_of
 from tests.mcp.http.sdk_server import SdkServer
@@ -26,7 +27,8 @@ def server(request: pytest.FixtureRequest) -> Iterator[SdkServer]:
 
 async def test_a_call_returns_the_result_of_the_tool(server: SdkServer) -> None:
     async with Engine(servers=[mcp(server.url)]) as engine:
-        assert (await said(engine, call("echo", text="hello"))).structured == {"result": "hello"}
+        result = await said(engine, call("echo", text="hello"))
+    assert (result.structured, result.text) == ({"result": "hello"}, "hello")
 
 
 async def test_sixty_four_calls_run_at_once(server: SdkServer) -> None:
@@ -50,7 +52,7 @@ async def test_a_tool_that_the_server_adds_can_be_called(server: SdkServer) -> N
 
 
 async def test_calls_go_on_after_the_server_was_restarted(server: SdkServer) -> None:
-    async with Engine(servers=[mcp(server.url)]) as engine:
+    async with Engine(servers=[mcp(server.url, options={"echo": {"retry": NO_RETRY}})]) as engine:
         assert (await said(engine, call("echo", text="before"))).status == "ok"
         server.__exit__()
         refused = await said(engine, call("echo", text="between"))
