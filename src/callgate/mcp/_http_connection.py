@@ -40,7 +40,8 @@ class HttpConnection:
         self._cancellations: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
-        """Do nothing: connections are opened for requests."""
+        """Prepare for requests; connections are opened for them."""
+        self._exchange.open()
 
     def use(self, revision: str) -> None:
         if era_of(revision) == "handshake":

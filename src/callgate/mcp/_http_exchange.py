@@ -71,7 +71,25 @@ class HttpExchange:
         self._transport: Any = None
         self._address: Any = None
         self._drains: set[asyncio.Task[None]] = set()
-        self._closed = False
+
+    def open(self) -> None:
+        """Create what sends the requests, through the proxy that the environment names for the address. Connects to nothing.
+
+        Raises:
+            NotSent: httpx2 is not installed, or the address or the environment cannot be used.
+        """
+        try:
+            httpx2 = import_httpx2()
+        except UsageError as error:
+            raise self._unusable("it needs httpx2, which is not installed. Run: pip install 'callgate[models]'.") from error
+        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=_IDLE_CONNECTIONS, keepalive_expiry=_KEEP_ALIVE_S)
+        try:
+            self._address = httpx2.URL(self._url)  # parsed once, because that is slow
+            self._client = client = create_client(lambda: httpx2.AsyncClient(limits=limits, verify=tls_context()))
+        except (httpx2.InvalidURL, UsageError) as error:
+            raise self._unusable(self._redactor.redact(str(error))) from None
+        check_before_reuse(client)
+        self._transport = client._transport_for_url(self._address)
 
     async def send(self, method: str, headers: Mapping[str, str], body: bytes = b"") -> HttpResponse:
         """Send a request and return its response, which the caller releases.
@@ -93,7 +111,6 @@ class HttpExchange:
 
     async def close(self) -> None:
         """Close all connections, also those of responses that still arrive. Idempotent."""
-        self._closed = True
         for drain in self._drains:
             drain.cancel()
         await asyncio.gather(*self._drains, return_exceptions=True)
@@ -108,33 +125,23 @@ class HttpExchange:
         task.add_done_callback(self._drains.discard)
 
     async def _send_to(self, url: str, method: str, headers: Mapping[str, str], body: bytes) -> HttpResponse:
-        if self._closed:
+        if self._client is None:
             raise NotSent(f"{self.label} cannot be asked any more: the connection is closed.")
         httpx2 = import_httpx2()
         extensions = {"timeout": {"connect": _CONNECT_S, "read": None, "write": None, "pool": None}}
         try:
-            transport = self._transport or self._open_transport()
             address = self._address if url is self._url else url
             request = httpx2.Request(method, address, headers={**self._headers, **headers}, content=body, extensions=extensions)
-            return HttpResponse(await transport.handle_async_request(request), self)
+            return HttpResponse(await self._transport.handle_async_request(request), self)
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError) as error:
             raise self._unreachable(error) from error
-        except (httpx2.UnsupportedProtocol, httpx2.InvalidURL, httpx2.LocalProtocolError, UsageError) as error:
-            raise NotSent(
-                f"{self.label} cannot be asked: {self._cause(error)} Correct its configuration or the environment.", retryable=False
-            ) from None  # its text may contain the value of a header
+        except (httpx2.UnsupportedProtocol, httpx2.InvalidURL, httpx2.LocalProtocolError) as error:
+            raise self._unusable(f"{self._cause(error)}. Correct the address or the headers.") from None
         except _failures() as error:
             raise self.broken(error) from error
 
-    def _open_transport(self) -> Any:
-        """Create the transport, through the proxy that the environment names for this address."""
-        httpx2 = import_httpx2()
-        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=_IDLE_CONNECTIONS, keepalive_expiry=_KEEP_ALIVE_S)
-        self._client = client = create_client(lambda: httpx2.AsyncClient(limits=limits, verify=tls_context()))
-        check_before_reuse(client)
-        self._address = httpx2.URL(self._url)  # parsed once, because that is slow
-        self._transport = client._transport_for_url(self._address)
-        return self._transport
+    def _unusable(self, why: str) -> NotSent:
+        return NotSent(f"{self.label} cannot be asked: {why}", code="cannot_start", retryable=False)
 
     async def _check_encoding(self, response: HttpResponse) -> None:
         """Refuse a compressed response: none is asked for, and a few compressed bytes can fill the memory."""
@@ -181,8 +188,7 @@ class HttpExchange:
     def _cause(self, error: Exception) -> str:
         if isinstance(error, import_httpx2().ConnectTimeout):
             return f"no connection within {_CONNECT_S:g} s"
-        text = str(error) if isinstance(error, UsageError) else describe_cause(error)
-        return self._redactor.redact_and_truncate(text, _CAUSE_CHARS)
+        return self._redactor.redact_and_truncate(describe_cause(error), _CAUSE_CHARS)
 
     def __repr__(self) -> str:
         return f"<HTTP connections to {self.shown_url}>"

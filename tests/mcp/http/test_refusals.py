@@ -178,9 +178,9 @@ async def test_a_proxy_from_the_environment_is_used(monkeypatch: pytest.MonkeyPa
 
 async def test_a_proxy_that_cannot_be_used_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", "nonsense://127.0.0.1")
-    error = await failure_of("http://mcp.example/mcp")
-    assert isinstance(error, NotSent)
-    assert "HTTP_PROXY='nonsense://127.0.0.1'" in str(error)
+    with pytest.raises(NotSent, match="HTTP_PROXY='nonsense://127.0.0.1'"):
+        async with connected("http://mcp.example/mcp"):
+            pass
 
 
 async def test_arguments_and_results_are_passed_on_unchanged() -> None:
