@@ -121,6 +121,37 @@ async def test_a_forgotten_session_is_renewed_within_the_call() -> None:
     assert server.http.methods[0] == "server/discover"
 
 
+class Announces(Payments):
+    """Announces a change of its tools to the second of its subscriptions; it ends the first, and adds a tool before the second."""
+
+    def __init__(self) -> None:
+        super().__init__(drop)
+        self.subscriptions = 0
+
+    async def __call__(self, sent: Sent, reply: Reply) -> None:
+        match sent.message["method"]:
+            case "server/discover":
+                await reply.json(result_of(sent, supportedVersions=["2026-07-28"], capabilities={"tools": {"listChanged": True}}))
+            case "tools/list":
+                names = ["pay", "refund"][: self.subscriptions or 1]
+                await reply.json(result_of(sent, tools=[{"name": name, "inputSchema": {"type": "object"}} for name in names]))
+            case "subscriptions/listen":
+                self.subscriptions += 1
+                meta = {"io.modelcontextprotocol/subscriptionId": sent.message["id"]}
+                told = {"notifications": {"toolsListChanged": True}, "_meta": meta}
+                await reply.stream()
+                await reply.event({"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged", "params": told})
+                if self.subscriptions > 1:
+                    await asyncio.Event().wait()
+                reply.drop()
+
+
+async def test_a_subscription_that_has_ended_is_opened_again_and_the_tools_listed_again() -> None:
+    async with FakeServer(Announces()) as server, Engine(servers=[mcp(server.url)]) as engine:
+        await until(lambda: len(engine.schemas("openai")) == 2)
+    assert server.methods.count("subscriptions/listen") == 2
+
+
 async def test_a_required_server_that_wants_credentials_stops_the_start_with_the_header_that_it_wants() -> None:
     async with FakeServer(refuse) as server:
         with pytest.raises(UsageError, match=r"403 Forbidden.*It wants credentials.*'Authorization'"):

@@ -247,6 +247,19 @@ async def test_calls_one_after_the_other_use_one_connection() -> None:
     assert [sent.connection for sent in server.sent] == [0, 0, 0]
 
 
+async def test_a_connection_is_used_again_after_a_stream_that_the_server_has_ended() -> None:
+    async def stream(sent: Sent, reply: Reply) -> None:
+        event = b"data: %s\n\n" % json.dumps(result_of(sent, content=[TEXT])).encode()
+        head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+        await reply.raw(head + b"%x\r\n%s\r\n" % (len(event), event))
+        await reply.raw(b"0\r\n\r\n")
+
+    async with FakeServer(stream) as server, connected(server.url) as client:
+        for _ in range(8):
+            assert await client.call("pay") == "done"
+    assert len({sent.connection for sent in server.sent}) < 8
+
+
 async def test_a_call_after_the_server_has_closed_the_idle_connection_uses_another() -> None:
     async def once(sent: Sent, reply: Reply) -> None:
         await answer(sent, reply)

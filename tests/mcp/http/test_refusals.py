@@ -178,7 +178,7 @@ async def test_a_proxy_from_the_environment_is_used(monkeypatch: pytest.MonkeyPa
 
 async def test_a_proxy_that_cannot_be_used_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", "nonsense://127.0.0.1")
-    with pytest.raises(NotSent, match="HTTP_PROXY='nonsense://127.0.0.1'"):
+    with pytest.raises(NotSent, match=r"HTTP_PROXY='nonsense://127.0.0.1'"):
         async with connected("http://mcp.example/mcp"):
             pass
 

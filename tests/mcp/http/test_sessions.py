@@ -228,9 +228,10 @@ async def test_a_stream_with_event_ids_is_continued_until_the_answer() -> None:
 async def test_a_stream_without_event_ids_is_lost() -> None:
     told = Continued(1, ids=False)
     async with SessionServer(told.call, told.get) as server, handshaken(server.url) as client:
+        await until(lambda: server.sent("GET"))
         with pytest.raises(ConnectionLost):
             await client.call("pay")
-    assert told.gets == []
+    assert len(server.sent("GET")) == 1
 
 
 @pytest.mark.parametrize("status", [404, 405, 401])
