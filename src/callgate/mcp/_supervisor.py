@@ -17,6 +17,7 @@ from callgate._backoff import backoff_s
 from callgate.errors import UsageError
 from callgate.mcp._call_results import executed, refused
 from callgate.mcp._connection import McpError, Message, NotSent
+from callgate.mcp._http_connection import HttpConnection
 from callgate.mcp._messages import RpcError
 from callgate.mcp._revisions import Era
 from callgate.mcp._server_requests import ServerRequests
@@ -66,9 +67,7 @@ _SETTLE_S = 0.05
 
 def connection_of(server: McpServer, *parts: Any) -> Any:
     """Return a new connection to a server, of the kind that its configuration needs."""
-    if server.url:
-        raise NotSent(f"The MCP server '{server.name}' has a url, which needs a connection over HTTP.", code="cannot_start")
-    return StdioConnection(server, *parts)
+    return HttpConnection(server, *parts) if server.url else StdioConnection(server, *parts)
 
 
 class SupervisedServer:
