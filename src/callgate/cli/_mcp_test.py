@@ -59,7 +59,6 @@ def _show(one: ConfiguredServer, look: ServerLook, effects: dict[str, Any], quar
     table = grid("", "")
     facts = {
         "server": one.name,
-        "program": look.program,
         "started in": f"{look.seconds * 1_000:,.0f} ms",
         "protocol": f"{look.revision} ({look.era})",
         "tools": str(len(look.definitions)),
@@ -81,7 +80,6 @@ def _as_json(one: ConfiguredServer, look: ServerLook, quarantined: dict[str, str
         "server": one.name,
         "problem": look.failure or None,
         "seconds": round(look.seconds, 3),
-        "program": look.program,
         "revision": look.revision,
         "era": look.era,
         "tools": [{"name": tool.get("name"), "hints": hints_of(tool)} for tool in look.definitions],
