@@ -18,7 +18,7 @@ from callgate._json import json_text, to_jsonable, type_name
 from callgate.content_parts import Audio, Image, Link, Part, Resource, Text, data_of, is_base64, part_from_bytes
 from callgate.errors import ResultNotSerializable
 
-__all__ = ["Returned", "may_hold_parts", "returned"]
+__all__ = ["Returned", "may_hold_parts", "part_data", "returned"]
 
 _PARTS = (Image, Audio, Link, Resource, Text)
 _BYTES = (bytes, bytearray, memoryview)
@@ -61,12 +61,12 @@ def returned(value: object, max_bytes: int, workspace: str | None) -> Returned |
         return reader.of_dict(value)
     if isinstance(value, (list, tuple)):
         parts = tuple([reader.part(item) for item in value])
-        return Returned([_data(part) for part in parts], parts, tuple(dict.fromkeys(reader.changes)))
+        return Returned([part_data(part) for part in parts], parts, tuple(dict.fromkeys(reader.changes)))
     if isinstance(value, Path):
         file = reader.file(value)
-        return None if file is None else Returned(_data(file), (file,))
+        return None if file is None else Returned(part_data(file), (file,))
     part = reader.part(value)
-    return Returned(_data(part), (part,), tuple(dict.fromkeys(reader.changes)))
+    return Returned(part_data(part), (part,), tuple(dict.fromkeys(reader.changes)))
 
 
 class _PartReader:
@@ -84,11 +84,11 @@ class _PartReader:
         for key, item in value.items():
             if _is_own(item):
                 parts.append(self.part(item))
-                plain[key] = _data(parts[-1])
+                plain[key] = part_data(parts[-1])
             elif type(item) is list and any(map(_is_own, item)):
                 own = [self.part(one) for one in item]
                 parts += [part for part in own if not isinstance(part, Text)]
-                plain[key] = [_data(part) for part in own]
+                plain[key] = [part_data(part) for part in own]
             else:
                 plain[key] = item
         data, changes = to_jsonable(plain, max_bytes=max(0, self._left))
@@ -180,7 +180,7 @@ def _is_picture(value: object) -> bool:
     return isinstance(kind, type) and isinstance(value, kind)
 
 
-def _data(part: Part) -> object:
+def part_data(part: Part) -> object:
     """Return what a program reads of a part: text as it is, and of anything else what it is, without its bytes."""
     match part:
         case Text(text=text):
