@@ -109,7 +109,7 @@ class McpServer(NamedStruct, frozen=True, kw_only=True, eq=False):
     """How many calls of this server may run at the same time; None: no limit."""
     accepted: str | os.PathLike[str] | ChecksDefinitions | None = None
     """The file of the definitions that the operator has accepted, or `AcceptedTools`. Tools that are new or have changed cannot be called
-    until they are accepted. None: every definition may be used.
+    until they are accepted. None: the first definition of a tool that an engine sees is accepted for its life, and a later one is not.
     """
     required: bool = False
     """Whether `async with Engine` raises if the server cannot be started. If False, its tools answer with the reason."""
