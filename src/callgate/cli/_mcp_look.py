@@ -60,19 +60,18 @@ async def look_at_all(servers: Iterable[ConfiguredServer]) -> list[ServerLook]:
 async def look_at(server: McpServer) -> ServerLook:
     """Start the server, get its tools, and end it."""
     begun = time.monotonic()
+    session = _session(server)
     try:
-        session = _session(server)
-        try:
-            async with asyncio.timeout(server.start_timeout_s):
-                await session.start(None)
-                listed = await session.list_tools()
-            seconds = time.monotonic() - begun
-        finally:
-            await session.close()
+        async with asyncio.timeout(server.start_timeout_s):
+            await session.start(None)
+            listed = await session.list_tools()
+        seconds = time.monotonic() - begun
     except McpError as error:
-        return ServerLook(failure=at_terminal(str(error)))
+        return ServerLook(failure=_failure(server, session, error))
     except TimeoutError:
         return ServerLook(failure=f"The MCP server '{server.name}' did not start and list its tools within {server.start_timeout_s:g} s.")
+    finally:
+        await session.close()
     definitions, unusable = _usable(server, listed)
     return ServerLook(definitions=definitions, unusable=unusable, seconds=seconds, revision=session.revision, era=session.era)
 
@@ -80,6 +79,14 @@ async def look_at(server: McpServer) -> ServerLook:
 def _session(server: McpServer) -> Session:
     log = RedactedLog(None)
     return Session(server, connection_of, ServerRequests(server, log), log, on_changed=lambda: None, on_late=lambda *_: None)
+
+
+def _failure(server: McpServer, session: Session, error: McpError) -> str:
+    """Return why the server could not be looked at; of a process that has ended, with the last lines of its standard error."""
+    lost = session.connection.lost
+    if not lost.done():
+        return at_terminal(str(error))
+    return f"The MCP server '{server.name}' ended before it listed its tools: {lost.result().removesuffix('.')}."
 
 
 def _usable(server: McpServer, listed: Sequence[Definition]) -> tuple[tuple[Definition, ...], dict[str, str]]:
