@@ -75,6 +75,8 @@ class ServerProcess:
         """Done when none of its processes runs any more."""
         self.begun: asyncio.Future[str] = self._loop.create_future()
         """Done when the program runs, with an empty text, or with why it could not be started."""
+        self.reaped: asyncio.Future[None] = self._loop.create_future()
+        """Done when the supervisor has ended, too."""
         self._marker = secrets.token_hex(8)
         self._unread = bytearray()
         self._stderr = bytearray()
@@ -161,8 +163,11 @@ class ServerProcess:
     def _reap(self) -> None:
         if self._process.poll() is None:
             self._loop.call_later(_REAP_S, self._reap)
-        elif self._stderr_transport is not None:
+            return
+        if self._stderr_transport is not None:
             self._stderr_transport.close()
+        if not self.reaped.done():
+            self.reaped.set_result(None)
 
     def _keep(self, data: bytes) -> None:
         self._stderr += data

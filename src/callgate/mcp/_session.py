@@ -154,10 +154,11 @@ class Session:
         await self.connection.notify(messages.notification("notifications/initialized"))
 
     async def close(self) -> None:
-        for task in (*self._answering.values(), self._listening):
-            if task is not None:
-                task.cancel()
+        for task in list(self._answering.values()):
+            task.cancel()
         await self.connection.close()
+        if self._listening is not None:
+            self._listening.cancel()
 
     # Requests
 

@@ -116,6 +116,7 @@ class StdioConnection:
         finally:
             process.stop(_GRACE_S)
             await asyncio.shield(process.exited)
+            await asyncio.shield(process.reaped)
             if self._reading is not None:
                 self._reading.close()
             self._lose("it was closed")

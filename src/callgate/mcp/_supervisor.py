@@ -1,8 +1,8 @@
 """One MCP server of an engine, kept running: started once, restarted after it has ended, and given up for a while if that does not help.
 
 A task owns the server. It starts a session, offers the tools, lists them again when the server says that they have changed, and starts the
-server again when the connection is lost. Calls wait for it, and never start a server themselves, so a configuration has one process at most.
-`TRANSITIONS` is the whole state machine. Knows nothing of what a call is for.
+server again when the connection is lost. Calls wait for it, and never start a server themselves, so that a configuration has one process at
+most. `TRANSITIONS` is the whole state machine. Knows nothing of what a call is for.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ TRANSITIONS: Mapping[tuple[State, Event], State] = {
 }
 """The states of a server, and what changes them.
 
-ready: calls are sent. degraded: a call has timed out and the server is silent. backoff: it starts again soon, and calls wait. quarantined: it
-has failed too often, and calls are refused until the quarantine is over; the next call then starts it.
+ready: calls are sent. degraded: a call has timed out and the server is silent. backoff: it starts again soon, and calls wait. quarantined:
+it has failed too often, and calls are refused until the quarantine is over; the next call then starts it.
 """
 
 _FIRST_WAIT_S = 0.1
@@ -166,9 +166,7 @@ class SupervisedServer:
         """
         left_s = self._retry_at - self._catalogue.clock.monotonic()
         if left_s > 0:
-            raise self._unavailable(
-                f"{self._problem} It has failed {self._failures} times and is tried again in {left_s:.0f} s at the earliest"
-            )
+            raise self._unavailable(f"{self._problem}. It has failed {self._failures} times, and is not tried again for {left_s:.0f} s")
         self._renew_attempt()
         self._wake.set()
 
@@ -185,13 +183,16 @@ class SupervisedServer:
 
     async def _own(self) -> None:
         self._enter("start")
-        while True:
-            try:
-                problem = await self._serve()
-            except (McpError, TimeoutError) as error:
-                problem = self._start_problem(error)
+        try:
+            while True:
+                try:
+                    problem = await self._serve()
+                except (McpError, TimeoutError, UsageError) as error:
+                    problem = self._start_problem(error)
+                await self._end_session()
+                await self._wait_for_next(problem)
+        finally:
             await self._end_session()
-            await self._wait_for_next(problem)
 
     async def _serve(self) -> str:
         """Start a session and follow it to its end; return why it has ended."""
@@ -227,7 +228,7 @@ class SupervisedServer:
         try:
             async with asyncio.timeout(self._server.start_timeout_s):
                 await self._list.refresh(session)
-        except (McpError, TimeoutError) as error:
+        except (McpError, TimeoutError, UsageError) as error:
             self._catalogue.log.warning("MCP server %s: its changed tools could not be listed: %s", self.name, error)
 
     async def _hears(self, session: Session) -> bool:
