@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,6 @@ async def test_accept_asks_after_it_has_shown_what_changed(place: Path) -> None:
 async def test_ctrl_c_adds_nothing(place: Path) -> None:
     async with command_at_terminal(place, *ADD, "--", *SHOP) as terminal:
         await terminal.until(b"Enter for none: ")
-        terminal.type(b"\x03")
+        terminal.process.send_signal(signal.SIGINT)
         assert await terminal.end() == 130
     assert written(place) == []

@@ -39,7 +39,7 @@ def check_mcp_server(name: str, tool: str, arguments: str, config: str, *, as_js
     if as_json:
         print_json(_as_json(one, look, dict(quarantined)) | ({"call": outcome} if outcome is not None else {}))
     elif isinstance(outcome, Answered):
-        show_result(outcome.result, ShownWhere(where="", more=""))
+        show_result(outcome.result, ShownWhere(where="", more="none, a test is not recorded"))
     if look.failure or look.unusable:
         return _exits.FAILED
     return _exits.OK if outcome is None else exit_code(outcome)
