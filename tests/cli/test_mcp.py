@@ -75,6 +75,7 @@ def test_a_variable_is_passed_on_by_name_and_its_value_is_in_no_file(place: Path
     done = mcp(place, "add", "shop", "--env", "SHOP_KEY", "--", *SHOP, SHOP_KEY=SECRET)
     assert done.code == 0, done.err
     assert config(place)["mcpServers"]["shop"]["env"] == {"SHOP_KEY": "${SHOP_KEY}"}
+    assert (place / ".mcp.json").stat().st_mode & 0o777 == 0o600
     called = mcp(place, "test", "shop", "--tool", "look", SHOP_KEY=SECRET)
     assert SECRET in called.out
     written = "".join(path.read_text() for path in place.glob(".mcp*"))

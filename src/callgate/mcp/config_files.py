@@ -126,18 +126,20 @@ def configured_server(path: str | os.PathLike[str], name: str, entry: Mapping[st
 
 def accepted_file(path: str | os.PathLike[str]) -> Path:
     """Return the file of accepted tools that belongs to a configuration file: `.mcp.accepted.json` beside `.mcp.json`."""
-    file = Path(path)
+    file = expanded(path)
     return file.with_name(f"{file.name.removesuffix('.json')}.accepted.json")
 
 
 def add_server(path: str | os.PathLike[str], name: str, entry: Mapping[str, Any]) -> None:
     """Add an entry to a configuration file, and make the file if there is none. Everything else in it stays.
 
+    A new file with variables or headers can be read by its owner only, because these may be secrets.
+
     Raises:
         UsageError: The name is taken, the file has comments, which would be lost, or it cannot be written.
     """
     file = expanded(path)
-    rewrite_json(file, _USE, lambda text: _added(file, text, name, entry))
+    rewrite_json(file, _USE, lambda text: _added(file, text, name, entry), private=bool(entry.get("env") or entry.get("headers")))
 
 
 def check_addition(path: str | os.PathLike[str], name: str, entry: Mapping[str, Any]) -> None:

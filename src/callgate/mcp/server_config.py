@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from callgate._option_checks import Count, NamedStruct, Seconds, by_name_with, check, refuse_unknown, shown
 from callgate.calls import Effect
 from callgate.errors import UsageError
+from callgate.mcp._shown_command import shown_command, shown_word
 
 __all__ = ["Answers", "ChecksDefinitions", "McpServer", "ServerOptions", "mcp"]
 
@@ -120,7 +121,6 @@ class McpServer(NamedStruct, frozen=True, kw_only=True, eq=False):
     """Runs a language model for the server, given the `params` of `sampling/createMessage`. None: the server is told that there is none."""
     roots: tuple[str | os.PathLike[str], ...] = ()
     """The folders, as paths or `file:` URIs, that the server is told to work in. They do not confine it."""
-
     problem: str = ""
     """Why this server cannot be started, as a sentence; a start fails with it. `read_mcp_servers` sets it, for example if a variable that
     the file uses is not set."""
@@ -129,8 +129,8 @@ class McpServer(NamedStruct, frozen=True, kw_only=True, eq=False):
         _check_server(self)
 
     def __repr__(self) -> str:
-        """Return the name and the target; environment and headers may be secrets."""
-        return f"McpServer(name={self.name!r}, {f'url={self.url!r}' if self.url else f'command={self.command!r}'})"
+        """Return the name and the target without credentials; environment and headers may be secrets."""
+        return f"McpServer({self.name!r}, {shown_word(self.url) if self.url else shown_command(self.command)!r})"
 
 
 class ServerOptions(TypedDict, total=False):
@@ -288,4 +288,6 @@ def _check_tool_settings(server: McpServer) -> None:
 
 
 def _wrong(server: McpServer, option: str, wanted: str) -> UsageError:
-    return UsageError(f"McpServer({option}={shown(getattr(server, option))}) of {server.name!r}: it must be {wanted}.")
+    given = getattr(server, option)
+    value = repr(shown_word(given)) if option == "url" else shown(given)
+    return UsageError(f"McpServer({option}={value}) of {server.name!r}: it must be {wanted}.")
