@@ -189,7 +189,7 @@ def test_a_file_that_does_not_exist_is_refused_with_its_name(tmp_path: Path) -> 
         read_mcp_servers(tmp_path / "none.json")
 
 
-def test_secrets_are_left_out_of_what_is_shown_of_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_credentials_are_left_out_of_what_is_shown_of_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOKEN", SECRET)
     words = ["--api-key", SECRET, f"--token={SECRET}", "-e", f"DB_PASSWORD={SECRET}", f"postgres://me:{SECRET}@db/x", "--key", "${TOKEN}"]
     process = {"command": "docker", "args": [*words, "--header", f"Authorization: Bearer {SECRET}"], "env": {"A": SECRET}}
@@ -200,7 +200,7 @@ def test_secrets_are_left_out_of_what_is_shown_of_a_server(tmp_path: Path, monke
     )
     assert second.target == "https://***@host/mcp?***"
     assert (first.variables, second.variables) == (("A",), ("Authorization",))
-    assert SECRET not in first.target + second.target
+    assert SECRET not in first.target + second.target + repr(first.server) + repr(second.server)
 
 
 def test_the_file_of_accepted_tools_is_the_one_beside_it(tmp_path: Path) -> None:

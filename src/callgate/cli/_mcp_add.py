@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 from callgate._terminal_text import one_line, printable
@@ -20,7 +19,7 @@ from callgate.cli._mcp_look import ServerLook, look_at
 from callgate.cli._mcp_screen import hints_of, names_of, show_tools
 from callgate.errors import UsageError
 from callgate.mcp import AcceptedTools, McpServer
-from callgate.mcp.config_files import accepted_file, add_server, configured_server, configured_servers, remove_server
+from callgate.mcp.config_files import accepted_file, add_server, check_addition, configured_server, configured_servers, remove_server
 
 __all__ = ["add_mcp_server", "remove_mcp_server"]
 
@@ -38,7 +37,9 @@ def add_mcp_server(
     """Start a server once, and add it with its tools; return the exit code."""
     entry = _entry(target, headers, env)
     server = configured_server(config, name, entry).server
-    _refuse_taken(name, config)
+    check_addition(config, name, entry)
+    accepted = AcceptedTools(accepted_file(config))
+    accepted.servers()  # a file that cannot be read is reported before anything is started
     look, chosen = asyncio.run(_looked_at(server, effects, as_json=as_json))
     if look.failure:
         say(printable(f"{look.failure} Nothing was written."), "red")
@@ -46,10 +47,9 @@ def add_mcp_server(
     if chosen is None:
         say("Nothing was written.")
         return _exits.FAILED
-    accepted = AcceptedTools(accepted_file(config))
+    add_server(config, name, entry)
     accepted.remove(name)
     accepted.accept(name, look.definitions, chosen)
-    add_server(config, name, entry)
     if as_json:
         print_json(_as_json(name, config, accepted, look, chosen))
     else:
@@ -84,16 +84,6 @@ async def _looked_at(server: McpServer, effects: Sequence[str], *, as_json: bool
         if not await ask_yes(f"Add '{server.name}' with these {len(tools)} tools?"):
             return look, None
     return look, chosen
-
-
-def _refuse_taken(name: str, config: str) -> None:
-    if Path(config).exists() and Path(config).stat().st_size:
-        taken = [one.name for one in configured_servers(config) if name in (one.name, one.server.name)]
-        if taken:
-            raise UsageError(
-                f"{displayed(config)} has an MCP server '{one_line(name)}' already."
-                f" Take another name, or remove that one first: callgate mcp remove {name}"
-            )
 
 
 def _entry(target: Sequence[str], headers: Sequence[str], env: Sequence[str]) -> dict[str, Any]:

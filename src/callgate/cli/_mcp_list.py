@@ -17,7 +17,7 @@ from callgate.cli._mcp_screen import hints_of, show_tools
 from callgate.mcp import AcceptedTools, ConfiguredServer, configured_servers
 from callgate.mcp.config_files import accepted_file
 
-__all__ = ["list_mcp_servers"]
+__all__ = ["list_mcp_servers", "quarantined_tools"]
 
 
 def list_mcp_servers(config: str, *, start: bool, as_json: bool) -> int:
@@ -46,7 +46,7 @@ def _show(one: ConfiguredServer, look: ServerLook | None, accepted: AcceptedTool
     for note in one.notes:
         screen.print(Text(f"  {printable(note)}", style="dim"))
     if look is not None and look.definitions:
-        show_tools(look.definitions, accepted.effects(one.server.name), _quarantined(one, look, accepted))
+        show_tools(look.definitions, accepted.effects(one.server.name), quarantined_tools(one, look, accepted))
     elif look is None and (known := accepted.tools(one.server.name)):
         show_tools([tool.definition for tool in known.values()], accepted.effects(one.server.name), {})
     screen.print()
@@ -60,7 +60,7 @@ def _state(one: ConfiguredServer, look: ServerLook | None) -> tuple[str, str]:
     return ("cannot start", "red") if look.failure else ("ready", "green")
 
 
-def _quarantined(one: ConfiguredServer, look: ServerLook, accepted: AcceptedTools) -> dict[str, str]:
+def quarantined_tools(one: ConfiguredServer, look: ServerLook, accepted: AcceptedTools) -> dict[str, str]:
     """Return the tools that would not run. Without a file of accepted tools, none is in quarantine."""
     if accepted.path is None or not accepted.path.exists():
         return {}
@@ -69,7 +69,7 @@ def _quarantined(one: ConfiguredServer, look: ServerLook, accepted: AcceptedTool
 
 def _as_json(one: ConfiguredServer, look: ServerLook | None, accepted: AcceptedTools) -> dict[str, Any]:
     effects = accepted.effects(one.server.name)
-    quarantined = {} if look is None else _quarantined(one, look, accepted)
+    quarantined = {} if look is None else quarantined_tools(one, look, accepted)
     definitions: Sequence[Any] = (
         [tool.definition for tool in accepted.tools(one.server.name).values()] if look is None else look.definitions
     )

@@ -1,26 +1,28 @@
 """Start MCP servers once, and look at the tools that they offer.
 
-The same connection and the same checks as an engine's, but nothing can be called, and what is accepted makes no
-difference.
+With the same connection and session as an engine, but nothing is restarted, nothing can be called, and what is accepted
+makes no difference.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
 
-from callgate._clock import Clock, SystemClock
 from callgate._secret_redaction import RedactedLog
-from callgate.calls import Effect
+from callgate._terminal_text import one_line
 from callgate.cli._error_advice import at_terminal
-from callgate.errors import CallgateError, UsageError
-from callgate.mcp import ConfiguredServer, Definition, McpServer
-from callgate.mcp._supervisor import SupervisedServer
-from callgate.protocols import Execution
-from callgate.tools import Tool, ToolRegistry
+from callgate.errors import UsageError
+from callgate.mcp import ConfiguredServer, Definition, McpError, McpServer
+from callgate.mcp._server_requests import ServerRequests
+from callgate.mcp._session import Session
+from callgate.mcp._supervisor import connection_of
+from callgate.mcp.mcp_tool import McpTool
+from callgate.tools import ToolRegistry
 
 __all__ = ["ServerLook", "look_at", "look_at_all"]
 
@@ -29,7 +31,7 @@ class ServerLook(Struct, frozen=True, kw_only=True):
     """What a server showed when it was started once."""
 
     definitions: tuple[Definition, ...] = ()
-    """Its tools as it describes them."""
+    """Its tools as it describes them, each name once."""
     unusable: Mapping[str, str] = {}
     """Tools that cannot be registered, each with the reason."""
     failure: str = ""
@@ -38,42 +40,16 @@ class ServerLook(Struct, frozen=True, kw_only=True):
     revision: str = ""
     """The revision of the protocol that was agreed on."""
     era: str = ""
-    program: str = ""
-    """The name and the version that the server gives itself."""
 
 
-class _SeenDefinitions:
-    """Keeps the definitions that a server sends, and refuses none."""
+class _NoCalls:
+    """Carries no calls, because a look makes none."""
 
-    def __init__(self) -> None:
-        self.definitions: tuple[Definition, ...] = ()
+    async def until_ready(self) -> None:
+        raise AssertionError("a look makes no call")
 
-    def refusals(self, server: str, definitions: Sequence[Definition]) -> Mapping[str, str]:
-        self.definitions = tuple(definitions)
-        return {}
-
-    def effects(self, server: str) -> Mapping[str, Effect]:
-        return {}
-
-
-class _SeenTools:
-    """A catalogue that keeps what a server offers, for nobody to call."""
-
-    log = RedactedLog(None)
-    clock: Clock = SystemClock()
-
-    def __init__(self) -> None:
-        self.tools: tuple[Tool, ...] = ()
-        self.withdrawn: dict[str, str] = {}
-
-    def offer(self, server: str, tools: Sequence[Tool]) -> None:
-        self.tools = tuple(tools)
-
-    def withdraw(self, server: str, reasons: Mapping[str, str]) -> None:
-        self.withdrawn = dict(reasons)
-
-    def late(self, uid: str, execution: Execution) -> None:
-        """Nothing is called, so no answer can be late."""
+    async def call_tool(self, *_: Any) -> Any:
+        raise AssertionError("a look makes no call")
 
 
 async def look_at_all(servers: Iterable[ConfiguredServer]) -> list[ServerLook]:
@@ -83,24 +59,55 @@ async def look_at_all(servers: Iterable[ConfiguredServer]) -> list[ServerLook]:
 
 async def look_at(server: McpServer) -> ServerLook:
     """Start the server, get its tools, and end it."""
-    seen, catalogue = _SeenDefinitions(), _SeenTools()
-    supervised = SupervisedServer(replace(server, accepted=seen, required=True, effects={}, options={}, tools=None))
-    begun = catalogue.clock.monotonic()
+    begun = time.monotonic()
+    session = _session(server)
     try:
-        await supervised.start(catalogue)
-    except CallgateError as error:
-        return ServerLook(failure=at_terminal(str(error)), seconds=catalogue.clock.monotonic() - begun)
+        async with asyncio.timeout(server.start_timeout_s):
+            await session.start(None)
+            listed = await session.list_tools()
+        seconds = time.monotonic() - begun
+    except McpError as error:
+        return ServerLook(failure=_failure(server, session, error))
+    except TimeoutError:
+        return ServerLook(failure=f"The MCP server '{server.name}' did not start and list its tools within {server.start_timeout_s:g} s.")
     finally:
-        seconds = catalogue.clock.monotonic() - begun
-        await supervised.close()
-    return ServerLook(definitions=seen.definitions, unusable=_unusable(catalogue), seconds=seconds)
+        await session.close()
+    definitions, unusable = _usable(server, listed)
+    return ServerLook(definitions=definitions, unusable=unusable, seconds=seconds, revision=session.revision, era=session.era)
 
 
-def _unusable(catalogue: _SeenTools) -> dict[str, str]:
-    found = dict(catalogue.withdrawn)
-    for tool in catalogue.tools:
-        try:
-            ToolRegistry([tool])
-        except UsageError as error:
-            found[tool.name] = str(error)
-    return found
+def _session(server: McpServer) -> Session:
+    log = RedactedLog(None)
+    return Session(server, connection_of, ServerRequests(server, log), log, on_changed=lambda: None, on_late=lambda *_: None)
+
+
+def _failure(server: McpServer, session: Session, error: McpError) -> str:
+    """Return why the server could not be looked at; of a process that has ended, with the last lines of its standard error."""
+    lost = session.connection.lost
+    if not lost.done():
+        return at_terminal(str(error))
+    return f"The MCP server '{server.name}' ended before it listed its tools: {lost.result().removesuffix('.')}."
+
+
+def _usable(server: McpServer, listed: Sequence[Definition]) -> tuple[tuple[Definition, ...], dict[str, str]]:
+    """Return the definitions by name, and why some cannot be registered."""
+    found, problems = dict[str, Definition](), dict[str, str]()
+    for definition in listed:
+        name = definition.get("name")
+        if not isinstance(name, str) or not name:
+            problems[""] = "it has no name, so it is left out"
+        elif name in found:
+            problems[name] = "the server lists it twice; the first one counts"
+        else:
+            found[name] = definition
+            if problem := _problem(server, definition):
+                problems[name] = problem
+    return tuple(found.values()), problems
+
+
+def _problem(server: McpServer, definition: Definition) -> str:
+    try:
+        ToolRegistry([McpTool(server, definition, _NoCalls())])
+    except UsageError as error:
+        return one_line(at_terminal(str(error)), 1_000)
+    return ""

@@ -13,6 +13,7 @@ from callgate.cli import _exit_codes as _exits
 from callgate.cli._call_arguments import read_arguments, refuse_odd_text
 from callgate.cli._console import grid, output, print_json, say
 from callgate.cli._mcp_accept import server_named
+from callgate.cli._mcp_list import quarantined_tools
 from callgate.cli._mcp_look import ServerLook, look_at
 from callgate.cli._mcp_screen import hints_of, show_tools
 from callgate.cli._result_output import ShownWhere, exit_code, show_result
@@ -28,18 +29,17 @@ def check_mcp_server(name: str, tool: str, arguments: str, config: str, *, as_js
     one = server_named(name, config)
     given = read_arguments((arguments,))
     refuse_odd_text(tool=tool)
-    file = accepted_file(config)
-    known = AcceptedTools(file)
+    known = AcceptedTools(accepted_file(config))
     effects = known.effects(one.server.name)
     look = asyncio.run(look_at(one.server))
-    quarantined = known.refusals(one.server.name, look.definitions) if file.exists() else {}
+    quarantined = quarantined_tools(one, look, known)
     if not as_json:
-        _show(one, look, dict(effects), dict(quarantined))
+        _show(one, look, dict(effects), quarantined)
     outcome = asyncio.run(_called(one.server, tool, given)) if tool and not look.failure else None
     if as_json:
-        print_json(_as_json(one, look, dict(quarantined)) | ({"call": outcome} if outcome is not None else {}))
+        print_json(_as_json(one, look, quarantined) | ({"call": outcome} if outcome is not None else {}))
     elif isinstance(outcome, Answered):
-        show_result(outcome.result, ShownWhere(where="", more=""))
+        show_result(outcome.result, ShownWhere(where="", more="none, a test is not recorded"))
     if look.failure or look.unusable:
         return _exits.FAILED
     return _exits.OK if outcome is None else exit_code(outcome)
@@ -59,7 +59,6 @@ def _show(one: ConfiguredServer, look: ServerLook, effects: dict[str, Any], quar
     table = grid("", "")
     facts = {
         "server": one.name,
-        "program": look.program,
         "started in": f"{look.seconds * 1_000:,.0f} ms",
         "protocol": f"{look.revision} ({look.era})",
         "tools": str(len(look.definitions)),
@@ -81,7 +80,6 @@ def _as_json(one: ConfiguredServer, look: ServerLook, quarantined: dict[str, str
         "server": one.name,
         "problem": look.failure or None,
         "seconds": round(look.seconds, 3),
-        "program": look.program,
         "revision": look.revision,
         "era": look.era,
         "tools": [{"name": tool.get("name"), "hints": hints_of(tool)} for tool in look.definitions],

@@ -272,6 +272,7 @@ class TerminalRun:
             tools=tuple(self._engine.tools.names()),
             workspace=self._workspace,
             record=self._record.name,
+            problems=tuple(map(at_terminal, (*self._engine.tools.unavailable.values(), *self._engine.tools.withdrawn.values()))),
         )
 
     def _over(self, result: RunResult) -> Told:

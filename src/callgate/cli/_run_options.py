@@ -5,6 +5,8 @@ Raises `UsageError` for every wrong option before a model is asked or a journal 
 
 from __future__ import annotations
 
+import os
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -85,9 +87,20 @@ def servers_of(words: Sequence[str]) -> list[McpServer]:
         refuse_odd_text(mcp=word)
         if not word.strip():
             raise UsageError("--mcp is empty. Give a configuration file such as .mcp.json, an address, or a command.")
-        is_file = (word.endswith((".json", ".jsonc")) and "://" not in word) or Path(word).is_file()
-        found += read_mcp_servers(word) if is_file else [mcp(word)]
+        found += read_mcp_servers(word) if _is_file(word) else [_server(word)]
     return [_differently_named(server, found[:index]) for index, server in enumerate(found)]
+
+
+def _is_file(word: str) -> bool:
+    return os.path.isfile(word) or (word.endswith((".json", ".jsonc")) and " " not in word and "://" not in word)
+
+
+def _server(word: str) -> McpServer:
+    try:
+        shlex.split(word)
+    except ValueError as error:
+        raise UsageError(f"--mcp {word[:80]}: the command cannot be read: {error}. Close every quotation mark.") from error
+    return mcp(word)
 
 
 def _differently_named(server: McpServer, others: Sequence[McpServer]) -> McpServer:

@@ -101,14 +101,20 @@ def rewrite_json(path: Path, use: str, change: Callable[[str | None], dict[str, 
     path = resolved(path, use)
     with refused_paths(path, use), _locked(path.parent) as folder:
         before = read_json_text(path, use)
-        found = _INDENT.search(before or "")
-        text = (
-            json.dumps(change(before), indent=found[1] if found else 2, ensure_ascii=False) + "\n"
-        )  # UTF-8 has no lone surrogates, but JSON can escape them
+        content = _encoded(change(before), before or "")
+        if len(content) > LARGEST_BYTES:
+            raise UsageError(f"{displayed(path)} would have more than {LARGEST_BYTES // 1_048_576} MiB. Remove what is not needed first.")
         mode: SetMetadata = _private if private else _as_usual
         with suppress(FileNotFoundError):
             mode = metadata_from(folder, path.name)
-        put(folder, path.name, [_SURROGATE.sub(_escaped, text).encode()], set_metadata=mode)
+        put(folder, path.name, [content], set_metadata=mode)
+
+
+def _encoded(value: dict[str, Any], before: str) -> bytes:
+    """Return the value as JSON with the indentation that the file had. A lone surrogate, which UTF-8 does not have, is escaped."""
+    found = _INDENT.search(before)
+    text = json.dumps(value, indent=found[1] if found else 2, ensure_ascii=False) + "\n"
+    return _SURROGATE.sub(_escaped, text).encode()
 
 
 def _escaped(found: re.Match[str]) -> str:

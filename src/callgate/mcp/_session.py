@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from callgate._secret_redaction import RedactedLog
 from callgate.mcp import _messages as messages
-from callgate.mcp._connection import Connection, ConnectionEvents, Message, ProtocolError
+from callgate.mcp._connection import Connection, ConnectionEvents, Message, NotSent, ProtocolError
 from callgate.mcp._messages import RpcError
 from callgate.mcp._revisions import (
     CLIENT_INFO,
@@ -104,6 +104,8 @@ class Session:
         Raises:
             McpError: The server cannot be started, or speaks no revision that this client speaks.
         """
+        if self._server.problem:
+            raise NotSent(self._server.problem, code="cannot_start")
         await self.connection.open()
         if known == "handshake" or not await self._discovers():
             await self._initialize()

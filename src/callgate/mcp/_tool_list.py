@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from callgate._run_in_thread import in_thread
 from callgate.calls import Effect
 from callgate.mcp._connection import Message
+from callgate.mcp.accepted_tools import AcceptedTools
 from callgate.mcp.mcp_tool import CallsTools, McpTool
 from callgate.mcp.server_config import ChecksDefinitions, McpServer
 from callgate.protocols import ToolCatalogue
@@ -39,6 +40,8 @@ class ToolList:
         """The tools that can be called, by the name on the server."""
         self._gone: dict[str, str] = {}
         self._listed = False
+        given = server.accepted
+        self._accepted: ChecksDefinitions = AcceptedTools(given) if given is None or isinstance(given, (str, os.PathLike)) else given
 
     async def refresh(self, session: ListsTools) -> None:
         """List the tools again, and offer those that may be called.
@@ -47,8 +50,7 @@ class ToolList:
             McpError: The server does not list its tools.
         """
         definitions = self._chosen(await session.list_tools())
-        accepted = self._accepted()
-        refusals, effects = await in_thread(partial(_checked, accepted, self._server.name, definitions)) if accepted else ({}, {})
+        refusals, effects = await in_thread(partial(_checked, self._accepted, self._server.name, definitions))
         now = {definition["name"]: definition for definition in definitions if definition["name"] not in refusals}
         offered = {name: self._tool(name, definition, effects) for name, definition in now.items()}
         self._note_missing(offered, refusals)
@@ -99,14 +101,6 @@ class ToolList:
             del self._gone[name]
         while len(self._gone) > _KEPT_NAMES:
             del self._gone[next(iter(self._gone))]
-
-    def _accepted(self) -> ChecksDefinitions | None:
-        given = self._server.accepted
-        if not isinstance(given, (str, os.PathLike)):
-            return given
-        from callgate.mcp.accepted_tools import AcceptedTools
-
-        return AcceptedTools(given)
 
     def _shown(self, name: str) -> str:
         return f"{self._server.name}.{name}" if self._server.prefix and name else name

@@ -12,7 +12,7 @@ import json
 import logging
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -31,6 +31,7 @@ __all__ = [
     "ConfiguredServer",
     "accepted_file",
     "add_server",
+    "check_addition",
     "configured_server",
     "configured_servers",
     "read_mcp_servers",
@@ -125,25 +126,26 @@ def configured_server(path: str | os.PathLike[str], name: str, entry: Mapping[st
 
 def accepted_file(path: str | os.PathLike[str]) -> Path:
     """Return the file of accepted tools that belongs to a configuration file: `.mcp.accepted.json` beside `.mcp.json`."""
-    file = Path(path)
+    file = expanded(path)
     return file.with_name(f"{file.name.removesuffix('.json')}.accepted.json")
 
 
 def add_server(path: str | os.PathLike[str], name: str, entry: Mapping[str, Any]) -> None:
     """Add an entry to a configuration file, and make the file if there is none. Everything else in it stays.
 
+    A new file with variables or headers can be read by its owner only, because these may be secrets.
+
     Raises:
         UsageError: The name is taken, the file has comments, which would be lost, or it cannot be written.
     """
+    file = expanded(path)
+    rewrite_json(file, _USE, lambda text: _added(file, text, name, entry), private=bool(entry.get("env") or entry.get("headers")))
 
-    def added(section: dict[str, Any]) -> None:
-        if name in section:
-            raise UsageError(
-                f"{displayed(path)} has an MCP server '{one_line(name)}' already. Take another name, or remove that one first."
-            )
-        section[name] = dict(entry)
 
-    _rewrite(Path(path), added, {"mcpServers": {name: dict(entry)}})
+def check_addition(path: str | os.PathLike[str], name: str, entry: Mapping[str, Any]) -> None:
+    """Raise what `add_server` would raise, as far as that can be known without writing."""
+    file = expanded(path)
+    _added(file, read_json_text(file, _USE), name, entry)
 
 
 def remove_server(path: str | os.PathLike[str], name: str) -> None:
@@ -152,26 +154,40 @@ def remove_server(path: str | os.PathLike[str], name: str) -> None:
     Raises:
         UsageError: There is no such entry, the file has comments, which would be lost, or it cannot be written.
     """
+    file = expanded(path)
 
-    def removed(section: dict[str, Any]) -> None:
+    def removed(text: str | None) -> dict[str, Any]:
+        root = _writable(file, text, "Remove the entry by hand.")
+        section = _section(root, file)
         if name not in section:
-            raise UsageError(f"{displayed(path)} has no MCP server '{one_line(name)}'. It has {_listed(section)}.")
+            raise UsageError(f"{displayed(file)} has no MCP server '{one_line(name)}'. It has: {_listed(section)}.")
         del section[name]
-
-    _rewrite(Path(path), removed, {})
-
-
-def _rewrite(path: Path, change: Callable[[dict[str, Any]], None], example: Mapping[str, Any]) -> None:
-    def changed(text: str | None) -> dict[str, Any]:
-        root = parse_json(text, path, _USE) if text is not None and text.strip() else JsonObject()
-        section = _section(root, path) if _has_section(root) or not example else root.setdefault("mcpServers", JsonObject())
-        change(section)
-        if text is not None and has_comments(text):
-            by_hand = f"Add this by hand: {json.dumps(example)}" if example else "Remove the entry by hand."
-            raise UsageError(f"{displayed(path)} has comments, which would be lost if callgate wrote it. {by_hand}")
         return root
 
-    rewrite_json(path, _USE, changed)
+    rewrite_json(file, _USE, removed)
+
+
+def _added(file: Path, text: str | None, name: str, entry: Mapping[str, Any]) -> dict[str, Any]:
+    root = _writable(file, text, f"Add this by hand: {json.dumps({name: dict(entry)})}")
+    section = _section(root, file) if _has_section(root) else root.setdefault("mcpServers", JsonObject())
+    taken = name if name in section else next((one for one, usable in _usable_names(section).items() if usable == name), "")
+    if taken:
+        raise UsageError(
+            f"{displayed(file)} has an MCP server '{one_line(taken)}' already. Take another name, or remove that one first:"
+            f" callgate mcp remove {one_line(taken)}"
+        )
+    section[name] = dict(entry)
+    return root
+
+
+def _writable(file: Path, text: str | None, by_hand: str) -> JsonObject:
+    """Return the object of a file's text, if the file can be rewritten without losing anything."""
+    if text is None or not text.strip():
+        return JsonObject()
+    root = parse_json(text, file, _USE)
+    if has_comments(text):
+        raise UsageError(f"{displayed(file)} has comments, which would be lost if callgate wrote it. {by_hand}")
+    return root
 
 
 def _listed(names: Mapping[str, object]) -> str:

@@ -17,6 +17,7 @@ from callgate._option_checks import Count, NamedStruct, Seconds, by_name_with, c
 from callgate.calls import Effect
 from callgate.errors import UsageError
 from callgate.mcp._http_headers import check_headers
+from callgate.mcp._shown_command import shown_command, shown_word
 
 __all__ = ["Answers", "ChecksDefinitions", "McpServer", "ServerOptions", "mcp"]
 
@@ -110,7 +111,7 @@ class McpServer(NamedStruct, frozen=True, kw_only=True, eq=False):
     """How many calls of this server may run at the same time; None: no limit."""
     accepted: str | os.PathLike[str] | ChecksDefinitions | None = None
     """The file of the definitions that the operator has accepted, or `AcceptedTools`. Tools that are new or have changed cannot be called
-    until they are accepted. None: every definition may be used.
+    until they are accepted. None: the first definition of a tool that an engine sees is accepted for its life, and a later one is not.
     """
     required: bool = False
     """Whether `async with Engine` raises if the server cannot be started. If False, its tools answer with the reason."""
@@ -121,7 +122,6 @@ class McpServer(NamedStruct, frozen=True, kw_only=True, eq=False):
     """Runs a language model for the server, given the `params` of `sampling/createMessage`. None: the server is told that there is none."""
     roots: tuple[str | os.PathLike[str], ...] = ()
     """The folders, as paths or `file:` URIs, that the server is told to work in. They do not confine it."""
-
     problem: str = ""
     """Why this server cannot be started, as a sentence; a start fails with it. `read_mcp_servers` sets it, for example if a variable that
     the file uses is not set."""
@@ -130,8 +130,8 @@ class McpServer(NamedStruct, frozen=True, kw_only=True, eq=False):
         _check_server(self)
 
     def __repr__(self) -> str:
-        """Return the name and the target; environment and headers may be secrets."""
-        return f"McpServer(name={self.name!r}, {f'url={self.url!r}' if self.url else f'command={self.command!r}'})"
+        """Return the name and the target without credentials; environment and headers may be secrets."""
+        return f"McpServer({self.name!r}, {shown_word(self.url) if self.url else shown_command(self.command)!r})"
 
 
 class ServerOptions(TypedDict, total=False):
@@ -290,4 +290,6 @@ def _check_tool_settings(server: McpServer) -> None:
 
 
 def _wrong(server: McpServer, option: str, wanted: str) -> UsageError:
-    return UsageError(f"McpServer({option}={shown(getattr(server, option))}) of {server.name!r}: it must be {wanted}.")
+    given = getattr(server, option)
+    value = repr(shown_word(given)) if option == "url" else shown(given)
+    return UsageError(f"McpServer({option}={value}) of {server.name!r}: it must be {wanted}.")
