@@ -66,6 +66,9 @@ class HttpSession:
         if message["method"] == "initialize":
             self._initialize = message
             return await self._open(message, on_message)
+        if self._opening.locked():  # a server may refuse requests until its new session is confirmed
+            async with self._opening:
+                pass
         used = self._id
         try:
             return await self._ask(message, on_message)
