@@ -131,7 +131,8 @@ class PendingAnswer:
         if not 400 <= response.status < 500 or response.status in _TOO_LATE:
             raise self._not_an_answer(response)
         shown = f"{self._exchange.label} answered {status_text(response.status)} at {self._exchange.shown_url}"
-        raise Refused(f"{shown}. {self._next_step(response)}", status=response.status, reason=reason)
+        said = f" and says {self._exchange.redacted(reason)!r}" if reason else ""
+        raise Refused(f"{shown}{said}. {self._next_step(response)}", status=response.status, reason=reason)
 
     async def _error_in(self, response: HttpResponse) -> Message:
         """Return the JSON-RPC error in a response's body; empty if there is none."""

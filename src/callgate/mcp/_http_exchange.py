@@ -188,7 +188,11 @@ class HttpExchange:
     def _cause(self, error: Exception) -> str:
         if isinstance(error, import_httpx2().ConnectTimeout):
             return f"no connection within {_CONNECT_S:g} s"
-        return self._redactor.redact_and_truncate(describe_cause(error), _CAUSE_CHARS)
+        return self.redacted(describe_cause(error))
+
+    def redacted(self, text: str) -> str:
+        """Return the beginning of a text without the values of headers and the secrets of the address."""
+        return self._redactor.redact_and_truncate(text, _CAUSE_CHARS)
 
     def __repr__(self) -> str:
         return f"<HTTP connections to {self.shown_url}>"
