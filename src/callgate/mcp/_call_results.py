@@ -60,6 +60,8 @@ def refused(server: str, error: RpcError) -> Execution:
 def failed(error: McpError) -> Execution:
     """Return the execution of a call that got no answer, or none that can be used."""
     told = str(error)
+    if isinstance(error, NotSent) and not error.retryable:
+        return Execution(status="raised", error_type="NotSent", error=told, evidence="not_sent", details=error.details)
     if isinstance(error, NotSent):
         return Execution(status="not_started", error=told, not_started=True, evidence="not_sent", retryable=True)
     if isinstance(error, ProtocolError):

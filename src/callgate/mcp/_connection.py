@@ -35,9 +35,17 @@ class McpError(CallgateError):
 
 
 class NotSent(McpError):
-    """The server certainly did not get the request, so it may be sent again."""
+    """The server certainly did not get the request, or refused it unseen, so it may be sent again.
+
+    Args:
+        retryable: Whether the same request may succeed in a moment, without a change of the configuration.
+    """
 
     code = "not_sent"
+
+    def __init__(self, message: str, *, code: str | None = None, details: dict[str, object] | None = None, retryable: bool = True) -> None:
+        super().__init__(message, code=code, details=details)
+        self.retryable = retryable
 
 
 class ConnectionLost(McpError):

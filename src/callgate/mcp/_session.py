@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from callgate._secret_redaction import RedactedLog
 from callgate.mcp import _messages as messages
-from callgate.mcp._connection import Connection, ConnectionEvents, McpError, Message, NotSent, ProtocolError
+from callgate.mcp._connection import Connection, ConnectionEvents, Message, NotSent, ProtocolError
 from callgate.mcp._messages import RpcError
 from callgate.mcp._revisions import (
     CLIENT_INFO,
@@ -32,6 +32,7 @@ from callgate.mcp._revisions import (
     supported_by_error,
 )
 from callgate.mcp._server_requests import ServerRequests
+from callgate.mcp._tool_subscription import ToolSubscription
 from callgate.mcp.server_config import McpServer
 
 __all__ = ["Connect", "OnProgress", "Session"]
@@ -79,6 +80,7 @@ class Session:
         self._uids: dict[int, str] = {}
         """The uids of the latest calls, by the id of the request."""
         self._answering: dict[object, asyncio.Task[None]] = {}
+        self._subscription = ToolSubscription(self._send, on_changed, log, self._named)
         self._listening: asyncio.Task[None] | None = None
         self.revision = ""
         self.era: Era = "stateless"
@@ -109,7 +111,7 @@ class Session:
             await self._initialize()
         self.connection.use(self.revision)
         if self.era == "stateless" and self._announces_changes():
-            self._listening = asyncio.get_running_loop().create_task(self._listen(), context=Context())
+            self._listening = asyncio.get_running_loop().create_task(self._subscription.keep_open(self.connection.lost), context=Context())
 
     async def _discovers(self) -> bool:
         """Return whether the server is of the stateless era, after choosing its revision."""
@@ -272,13 +274,6 @@ class Session:
         if len(self._uids) > _KEPT_IDS:
             del self._uids[next(iter(self._uids))]
 
-    async def _listen(self) -> None:
-        """Keep a subscription open to changes of the server's tools, in the stateless era."""
-        try:
-            await self._send("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
-        except (McpError, RpcError) as error:
-            self._log.debug("%s: the subscription to changes of its tools has ended: %s", self._named, error)
-
     # What the server sends of its own
 
     def _received(self, message: Message) -> None:
@@ -291,6 +286,8 @@ class Session:
             self._progressed(params)
         elif method == "notifications/tools/list_changed":
             self._on_changed()
+        elif method == "notifications/subscriptions/acknowledged":
+            self._subscription.confirm()
         elif method == "notifications/message":
             self._log.debug("%s logs: %s", self._named, str(params.get("data"))[:2_000])
         elif method == "notifications/cancelled":

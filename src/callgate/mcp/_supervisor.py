@@ -17,6 +17,7 @@ from callgate._backoff import backoff_s
 from callgate.errors import UsageError
 from callgate.mcp._call_results import executed, refused
 from callgate.mcp._connection import McpError, Message, NotSent
+from callgate.mcp._http_connection import HttpConnection
 from callgate.mcp._messages import RpcError
 from callgate.mcp._revisions import Era
 from callgate.mcp._server_requests import ServerRequests
@@ -66,9 +67,7 @@ _SETTLE_S = 0.05
 
 def connection_of(server: McpServer, *parts: Any) -> Any:
     """Return a new connection to a server, of the kind that its configuration needs."""
-    if server.url:
-        raise NotSent(f"The MCP server '{server.name}' has a url, which needs a connection over HTTP.", code="cannot_start")
-    return StdioConnection(server, *parts)
+    return HttpConnection(server, *parts) if server.url else StdioConnection(server, *parts)
 
 
 class SupervisedServer:
@@ -86,6 +85,9 @@ class SupervisedServer:
         self._server = server
         self._connect = connect
         self._session: Session | None = None
+        self._ready: Session | None = None
+        """The session, while calls can be sent on it; None means that `_attempt` is not done, or that the server is in quarantine or
+        closed."""
         self._era: Era | None = None
         self._failures = 0
         self._problem = ""
@@ -129,7 +131,7 @@ class SupervisedServer:
     # Of its tools
 
     async def until_ready(self) -> None:
-        while self._session is None or self.state not in ("ready", "degraded"):
+        while self._ready is None:
             if self.state == "closed":
                 raise self._unavailable("the engine is closed")
             if self.state == "quarantined":
@@ -143,7 +145,7 @@ class SupervisedServer:
             return await self._call(name, arguments, uid, on_progress)
 
     async def _call(self, name: str, arguments: Mapping[str, Any], uid: str, on_progress: OnProgress) -> Message:
-        session = self._session
+        session = self._ready
         if session is None:
             raise self._unavailable(self._problem or "it is not running")
         self._running += 1
@@ -200,13 +202,15 @@ class SupervisedServer:
             self._server, self._connect, self._requests, self._catalogue.log, on_changed=self._tools_changed, on_late=self._came_late
         )
         self._session = session
-        session.connection.lost.add_done_callback(lambda _: self._wake.set())
+        session.connection.lost.add_done_callback(lambda _: self._stop_sending())
         async with asyncio.timeout(self._server.start_timeout_s):
             await session.start(self._era)
             await self._list.refresh(session)
         self._era = session.era
+        if session.connection.lost.done():
+            return session.connection.lost.result()
         self._enter("started")
-        self._problem = ""
+        self._ready, self._problem = session, ""
         self._end_attempt()
         began = self._catalogue.clock.monotonic()
         while not session.connection.lost.done():
@@ -217,6 +221,7 @@ class SupervisedServer:
             if self._doubted:
                 self._doubted = False
                 if not await self._hears(session):
+                    self._stop_sending()
                     return "it answers nothing any more, so it was ended"
         if self._catalogue.clock.monotonic() - began > _STABLE_S:
             self._failures = 0
@@ -248,6 +253,13 @@ class SupervisedServer:
             if not self._running:
                 return False
 
+    def _stop_sending(self) -> None:
+        """Let calls wait for the next start, as soon as the connection is lost."""
+        if self._ready is not None:
+            self._ready = None
+            self._renew_attempt()
+        self._wake.set()
+
     def _start_problem(self, error: Exception) -> str:
         if isinstance(error, TimeoutError):
             return f"it did not start within {self._server.start_timeout_s:g} s"
@@ -265,15 +277,16 @@ class SupervisedServer:
 
     async def _wait_for_next(self, problem: str) -> None:
         """Wait until the server is to be started again."""
-        self._failures += 1
+        began, self._failures = self.state != "starting", self._failures + 1
         self._problem = problem if problem.startswith("The MCP server") else f"The MCP server '{self.name}' has ended: {problem}"
         self._catalogue.log.warning("%s", self._problem)
         self._list.unavailable(self._problem)
         if self._failures < _MOST_FAILURES:
             self._enter("lost")
             wait_s = backoff_s(self._failures, base_s=_FIRST_WAIT_S, max_s=_LONGEST_WAIT_S) * (0.5 + self._catalogue.clock.jitter() / 2)
-            self._fail_attempt(self._unavailable(self._problem))
-            self._renew_attempt()
+            if not began:  # a start has failed; calls that wait after the end of a server that ran wait for its next start
+                self._fail_attempt(self._unavailable(self._problem))
+                self._renew_attempt()
             await self._catalogue.clock.sleep(wait_s)
         else:
             self._enter("failed_too_often")

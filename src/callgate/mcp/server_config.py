@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from callgate._option_checks import Count, NamedStruct, Seconds, by_name_with, check, refuse_unknown, shown
 from callgate.calls import Effect
 from callgate.errors import UsageError
+from callgate.mcp._http_headers import check_headers
 from callgate.mcp._shown_command import shown_command, shown_word
 
 __all__ = ["Answers", "ChecksDefinitions", "McpServer", "ServerOptions", "mcp"]
@@ -274,6 +275,7 @@ def _check_address(server: McpServer) -> None:
         usable = False
     if not usable:
         raise _wrong(server, "url", "an address such as https://host/mcp")
+    check_headers(server.name, server.headers)
 
 
 def _check_tool_settings(server: McpServer) -> None:
