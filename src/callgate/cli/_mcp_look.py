@@ -48,6 +48,9 @@ class _NoCalls:
     async def until_ready(self) -> None:
         raise AssertionError("a look makes no call")
 
+    def check(self, *_: Any) -> None:
+        raise AssertionError("a look makes no call")
+
     async def call_tool(self, *_: Any) -> Any:
         raise AssertionError("a look makes no call")
 
