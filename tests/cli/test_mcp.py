@@ -139,6 +139,16 @@ def test_a_name_that_is_taken_is_refused(shop: Path) -> None:
     assert "has an MCP server 'shop' already" in done.err
 
 
+def test_add_names_the_servers_whose_tools_nobody_has_accepted(place: Path) -> None:
+    """With the first acceptance, tools of other servers in the file no longer run unseen."""
+    (place / ".mcp.json").write_text(json.dumps({"mcpServers": {"old": {"command": SHOP[0], "args": SHOP[1:]}}}))
+    assert [tool["quarantined"] for tool in mcp(place, "list", "--json").json[0]["tools"]] == [None, None]
+    assert "No tools are accepted yet of old" in mcp(place, "add", "shop", "--", *SHOP).err
+    assert None not in [tool["quarantined"] for tool in mcp(place, "list", "--json").json[0]["tools"]]
+    assert "accepted yet" not in mcp(place, "accept", "old").err
+    assert mcp(place, "diff").code == 0
+
+
 def test_a_file_with_comments_is_read_but_not_rewritten(place: Path) -> None:
     (place / ".mcp.json").write_text('{"mcpServers": {/* mine */}}')
     done = mcp(place, "add", "shop", "--", *SHOP)

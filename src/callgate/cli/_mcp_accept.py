@@ -15,7 +15,7 @@ from callgate.cli import _exit_codes as _exits
 from callgate.cli._console import print_json, say
 from callgate.cli._mcp_effects import ask_yes, check_names, effects_of, person_is_here
 from callgate.cli._mcp_look import ServerLook, look_at, look_at_all
-from callgate.cli._mcp_screen import as_json_change, names_of, show_changes, show_tools
+from callgate.cli._mcp_screen import as_json_change, names_of, say_unaccepted, show_changes, show_tools
 from callgate.errors import UsageError
 from callgate.mcp import AcceptedTools, ConfiguredServer, ToolComparison, configured_servers
 from callgate.mcp.config_files import accepted_file
@@ -57,7 +57,10 @@ def accept_mcp_tools(name: str, tools: Sequence[str], effects: Sequence[str], co
     one = server_named(name, config)
     accepted = AcceptedTools(accepted_file(config))
     accepted.servers()
-    return asyncio.run(_accept(one, accepted, tools, effects, yes=yes, as_json=as_json))
+    code = asyncio.run(_accept(one, accepted, tools, effects, yes=yes, as_json=as_json))
+    if code == _exits.OK and not as_json:
+        say_unaccepted(config, accepted)
+    return code
 
 
 async def _accept(

@@ -9,10 +9,10 @@ from rich.text import Text
 
 from callgate._terminal_text import one_line
 from callgate.calls import Effect
-from callgate.cli._console import grid, output
-from callgate.mcp import Definition, ToolChange
+from callgate.cli._console import grid, output, say
+from callgate.mcp import AcceptedTools, Definition, ToolChange, configured_servers
 
-__all__ = ["as_json_change", "hints_of", "names_of", "show_changes", "show_tools"]
+__all__ = ["as_json_change", "hints_of", "names_of", "say_unaccepted", "show_changes", "show_tools"]
 
 _HINTS: Final = (
     ("readOnlyHint", "read-only", "writes"),
@@ -55,6 +55,14 @@ def show_changes(server: str, changes: Sequence[ToolChange]) -> None:
         screen.print(Text(f"{sign} {one_line(server)}: {one_line(change.tool, 128)}  {change.kind}{was}", style=style))
         for line in (line for field in change.fields for line in field.lines()):
             screen.print(Text(f"    {line}"))
+
+
+def say_unaccepted(config: str, accepted: AcceptedTools) -> None:
+    """Name the servers of the file that have no accepted tools: since the file of accepted tools exists, theirs are in quarantine."""
+    known = accepted.servers()
+    names = [one.name for one in configured_servers(config) if one.enabled and one.server.name not in known]
+    if names:
+        say(f"No tools are accepted yet of {one_line(', '.join(names), 500)}, so none of them runs. Look: callgate mcp diff", "yellow")
 
 
 def as_json_change(change: ToolChange) -> dict[str, Any]:
