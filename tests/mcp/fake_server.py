@@ -47,7 +47,8 @@ class FakeServer:
         self.guard = threading.Lock()
         self.cancelled: dict[Any, threading.Event] = {}
         self.tools: list[dict[str, Any]] = script.get("tools", [])
-        self.calls = 0
+        self.replies: dict[Any, Any] = {}
+        self.replied = threading.Condition()
 
     def note(self, **fact: Any) -> None:
         with self.guard:
@@ -86,6 +87,10 @@ class FakeServer:
 
     def take(self, message: dict[str, Any]) -> None:
         method, number = message.get("method"), message.get("id")
+        if method is None and number is not None:
+            with self.replied:
+                self.replies[number] = message.get("result", message.get("error"))
+                self.replied.notify_all()
         if method == "notifications/cancelled":
             self.cancelled.setdefault(message["params"]["requestId"], threading.Event()).set()
         if number is None or method is None or method == self.script.get("hang_on") or self.script.get("hangs"):
@@ -127,12 +132,30 @@ class FakeServer:
         self.answer(number, {"tools": [*(self.tools if page == 0 else ()), tool(f"page_{page}")], **following})
 
     def call(self, number: Any, params: dict[str, Any]) -> None:
-        self.calls += 1
         if params["name"] == "echo":
             self.answer(number, {"content": [{"type": "text", "text": params["arguments"].get("text", "")}]})
             return
         for frame in self.script.get("frames", ()):
-            self.play(frame, number, params)
+            if isinstance(frame, dict) and "ask" in frame:
+                reply = self.ask(frame["ask"], number, params)
+                if reply is None:
+                    return
+                self.answer(number, {"content": [{"type": "text", "text": json.dumps(reply)}]})
+            else:
+                self.play(frame, number, params)
+
+    def ask(self, asked: dict[str, Any], number: Any, params: dict[str, Any]) -> Any:
+        """Return the client's reply to a request; None if the call goes on with a request of its own, in the stateless era."""
+        if self.script.get("era") == "handshake":
+            self.send({"jsonrpc": "2.0", "id": f"ask-{number}", **asked})
+            with self.replied:
+                self.replied.wait_for(lambda: f"ask-{number}" in self.replies)
+            return self.replies[f"ask-{number}"]
+        if params.get("requestState") == "asked" and not asked.get("again"):
+            return params["inputResponses"]["question"]
+        requests = {"question": asked}
+        self.answer(number, {"resultType": "input_required", "inputRequests": requests, "requestState": "asked"})
+        return None
 
     def play(self, frame: Any, number: Any, params: dict[str, Any]) -> None:
         cancelled = self.cancelled.setdefault(number, threading.Event())

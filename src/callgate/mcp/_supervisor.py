@@ -16,7 +16,7 @@ from typing import Any, Literal
 from callgate._backoff import backoff_s
 from callgate.errors import UsageError
 from callgate.mcp._call_results import executed, refused
-from callgate.mcp._connection import McpError, Message, NotSent
+from callgate.mcp._connection import Connection, ConnectionEvents, McpError, Message, NotSent
 from callgate.mcp._http_connection import HttpConnection
 from callgate.mcp._messages import RpcError
 from callgate.mcp._revisions import Era
@@ -65,9 +65,9 @@ _SETTLE_S = 0.05
 """How long notices about changed tools are collected before the tools are listed again."""
 
 
-def connection_of(server: McpServer, *parts: Any) -> Any:
+def connection_of(server: McpServer, events: ConnectionEvents) -> Connection:
     """Return a new connection to a server, of the kind that its configuration needs."""
-    return HttpConnection(server, *parts) if server.url else StdioConnection(server, *parts)
+    return HttpConnection(server, events) if server.url else StdioConnection(server, events)
 
 
 class SupervisedServer:
