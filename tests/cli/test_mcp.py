@@ -256,6 +256,17 @@ def test_test_shows_the_protocol_the_time_and_the_problems(shop: Path) -> None:
     assert "broken cannot be registered" in broken.err
 
 
+def test_what_a_server_says_cannot_control_the_terminal(place: Path) -> None:
+    offer(place, LOOK | {"description": "Look\x1b[2J\u202e\u200b."}, {"name": "b\x1b]0;x\x07", "inputSchema": {"type": "object"}})
+    shown = [mcp(place, "add", "shop", "--", *SHOP), mcp(place, "list"), mcp(place, "test", "shop")]
+    offer(place, LOOK | {"description": "Look\x9b\u2066."}, BUY | {"name": "c\x1b[8m"})
+    shown += [mcp(place, "diff"), mcp(place, "accept", "shop")]
+    for done in shown:
+        assert (done.out + done.err).replace("\n", "").isprintable()
+    assert "unusable" in shown[0].out
+    assert "b\\x1b]0;x\\x07 cannot be registered" in shown[0].err
+
+
 def test_test_calls_a_tool_with_arguments(shop: Path) -> None:
     done = mcp(shop, "test", "shop", "--tool", "look", "--arguments", '{"article": "tea"}')
     assert done.code == 0, done.err

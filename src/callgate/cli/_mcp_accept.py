@@ -77,7 +77,7 @@ async def _accept(
     wanted = [definition for definition in look.definitions if not tools or definition.get("name") in tools]
     if not as_json:
         show_changes(one.name, [change for change in compared.changes if not tools or change.tool in tools])
-        show_tools(wanted, dict(accepted.effects(one.server.name)) | chosen, {})
+        show_tools(wanted, dict(accepted.effects(one.server.name)) | chosen, unusable=look.unusable)
     if not yes and person_is_here(as_json=as_json) and not await ask_yes(f"Accept these {len(wanted)} tools of '{one_line(one.name)}'?"):
         say("Nothing was accepted.")
         return _exits.FAILED
