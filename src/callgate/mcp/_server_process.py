@@ -14,7 +14,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from contextvars import Context
 from functools import partial
@@ -77,6 +77,7 @@ class ServerProcess:
         """Done when the program runs, with an empty text, or with why it could not be started."""
         self.reaped: asyncio.Future[None] = self._loop.create_future()
         """Done when the supervisor has ended, too."""
+        self.stderr_ended: asyncio.Future[None] = self._loop.create_future()
         self._marker = secrets.token_hex(8)
         self._unread = bytearray()
         self._stderr = bytearray()
@@ -96,7 +97,7 @@ class ServerProcess:
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
-        self._stderr_transport, _ = await self._loop.connect_read_pipe(lambda: _Stderr(self._keep), process.stderr)
+        self._stderr_transport, _ = await self._loop.connect_read_pipe(lambda: _Stderr(self._keep, self.stderr_ended), process.stderr)
         reading, _ = await self._loop.connect_read_pipe(lambda: stdout, process.stdout)
         writing, _ = await self._loop.connect_write_pipe(lambda: stdin, process.stdin)
         return reading, writing
@@ -176,8 +177,16 @@ class ServerProcess:
 
 
 class _Stderr(asyncio.Protocol):
-    def __init__(self, keep: object) -> None:
-        self.data_received = keep  # type: ignore[assignment, method-assign]
+    def __init__(self, keep: Callable[[bytes], None], ended: asyncio.Future[None]) -> None:
+        self._keep = keep
+        self._ended = ended
+
+    def data_received(self, data: bytes) -> None:
+        self._keep(data)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if not self._ended.done():
+            self._ended.set_result(None)
 
 
 def _environment(more: Mapping[str, str]) -> dict[str, str]:

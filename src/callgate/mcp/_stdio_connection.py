@@ -51,6 +51,7 @@ class StdioConnection:
     async def open(self) -> None:
         self._process = process = ServerProcess(self._server, self._events.log)
         process.exited.add_done_callback(self._on_exit)
+        process.stderr_ended.add_done_callback(lambda _: self._end_after_exit())
         self._reading, self._writing = await process.connect(_Lines(self), self._input)
         self._writing.set_write_buffer_limits(high=_UNSENT_BYTES)
         problem = await asyncio.shield(process.begun)
@@ -176,7 +177,7 @@ class StdioConnection:
         self._output_ended = True
         assert self._process is not None
         if self._process.exited.done():
-            self._lose(str(self._process.exited.result()))
+            self._end_after_exit()
         else:
             self._loop.call_later(_EXIT_S, self._end_by_closed_pipe, "it closed its output")
 
@@ -192,11 +193,14 @@ class StdioConnection:
 
     def _on_exit(self, exited: asyncio.Future[ProcessExit]) -> None:
         """Handle the end of the process; what it wrote before may still have to be read."""
-        told = str(exited.result())
-        if self._output_ended:
-            self._lose(told)
-        else:
-            self._loop.call_later(_EXIT_S, self._lose, told)
+        self._end_after_exit()
+        self._loop.call_later(_EXIT_S, self._lose, str(exited.result()))
+
+    def _end_after_exit(self) -> None:
+        """End the connection once everything is read that the process wrote before its end."""
+        process = self._process
+        if process is not None and process.exited.done() and process.stderr_ended.done() and self._output_ended:
+            self._lose(str(process.exited.result()))
 
     def _lose(self, why: str) -> None:
         if self.lost.done():

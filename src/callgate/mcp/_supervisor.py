@@ -114,7 +114,7 @@ class SupervisedServer:
             self._owner = loop.create_task(self._own(), context=Context(), name=f"callgate MCP server {self.name}")
         await self._first_attempt()
         if self._problem and self._server.required:
-            raise UsageError(f"{self._problem} The engine needs it, because it has required=True.", code="server_unavailable")
+            raise UsageError(f"{self._problem}. The engine needs it, because it has required=True.", code="server_unavailable")
 
     async def _first_attempt(self) -> None:
         with suppress(NotSent):
@@ -266,6 +266,9 @@ class SupervisedServer:
     def _start_problem(self, error: Exception) -> str:
         if isinstance(error, TimeoutError):
             return f"it did not start within {self._server.start_timeout_s:g} s"
+        lost = self._session.connection.lost if self._session is not None else None
+        if lost is not None and lost.done():
+            return lost.result()
         return str(error).removesuffix(".")
 
     async def _end_session(self) -> None:
