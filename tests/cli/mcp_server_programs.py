@@ -22,6 +22,8 @@ async def list_tools(context, params):
     return t.ListToolsResult(tools=[t.Tool.model_validate(one) for one in json.loads(OFFERED.read_text())])
 
 async def call_tool(context, params):
+    if params.name == "crash":
+        os._exit(1)
     with open("bought.txt", "a") as ledger:
         ledger.write(params.name + "\\n")
     said = f"{params.name} {json.dumps(params.arguments)} {os.environ.get('SHOP_KEY', '')}"

@@ -139,6 +139,16 @@ def test_a_name_that_is_taken_is_refused(shop: Path) -> None:
     assert "has an MCP server 'shop' already" in done.err
 
 
+def test_add_names_the_servers_whose_tools_nobody_has_accepted(place: Path) -> None:
+    """With the first acceptance, tools of other servers in the file no longer run unseen."""
+    (place / ".mcp.json").write_text(json.dumps({"mcpServers": {"old": {"command": SHOP[0], "args": SHOP[1:]}}}))
+    assert [tool["quarantined"] for tool in mcp(place, "list", "--json").json[0]["tools"]] == [None, None]
+    assert "No tools are accepted yet of old" in mcp(place, "add", "shop", "--", *SHOP).err
+    assert None not in [tool["quarantined"] for tool in mcp(place, "list", "--json").json[0]["tools"]]
+    assert "accepted yet" not in mcp(place, "accept", "old").err
+    assert mcp(place, "diff").code == 0
+
+
 def test_a_file_with_comments_is_read_but_not_rewritten(place: Path) -> None:
     (place / ".mcp.json").write_text('{"mcpServers": {/* mine */}}')
     done = mcp(place, "add", "shop", "--", *SHOP)
@@ -244,6 +254,17 @@ def test_test_shows_the_protocol_the_time_and_the_problems(shop: Path) -> None:
     broken = mcp(shop, "test", "shop")
     assert broken.code == 1
     assert "broken cannot be registered" in broken.err
+
+
+def test_what_a_server_says_cannot_control_the_terminal(place: Path) -> None:
+    offer(place, LOOK | {"description": "Look\x1b[2J\u202e\u200b."}, {"name": "b\x1b]0;x\x07", "inputSchema": {"type": "object"}})
+    shown = [mcp(place, "add", "shop", "--", *SHOP), mcp(place, "list"), mcp(place, "test", "shop")]
+    offer(place, LOOK | {"description": "Look\x9b\u2066."}, BUY | {"name": "c\x1b[8m"})
+    shown += [mcp(place, "diff"), mcp(place, "accept", "shop")]
+    for done in shown:
+        assert (done.out + done.err).replace("\n", "").isprintable()
+    assert "unusable" in shown[0].out
+    assert "b\\x1b]0;x\\x07 cannot be registered" in shown[0].err
 
 
 def test_test_calls_a_tool_with_arguments(shop: Path) -> None:

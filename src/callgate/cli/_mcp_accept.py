@@ -15,7 +15,7 @@ from callgate.cli import _exit_codes as _exits
 from callgate.cli._console import print_json, say
 from callgate.cli._mcp_effects import ask_yes, check_names, effects_of, person_is_here
 from callgate.cli._mcp_look import ServerLook, look_at, look_at_all
-from callgate.cli._mcp_screen import as_json_change, names_of, show_changes, show_tools
+from callgate.cli._mcp_screen import as_json_change, names_of, say_unaccepted, show_changes, show_tools
 from callgate.errors import UsageError
 from callgate.mcp import AcceptedTools, ConfiguredServer, ToolComparison, configured_servers
 from callgate.mcp.config_files import accepted_file
@@ -57,7 +57,10 @@ def accept_mcp_tools(name: str, tools: Sequence[str], effects: Sequence[str], co
     one = server_named(name, config)
     accepted = AcceptedTools(accepted_file(config))
     accepted.servers()
-    return asyncio.run(_accept(one, accepted, tools, effects, yes=yes, as_json=as_json))
+    code = asyncio.run(_accept(one, accepted, tools, effects, yes=yes, as_json=as_json))
+    if code == _exits.OK and not as_json:
+        say_unaccepted(config, accepted)
+    return code
 
 
 async def _accept(
@@ -74,7 +77,7 @@ async def _accept(
     wanted = [definition for definition in look.definitions if not tools or definition.get("name") in tools]
     if not as_json:
         show_changes(one.name, [change for change in compared.changes if not tools or change.tool in tools])
-        show_tools(wanted, dict(accepted.effects(one.server.name)) | chosen, {})
+        show_tools(wanted, dict(accepted.effects(one.server.name)) | chosen, unusable=look.unusable)
     if not yes and person_is_here(as_json=as_json) and not await ask_yes(f"Accept these {len(wanted)} tools of '{one_line(one.name)}'?"):
         say("Nothing was accepted.")
         return _exits.FAILED

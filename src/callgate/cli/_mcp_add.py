@@ -16,7 +16,7 @@ from callgate.cli import _exit_codes as _exits
 from callgate.cli._console import print_json, say
 from callgate.cli._mcp_effects import ask_effects, ask_yes, effects_of, person_is_here
 from callgate.cli._mcp_look import ServerLook, look_at
-from callgate.cli._mcp_screen import hints_of, names_of, show_tools
+from callgate.cli._mcp_screen import hints_of, names_of, say_problems, say_unaccepted, show_tools
 from callgate.errors import UsageError
 from callgate.mcp import AcceptedTools, McpServer
 from callgate.mcp.config_files import accepted_file, add_server, check_addition, configured_server, configured_servers, remove_server
@@ -56,6 +56,7 @@ def add_mcp_server(
         say(
             f"Added '{name}' to {displayed(config)}; its tools are accepted as they are now in {displayed(accepted_file(config))}.", "green"
         )
+        say_unaccepted(config, accepted)
     return _exits.OK
 
 
@@ -78,7 +79,8 @@ async def _looked_at(server: McpServer, effects: Sequence[str], *, as_json: bool
     tools = names_of(look.definitions)
     chosen = effects_of(effects, tools)
     if not as_json:
-        show_tools(look.definitions, chosen, look.unusable)
+        show_tools(look.definitions, chosen, unusable=look.unusable)
+        say_problems(look.unusable, look.remarks)
     if person_is_here(as_json=as_json):
         chosen = chosen if effects or not tools else await ask_effects(tools)
         if not await ask_yes(f"Add '{server.name}' with these {len(tools)} tools?"):

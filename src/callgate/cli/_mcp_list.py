@@ -46,9 +46,10 @@ def _show(one: ConfiguredServer, look: ServerLook | None, accepted: AcceptedTool
     for note in one.notes:
         screen.print(Text(f"  {printable(note)}", style="dim"))
     if look is not None and look.definitions:
-        show_tools(look.definitions, accepted.effects(one.server.name), quarantined_tools(one, look, accepted))
+        quarantined = quarantined_tools(one, look, accepted)
+        show_tools(look.definitions, accepted.effects(one.server.name), quarantined=quarantined, unusable=look.unusable)
     elif look is None and (known := accepted.tools(one.server.name)):
-        show_tools([tool.definition for tool in known.values()], accepted.effects(one.server.name), {})
+        show_tools([tool.definition for tool in known.values()], accepted.effects(one.server.name))
     screen.print()
 
 

@@ -34,6 +34,8 @@ class ServerLook(Struct, frozen=True, kw_only=True):
     """Its tools as it describes them, each name once."""
     unusable: Mapping[str, str] = {}
     """Tools that cannot be registered, each with the reason."""
+    remarks: tuple[str, ...] = ()
+    """What is wrong with the list itself, as sentences."""
     failure: str = ""
     """Why it could not be started; empty if it could."""
     seconds: float = 0.0
@@ -46,6 +48,9 @@ class _NoCalls:
     """Carries no calls, because a look makes none."""
 
     async def until_ready(self) -> None:
+        raise AssertionError("a look makes no call")
+
+    def check(self, *_: Any) -> None:
         raise AssertionError("a look makes no call")
 
     async def call_tool(self, *_: Any) -> Any:
@@ -72,8 +77,12 @@ async def look_at(server: McpServer) -> ServerLook:
         return ServerLook(failure=f"The MCP server '{server.name}' did not start and list its tools within {server.start_timeout_s:g} s.")
     finally:
         await session.close()
-    definitions, unusable = _usable(server, listed)
-    return ServerLook(definitions=definitions, unusable=unusable, seconds=seconds, revision=session.revision, era=session.era)
+    definitions, remarks = _by_name(listed)
+    problems = ((str(one["name"]), _problem(server, one)) for one in definitions)
+    unusable = {name: problem for name, problem in problems if problem}
+    return ServerLook(
+        definitions=definitions, unusable=unusable, remarks=remarks, seconds=seconds, revision=session.revision, era=session.era
+    )
 
 
 def _session(server: McpServer) -> Session:
@@ -89,20 +98,18 @@ def _failure(server: McpServer, session: Session, error: McpError) -> str:
     return f"The MCP server '{server.name}' ended before it listed its tools: {lost.result().removesuffix('.')}."
 
 
-def _usable(server: McpServer, listed: Sequence[Definition]) -> tuple[tuple[Definition, ...], dict[str, str]]:
-    """Return the definitions by name, and why some cannot be registered."""
-    found, problems = dict[str, Definition](), dict[str, str]()
+def _by_name(listed: Sequence[Definition]) -> tuple[tuple[Definition, ...], tuple[str, ...]]:
+    """Return the definitions as an engine takes them, each name once, and what is left out."""
+    found, remarks = dict[str, Definition](), list[str]()
     for definition in listed:
         name = definition.get("name")
         if not isinstance(name, str) or not name:
-            problems[""] = "it has no name, so it is left out"
+            remarks.append("A tool without a name is left out.")
         elif name in found:
-            problems[name] = "the server lists it twice; the first one counts"
+            remarks.append(f"'{one_line(name, 128)}' is listed twice; the first one counts.")
         else:
             found[name] = definition
-            if problem := _problem(server, definition):
-                problems[name] = problem
-    return tuple(found.values()), problems
+    return tuple(found.values()), tuple(dict.fromkeys(remarks))
 
 
 def _problem(server: McpServer, definition: Definition) -> str:

@@ -15,7 +15,7 @@ from callgate.cli._console import grid, output, print_json, say
 from callgate.cli._mcp_accept import server_named
 from callgate.cli._mcp_list import quarantined_tools
 from callgate.cli._mcp_look import ServerLook, look_at
-from callgate.cli._mcp_screen import hints_of, show_tools
+from callgate.cli._mcp_screen import hints_of, say_problems, show_tools
 from callgate.cli._result_output import ShownWhere, exit_code, show_result
 from callgate.engine import Engine
 from callgate.mcp import AcceptedTools, ConfiguredServer, McpServer
@@ -66,9 +66,8 @@ def _show(one: ConfiguredServer, look: ServerLook, effects: dict[str, Any], quar
     for key, value in facts.items():
         table.add_row(Text(key, style="dim"), one_line(value))
     screen.print(table)
-    show_tools(look.definitions, effects, quarantined)
-    for tool, problem in look.unusable.items():
-        say(f"{one_line(tool, 128)} cannot be registered: {printable(problem)}", "red")
+    show_tools(look.definitions, effects, quarantined=quarantined, unusable=look.unusable)
+    say_problems(look.unusable, look.remarks)
     for reason in quarantined.values():
         say(printable(reason), "yellow")
     for note in one.notes:
@@ -84,6 +83,7 @@ def _as_json(one: ConfiguredServer, look: ServerLook, quarantined: dict[str, str
         "era": look.era,
         "tools": [{"name": tool.get("name"), "hints": hints_of(tool)} for tool in look.definitions],
         "unusable": look.unusable,
+        "remarks": look.remarks,
         "quarantined": quarantined,
         "notes": one.notes,
     }

@@ -138,6 +138,9 @@ class SupervisedServer:
                 self._leave_quarantine()
             await self._attempted()
 
+    def check(self, name: str, definition: Mapping[str, Any]) -> None:
+        self._list.check(name, definition)
+
     async def call_tool(self, name: str, arguments: Mapping[str, Any], uid: str, on_progress: OnProgress) -> Message:
         if self._places is None:
             return await self._call(name, arguments, uid, on_progress)

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from callgate._run_in_thread import in_thread
 from callgate.calls import Effect
-from callgate.mcp._connection import Message
+from callgate.mcp._connection import Message, NotSent
 from callgate.mcp.accepted_tools import AcceptedTools
 from callgate.mcp.mcp_tool import CallsTools, McpTool
 from callgate.mcp.server_config import ChecksDefinitions, McpServer
@@ -39,6 +39,8 @@ class ToolList:
         self._offered: dict[str, McpTool] = {}
         """The tools that can be called, by the name on the server."""
         self._gone: dict[str, str] = {}
+        self._refused: Mapping[str, str] = {}
+        """Why tools cannot be called, by the name on the server."""
         self._listed = False
         given = server.accepted
         self._accepted: ChecksDefinitions = AcceptedTools(given) if given is None or isinstance(given, (str, os.PathLike)) else given
@@ -50,13 +52,39 @@ class ToolList:
             McpError: The server does not list its tools.
         """
         definitions = self._chosen(await session.list_tools())
-        refusals, effects = await in_thread(partial(_checked, self._accepted, self._server.name, definitions))
+        refusals, effects = await self._checked(definitions)
         now = {definition["name"]: definition for definition in definitions if definition["name"] not in refusals}
         offered = {name: self._tool(name, definition, effects) for name, definition in now.items()}
         self._note_missing(offered, refusals)
-        self._offered, self._listed = offered, True
-        self._catalogue.withdraw(self._server.name, {self._shown(name): why for name, why in (self._gone | dict(refusals)).items()})
+        self._offered, self._refused, self._listed = offered, self._gone | dict(refusals), True
+        self._catalogue.withdraw(self._server.name, {self._shown(name): why for name, why in self._refused.items()})
         self._catalogue.offer(self._server.name, list(offered.values()))
+
+    def check(self, name: str, definition: Mapping[str, Any]) -> None:
+        """Raise if a tool may no longer be called as it was described when its call was judged.
+
+        Raises:
+            NotSent: The server has been listed again, and describes the tool differently or no longer has it.
+        """
+        offered = self._offered.get(name)
+        if offered is None or (offered.definition is not definition and offered.definition != definition):
+            why = self._refused.get(name) or f"The MCP server '{self._server.name}' now describes this tool differently."
+            raise NotSent(why, code="tool_unavailable")
+
+    async def _checked(self, definitions: Sequence[Message]) -> tuple[Mapping[str, str], Mapping[str, Effect]]:
+        """Return why tools are refused, and the accepted effects. If that cannot be found out, all tools are refused.
+
+        Raises:
+            NotSent: It cannot be found out.
+        """
+        try:
+            return await in_thread(partial(_ask, self._accepted, self._server.name, definitions))
+        except Exception as error:
+            why = f"The MCP server '{self._server.name}' cannot be used, because its accepted tools cannot be read: {error}"
+            self._offered, self._refused = {}, {definition["name"]: why for definition in definitions}
+            self._catalogue.withdraw(self._server.name, {self._shown(name): why for name in self._refused})
+            self._catalogue.offer(self._server.name, [])
+            raise NotSent(why, code="cannot_start") from error
 
     def unavailable(self, why: str) -> None:
         """Say why no tools are known, if the server has never listed any."""
@@ -106,7 +134,7 @@ class ToolList:
         return f"{self._server.name}.{name}" if self._server.prefix and name else name
 
 
-def _checked(
+def _ask(
     accepted: ChecksDefinitions, server: str, definitions: Sequence[Mapping[str, Any]]
 ) -> tuple[Mapping[str, str], Mapping[str, Effect]]:
     return accepted.refusals(server, definitions), accepted.effects(server)

@@ -107,7 +107,7 @@ def configured_servers(
     if len(section) > _MOST_SERVERS:
         raise UsageError(f"{displayed(file)} has {len(section):,} MCP servers; at most {_MOST_SERVERS:,} are read. Divide the file.")
     names = _usable_names(section)
-    return tuple(_Entry(file, name, entry).configured(names[name], accepted) for name, entry in section.items())
+    return tuple(_EntryReader(file, name, entry).configured(names[name], accepted) for name, entry in section.items())
 
 
 def configured_server(path: str | os.PathLike[str], name: str, entry: Mapping[str, Any]) -> ConfiguredServer:
@@ -121,7 +121,7 @@ def configured_server(path: str | os.PathLike[str], name: str, entry: Mapping[st
             f"An MCP server cannot be named '{one_line(name, 80)}'. Take at most 64 letters, digits, '_', '-' and '.', and begin with a"
             " letter, digit or '_'."
         )
-    return _Entry(Path(path), name, parse_json(json.dumps(entry), Path(path), _USE)).configured(name, None)
+    return _EntryReader(Path(path), name, parse_json(json.dumps(entry), Path(path), _USE)).configured(name, None)
 
 
 def accepted_file(path: str | os.PathLike[str]) -> Path:
@@ -226,7 +226,7 @@ def _section(root: JsonObject, path: Path) -> JsonObject:
 _EXAMPLE: Final = '{"mcpServers": {"git": {"command": "uvx", "args": ["mcp-server-git"]}}}'
 
 
-class _Entry:
+class _EntryReader:
     """Reads one entry; its errors name the file, the server and the key."""
 
     def __init__(self, file: Path, name: str, entry: object) -> None:

@@ -37,6 +37,14 @@ class CallsTools(Protocol):
         """
         ...
 
+    def check(self, name: str, definition: Mapping[str, Any]) -> None:
+        """Raise if the server no longer offers this tool with this definition: the call was judged by it.
+
+        Raises:
+            NotSent: With the reason.
+        """
+        ...
+
     async def call_tool(self, name: str, arguments: Mapping[str, Any], uid: str, on_progress: OnProgress) -> Message:
         """Send one call; see `Session.call_tool`."""
         ...
@@ -80,6 +88,7 @@ class McpTool(Tool):
     async def _call(self, context: ToolContext, arguments: dict[str, Any]) -> Execution:
         try:
             await self._caller.until_ready()
+            self._caller.check(self.remote_name, self.definition)
         except McpError as error:
             return failed(error)
         except asyncio.CancelledError:  # the call's deadline or its kill: the request was certainly not sent
