@@ -28,7 +28,7 @@ from callgate.tools.resource_conflicts import TouchedKeys
 from callgate.tools.retry_policy import NO_RETRY, RetryPolicy
 from callgate.tools.tool_declaration import CacheScope, RunnerName, Tool
 
-__all__ = ["LAYERS", "BoundTool", "Layer", "ToolRegistry", "instance_of"]
+__all__ = ["LAYERS", "BoundTool", "Layer", "ToolRegistry", "instance_of", "prepared_tool"]
 
 Layer = Literal["builtin", "capability", "mcp"]
 LAYERS: tuple[Layer, ...] = ("builtin", "capability", "mcp")
@@ -180,10 +180,11 @@ class ToolRegistry:
         names[bound.name] = bound
         self._aliases.update(dict.fromkeys(tool.aliases, bound.name))
 
-    def replace(self, layer: Layer, tools: Iterable[Tool], check: Check) -> dict[str, str]:
+    def replace(self, layer: Layer, tools: Iterable[Tool], check: Check, prepared: Mapping[Tool, BoundTool]) -> dict[str, str]:
         """Replace all tools of a layer. A tool object that is registered already is kept as it is.
 
         Args:
+            prepared: What `prepared_tool` has returned for some of the tools.
             check: Called with all tools after each change; an exception refuses the tool.
 
         Returns:
@@ -193,7 +194,7 @@ class ToolRegistry:
         for tool in tools:
             known = before.get(tool.name)
             try:
-                bound.append(known if known is not None and known.tool is tool else _bind(tool, layer))
+                bound.append(known if known is not None and known.tool is tool else prepared.get(tool) or _bind(tool, layer))
             except UsageError as error:
                 refused[tool.name] = str(error)
         self._clear(layer)
@@ -277,6 +278,14 @@ class ToolRegistry:
 
     def __contains__(self, name: str) -> bool:
         return self.get(name) is not None
+
+
+def prepared_tool(tool: Tool, layer: Layer) -> BoundTool | None:
+    """Return what registration computes of a tool, which takes a millisecond; None if it cannot be registered. Runs in any thread."""
+    try:
+        return _bind(tool, layer)
+    except UsageError:
+        return None
 
 
 def _bind(tool: Tool, layer: Layer) -> BoundTool:
