@@ -18,6 +18,7 @@ from callgate._engine_limits import Limits
 from callgate._json import decode
 from callgate._limits_from_environment import timeout_from_environment
 from callgate._option_checks import by_name, check, refuse_unknown
+from callgate._pipeline.admission import check_scope
 from callgate._pipeline.approval_answers import answer_approval, check_answer, check_said, edited_arguments
 from callgate._pipeline.engine_assembly import EngineParts, GivenParts
 from callgate._pipeline.engine_lifecycle import SyncRunner
@@ -177,7 +178,7 @@ class Engine:
         parts = self._parts
         if not parts.servers.settled:
             await self.start()
-        if scope is not parts.admission.last_scope:
+        if scope is not parts.latest_scope.opened:
             parts.admission.check_extra(scope)
             try:
                 await self._open(scope)
@@ -257,7 +258,7 @@ class Engine:
         parts = self._parts
         if not parts.servers.settled:
             await self.start()
-        if scope is not parts.admission.last_scope:
+        if scope is not parts.latest_scope.opened:
             parts.admission.check_extra(scope)
             try:
                 await self._open(scope)
@@ -276,6 +277,7 @@ class Engine:
 
     # Responses of a provider
 
+    @by_name
     def schemas(self, provider: str, names: Iterable[str] | None = None, *, scope: Scope = _NOWHERE) -> list[Any]:
         """Return the tools as the `tools` of a provider's request; for Bedrock, as those of its `toolConfig`.
 
@@ -286,13 +288,16 @@ class Engine:
             scope: In deliberate mode, only its allowed tools are returned.
 
         Raises:
-            UsageError: The provider is unknown, no tool has one of the names, or the engine has servers that are not started.
+            UsageError: The provider is unknown, `names` is no iterable of names, no tool has one of them, `scope` is none, or the engine
+                has servers that are not started.
         """
+        check_scope(scope)
         if not self._parts.servers.settled:
             self._start_servers_now()
         allowed = scope.allowed_tools if scope.deliberate else None
         return self._definitions().definitions(provider, names, allowed)
 
+    @by_name
     async def respond(
         self, response: object, scope: Scope = _NOWHERE, *, provider: str | None = None, signal: AbortSignal | None = None
     ) -> ResponseReply:
@@ -307,7 +312,8 @@ class Engine:
             provider: The provider or API, as for `schemas`. None: it is recognised by the response's fields.
 
         Raises:
-            UsageError: It is not a whole response, its format is not known, or it has several choices.
+            UsageError: It is not a whole response, its format is not known, its message is spoilt, or it has several
+                choices.
         """
         from callgate.provider_responses import read_response
         from callgate.response_calls import failed_reply, reply_to, scope_of
@@ -328,11 +334,13 @@ class Engine:
             return failed
         return reply_to(read, await self._run_message(read.calls, scope_of(scope, read.message_id), signal) if read.calls else [])
 
+    @by_name
     def respond_sync(self, response: object, scope: Scope = _NOWHERE, *, provider: str | None = None) -> ResponseReply:
         """Do the same as `respond`, from synchronous code; see `call_sync`."""
         check = self._parts.lifecycle.check_unclosed
         return self._sync_runner.run(check, lambda: self.respond(response, scope, provider=provider))
 
+    @by_name
     def watch(
         self,
         stream: AsyncIterable[Chunk] | Iterable[Chunk],
@@ -427,7 +435,7 @@ class Engine:
         parts = self._parts
         if not parts.servers.settled:
             await self.start()
-        if scope is not parts.admission.last_scope:
+        if scope is not parts.latest_scope.opened:
             parts.admission.check_extra(scope)
             await self._open(scope)
         return await parts.route.asks_human(raw, scope)
@@ -484,7 +492,8 @@ class Engine:
     async def _answer(self, approval_id: str, answer: Answer) -> None:
         self._parts.lifecycle.check_open()
         context, parts = self._parts.context, self._parts
-        position = await answer_approval(approval_id, answer, parts.known, context.approvals, context.recorder, parts.tools)
+        coerce, approvals, recorder = parts.route.arguments.coerce, context.approvals, context.recorder
+        position = await answer_approval(approval_id, answer, parts.open_runs, approvals, recorder, parts.tools, coerce=coerce)
         await context.recorder.durable(position)
 
     @by_name
@@ -547,8 +556,8 @@ class Engine:
         check("engine.settle", "happened", happened, bool)
         check_said("engine.settle", by, reason)
         self._parts.lifecycle.check_open()
-        recorder = self._parts.context.recorder
-        position = await settle_call(uid, Settlement(happened=happened, by=by, reason=reason), self._parts.known, recorder)
+        parts, recorder = self._parts, self._parts.context.recorder
+        position = await settle_call(uid, Settlement(happened=happened, by=by, reason=reason), parts.open_runs, parts.known, recorder)
         await recorder.durable(position)
 
     @by_name

@@ -82,7 +82,7 @@ class MemoryLeases:
         return self._of_holder.get(holder, {})
 
     def renew(self, holder: int, expires_ns: int | None) -> None:
-        for run in self.epochs(holder):
+        for run in (run for run in self.epochs(holder) if self._leases[run].expires_ns != 0):
             self._leases[run] = replace(self._leases[run], expires_ns=expires_ns)
 
     def release(self, holder: int, run: str) -> None:

@@ -14,7 +14,7 @@ from callgate._engine_limits import JOURNAL_WAIT_S
 from callgate._journal.event_rows import Value
 from callgate._journal.in_memory_journal import MemoryJournal
 from callgate._journal.journal_reader import is_url
-from callgate._journal.lease_acquisition import holder_of
+from callgate._journal.lease_acquisition import reader_of
 from callgate._journal.open_for_reading import JournalAddress
 from callgate._journal.sql_leases import SqlInbox, SqlLeases
 from callgate._unusable_paths import refused_paths
@@ -59,7 +59,7 @@ class InboxClient:
 
     def holder(self, run: str) -> str:
         """Return a description of the engine that holds a run; empty if no engine does."""
-        lease = holder_of(self._leases, run)
+        lease = reader_of(self._leases, run)
         return "" if lease is None else lease.who
 
 

@@ -84,7 +84,7 @@ class SqlLeases:
         return dict(self._ask("SELECT run, epoch FROM leases WHERE holder = ?", (holder,)))
 
     def renew(self, holder: int, expires_ns: int | None) -> None:
-        self._ask("UPDATE leases SET expires_ns = ? WHERE holder = ?", (_stored(expires_ns), holder))
+        self._ask("UPDATE leases SET expires_ns = ? WHERE holder = ? AND expires_ns <> 0", (_stored(expires_ns), holder))
 
     def release(self, holder: int, run: str) -> None:
         self._ask("DELETE FROM leases WHERE run = ? AND holder = ?", (run, holder))

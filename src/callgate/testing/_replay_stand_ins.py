@@ -235,6 +235,8 @@ def _value(result: ToolResult, blobs: BlobReader) -> object:
 def _has_parts(result: ToolResult) -> bool:
     """Return whether the tool returned parts, such as images, instead of one value."""
     mime = result.metadata.mime
+    if any(note.kind == "replayed" for note in result.metadata.notes):  # the note stands in the content, beside the value
+        return True
     if result.metadata.content_key:
         return False
     if any(not isinstance(part, Text) for part in result.content) or mime not in ("text/plain", "application/json"):

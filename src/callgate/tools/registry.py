@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from callgate._engine_limits import Limits
 from callgate._json import canonical, strict_object
+from callgate._option_checks import shown
 from callgate._schema import CompiledSchema, compile_schema
 from callgate.calls import Category, Effect, Scope
 from callgate.errors import UsageError
@@ -100,13 +101,22 @@ def instance_of(tool: object) -> Tool:
         tool = tool.__func__.bound_to(tool.__self__)
     if not (isinstance(tool, type) and issubclass(tool, Tool)):
         if not isinstance(tool, Tool):
-            raise UsageError(f"{tool!r} is not a tool. Put @tool over the function, or give a subclass of Tool or an instance of one.")
+            raise UsageError(
+                f"{_named(tool)} is not a tool. Put @tool over the function, or give a subclass of Tool or an instance of one. Tools of"
+                " other frameworks become tools with callgate.integrations.import_tools([...])."
+            )
         return tool
     try:
         return tool()
     except Exception as error:
         where, why = f"{tool.__module__}.{tool.__qualname__}", f"{type(error).__name__}: {str(error)[:200]}"
         raise UsageError(f"The tool {where} cannot be made without arguments ({why}). Make it yourself, and give the instance.") from error
+
+
+def _named(item: object) -> str:
+    """Return what an object is, for messages: its class and name, or its shortened repr."""
+    name, kind = getattr(item, "name", None), type(item)
+    return f"{kind.__name__} '{name:.80}' ({kind.__module__})" if isinstance(name, str) else shown(item)
 
 
 class ToolRegistry:
