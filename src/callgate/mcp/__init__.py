@@ -1,8 +1,8 @@
 """MCP servers as a source of tools.
 
 `server_config.py` has the configuration of a server, from which each engine makes its own supervised server. A server has one connection at
-a time (`_connection.py` is the protocol of connections), and on it one session. `accepted_tools.py` has the tools that the operator
-accepted, and `config_files.py` reads the configuration files of other clients.
+a time, and on it one session. `_connection.py` is the protocol of connections; `_stdio_connection.py` and `_http_connection.py` implement
+it. `accepted_tools.py` has the tools that the operator accepted, and `config_files.py` reads the configuration files of other clients.
 
 No SDK of MCP is used: messages are dicts as they were parsed, so that nothing is lost on the way.
 """

@@ -9,10 +9,10 @@ from collections.abc import Callable
 
 from callgate.mcp._connection import ConnectionEvents, ConnectionLost, McpError, Message, NotSent, ProtocolError
 from callgate.mcp._event_stream import EventStream, EventTooLarge
-from callgate.mcp._http_exchange import HttpExchange, HttpResponse, status_text
+from callgate.mcp._http_exchange import HttpExchange, StreamedResponse, status_text
 from callgate.mcp._messages import MAX_MESSAGE_BYTES, Unreadable, answer_id, read_message, response_fault
 
-__all__ = ["EVENT_STREAM", "PendingAnswer", "Refused"]
+__all__ = ["EVENT_STREAM", "PendingAnswer", "RequestRefused"]
 
 EVENT_STREAM = "text/event-stream"
 _JSON = "application/json"
@@ -25,7 +25,7 @@ _PASSING = frozenset({409, 423, 425, 429})
 _LOOK_FIRST = "It may have done what was asked: look at the server before you ask again."
 
 
-class Refused(NotSent):
+class RequestRefused(NotSent):
     """The server has refused the HTTP request, and has not acted on it."""
 
     def __init__(self, message: str, *, status: int, reason: str) -> None:
@@ -54,7 +54,7 @@ class PendingAnswer:
         self._on_message = on_message
         self._events = events
 
-    async def read(self, response: HttpResponse) -> Message | None:
+    async def read(self, response: StreamedResponse) -> Message | None:
         """Return the answer, or None if an event stream ended before it.
 
         Raises:
@@ -78,7 +78,7 @@ class PendingAnswer:
         """Return the error for a stream that ended before the answer."""
         return ConnectionLost(f"{self._exchange.label} ended the stream without an answer. {_LOOK_FIRST}")
 
-    async def _read_stream(self, response: HttpResponse) -> Message | None:
+    async def _read_stream(self, response: StreamedResponse) -> Message | None:
         self.stream.restart()
         while chunk := await response.read_chunk():
             try:
@@ -114,7 +114,7 @@ class PendingAnswer:
             raise ProtocolError(f"{self._exchange.label} sent an answer that is not valid: {fault}. {_LOOK_FIRST}")
         return message
 
-    async def _read_refusal(self, response: HttpResponse) -> Message:
+    async def _read_refusal(self, response: StreamedResponse) -> Message:
         """Return the answer in a response whose status is not a success.
 
         Raises:
@@ -131,9 +131,10 @@ class PendingAnswer:
         if not 400 <= response.status < 500 or response.status in _TOO_LATE:
             raise self._not_an_answer(response)
         shown = f"{self._exchange.label} answered {status_text(response.status)} at {self._exchange.shown_url}"
-        raise Refused(f"{shown}. {self._next_step(response)}", status=response.status, reason=reason)
+        said = f" and says {self._exchange.redacted(reason)!r}" if reason else ""
+        raise RequestRefused(f"{shown}{said}. {self._next_step(response)}", status=response.status, reason=reason)
 
-    async def _error_in(self, response: HttpResponse) -> Message:
+    async def _error_in(self, response: StreamedResponse) -> Message:
         """Return the JSON-RPC error in a response's body; empty if there is none."""
         try:
             message = read_message(await response.read(MAX_MESSAGE_BYTES))
@@ -141,7 +142,7 @@ class PendingAnswer:
             return {}
         return message if "error" in message and not response_fault(message) else {}
 
-    def _next_step(self, response: HttpResponse) -> str:
+    def _next_step(self, response: StreamedResponse) -> str:
         if response.status in (401, 403):
             given = ", ".join(f"'{name}'" for name in self._exchange.given_headers)
             if given:
@@ -154,7 +155,7 @@ class PendingAnswer:
             return f"It is asked too often. Ask again {f'after {after} s' if after.isdecimal() else 'later'}."
         return "It did nothing. Look for the cause in the log of the server."
 
-    def _not_an_answer(self, response: HttpResponse) -> ProtocolError:
+    def _not_an_answer(self, response: StreamedResponse) -> ProtocolError:
         kind = response.content_type[:100] or "no content type"
         return ProtocolError(
             f"{self._exchange.label} answered {status_text(response.status)} with {kind} at {self._exchange.shown_url}, which is "

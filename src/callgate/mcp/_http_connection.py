@@ -13,7 +13,7 @@ from contextvars import Context
 from typing import Any
 
 from callgate.mcp._connection import ConnectionEvents, McpError, Message, ProtocolError
-from callgate.mcp._http_answers import EVENT_STREAM, PendingAnswer, Refused
+from callgate.mcp._http_answers import EVENT_STREAM, PendingAnswer, RequestRefused
 from callgate.mcp._http_exchange import HttpExchange
 from callgate.mcp._http_headers import ArgumentHeaders, routing_headers
 from callgate.mcp._http_session import POST_HEADERS, HttpSession
@@ -97,7 +97,7 @@ class HttpConnection:
         """Ask whether the server is of the stateless era. An older one refuses the request in one of many ways, which is an answer, too."""
         try:
             return await self._post(message, headers, on_message)
-        except Refused as refused:
+        except RequestRefused as refused:
             if refused.status in _CREDENTIALS:
                 raise
             raise ProtocolError(str(refused), details=refused.details) from refused
@@ -122,7 +122,7 @@ class HttpConnection:
             if message["method"] != "initialize":
                 self._cancel(message["id"])
             raise
-        except Refused as refused:
+        except RequestRefused as refused:
             if message["method"] == "initialize" and await self._speaks_old_transport(refused.status):
                 refused.args = (f"{self._exchange.label} at {self._exchange.shown_url} {_OLD_TRANSPORT}",)
             raise

@@ -26,7 +26,7 @@ from callgate.models._http_clients import cause_chain, create_client, describe_c
 if TYPE_CHECKING:
     import httpx2
 
-__all__ = ["HttpExchange", "HttpResponse", "status_text"]
+__all__ = ["HttpExchange", "StreamedResponse", "status_text"]
 
 _CONNECT_S = 10.0
 _KEEP_ALIVE_S = 4.0
@@ -91,7 +91,7 @@ class HttpExchange:
         check_before_reuse(client)
         self._transport = client._transport_for_url(self._address)
 
-    async def send(self, method: str, headers: Mapping[str, str], body: bytes = b"") -> HttpResponse:
+    async def send(self, method: str, headers: Mapping[str, str], body: bytes = b"") -> StreamedResponse:
         """Send a request and return its response, which the caller releases.
 
         Raises:
@@ -118,13 +118,13 @@ class HttpExchange:
         if client is not None:
             await client.aclose()
 
-    def drain(self, response: HttpResponse) -> None:
+    def drain(self, response: StreamedResponse) -> None:
         """Read the rest of a response in a task of its own, so that its connection can be used again."""
         task = asyncio.get_running_loop().create_task(response.drain(), context=Context())
         self._drains.add(task)
         task.add_done_callback(self._drains.discard)
 
-    async def _send_to(self, url: str, method: str, headers: Mapping[str, str], body: bytes) -> HttpResponse:
+    async def _send_to(self, url: str, method: str, headers: Mapping[str, str], body: bytes) -> StreamedResponse:
         if self._client is None:
             raise NotSent(f"{self.label} cannot be asked any more: the connection is closed.")
         httpx2 = import_httpx2()
@@ -132,7 +132,7 @@ class HttpExchange:
         try:
             address = self._address if url is self._url else url
             request = httpx2.Request(method, address, headers={**self._headers, **headers}, content=body, extensions=extensions)
-            return HttpResponse(await self._transport.handle_async_request(request), self)
+            return StreamedResponse(await self._transport.handle_async_request(request), self)
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError) as error:
             raise self._unreachable(error) from error
         except (httpx2.UnsupportedProtocol, httpx2.InvalidURL, httpx2.LocalProtocolError) as error:
@@ -143,7 +143,7 @@ class HttpExchange:
     def _unusable(self, why: str) -> NotSent:
         return NotSent(f"{self.label} cannot be asked: {why}", code="cannot_start", retryable=False)
 
-    async def _check_encoding(self, response: HttpResponse) -> None:
+    async def _check_encoding(self, response: StreamedResponse) -> None:
         """Refuse a compressed response: none is asked for, and a few compressed bytes can fill the memory."""
         encoding = response.header("content-encoding")
         if encoding not in ("", "identity"):
@@ -152,7 +152,7 @@ class HttpExchange:
                 f"{self.label} answered in the encoding {encoding[:50]!r}, which was not asked for. Turn it off at the server."
             )
 
-    def _redirected(self, url: str, method: str, response: HttpResponse) -> str:
+    def _redirected(self, url: str, method: str, response: StreamedResponse) -> str:
         """Return the address to which a response redirects.
 
         Raises:
@@ -188,13 +188,17 @@ class HttpExchange:
     def _cause(self, error: Exception) -> str:
         if isinstance(error, import_httpx2().ConnectTimeout):
             return f"no connection within {_CONNECT_S:g} s"
-        return self._redactor.redact_and_truncate(describe_cause(error), _CAUSE_CHARS)
+        return self.redacted(describe_cause(error))
+
+    def redacted(self, text: str) -> str:
+        """Return the beginning of a text without the values of headers and the secrets of the address."""
+        return self._redactor.redact_and_truncate(text, _CAUSE_CHARS)
 
     def __repr__(self) -> str:
         return f"<HTTP connections to {self.shown_url}>"
 
 
-class HttpResponse:
+class StreamedResponse:
     """A response whose body still arrives. Must be released."""
 
     __slots__ = ("_chunks", "_complete", "_exchange", "_response", "content_type", "status")

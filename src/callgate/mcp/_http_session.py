@@ -15,8 +15,8 @@ from contextvars import Context
 from callgate._backoff import backoff_s
 from callgate.mcp._connection import ConnectionEvents, ConnectionLost, McpError, Message, NotSent
 from callgate.mcp._event_stream import EventStream, EventTooLarge
-from callgate.mcp._http_answers import EVENT_STREAM, PendingAnswer, Refused
-from callgate.mcp._http_exchange import HttpExchange, HttpResponse, status_text
+from callgate.mcp._http_answers import EVENT_STREAM, PendingAnswer, RequestRefused
+from callgate.mcp._http_exchange import HttpExchange, StreamedResponse, status_text
 from callgate.mcp._messages import MAX_MESSAGE_BYTES, Unreadable, encoded, notification, read_message
 
 __all__ = ["POST_HEADERS", "HttpSession"]
@@ -66,10 +66,13 @@ class HttpSession:
         if message["method"] == "initialize":
             self._initialize = message
             return await self._open(message, on_message)
+        if self._opening.locked():  # a server may refuse requests until its new session is confirmed
+            async with self._opening:
+                pass
         used = self._id
         try:
             return await self._ask(message, on_message)
-        except Refused as refused:
+        except RequestRefused as refused:
             if not used or not _session_is_gone(refused):
                 raise
         await self._open_again(used)
@@ -177,7 +180,7 @@ class HttpSession:
                 raise lost
             response = await self._continue(answer.stream, broken)
 
-    async def _continue(self, stream: EventStream, broken: bool) -> HttpResponse:
+    async def _continue(self, stream: EventStream, broken: bool) -> StreamedResponse:
         """Return a response with the rest of a request's stream.
 
         Args:
@@ -240,7 +243,7 @@ class HttpSession:
                 failures += 1
             await asyncio.sleep(_wait_s(stream, failures))
 
-    async def _receive(self, response: HttpResponse, stream: EventStream) -> None:
+    async def _receive(self, response: StreamedResponse, stream: EventStream) -> None:
         """Pass on the messages of one response of the stream that belongs to no request."""
         stream.restart()
         while chunk := await response.read_chunk():
@@ -264,7 +267,7 @@ class HttpSession:
             self._events.on_noise("an answer that no request waits for")
 
 
-def _session_is_gone(refused: Refused) -> bool:
+def _session_is_gone(refused: RequestRefused) -> bool:
     """Whether a server says that it does not know the session: by the status 404, or as many do, by 400 and a text."""
     return refused.status == 404 or (refused.status == 400 and "session" in refused.reason.lower())
 

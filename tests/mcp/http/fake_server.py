@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
@@ -82,11 +83,13 @@ class FakeServer:
     Args:
         answer: Writes the response.
         port: Where it listens; 0: anywhere.
+        tls: Its certificate, if it speaks TLS.
     """
 
-    def __init__(self, answer: Answer, *, port: int = 0) -> None:
+    def __init__(self, answer: Answer, *, port: int = 0, tls: ssl.SSLContext | None = None) -> None:
         self.answer = answer
         self._port = port
+        self._tls = tls
         self.sent: list[Sent] = []
         self.closed = asyncio.Semaphore(0)
         """Released when a client closes a connection while its request is answered."""
@@ -100,8 +103,8 @@ class FakeServer:
         return [sent.message.get("method", "an answer") if sent.method == "POST" else sent.method for sent in self.sent]
 
     async def __aenter__(self) -> FakeServer:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", self._port)
-        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/mcp"
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", self._port, ssl=self._tls)
+        self.url = f"{'https' if self._tls else 'http'}://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/mcp"
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -45,7 +45,7 @@ class SdkServer:
             _Sessions(app) if era == "handshake" else app, log_level="critical", lifespan="on", ws="none", timeout_graceful_shutdown=0
         )
         self._server = uvicorn.Server(config)
-        self._socket = socket.socket()
+        self._socket = socket.socket(proto=socket.IPPROTO_TCP)  # asyncio sends small answers at once only if the protocol is named
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._socket.bind(("127.0.0.1", port))
         self.port = int(self._socket.getsockname()[1])

@@ -29,6 +29,9 @@ class SessionServer:
         """The id of the open session."""
         self.revision = "2025-11-25"
         self.opened = 0
+        self.confirm = asyncio.Event()
+        """Cleared to hold back the answer to `notifications/initialized`; until then, calls of the session are refused."""
+        self.confirm.set()
         self.forget_status = 404
         self.forget_reason = "Session not found"
         self.http = FakeServer(self._answer)
@@ -67,10 +70,19 @@ class SessionServer:
             await self._get(sent, reply)
         elif sent.method == "GET":
             await reply.send(405, "text/plain")
+        elif not self.confirm.is_set():
+            await self._confirm(sent, reply)
         elif sent.method == "DELETE" or "id" not in sent.message or "method" not in sent.message:
             await reply.raw(b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n")
         else:
             await self._call(sent, reply)
+
+    async def _confirm(self, sent: Sent, reply: Reply) -> None:
+        if "id" in sent.message:
+            await reply.json({"jsonrpc": "2.0", "id": sent.message["id"], "error": {"code": -32600, "message": "not initialized"}})
+            return
+        await self.confirm.wait()
+        await reply.raw(b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n")
 
 
 async def _done(sent: Sent, reply: Reply) -> None:

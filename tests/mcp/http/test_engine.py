@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from callgate import Engine, UsageError
+from callgate.events import Progress
 from callgate.mcp import mcp
 from callgate.tools.retry_policy import NO_RETRY
 from tests.engine_calls import call, said
@@ -43,6 +44,24 @@ async def test_a_call_that_reaches_its_deadline_is_cancelled_inside_the_tool(ser
         assert result.status == "unknown"
         assert await acquired(server.cancelled)
         assert (await said(engine, call("echo", text="next"))).structured == {"result": "next"}
+
+
+async def test_progress_is_told_while_the_call_runs(server: SdkServer) -> None:
+    async with Engine(servers=[mcp(server.url)]) as engine:
+        seen: list[object] = []
+        engine.bus.subscribe(lambda _, item: seen.append(item), "call.progress")
+        assert (await said(engine, call("count", steps=2))).text == "counted"
+    assert [item.text for item in seen if isinstance(item, Progress)] == ["1/2: step 1", "2/2: step 2"]
+
+
+async def test_a_question_of_the_server_is_answered_by_the_handler() -> None:
+    async def answered(params: Any) -> Any:
+        assert params["message"] == "Which colour?"
+        return {"action": "accept", "content": {"colour": "red"}}
+
+    with SdkServer(era="handshake") as server:
+        async with Engine(servers=[mcp(server.url, elicitation=answered)]) as engine:
+            assert (await said(engine, call("ask"))).text == "red"
 
 
 async def test_a_tool_that_the_server_adds_can_be_called(server: SdkServer) -> None:

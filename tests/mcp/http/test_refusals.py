@@ -74,10 +74,12 @@ async def test_an_error_about_the_headers_is_the_answer_without_an_id() -> None:
         assert await client.call("pay") == error
 
 
-async def test_an_error_for_no_request_is_a_refusal() -> None:
-    error = await failure_with(refusing(400, {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "bad"}}))
+async def test_an_error_for_no_request_is_a_refusal_with_the_servers_reason() -> None:
+    body = {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": f"{KEY} is too old"}}
+    error = await failure_with(refusing(400, body), headers={"Authorization": KEY})
     assert isinstance(error, NotSent)
-    assert "bad" not in str(error)
+    assert "answered 400 Bad Request" in str(error)
+    assert "and says '*** is too old'. It did nothing." in str(error)
 
 
 async def test_a_redirect_on_the_same_origin_is_followed() -> None:

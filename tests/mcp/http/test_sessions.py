@@ -60,6 +60,18 @@ async def test_calls_of_one_forgotten_session_open_one_new_session() -> None:
         assert server.opened == 2
 
 
+async def test_a_call_waits_until_a_new_session_is_confirmed() -> None:
+    async with SessionServer() as server, handshaken(server.url) as client:
+        server.forget()
+        server.confirm.clear()
+        first = asyncio.create_task(client.call("pay"))
+        await until(lambda: len(server.sent("notifications/initialized")) == 2)
+        second = asyncio.create_task(client.call("pay"))
+        await asyncio.sleep(0.05)  # nothing signals that a call is not sent
+        server.confirm.set()
+        assert [await first, await second] == ["done", "done"]
+
+
 async def test_a_server_that_forgets_every_session_ends_the_call_as_not_sent() -> None:
     async with SessionServer() as server, handshaken(server.url) as client:
         opens = server._answer
