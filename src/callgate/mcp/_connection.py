@@ -15,7 +15,7 @@ from msgspec import Struct
 from callgate._secret_redaction import RedactedLog
 from callgate.errors import CallgateError
 
-__all__ = ["Connection", "ConnectionEvents", "ConnectionLost", "McpError", "Message", "NotSent", "ProtocolError"]
+__all__ = ["ConnectionEvents", "ConnectionLost", "McpError", "Message", "NotSent", "ProtocolError", "ServerConnection"]
 
 Message = dict[str, Any]
 """One JSON-RPC message as it was parsed. It is passed on unchanged, so that unknown fields are kept."""
@@ -76,7 +76,7 @@ class ConnectionEvents(Struct, frozen=True, kw_only=True, eq=False):
     log: RedactedLog
 
 
-class Connection(Protocol):
+class ServerConnection(Protocol):
     """Carries JSON-RPC messages to one server and back. Made with an `McpServer` and `ConnectionEvents`."""
 
     lost: asyncio.Future[str]

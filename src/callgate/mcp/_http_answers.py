@@ -10,7 +10,7 @@ from collections.abc import Callable
 from callgate.mcp._connection import ConnectionEvents, ConnectionLost, McpError, Message, NotSent, ProtocolError
 from callgate.mcp._event_stream import EventStream, EventTooLarge
 from callgate.mcp._http_exchange import HttpExchange, StreamedResponse, status_text
-from callgate.mcp._messages import MAX_MESSAGE_BYTES, Unreadable, answer_id, read_message, response_fault
+from callgate.mcp._messages import MAX_MESSAGE_BYTES, UnreadableMessage, answer_id, read_message, response_fault
 
 __all__ = ["EVENT_STREAM", "PendingAnswer", "RequestRefused"]
 
@@ -70,7 +70,7 @@ class PendingAnswer:
             raise self._not_an_answer(response)
         try:
             message = read_message(await response.read(MAX_MESSAGE_BYTES))
-        except Unreadable as error:
+        except UnreadableMessage as error:
             raise self._unreadable(error) from error
         return self._checked(message)
 
@@ -95,7 +95,7 @@ class PendingAnswer:
         """Return the message of an event if it is the answer; pass on any other."""
         try:
             message = read_message(event)
-        except Unreadable as error:
+        except UnreadableMessage as error:
             if self._request_id in error.answers:
                 raise self._unreadable(error) from error
             self._events.on_noise(f"an event that is no message: {error}")
@@ -138,7 +138,7 @@ class PendingAnswer:
         """Return the JSON-RPC error in a response's body; empty if there is none."""
         try:
             message = read_message(await response.read(MAX_MESSAGE_BYTES))
-        except (Unreadable, McpError):
+        except (UnreadableMessage, McpError):
             return {}
         return message if "error" in message and not response_fault(message) else {}
 
@@ -163,5 +163,5 @@ class PendingAnswer:
             details={"http_status": response.status},
         )
 
-    def _unreadable(self, error: Unreadable) -> ProtocolError:
+    def _unreadable(self, error: UnreadableMessage) -> ProtocolError:
         return ProtocolError(f"{self._exchange.label} sent an answer that cannot be read: {error}. {_LOOK_FIRST}", code=error.code)

@@ -29,7 +29,7 @@ _OLD_TRANSPORT_S = 5.0
 
 
 class HttpConnection:
-    """Implements `Connection` for a server with a `url`. Bound to one event loop; any number of requests may run at the same time."""
+    """Implements `ServerConnection` for a server with a `url`. Bound to one event loop; any number of requests may run at the same time."""
 
     def __init__(self, server: McpServer, events: ConnectionEvents) -> None:
         self.lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()

@@ -17,7 +17,7 @@ from callgate.mcp._connection import ConnectionEvents, ConnectionLost, McpError,
 from callgate.mcp._event_stream import EventStream, EventTooLarge
 from callgate.mcp._http_answers import EVENT_STREAM, PendingAnswer, RequestRefused
 from callgate.mcp._http_exchange import HttpExchange, StreamedResponse, status_text
-from callgate.mcp._messages import MAX_MESSAGE_BYTES, Unreadable, encoded, notification, read_message
+from callgate.mcp._messages import MAX_MESSAGE_BYTES, UnreadableMessage, encoded, notification, read_message
 
 __all__ = ["POST_HEADERS", "HttpSession"]
 
@@ -61,7 +61,7 @@ class HttpSession:
     async def request(self, message: Message, on_message: Callable[[Message], None]) -> Message:
         """Send a request and return its answer; open the session again if the server has forgotten it.
 
-        Raises: as `Connection.request`.
+        Raises: as `ServerConnection.request`.
         """
         if message["method"] == "initialize":
             self._initialize = message
@@ -258,7 +258,7 @@ class HttpSession:
     def _pass_on(self, event: bytes) -> None:
         try:
             message = read_message(event)
-        except Unreadable as error:
+        except UnreadableMessage as error:
             self._events.on_noise(f"an event that is no message: {error}")
             return
         if "method" in message:

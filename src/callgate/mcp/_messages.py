@@ -22,7 +22,7 @@ __all__ = [
     "MAX_MESSAGE_BYTES",
     "METHOD_NOT_FOUND",
     "RpcError",
-    "Unreadable",
+    "UnreadableMessage",
     "answer",
     "answer_id",
     "encoded",
@@ -51,7 +51,7 @@ _ID_AFTER = re.compile(rb"\s*:\s*(\d{1,18})\s*[,}]")
 _ANSWER_KEYS = frozenset({b'"result"', b'"error"'})
 
 
-class Unreadable(Exception):
+class UnreadableMessage(Exception):
     """Bytes of a server that are no message.
 
     Args:
@@ -86,21 +86,21 @@ def read_message(data: bytes | bytearray) -> Message:
     """Return the message in `data`, of which the caller has checked the size.
 
     Raises:
-        Unreadable: It is no JSON object, or is nested too deeply.
+        UnreadableMessage: It is no JSON object, or is nested too deeply.
     """
     try:
         value = _decode(data)
     except RecursionError:
-        raise Unreadable("it is nested too deeply", "too_deep", _answered(data)) from None
+        raise UnreadableMessage("it is nested too deeply", "too_deep", _answered(data)) from None
     except (ValueError, MemoryError) as error:
-        raise Unreadable(f"it is no JSON: {str(error)[:100]}", answers=_answered(data)) from None
+        raise UnreadableMessage(f"it is no JSON: {str(error)[:100]}", answers=_answered(data)) from None
     if sum(map(data.count, _DEPTH_MARKS)) > _MAX_DEPTH and _depth(value) > _MAX_DEPTH:
-        raise Unreadable(f"it is nested more than {_MAX_DEPTH} levels deep", "too_deep", _answered(data))
+        raise UnreadableMessage(f"it is nested more than {_MAX_DEPTH} levels deep", "too_deep", _answered(data))
     if isinstance(value, list):
         ids = (answer_id(item) for item in value if isinstance(item, dict) and "method" not in item)
-        raise Unreadable("it is a batch, which MCP does not have", answers=tuple(found for found in ids if found is not None))
+        raise UnreadableMessage("it is a batch, which MCP does not have", answers=tuple(found for found in ids if found is not None))
     if not isinstance(value, dict):
-        raise Unreadable("it is no JSON object")
+        raise UnreadableMessage("it is no JSON object")
     return value
 
 

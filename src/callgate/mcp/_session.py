@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from callgate._secret_redaction import RedactedLog
 from callgate.mcp import _messages as messages
-from callgate.mcp._connection import Connection, ConnectionEvents, Message, NotSent, ProtocolError
+from callgate.mcp._connection import ConnectionEvents, Message, NotSent, ProtocolError, ServerConnection
 from callgate.mcp._messages import RpcError
 from callgate.mcp._revisions import (
     CLIENT_INFO,
@@ -37,7 +37,7 @@ from callgate.mcp.server_config import McpServer
 
 __all__ = ["Connect", "OnProgress", "Session"]
 
-Connect = Callable[[McpServer, ConnectionEvents], Connection]
+Connect = Callable[[McpServer, ConnectionEvents], ServerConnection]
 OnProgress = Callable[[str], None]
 T = TypeVar("T")
 
@@ -200,7 +200,7 @@ class Session:
         If the server asks for input, it is given, and the same call is continued, as the protocol says.
 
         Raises:
-            McpError: See `Connection.request`.
+            McpError: See `ServerConnection.request`.
             RpcError: The server answered with an error.
         """
         params: dict[str, Any] = {"name": name, "arguments": arguments}
@@ -248,7 +248,7 @@ class Session:
         """Send one request and return its result.
 
         Raises:
-            McpError: See `Connection.request`.
+            McpError: See `ServerConnection.request`.
             RpcError: The server answered with an error.
         """
         number = next(self._ids)

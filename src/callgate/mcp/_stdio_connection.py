@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from callgate.mcp._connection import ConnectionEvents, ConnectionLost, McpError, Message, NotSent, ProtocolError
-from callgate.mcp._messages import MAX_MESSAGE_BYTES, Unreadable, answer_id, encoded, notification, read_message, response_fault
+from callgate.mcp._messages import MAX_MESSAGE_BYTES, UnreadableMessage, answer_id, encoded, notification, read_message, response_fault
 from callgate.mcp._server_process import ProcessExit, ServerProcess
 from callgate.mcp.server_config import McpServer
 
@@ -130,7 +130,7 @@ class StdioConnection:
             return
         try:
             message = read_message(data)
-        except Unreadable as error:
+        except UnreadableMessage as error:
             self._unreadable(data, error)
             return
         if "method" in message:
@@ -138,7 +138,7 @@ class StdioConnection:
         else:
             self._answered(message)
 
-    def _unreadable(self, data: bytes | bytearray, error: Unreadable) -> None:
+    def _unreadable(self, data: bytes | bytearray, error: UnreadableMessage) -> None:
         waiting = [self._waiting[number] for number in error.answers if number in self._waiting]
         for one in waiting:
             self._fail(one, ProtocolError(self._said(f"an answer that cannot be used: {error}"), code=error.code))

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from callgate._backoff import backoff_s
 from callgate.errors import UsageError
 from callgate.mcp._call_results import executed, refused
-from callgate.mcp._connection import Connection, ConnectionEvents, McpError, Message, NotSent
+from callgate.mcp._connection import ConnectionEvents, McpError, Message, NotSent, ServerConnection
 from callgate.mcp._http_connection import HttpConnection
 from callgate.mcp._messages import RpcError
 from callgate.mcp._revisions import Era
@@ -63,9 +63,11 @@ _STABLE_S = 30.0
 _SILENT_S = 5.0
 _SETTLE_S = 0.05
 """How long notices about changed tools are collected before the tools are listed again."""
+_LIST_EVERY_S = 1.0
+"""The least time between two of these lists."""
 
 
-def connection_of(server: McpServer, events: ConnectionEvents) -> Connection:
+def connection_of(server: McpServer, events: ConnectionEvents) -> ServerConnection:
     """Return a new connection to a server, of the kind that its configuration needs."""
     return HttpConnection(server, events) if server.url else StdioConnection(server, events)
 
@@ -97,6 +99,8 @@ class SupervisedServer:
         """Done when the next start has succeeded or failed; calls wait for it."""
         self._wake = asyncio.Event()
         self._changed = False
+        self._listed_at = -_LIST_EVERY_S
+        """When changed tools were listed last."""
         self._doubted = False
         self._retry_at = 0.0
         self._running = 0
@@ -192,7 +196,7 @@ class SupervisedServer:
             while True:
                 try:
                     problem = await self._serve()
-                except (McpError, TimeoutError, UsageError) as error:
+                except Exception as error:  # whatever it is, calls must not wait for a server that nobody starts
                     problem = self._start_problem(error)
                 await self._end_session()
                 await self._wait_for_next(problem)
@@ -231,8 +235,9 @@ class SupervisedServer:
         return session.connection.lost.result()
 
     async def _list_again(self, session: Session) -> None:
-        await asyncio.sleep(_SETTLE_S)
-        self._changed = False
+        clock = self._catalogue.clock
+        await clock.sleep(max(_SETTLE_S, self._listed_at + _LIST_EVERY_S - clock.monotonic()))
+        self._changed, self._listed_at = False, clock.monotonic()
         try:
             async with asyncio.timeout(self._server.start_timeout_s):
                 await self._list.refresh(session)
@@ -269,6 +274,9 @@ class SupervisedServer:
         lost = self._session.connection.lost if self._session is not None else None
         if lost is not None and lost.done():
             return lost.result()
+        if not isinstance(error, (McpError, UsageError)):
+            self._catalogue.log.error("MCP server %s: it could not be served", self.name, error=error)
+            return f"an error in callgate ({type(error).__name__})"
         return str(error).removesuffix(".")
 
     async def _end_session(self) -> None:
@@ -283,14 +291,14 @@ class SupervisedServer:
 
     async def _wait_for_next(self, problem: str) -> None:
         """Wait until the server is to be started again."""
-        began, self._failures = self.state != "starting", self._failures + 1
+        ran, self._failures = self.state != "starting", self._failures + 1
         self._problem = problem if problem.startswith("The MCP server") else f"The MCP server '{self.name}' has ended: {problem}"
         self._catalogue.log.warning("%s", self._problem)
         self._list.unavailable(self._problem)
         if self._failures < _MOST_FAILURES:
             self._enter("lost")
             wait_s = backoff_s(self._failures, base_s=_FIRST_WAIT_S, max_s=_LONGEST_WAIT_S) * (0.5 + self._catalogue.clock.jitter() / 2)
-            if not began:  # a start has failed; calls that wait after the end of a server that ran wait for its next start
+            if not ran:  # a start has failed; calls that wait after the end of a server that ran wait for its next start
                 self._fail_attempt(self._unavailable(self._problem))
                 self._renew_attempt()
             await self._catalogue.clock.sleep(wait_s)
@@ -299,8 +307,11 @@ class SupervisedServer:
             rounds = self._failures - _MOST_FAILURES + 1
             self._retry_at = self._catalogue.clock.monotonic() + backoff_s(rounds, base_s=_QUARANTINE_S, max_s=10 * _QUARANTINE_S)
             self._fail_attempt(self._unavailable(self._problem))
-            self._wake.clear()
-            await self._wake.wait()
+            while True:
+                self._wake.clear()
+                await self._wake.wait()
+                if self._catalogue.clock.monotonic() >= self._retry_at:
+                    break
         self._wake.clear()
         self._changed = self._doubted = False
         self._enter("due")
