@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any, Never, Self, TypeVar
 from callgate._abort_signals import AbortSignal
 from callgate._clock import Clock
 from callgate._engine_limits import Limits
-from callgate._json import decode
 from callgate._limits_from_environment import timeout_from_environment
-from callgate._option_checks import by_name, check, refuse_unknown
+from callgate._option_checks import Pause, by_name, check, refuse_unknown
 from callgate._pipeline.admission import check_scope
-from callgate._pipeline.approval_answers import answer_approval, check_answer, check_said, edited_arguments
+from callgate._pipeline.approval_answers import answer_approval, as_approval, check_answer, check_said, edited_arguments
 from callgate._pipeline.engine_assembly import EngineParts, GivenParts
 from callgate._pipeline.engine_lifecycle import SyncRunner
 from callgate._pipeline.engine_options import (
@@ -32,6 +31,7 @@ from callgate._pipeline.engine_options import (
     runners_of,
     servers_of,
 )
+from callgate._pipeline.wait_for_answer import answered_question
 from callgate._run_state.approvals import Answer
 from callgate._run_state.recorder import too_late
 from callgate._run_state.settlements import Settlement, settle_call
@@ -523,19 +523,45 @@ class Engine:
 
     @by_name
     def approval(self, approval_id: str) -> Approval | None:
-        """Return the question with this id and its answer; None if it was never asked, is used up, or has expired."""
+        """Return the question with this id and its answer; None if it was never asked, is used up, or has expired.
+
+        Its `allowed` is None while nobody has answered. To wait for the answer, use `wait_for_answer`.
+        """
         question = self._parts.context.approvals.find(approval_id)
-        if question is None:
-            return None
-        return Approval(
-            approval_id=question.approval_id,
-            run=question.run,
-            expires_at=question.expires_at,
-            allowed=question.allowed,
-            by=question.by,
-            reason=question.reason,
-            arguments=decode(question.arguments) if question.arguments else None,
+        return None if question is None else as_approval(question)
+
+    @by_name
+    async def wait_for_answer(self, approval_id: str, *, timeout_s: float | None = None) -> Approval | None:
+        """Wait until a human has answered a question, with `approve` or `deny` or from another process.
+
+        Submit the same call again after that, whatever the answer is. Acquires the lease of the question's run, because
+        only the engine that holds it receives answers from other processes.
+
+        Args:
+            approval_id: The `approval_id` of a `Suspended` outcome, of this engine or of an earlier one.
+            timeout_s: Seconds to wait. None: until the question expires.
+
+        Returns:
+            The question with its answer; None if nobody answered it in time.
+
+        Raises:
+            UsageError: No such question is open, or the engine is closed. The subclass `RunHeld` means that another
+                engine works on the run.
+        """
+        check("engine.wait_for_answer", "timeout_s", timeout_s, Pause | None)
+        check_answer("engine.wait_for_answer", approval_id, "", "")
+        self._parts.lifecycle.check_open()
+        context, parts = self._parts.context, self._parts
+        question = await answered_question(
+            approval_id, timeout_s, parts.open_runs, parts.runs, context.approvals, context.recorder, self.clock
         )
+        return None if question is None else as_approval(question)
+
+    @by_name
+    def wait_for_answer_sync(self, approval_id: str, *, timeout_s: float | None = None) -> Approval | None:
+        """Do the same as `wait_for_answer`, from synchronous code; see `call_sync`."""
+        check = self._parts.lifecycle.check_unclosed
+        return self._sync_runner.run(check, lambda: self.wait_for_answer(approval_id, timeout_s=timeout_s))
 
     @by_name
     async def settle(self, uid: str, *, happened: bool, by: str = "operator", reason: str = "") -> None:
@@ -627,6 +653,7 @@ class Engine:
         Raises:
             UsageError: The engine belongs to another event loop that still runs.
         """
+        self._parts.context.approvals.wake_all()
         await self._parts.lifecycle.close()
 
     def close_sync(self) -> None:

@@ -123,6 +123,9 @@ class MemoryInbox:
         found.sort(key=lambda one: (_ORDER.get(one.kind, len(_ORDER)), one.id))
         return [replace(one, cause=self._cause(one)) for one in found[:limit]]
 
+    def unrecorded(self, run: str) -> list[InboxMessage]:
+        return [one for one in self._messages.values() if one.run == run]
+
     def position(self, id: int) -> int:
         return self._positions.get(id, 0)
 

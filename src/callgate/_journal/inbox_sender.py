@@ -19,7 +19,7 @@ from callgate._journal.open_for_reading import JournalAddress
 from callgate._journal.sql_leases import SqlInbox, SqlLeases
 from callgate._unusable_paths import refused_paths
 from callgate.errors import JournalFailed, UsageError
-from callgate.protocols import Inbox, LeaseStore
+from callgate.protocols import Inbox, InboxMessage, LeaseStore
 
 if TYPE_CHECKING:
     from callgate._journal.lock_file import LockFile
@@ -52,6 +52,10 @@ class InboxClient:
         reason = _cut(reason, EDIT_CHARS if kind == "edit" else MESSAGE_CHARS)
         with self._commit():
             return self._inbox.add(run=run, kind=kind, target=target, actor=actor, reason=reason, at_ns=at_ns)
+
+    def unrecorded(self, run: str) -> list[InboxMessage]:
+        """Return the messages to a run that no event has recorded yet, in the order of arrival."""
+        return self._inbox.unrecorded(run)
 
     def position(self, message: int) -> int:
         """Return the position of the event that recorded a message; 0 if no event has recorded it yet."""

@@ -7,7 +7,7 @@ and judges them again when the call is made.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 
 import msgspec
@@ -17,12 +17,13 @@ from callgate._json import canonical, decode
 from callgate._option_checks import refused, shown
 from callgate._pipeline.validate import Modified, Redacting, converted, modified
 from callgate._run_state.approvals import Answer, Approvals, Question, binding, denied_by_human
-from callgate._run_state.event_bodies import Reason, arguments_hash, verdict_of
+from callgate._run_state.event_bodies import Reason, approval_id_of, arguments_hash, verdict_of
 from callgate._run_state.recorder import Recorder, off_loop
 from callgate._run_state.settlements import OpensRuns
-from callgate.calls import Note, Suspended
+from callgate.calls import Approval, Note, Suspended
 from callgate.errors import ArgumentsInvalid, CallDenied, CallFailed, UsageError
-from callgate.events import Draft
+from callgate.events import Draft, Event
+from callgate.protocols import InboxMessage
 from callgate.stage_types import ValidatedCall
 from callgate.tools import BoundTool, ToolRegistry
 
@@ -31,11 +32,15 @@ __all__ = [
     "EDIT",
     "EditMessage",
     "Edited",
+    "accepted_answer",
     "answer_approval",
+    "answer_of",
     "as_answered",
+    "as_approval",
     "check_answer",
     "check_said",
     "edited_arguments",
+    "load_question",
     "record_answer",
 ]
 
@@ -54,6 +59,24 @@ class EditMessage(Struct, frozen=True, kw_only=True):
 
     arguments: dict[str, object]
     reason: str = ""
+
+
+_decode_edit = msgspec.json.Decoder(EditMessage).decode
+
+
+def answer_of(message: InboxMessage) -> Answer:
+    """Return the answer that an inbox message of a kind in `ANSWERS` carries.
+
+    Raises:
+        UsageError: Its arguments cannot be read.
+    """
+    if message.kind != EDIT:
+        return Answer(allow=message.kind == "approve", by=message.actor, reason=message.reason)
+    try:
+        edit = _decode_edit(message.reason)
+    except msgspec.DecodeError as error:
+        raise UsageError(f"The message does not hold arguments as it should: {error!s:.200}") from error
+    return Answer(allow=True, by=message.actor, reason=edit.reason, arguments=canonical(edit.arguments))
 
 
 def check_answer(owner: str, approval_id: object, by: object, reason: object) -> None:
@@ -116,26 +139,56 @@ async def answer_approval(
         UsageError: No such question is open, or its tool does not accept the arguments.
     """
     journal = recorder.journal
-    question = approvals.find(approval_id)
-    if question is not None:
-        await runs.open(question.run)
-    elif isinstance(approval_id, str):
-        for event in await off_loop(journal, partial(journal.read, call=approval_id)):
-            if event.kind == "call.suspended":
-                await runs.open(event.run)
+    approval_id = await load_question(approval_id, runs, approvals, recorder)
     notes: Notes = ()
     if answer.arguments and approvals.find(approval_id) is not None:
         asked = await off_loop(journal, partial(journal.read, call=approval_id))
-        names = [verdict.tool for event in asked if (verdict := verdict_of(event)) is not None]
-        tool = tools.get(names[-1] if names else "")
-        if tool is not None:  # otherwise the gate checks them where the tool is known
-            arguments, notes = _accepted(tool, decode(answer.arguments), coerce=coerce)
-            answer = msgspec.structs.replace(answer, arguments=canonical(arguments))
+        answer, notes = accepted_answer(asked, answer, tools, coerce=coerce)
     question = approvals.find(approval_id)
     if question is not None and question.is_answered_with(answer):
         return question.answered_at
     question = approvals.to_answer(approval_id, allow=answer.allow)
     return record_answer(recorder, approvals, question, answer, notes=notes)
+
+
+async def load_question(approval_id: str, runs: OpensRuns, approvals: Approvals, recorder: Recorder) -> str:
+    """Acquire the lease of a question's run, load the question from the run's record, and return its id.
+
+    Args:
+        approval_id: The id of the question, or the uid of a call that was handed in again and waits for its answer.
+
+    Raises:
+        RunHeld: Another engine works on the run.
+    """
+    question = approvals.find(approval_id)
+    if question is not None:
+        await runs.open(question.run)
+    elif isinstance(approval_id, str):
+        for event in await off_loop(recorder.journal, partial(recorder.journal.read, call=approval_id)):
+            if event.kind == "call.suspended":
+                await runs.open(event.run)
+                return approval_id_of(event)
+    return approval_id
+
+
+def accepted_answer(asked: Iterable[Event], answer: Answer, tools: ToolRegistry, *, coerce: bool) -> tuple[Answer, Notes]:
+    """Return the answer with its arguments converted, and the notes about them; unchanged where the tool is not known.
+
+    The gate checks them again, where the tool is known.
+
+    Args:
+        asked: The events of the suspended call.
+        coerce: The engine's setting; a tool's own setting takes precedence.
+
+    Raises:
+        UsageError: The tool does not accept the arguments.
+    """
+    names = [verdict.tool for event in asked if (verdict := verdict_of(event)) is not None]
+    tool = tools.get(names[-1]) if names else None
+    if tool is None:
+        return answer, ()
+    arguments, notes = _accepted(tool, decode(answer.arguments), coerce=coerce)
+    return msgspec.structs.replace(answer, arguments=canonical(arguments)), notes
 
 
 def _accepted(tool: BoundTool, arguments: dict[str, object], *, coerce: bool) -> tuple[dict[str, object], Notes]:
@@ -161,6 +214,19 @@ def _not_accepted(tool: BoundTool, faults: str) -> UsageError:
     return UsageError(
         f"The question stays open: {tool.name} does not accept the arguments of this approval.\n{faults}\n"
         f"Approve again with all arguments of the call; {tool.name} takes {taken}."
+    )
+
+
+def as_approval(question: Question) -> Approval:
+    """Return a question and its answer as the host gets them."""
+    return Approval(
+        approval_id=question.approval_id,
+        run=question.run,
+        expires_at=question.expires_at,
+        allowed=question.allowed,
+        by=question.by,
+        reason=question.reason,
+        arguments=decode(question.arguments) if question.arguments else None,
     )
 
 

@@ -103,7 +103,8 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
         running: dict[str, CallState] = {}
         work: dict[str, Work] = {}
         known = KnownRuns(context, run, work)
-        leases = RunLeases(recorder, control, work, running, known, InboxDelivery(recorder, control, work, running, known, approvals))
+        delivery = InboxDelivery(recorder, control, work, running, known, approvals, context.tools, coerce=given.coerce)
+        leases = RunLeases(recorder, control, work, running, known, delivery)
         policies = EnginePolicies(given.policies, context.host, approvals, known, limits, coerce=given.coerce)
 
         store = _persistent_store(context, given)

@@ -1,30 +1,28 @@
 """Deliver messages of other processes to the runs of one engine: answers to questions, statements about calls, stops and kills.
 
-Each message is recorded once, before it takes effect. Knows no leases, no route and no tool.
+Each message is recorded once, before it takes effect. Knows no leases and no route.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-import msgspec
-
 from callgate._abort_signals import Control
-from callgate._json import canonical
-from callgate._pipeline.approval_answers import ANSWERS, EDIT, EditMessage, record_answer
+from callgate._pipeline.approval_answers import ANSWERS, accepted_answer, answer_of, record_answer
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.known_runs import KnownRuns, Work
-from callgate._run_state.approvals import Answer, Approvals
+from callgate._run_state.approvals import Approvals
 from callgate._run_state.event_bodies import Reason
 from callgate._run_state.recorder import Recorder
 from callgate._run_state.settlements import SETTLEMENTS, Settlement
+from callgate.calls import Note
 from callgate.errors import RecordFailed, UsageError
 from callgate.events import Draft
 from callgate.protocols import InboxMessage
+from callgate.tools import ToolRegistry
 
 __all__ = ["InboxDelivery"]
 
-_decode_edit = msgspec.json.Decoder(EditMessage).decode
 _ENDS = {"stop": "stopped", "kill": "killed"}
 
 
@@ -39,6 +37,8 @@ class InboxDelivery:
         running: The running calls, by uid.
         known: The states of runs.
         approvals: The questions asked in the runs.
+        tools: The engine's tools, which check the arguments of humans.
+        coerce: Whether to convert arguments of humans; a tool's own setting takes precedence.
     """
 
     def __init__(
@@ -49,6 +49,9 @@ class InboxDelivery:
         running: Mapping[str, CallState],
         known: KnownRuns,
         approvals: Approvals,
+        tools: ToolRegistry,
+        *,
+        coerce: bool,
     ) -> None:
         self._recorder = recorder
         self._control = control
@@ -56,6 +59,8 @@ class InboxDelivery:
         self._running = running
         self._known = known
         self._approvals = approvals
+        self._tools = tools
+        self._coerce = coerce
         self._messages: dict[str, list[InboxMessage]] = {}
         """Messages that wait until their run is known, or begins."""
 
@@ -95,10 +100,15 @@ class InboxDelivery:
     def _answer(self, message: InboxMessage) -> None:
         if message.target.rsplit("/", 2)[0] != message.run:
             raise UsageError(f"The approval '{message.target[:80]}' is none of this run's.")
-        answer = _answer_of(message)
+        answer, journal = answer_of(message), self._recorder.journal
+        notes: tuple[Note, ...] = ()
+        if answer.allow and message.replaced_by:
+            raise UsageError("A later answer to the same question has replaced it.")
         question = self._approvals.to_answer(message.target, allow=answer.allow)
+        if answer.arguments and not journal.remote:  # on a server, reading would block the event loop: the gate checks them
+            answer, notes = accepted_answer(journal.read(call=message.target), answer, self._tools, coerce=self._coerce)
         cause = self._record("inbox.taken", message, self._said(message, answer.reason))
-        record_answer(self._recorder, self._approvals, question, answer, cause=cause)
+        record_answer(self._recorder, self._approvals, question, answer, cause=cause, notes=notes)
 
     def _settle(self, message: InboxMessage) -> None:
         state = self._known.by_run.get(message.run)
@@ -148,13 +158,3 @@ class InboxDelivery:
         parents = (message.cause,) if message.cause else ()
         body = Reason(reason=reason, details=details)
         return self._recorder.write(Draft(kind=kind, run=message.run, body=body, parents=parents, inbox=message.id))
-
-
-def _answer_of(message: InboxMessage) -> Answer:
-    if message.kind != EDIT:
-        return Answer(allow=message.kind == "approve", by=message.actor, reason=message.reason)
-    try:
-        edit = _decode_edit(message.reason)
-    except msgspec.DecodeError as error:
-        raise UsageError(f"The message does not hold arguments as it should: {error!s:.200}") from error
-    return Answer(allow=True, by=message.actor, reason=edit.reason, arguments=canonical(edit.arguments))

@@ -15,7 +15,7 @@ from callgate._abort_signals import AbortSignal
 from callgate._json import canonical
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.engine_options import EngineContext
-from callgate._pipeline.normalise import SHOWN_NOTES
+from callgate._pipeline.normalise import shown_notes
 from callgate._run_state.earlier_effect import EarlierEffect, effect_run
 from callgate._run_state.event_bodies import Reason, decode_reason, decode_result
 from callgate._run_state.recorder import off_loop
@@ -165,7 +165,7 @@ class RecordedEffects:
             told = _note(own, key, earlier, others=others)
             notes = (*notes, Note(kind="replayed", text=told))
             if others or own.status != "ok" or state.parent is None:  # a tool that made the call reads the result as data
-                value = len(content) - sum(note.kind in SHOWN_NOTES for note in own.metadata.notes)
+                value = len(content) - shown_notes(own)
                 content = (*content[:value], Text(text=f"Note: {told}"), *content[value:])
         metadata = replace(own.metadata, replayed=not joined, joined=joined, notes=notes)
         return replace(own, id=state.raw.id, uid=state.uid, content=content, metadata=metadata)

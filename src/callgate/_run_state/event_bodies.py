@@ -35,6 +35,7 @@ __all__ = [
     "ScopeFacts",
     "Started",
     "Verdict",
+    "approval_id_of",
     "arguments_hash",
     "clean",
     "decode_reason",
@@ -257,6 +258,12 @@ def verdict_of(event: Event) -> Verdict | None:
     """Return the verdict that an event records, alone or together with a start; None if it records none."""
     verdict = _decode_verdict(event.body) if event.kind in _VERDICTS else None
     return verdict if verdict is not None and (verdict.verdict or event.kind == "call.verdict") else None
+
+
+def approval_id_of(event: Event) -> str:
+    """Return the id of the question for which an event suspended its call: that of an earlier call if this one was handed in again."""
+    approval_id = (decode_reason(event.body).details or {}).get("approval")
+    return approval_id if isinstance(approval_id, str) and approval_id else event.call
 
 
 def arguments_hash(encoded: bytes) -> str:

@@ -6,6 +6,7 @@ package is imported, and with it the framework, which the object shows to be the
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
 from typing import Any, Protocol, cast
@@ -123,7 +124,8 @@ def _found(item: object) -> Iterator[_Found]:
             " callgate."
         )
     function = as_function(item)
-    yield _Found(function.__name__, lambda given: tool(function, **given))
+    label: dict[str, Any] = {} if inspect.getdoc(function) else {"description": function.__name__}
+    yield _Found(function.__name__, lambda given: tool(function, **label, **given))
 
 
 def _modules(kind: type) -> Iterator[DescribesTools]:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from callgate._abort_signals import Control
 from callgate._clock import SystemClock
 from callgate._json import canonical, decode
-from callgate._pipeline.normalise import SHOWN_NOTES
+from callgate._pipeline.normalise import shown_notes
 from callgate._pipeline.result_check import Ran, check
 from callgate._run_state.settlements import EARLIER
 from callgate.agent.run_recorder import BlobReader
@@ -246,8 +246,7 @@ def _has_parts(result: ToolResult) -> bool:
 
 def _returned_parts(result: ToolResult) -> tuple[Part, ...]:
     """Return the parts of a result without the notes, which the engine adds again."""
-    notes = sum(note.kind in SHOWN_NOTES for note in result.metadata.notes)
-    return result.content[: len(result.content) - notes]
+    return result.content[: len(result.content) - shown_notes(result)]
 
 
 def _told(result: ToolResult) -> dict[str, Any]:
