@@ -29,7 +29,7 @@ from callgate._pipeline.engine_options import (
     hooks_of,
     policies_of,
     runners_of,
-    tools_of,
+    servers_of,
 )
 from callgate._pipeline.wait_for_answer import answered_question
 from callgate._run_state.approvals import Answer
@@ -38,15 +38,16 @@ from callgate._run_state.settlements import Settlement, settle_call
 from callgate._secret_redaction import Redactor
 from callgate.calls import Approval, CurrentToolCall, Outcome, RawCall, Scope, ToolResult
 from callgate.emission import Emission, EndedCall
-from callgate.errors import RecordFailed, RunHeld
+from callgate.errors import RecordFailed, RunHeld, UsageError
 from callgate.hooks import Hook
-from callgate.protocols import BlobStore, CacheStore, CallJudge, Follower, Journal, Policy, RestartHandler, Runner, WriteLog
+from callgate.protocols import BlobStore, CacheStore, CallJudge, Follower, Journal, Policy, RestartHandler, Runner, ToolServer, WriteLog
 from callgate.recorded_calls import latest_tool_call
 from callgate.tools import Tool
 from callgate.tools.registry import Layer, instance_of
 
 if TYPE_CHECKING:
     from callgate._runners.process import ProcessLimits
+    from callgate.mcp import McpServer
     from callgate.provider_responses import ToolDefinitions
     from callgate.response_calls import ResponseReply
     from callgate.response_streams import WatchedStream
@@ -70,7 +71,9 @@ class Engine:
     engines.
 
     Args:
-        tools: The tools to register as built-in. For a class, an instance is created.
+        tools: The tools to register as built-in. For a class, an instance is created. A server may be among them.
+        servers: Sources of tools outside of this process, such as `mcp("uvx mcp-server-git")`. They are started by
+            `async with`, or else by the first call, and their tools are registered then.
         policies: Asked in order about every call. If there are none, every valid call may run. Rules that name a tool,
             an argument or a value that does not exist are refused.
         hooks: The user's code that runs before and after calls.
@@ -102,8 +105,9 @@ class Engine:
     @by_name
     def __init__(
         self,
-        tools: Iterable[Tool | type[Tool]] = (),
+        tools: Iterable[Tool | type[Tool] | McpServer | ToolServer] = (),
         *,
+        servers: Iterable[McpServer | ToolServer] = (),
         policies: Iterable[Policy | CallJudge] = (),
         hooks: Iterable[Hook] = (),
         journal: Journal | None = None,
@@ -126,8 +130,10 @@ class Engine:
         check_settings(process_limits, limits=limits, timeout_s=timeout_s, run=run, coerce=coerce, repair=repair)
         check_parts(journal=journal, blobs=blobs, persistent_cache=persistent_cache, redactor=redactor, clock=clock)
         check_parts(undo=undo, memory=memory, restart=restart)
+        plain, tool_servers = servers_of(tools, servers)
         given = GivenParts(
-            tools=tuple(instance_of(one) for one in tools_of(tools)),
+            tools=tuple(instance_of(one) for one in plain),
+            servers=tool_servers,
             policies=policies_of(policies),
             hooks=hooks_of(hooks),
             runners=runners_of(runners),
@@ -170,6 +176,8 @@ class Engine:
         if unknown:
             refuse_unknown("Engine.call", unknown, ("raw", "scope", "signal"))
         parts = self._parts
+        if not parts.servers.settled:
+            await self.start()
         if scope is not parts.latest_scope.opened:
             parts.admission.check_extra(scope)
             try:
@@ -248,6 +256,8 @@ class Engine:
 
     async def _run_message(self, raws: Iterable[RawCall], scope: Scope, signal: AbortSignal | None) -> list[EndedCall]:
         parts = self._parts
+        if not parts.servers.settled:
+            await self.start()
         if scope is not parts.latest_scope.opened:
             parts.admission.check_extra(scope)
             try:
@@ -278,9 +288,12 @@ class Engine:
             scope: In deliberate mode, only its allowed tools are returned.
 
         Raises:
-            UsageError: The provider is unknown, `names` is no iterable of names, no tool has one of them, or `scope` is none.
+            UsageError: The provider is unknown, `names` is no iterable of names, no tool has one of them, `scope` is none, or the
+                engine has servers that are not started.
         """
         check_scope(scope)
+        if not self._parts.servers.settled:
+            self._start_servers_now()
         allowed = scope.allowed_tools if scope.deliberate else None
         return self._definitions().definitions(provider, names, allowed)
 
@@ -306,6 +319,8 @@ class Engine:
         from callgate.response_calls import failed_reply, reply_to, scope_of
 
         self._parts.admission.check(scope)
+        if not self._parts.servers.settled:
+            await self.start()
         read = read_response(
             response,
             provider,
@@ -363,6 +378,7 @@ class Engine:
         )
 
         async def open_emission(scope: Scope) -> Emission:
+            await self.start()
             await self._open(scope)
             return self.emission(scope, signal=signal)
 
@@ -376,6 +392,22 @@ class Engine:
 
             self._tool_definitions = ToolDefinitions(self.tools)
         return self._tool_definitions
+
+    def _start_servers_now(self) -> None:
+        """Start the servers from synchronous code, because their tools are to be listed.
+
+        Raises:
+            UsageError: An event loop runs in this thread, which waiting would block.
+        """
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            self._sync_runner.run(self._parts.lifecycle.check_unclosed, self.start)
+            return
+        raise UsageError(
+            "The tools of the engine's servers are not known before these have started. Write 'async with Engine(...) as engine:', or"
+            " 'await engine.start()' first."
+        )
 
     @by_name
     def asked(self, raw: RawCall, scope: Scope) -> tuple[str, bytes] | None:
@@ -401,6 +433,8 @@ class Engine:
                 subclass `RunHeld` means that another engine works on the run.
         """
         parts = self._parts
+        if not parts.servers.settled:
+            await self.start()
         if scope is not parts.latest_scope.opened:
             parts.admission.check_extra(scope)
             await self._open(scope)
@@ -594,6 +628,15 @@ class Engine:
 
     # Lifecycle
 
+    async def start(self) -> None:
+        """Start the engine's servers, and wait until each has listed its tools or has failed. Idempotent; `async with` does it.
+
+        Raises:
+            UsageError: A server with `required=True` cannot be started, or a rule is about something that no tool has.
+        """
+        self._parts.lifecycle.check_open()
+        await self._parts.servers.start()
+
     @property
     def abandoned(self) -> int:
         """The number of threads, coroutines and tasks that still run although their calls have ended.
@@ -623,7 +666,11 @@ class Engine:
         self._sync_runner.close(self._parts.lifecycle.shut, self.close)
 
     async def __aenter__(self) -> Self:
-        self._parts.lifecycle.check_open()
+        try:
+            await self.start()
+        except BaseException:
+            await self.close()
+            raise
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

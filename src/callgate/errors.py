@@ -37,6 +37,7 @@ __all__ = [
     "Retryable",
     "ToolBlocked",
     "ToolRaised",
+    "ToolUnavailable",
     "UnknownTool",
     "UsageError",
 ]
@@ -257,6 +258,13 @@ class UnknownTool(CallFailed):
 
     code = "unknown_tool"
     failure_class = "unknown_tool"
+
+
+class ToolUnavailable(CallFailed):
+    """The model must use another tool, or wait: this one exists, and cannot be called now. The message says why."""
+
+    code = "tool_unavailable"
+    failure_class = "not_started"
 
 
 class ToolBlocked(CallFailed):

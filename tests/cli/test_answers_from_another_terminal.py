@@ -17,7 +17,8 @@ from callgate.testing import Call, ScriptedServer
 from callgate.testing.scripted_server import Script
 from tests.cli.runs import CRM, DONE, ended, paid, told, waiting_run
 from tests.cli.shell import command, environment
-from tests.cli.test_run_at_terminal import Screen, at_terminal
+from tests.cli.terminal import Screen
+from tests.cli.test_run_at_terminal import at_terminal
 from tests.waiting import COMMAND_S
 
 THREE: Script = ["I pay.", *(Call("refund", {"order": f"A{number}", "cents": number}) for number in (1, 2, 3))]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import pty
 import re
 import signal
 from collections.abc import AsyncIterator, Sequence
@@ -18,68 +16,28 @@ import pytest
 from callgate.testing import Call, Pause, ScriptedServer
 from callgate.testing.scripted_server import Script
 from tests.cli.run_process import CRM, DONE, PAYS, TASK, paid
-from tests.cli.shell import command, environment, shell
-from tests.waiting import COMMAND_S
+from tests.cli.shell import shell
+from tests.cli.terminal import Terminal, command_at_terminal
 
 
-class Screen:
-    """Reads the output of a pseudo terminal, in order and without loss between two reads."""
+class AgentAtTerminal:
+    """A terminal with a running agent, and its provider."""
 
-    def __init__(self, device: int) -> None:
-        self._device = device
-        self._unread = b""
-
-    async def until(self, *words: bytes) -> bytes:
-        """Return all output up to the end of the first of these words."""
-        return await asyncio.to_thread(self._until, words)
-
-    def _until(self, words: Sequence[bytes]) -> bytes:
-        while not (ends := [place + len(one) for one in words if (place := self._unread.find(one)) >= 0]):
-            try:
-                self._unread += os.read(self._device, 4096)
-            except OSError as error:
-                raise AssertionError(f"None of {words!r} came: {self._unread.decode()}") from error
-        seen, self._unread = self._unread[: min(ends)], self._unread[min(ends) :]
-        return seen
-
-
-class Terminal:
-    """A terminal with a running command, and its provider."""
-
-    def __init__(self, device: int, process: asyncio.subprocess.Process, server: ScriptedServer) -> None:
-        self._device = device
-        self.until = Screen(device).until
-        self.process = process
+    def __init__(self, terminal: Terminal, server: ScriptedServer) -> None:
+        self.type = terminal.type
+        self.until = terminal.until
+        self.end = terminal.end
+        self.process = terminal.process
         self.server = server
-
-    def type(self, text: bytes) -> None:
-        os.write(self._device, text)
-
-    async def end(self) -> int:
-        """Return the exit code once the process has ended."""
-        return await asyncio.wait_for(self.process.wait(), COMMAND_S)
 
 
 @asynccontextmanager
-async def at_terminal(folder: Path, turns: Sequence[Script], *words: str, **more: str) -> AsyncIterator[Terminal]:
-    ours, theirs = pty.openpty()
-    async with ScriptedServer(turns) as server:
-        process = await asyncio.create_subprocess_exec(
-            *command((*TASK, "--base-url", server.url, *CRM, *words)),
-            cwd=folder,
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            env=environment(**{"TERM": "dumb", **more}),
-        )
-        os.close(theirs)
-        try:
-            yield Terminal(ours, process, server)
-        finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
-            os.close(ours)
+async def at_terminal(folder: Path, turns: Sequence[Script], *words: str, **more: str) -> AsyncIterator[AgentAtTerminal]:
+    async with (
+        ScriptedServer(turns) as server,
+        command_at_terminal(folder, *TASK, "--base-url", server.url, *CRM, *words, **more) as terminal,
+    ):
+        yield AgentAtTerminal(terminal, server)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,8 @@ from callgate.testing.scripted_server import Script
 from tests.cli.run_process import DONE, PAYS, TASK, paid, running
 from tests.cli.runs import ended
 from tests.cli.shell import command, environment
-from tests.cli.test_run_at_terminal import Screen, at_terminal
+from tests.cli.terminal import Screen
+from tests.cli.test_run_at_terminal import at_terminal
 from tests.waiting import COMMAND_S, soon
 
 SLEEPS: Script = ["I run it.", Call("run_command", {"command": "sleep 600 & echo $! $$; wait"})]

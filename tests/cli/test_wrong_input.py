@@ -41,6 +41,11 @@ WRONG: tuple[tuple[tuple[str, ...], str], ...] = (
     ((*RUN, "--max-iterations", "many"), "--max-iterations"),
     ((*RUN, "--preset", "none"), "--preset"),
     ((*RUN, "--chat"), "--chat"),
+    ((*RUN, "--mcp", "none.json"), "none.json"),
+    ((*RUN, "--mcp", "bad.json"), "bad.json"),
+    ((*RUN, "--mcp", ""), "--mcp"),
+    ((*RUN, "--mcp", "node 'x"), "--mcp"),
+    ((*RUN, "--mcp", "node x.js", "--mcp", "node x.js"), "--mcp"),
     (("call",), "TOOL"),
     (("call", "list_files", "word"), "word"),
     (("call", "list_files", "@none.json"), "none.json"),
@@ -71,6 +76,17 @@ WRONG: tuple[tuple[tuple[str, ...], str], ...] = (
     (("memory", "status", "--memory", "none.db"), "none.db"),
     (("memory", "rebuild", "--memory", "folder"), "folder"),
     (("rules", "check", "none.toml"), "none.toml"),
+    (("mcp", "add", "x"), "--"),
+    (("mcp", "add", "x", "--config", "folder", "--", "y"), "folder"),
+    (("mcp", "add", "x", "--config", "text.txt", "--", "y"), "text.txt"),
+    (("mcp", "add", "x", "--", "no-such-program"), "no-such-program"),
+    (("mcp", "list"), ".mcp.json"),
+    (("mcp", "list", "--config", "text.txt"), "text.txt"),
+    (("mcp", "remove", "x"), ".mcp.json"),
+    (("mcp", "test", "x", "--config", "good.json"), "It has: git"),
+    (("mcp", "test", "git", "--config", "good.json", "--tool", "x", "--arguments", "[5"), "no-such-program"),
+    (("mcp", "diff", "--config", "folder"), "folder"),
+    (("mcp", "accept", "x", "--config", "good.json"), "It has: git"),
     (("replay", "none"), "none"),
     (("replay", "case", "--policy", "bad.toml"), "bad.toml"),
     (("resume", "none", *MODEL), "none"),
@@ -96,7 +112,7 @@ WRONG: tuple[tuple[tuple[str, ...], str], ...] = (
     (("nope",), "nope"),
 )
 PYTHON = re.compile(
-    r"Traceback|\[Errno|Error\(|\bNone\b|\w+=\.\.\.|api_key|(?<!-)\bbase_url\b|\b(?:Engine|Agent|Scope|Limits|Memory)[.(]|\bmodel\("
+    r"Traceback|\[Errno|Error\(|\bNone\b|\w+=\.\.\.|api_key|(?<!-)\bbase_url\b|\b(?:Engine|Agent|Scope|Limits|Memory|McpServer|AcceptedTools)[.(]|\b(?:model|mcp)\("
     r"|object at 0x|<class"
 )
 """Terms that only have a meaning in a Python program."""
@@ -108,6 +124,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "folder").mkdir()
     (folder / "bad.toml").write_text("x = [")
     (folder / "text.txt").write_text("hello\n")
+    (folder / "bad.json").write_text('{"mcpServers": {"git": {"command": 5}}}')
+    (folder / "good.json").write_text('{"mcpServers": {"git": {"command": "no-such-program"}}}')
     (folder / "random.db").write_bytes(bytes(range(256)) * 2)
     (folder / "boom.py").write_text("raise ValueError('boom')\n")
     (folder / "syntax.py").write_text("def\n")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import get_running_loop
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from operator import attrgetter
 
@@ -261,8 +261,10 @@ class EngineRuns:
         outcomes: Outcomes,
         lifecycle: Lifecycle,
         judges: Judges,
+        start_servers: Callable[[], Awaitable[None]],
     ) -> None:
         self._judges = judges
+        self._start_servers = start_servers
         self._journal = context.journal
         self._recorder = context.recorder
         self._admission = admission
@@ -277,7 +279,7 @@ class EngineRuns:
         return self._lifecycle.loop
 
     async def open(self, scope: Scope, *, new: bool = False) -> None:
-        """Acquire the lease of a scope's run and load its state. Runs no call.
+        """Acquire the lease of a scope's run and load its state, with the engine's servers started. Runs no call.
 
         Args:
             scope: The scope that names the run.
@@ -286,7 +288,9 @@ class EngineRuns:
         Raises:
             RunHeld: Another engine works on the run.
             RecordFailed: The record cannot be read.
+            UsageError: A server that the engine needs cannot be started.
         """
+        await self._start_servers()
         await self._admission.open(scope, new=new)
 
     def check_extra(self, scope: Scope) -> None:

@@ -30,13 +30,14 @@ from callgate._pipeline.recorded_effects import RecordedEffects
 from callgate._pipeline.result_cache import Cache
 from callgate._pipeline.run_leases import RunLeases
 from callgate._pipeline.tool_plan import ToolPlans
+from callgate._pipeline.tool_servers import Catalogue, ToolServers
 from callgate._pipeline.unknown_outcomes import Fence, UnknownOutcomes
 from callgate._pipeline.wait_graph import WaitGraph
 from callgate._run_state.event_bodies import ScopeFacts
 from callgate._runners import Runners
 from callgate.calls import Scope
 from callgate.hooks import Hook
-from callgate.protocols import CacheStore, CallJudge, Follower, HasCachePath, OnDisk, Policy, RestartHandler, Runner, WriteLog
+from callgate.protocols import CacheStore, CallJudge, Follower, HasCachePath, OnDisk, Policy, RestartHandler, Runner, ToolServer, WriteLog
 from callgate.tools import Tool, ToolRegistry
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class GivenParts(Struct, frozen=True, kw_only=True, eq=False):
     """The host's options that are not in the context; see `Engine`."""
 
     tools: Sequence[Tool] = ()
+    servers: Sequence[ToolServer] = ()
     policies: Sequence[Policy | CallJudge] = ()
     hooks: Sequence[Hook] = ()
     runners: Mapping[str, Runner] = {}
@@ -74,6 +76,7 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
     """The engine's own run."""
     tools: ToolRegistry
     plans: ToolPlans
+    servers: ToolServers
     known: KnownRuns
     open_runs: OpenRuns
     latest_scope: LatestScope
@@ -123,7 +126,10 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
         executor = Executor(context, runners, cache, unknown, policies, given.undo, own_files, given.timeout_s)
 
         outcomes = Outcomes(context, given.restart, given.timeout_s)
-        resources = _Resources(context, runners, cache, given.memory)
+        plans = ToolPlans(given.hooks, runners, limits, recorder.log, persists=store is not None, captures=given.undo is not None)
+        catalogue = Catalogue(given.servers, context.tools, plans, given.policies, recorder, context.clock)
+        servers = ToolServers(given.servers, catalogue)
+        resources = _Resources(context, runners, cache, given.memory, servers)
         lifecycle = Lifecycle(context.journal, leases, running, outcomes, resources, limits.grace_s)
         unstarted = UnstartedCalls(recorder, outcomes, lifecycle)
         nowhere = Scope()
@@ -133,13 +139,10 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
             context, known, open_runs, latest, lifecycle, leases, run, is_new=not given.run, host_fields=given.host_fields
         )
 
-        plans = ToolPlans(
-            given.hooks, given.policies, runners, limits, recorder.log, persists=store is not None, captures=given.undo is not None
-        )
         for tool in given.tools:
             plans.check_runner(tool)
         tools = context.tools
-        tools.add_all(given.tools, plans.register)
+        tools.add_all(given.tools, catalogue.check)
         activity = Activity()
         route_parts = RouteParts(
             context=context,
@@ -166,6 +169,7 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
             run=run,
             tools=tools,
             plans=plans,
+            servers=servers,
             known=known,
             open_runs=open_runs,
             latest_scope=latest,
@@ -176,7 +180,7 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
             lifecycle=lifecycle,
             activity=activity,
             route=CallRoute(route_parts, timeout_s=given.timeout_s, arguments=ArgumentSettings(coerce=given.coerce, repair=given.repair)),
-            runs=EngineRuns(context, admission, leases, outcomes, lifecycle, policies.judges),
+            runs=EngineRuns(context, admission, leases, outcomes, lifecycle, policies.judges, servers.start),
             queue_starter=QueueStarter(),
             timeout_s=given.timeout_s,
         )
@@ -185,7 +189,8 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
 class _Resources:
     """The resources that an engine closes last."""
 
-    def __init__(self, context: EngineContext, runners: Runners, cache: Cache, memory: Follower | None) -> None:
+    def __init__(self, context: EngineContext, runners: Runners, cache: Cache, memory: Follower | None, servers: ToolServers) -> None:
+        self._servers = servers
         self._context = context
         self._runners = runners
         self._cache = cache
@@ -193,6 +198,7 @@ class _Resources:
 
     async def close(self) -> None:
         context = self._context
+        await self._servers.close()
         await self._runners.close()
         if self._memory is not None:
             closed = await context.host.ask(self._memory.close(), _MEMORY_END_S, "memory")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import isclass
-from typing import Any, ClassVar, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints, is_typeddict
 
 from msgspec import Struct
 
@@ -32,9 +32,12 @@ from callgate._secret_redaction import Redactor
 from callgate.errors import UsageError
 from callgate.events import Bus
 from callgate.hooks import Hook
-from callgate.protocols import BlobStore, CallJudge, HoldsBlobs, Journal, Policy, RequiresJudge, Runner, WithTools
+from callgate.protocols import BlobStore, CallJudge, HoldsBlobs, Journal, Policy, RequiresJudge, Runner, ToolServer, WithTools
 from callgate.tools import BoundTool, Tool
 from callgate.tools.registry import ToolRegistry
+
+if TYPE_CHECKING:
+    from callgate.mcp import McpServer
 
 __all__ = [
     "EngineContext",
@@ -45,7 +48,7 @@ __all__ = [
     "hooks_of",
     "policies_of",
     "runners_of",
-    "tools_of",
+    "servers_of",
 ]
 
 T = TypeVar("T")
@@ -91,13 +94,43 @@ def check_parts(**parts: object) -> None:
             _check_part(name, part, _PARTS[name])
 
 
-def tools_of(tools: Iterable[Tool | type[Tool]]) -> tuple[Tool | type[Tool], ...]:
-    """Return the tools in order.
+def servers_of(
+    tools: Iterable[Tool | type[Tool] | McpServer | ToolServer], servers: Iterable[McpServer | ToolServer]
+) -> tuple[tuple[Tool | type[Tool], ...], tuple[ToolServer, ...]]:
+    """Return the tools, and the tool servers among both arguments, each in order.
 
     Raises:
-        UsageError: `tools` is not an iterable of tools.
+        UsageError: One of them is neither, or two servers have one name.
     """
-    return _listed("tools", tools)
+    plain: list[Tool | type[Tool]] = []
+    found: list[ToolServer] = []
+    for one in (*_listed("tools", tools), *_listed("servers", servers)):
+        server = _tool_server(one)
+        if server is None:
+            plain.append(one)  # type: ignore[arg-type]
+        else:
+            found.append(server)
+    names = [server.name for server in found]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise UsageError(
+            f"Engine(servers=...) has two servers with the name {twice!r}. Give one of them another name: mcp(..., name='...')."
+        )
+    return tuple(plain), tuple(found)
+
+
+def _tool_server(given: object) -> ToolServer | None:
+    """Return the tool server that is given or configured; None if it is something else."""
+    if isinstance(given, (type, Tool)):
+        return None
+    if all(callable(getattr(given, method, None)) for method in ("start", "close")) and hasattr(given, "layer"):
+        return cast("ToolServer", given)
+    if type(given).__module__.startswith("callgate.mcp"):
+        from callgate.mcp import McpServer
+        from callgate.mcp._supervisor import SupervisedServer
+
+        return SupervisedServer(given) if isinstance(given, McpServer) else None
+    return None
 
 
 def policies_of(policies: Iterable[Policy | CallJudge]) -> tuple[Policy | CallJudge, ...]:

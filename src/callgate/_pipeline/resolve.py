@@ -8,10 +8,12 @@ a name with look-alike letters is a different name. Must not run or change anyth
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from callgate._json.malformed_text import clip
 from callgate.argument_checks import closest_names, name_note, possible_names
 from callgate.calls import Scope
-from callgate.errors import ToolBlocked, UnknownTool
+from callgate.errors import ToolBlocked, ToolUnavailable, UnknownTool
 from callgate.stage_types import ParsedCall, ResolvedCall
 from callgate.tools.registry import BoundTool, ToolRegistry
 
@@ -36,15 +38,17 @@ def resolve(parsed: ParsedCall, registry: ToolRegistry, scope: Scope) -> Resolve
     if tool is not None and gate is None:
         return ResolvedCall(parsed=parsed, tool=tool, notes=parsed.notes)
     notes = parsed.notes
-    meant = _meant(name, registry) if tool is None else []
+    meant = _meant(name, registry) if tool is None and name not in registry.withdrawn else []
     if len(meant) == 1:
         tool = meant[0]
         notes = (*notes, name_note(name, tool.name))
     if gate is not None and not (_is_allowed(tool, gate) if tool is not None else name in gate):
         raise _blocked(tool.name if tool is not None else name, gate)
     if tool is None:
+        if name in registry.withdrawn:
+            raise ToolUnavailable(f"{name} was not run. {registry.withdrawn[name]}")
         offered = [one for one in registry.names() if gate is None or one in gate]
-        raise _unknown(name, offered, [one.name for one in meant if one.name in offered])
+        raise _unknown(name, offered, [one.name for one in meant if one.name in offered], registry.unavailable)
     return ResolvedCall(parsed=parsed, tool=tool, notes=notes)
 
 
@@ -70,12 +74,19 @@ def _blocked(name: str, gate: frozenset[str]) -> ToolBlocked:
     return ToolBlocked(f"{clip(name)} was not run: this turn does not offer it. {offered}", details=details)
 
 
-def _unknown(name: str, names: list[str], meant: list[str]) -> UnknownTool:
-    """Return the error for a name that means none of `names`, or several of them: those in `meant`."""
+def _unknown(name: str, names: list[str], meant: list[str], unavailable: Mapping[str, str]) -> UnknownTool:
+    """Return the error for a name that means none of `names`, or several of them: those in `meant`.
+
+    Args:
+        unavailable: The servers whose tools are not known, with the reasons. The name may be that of one of their tools.
+    """
     near = meant[:_MAX_SUGGESTIONS] or list(closest_names(name, names))
     hint = f" Did you mean {' or '.join(repr(one) for one in near)}?" if near else ""
     there = f" Available now: {_listed(sorted(names))}." if names else " No tool is available now."
     details: dict[str, object] = {"suggestions": near}
+    if unavailable:
+        details["unavailable_servers"] = dict(unavailable)
+        there += f" It may be a tool of a server that cannot be used now: {' '.join(unavailable.values())}"
     return UnknownTool(f"No tool is named {clip(name)}.{hint}{there}", details=details)
 
 

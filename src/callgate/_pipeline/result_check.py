@@ -92,6 +92,8 @@ def _value(tool: BoundTool, execution: Execution, attempts: int, duration_ms: fl
         raise ResultNotSerializable(execution.error, code=str(code))
     value, changes = execution.value, execution.changes
     notes = tuple(Note(kind="normalised", text=change) for change in changes) if changes else ()
+    if execution.failure is not None:
+        return _declared(execution, notes, attempts, duration_ms)
     wraps = tool.tool.wraps_result
     shaped = not wraps or (type(value) is dict and has_standard_shape(value, wraps_result=wraps))
     if shaped:
@@ -106,6 +108,22 @@ def _value(tool: BoundTool, execution: Execution, attempts: int, duration_ms: fl
         found = _shaped(value, notes, attempts, duration_ms)
         return replace(found, content=execution.content) if execution.content else found
     return Checked(value=value, content=execution.content, notes=notes, attempts=attempts, duration_ms=duration_ms)
+
+
+def _declared(execution: Execution, notes: tuple[Note, ...], attempts: int, duration_ms: float) -> Checked:
+    """Return the result of a call whose tool says, beside its value, that it has failed. The output schema is that of a success."""
+    return Checked(
+        status="error",
+        value=execution.value,
+        content=execution.content,
+        error=execution.failure,
+        failure_class="tool_declared",
+        code="tool_declared",
+        details=dict(execution.details) if execution.details else None,
+        notes=notes,
+        attempts=attempts,
+        duration_ms=duration_ms,
+    )
 
 
 def _problems(output: CompiledSchema, value: object) -> str:
@@ -142,7 +160,7 @@ def _ended(tool: BoundTool, ran: Ran, duration_ms: float) -> Checked:
     """Return the result of a call whose tool returned nothing."""
     execution, in_doubt = ran.execution, ran.in_doubt(tool.effect)
     failure_class, code, fact = _FACTS[execution.status]
-    details = dict(execution.details) if execution.details else {}
+    code, details = execution.code or code, dict(execution.details) if execution.details else {}
     if execution.status == "raised" and tool.effect != "none" and not ran.may_have_happened:
         code = "not_done"
     if execution.abandoned:

@@ -14,11 +14,10 @@ from msgspec import Struct
 from callgate._engine_limits import Limits
 from callgate._pipeline.call_hooks import HookChain
 from callgate._pipeline.concurrency import UNDECLARED_EFFECT, UNDECLARED_READ, Footprint, Slots
-from callgate._pipeline.engine_options import check_policies
 from callgate._runners import Runners
 from callgate._secret_redaction import RedactedLog
 from callgate.hooks import Hook
-from callgate.protocols import CallJudge, Policy, Start
+from callgate.protocols import Start
 from callgate.tools import BoundTool, Tool
 
 __all__ = ["ToolPlan", "ToolPlans"]
@@ -56,7 +55,6 @@ class ToolPlans:
 
     Args:
         hooks: The host's hooks.
-        policies: The host's policies; each may refuse a tool.
         runners: Run the tools.
         limits: Uses the limits of concurrent calls and of dangerous calls per tick (`Scope.tick`).
         log: Receives warnings about results that cannot be cached persistently.
@@ -67,7 +65,6 @@ class ToolPlans:
     def __init__(
         self,
         hooks: Sequence[Hook],
-        policies: Sequence[Policy | CallJudge],
         runners: Runners,
         limits: Limits,
         log: RedactedLog,
@@ -76,7 +73,6 @@ class ToolPlans:
         captures: bool,
     ) -> None:
         self._hooks = hooks
-        self._policies = policies
         self._runners = runners
         self._limits = limits
         self._log = log
@@ -97,16 +93,8 @@ class ToolPlans:
         if tool.runner is not None:
             self._runners.check(tool.runner, tool)
 
-    def register(self, tools: Sequence[BoundTool]) -> None:
-        """Make the plans of registered tools.
-
-        Args:
-            tools: All registered tools. Those with a plan keep it.
-
-        Raises:
-            UsageError: A policy refers to something that these tools do not have.
-        """
-        check_policies(self._policies, tools)
+    def make(self, tools: Sequence[BoundTool]) -> None:
+        """Make the plans of registered tools. Those with a plan keep it."""
         for tool in tools:
             known = self.by_identity.get(tool.identity)
             if known is None or known.tool is not tool:

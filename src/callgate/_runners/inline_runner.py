@@ -82,12 +82,17 @@ def _enter(request: RunRequest) -> Execution | tuple[Coro, object]:
     value = approved.call.tool.tool.invoke(request.context, decode(approved.arguments_json))
     if type(value) is not CoroutineType:
         if not inspect.isawaitable(value):
-            return Execution(status="returned", value=value)
+            return value if type(value) is Execution else Execution(status="returned", value=value)
         value = _awaiting(value)
     try:
         return value, value.send(None)
-    except StopIteration as end:
-        return Execution(status="returned", value=end.value)
+    except StopIteration as end:  # without a call of `_returned`: most async tools end here
+        return end.value if type(end.value) is Execution else Execution(status="returned", value=end.value)
+
+
+def _returned(value: object) -> Execution:
+    """Return the execution of a tool that returned. A tool that only carries its calls elsewhere returns their execution itself."""
+    return value if type(value) is Execution else Execution(status="returned", value=value)
 
 
 def _first_step(request: RunRequest, coro: Coro) -> Execution | tuple[Coro, object]:
@@ -95,7 +100,7 @@ def _first_step(request: RunRequest, coro: Coro) -> Execution | tuple[Coro, obje
     try:
         return coro, coro.send(None)
     except StopIteration as end:
-        return Execution(status="returned", value=end.value)
+        return _returned(end.value)
 
 
 async def _awaiting(value: Awaitable[object]) -> object:
@@ -206,7 +211,7 @@ class Drive:
                     self._throw = False
                     self._waiting = self._context.run(self._coro.throw, problem or asyncio.CancelledError(*self._cancel_message))
             except StopIteration as end:
-                return Execution(status="returned", value=end.value)
+                return _returned(end.value)
             except BaseException as error:
                 return raised(error, self._request.not_done)
 
@@ -324,4 +329,5 @@ class Drive:
                 self._abandoned_code.came_late(self._request.context.uid, execution)
         if self._why == "cancelled":
             raise asyncio.CancelledError(*self._cancel_message)
-        return overdue(self._request, self._why == "killed", abandoned=execution is None)
+        unstarted = execution is not None and execution.status == "not_started"
+        return overdue(self._request, self._why == "killed", abandoned=execution is None, not_started=unstarted)

@@ -19,7 +19,7 @@ from callgate._json import json_text, to_jsonable, type_name
 from callgate.content_parts import Audio, Image, Link, Part, Resource, Text, data_of, is_base64, part_from_bytes
 from callgate.errors import ResultNotSerializable
 
-__all__ = ["Returned", "may_hold_parts", "returned"]
+__all__ = ["Returned", "may_hold_parts", "part_data", "returned"]
 
 _PARTS = (Image, Audio, Link, Resource, Text)
 _BYTES = (bytes, bytearray, memoryview)
@@ -73,9 +73,9 @@ def returned(value: object, max_bytes: int, workspace: str | None) -> Returned |
         )
     if isinstance(value, Path):
         file = reader.file(value)
-        return None if file is None else Returned(_data(file), (file,))
+        return None if file is None else Returned(part_data(file), (file,))
     part = reader.part(value)
-    return Returned(_data(part), (part,), tuple(dict.fromkeys(reader.changes)))
+    return Returned(part_data(part), (part,), tuple(dict.fromkeys(reader.changes)))
 
 
 class _PartReader:
@@ -92,7 +92,7 @@ class _PartReader:
         if type(item) in _CONTAINERS and _holds_own(item):
             return self.of_data(item)
         part = self.part(item)
-        return _data(part), (part,)
+        return part_data(part), (part,)
 
     def of_data(self, value: object) -> tuple[object, tuple[Part, ...]]:
         """Return a dict or list without the bytes of its parts, and its text, followed by its parts at any depth."""
@@ -108,7 +108,7 @@ class _PartReader:
             return value
         if _is_own(value):
             parts.append(self.part(value))
-            return _data(parts[-1])
+            return part_data(parts[-1])
         if type(value) is dict:
             return {key: self._without_parts(item, parts, depth + 1) for key, item in value.items()}
         if type(value) is list or type(value) is tuple:
@@ -123,7 +123,7 @@ class _PartReader:
         part = self.part(item)
         if not isinstance(part, Text):
             parts.append(part)
-        return _data(part)
+        return part_data(part)
 
     def part(self, item: object) -> Part:
         """Return one item as a part: text and parts unchanged, bytes and files by their content, anything else as JSON text."""
@@ -228,7 +228,7 @@ def _is_picture(value: object) -> bool:
     return isinstance(kind, type) and isinstance(value, kind)
 
 
-def _data(part: Part) -> object:
+def part_data(part: Part) -> object:
     """Return what a program reads of a part: text as it is, and of anything else what it is, without its bytes."""
     match part:
         case Text(text=text):

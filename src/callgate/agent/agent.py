@@ -335,6 +335,8 @@ class Agent:
         self._sync.close(self._active.close, self.close)
 
     async def __aenter__(self) -> Self:
+        if self._own_engine:
+            await self.engine.__aenter__()
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

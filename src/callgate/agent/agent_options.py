@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from callgate._runners.process import ProcessLimits
     from callgate._secret_redaction import Redactor
     from callgate.hooks import Hook
+    from callgate.mcp import McpServer
     from callgate.protocols import (
         BlobStore,
         CacheStore,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
         Policy,
         RestartHandler,
         Runner,
+        ToolServer,
         WriteLog,
     )
     from callgate.tools import Tool
@@ -44,7 +46,8 @@ __all__ = ["AgentRunOptions", "AgentStreamOptions", "EngineOptions", "TextCallMo
 class EngineOptions(TypedDict, total=False):
     """The options of the engine that an agent makes; each has the same meaning as in `Engine`."""
 
-    tools: Iterable[Tool | type[Tool]]
+    tools: Iterable[Tool | type[Tool] | McpServer | ToolServer]
+    servers: Iterable[McpServer | ToolServer]
     policies: Iterable[Policy | CallJudge]
     hooks: Iterable[Hook]
     journal: Journal | None

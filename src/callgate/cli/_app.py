@@ -20,6 +20,7 @@ from callgate.cli._error_advice import at_terminal
 from callgate.cli._inbox_commands import add_inbox
 from callgate.cli._interrupt_signals import unwinding_on_termination
 from callgate.cli._log_commands import log_app
+from callgate.cli._mcp_commands import mcp_app
 from callgate.cli._memory_commands import memory_app
 from callgate.cli._replay_commands import replay as replay_words
 from callgate.cli._run_commands import resume as resume_words
@@ -52,6 +53,7 @@ app.command(tools_app)
 app.command(rules_app)
 app.command(log_app)
 app.command(memory_app)
+app.command(mcp_app)
 add_undo(app)
 add_inbox(app)
 

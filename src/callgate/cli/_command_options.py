@@ -25,6 +25,7 @@ from callgate.cli._shared_options import (
     MemoryFile,
     OwnMemory,
     Run,
+    Servers,
     Since,
     ToolName,
     Tools,
@@ -82,6 +83,7 @@ class RunOptions:
     base_url: str = ""
     """The URL of a server with OpenAI's chat completions API, or another URL of the provider's API."""
     tools: Tools = ("builtin",)
+    mcp: Servers = ()
     workspace: str = "."
     """The folder that file tools and commands are confined to. Default: the current one."""
     rules: str | None = None

@@ -24,7 +24,7 @@ from callgate.cli._console import say
 from callgate.cli._journal_location import MEMORY, CommandJournal
 from callgate.cli._run_agent import TerminalRun
 from callgate.cli._run_names import run_named
-from callgate.cli._run_options import model_of, policies_of, settings_of, system_of
+from callgate.cli._run_options import model_of, policies_of, servers_of, settings_of, system_of
 from callgate.cli._search_memory import open_memory
 from callgate.errors import CallgateError, UsageError
 
@@ -41,6 +41,7 @@ def resume_run(run: str, options: ResumeOptions, *, allow: Sequence[str], deny: 
         raise UsageError(f"There is no journal at {options.record}. Give the journal of the run with --record FILE.")
     run = run_named(run, options.record, of_agent=True)
     system, policies, settings = system_of(options.system), policies_of(options), settings_of(options)
+    servers = servers_of(options.mcp)
     memory = open_memory(options.memory)
     record = CommandJournal.open(options.record)
     try:
@@ -51,7 +52,7 @@ def resume_run(run: str, options: ResumeOptions, *, allow: Sequence[str], deny: 
     except CallgateError:
         asyncio.run(record.journal.close())
         raise
-    resumed = _Resumed(options, "", system, model, record, tools, policies, settings, memory)
+    resumed = _Resumed(options, "", system, model, record, tools, servers, policies, settings, memory)
     return asyncio.run(resumed.answered(loaded, allow, deny))
 
 

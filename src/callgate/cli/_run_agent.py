@@ -29,7 +29,7 @@ from callgate.cli._error_advice import at_terminal
 from callgate.cli._interrupt_signals import Interrupts, exit_code_of, interruptible
 from callgate.cli._journal_location import CommandJournal, default_journal
 from callgate.cli._run_events import ApprovalAnswered, ApprovalAsked, RunBegan, RunEventStream, RunFinished, RunInterrupted, Told
-from callgate.cli._run_options import model_of, policies_of, settings_of, system_of, task_of
+from callgate.cli._run_options import model_of, policies_of, servers_of, settings_of, system_of, task_of
 from callgate.cli._run_screen import RunScreen
 from callgate.cli._search_memory import open_memory
 from callgate.cli._terminal_approver import TerminalApprover
@@ -37,6 +37,7 @@ from callgate.engine import Engine
 from callgate.errors import UsageError
 from callgate.judging import Judge
 from callgate.loop_decision import REFUSED_BY_LOOP
+from callgate.mcp import McpServer
 from callgate.messages import ToolCall
 from callgate.models._credential_redaction import redact_url
 from callgate.models.http_model import HttpModel
@@ -59,12 +60,13 @@ def run_task(task: str, options: RunOptions) -> int:
     if not workspace.is_dir():
         raise UsageError(f"The workspace {options.workspace} is not a folder. Give an existing one with --workspace.")
     policies = policies_of(options)
+    servers = servers_of(options.mcp)
     model = model_of(options)
     settings = settings_of(options)
     memory = open_memory(options.memory)
     record = CommandJournal.open(options.record)
     tools = load_tools(options.tools, record.blobs, memory)
-    return asyncio.run(TerminalRun(options, task, system, model, record, tools, policies, settings, memory).whole())
+    return asyncio.run(TerminalRun(options, task, system, model, record, tools, servers, policies, settings, memory).whole())
 
 
 class TerminalRun:
@@ -78,6 +80,7 @@ class TerminalRun:
         model: HttpModel,
         record: CommandJournal,
         tools: Sequence[Tool],
+        servers: Sequence[McpServer],
         policies: tuple[Rules | Judge, ...],
         settings: Settings,
         memory: Memory | None = None,
@@ -93,6 +96,7 @@ class TerminalRun:
         self._conversation = f"chat-{SystemClock().new_id()}" if options.chat else self._run
         self._engine = Engine(
             tools,
+            servers=servers,
             policies=(self._person, *policies),
             journal=record.journal,
             blobs=record.blobs,
@@ -268,6 +272,7 @@ class TerminalRun:
             tools=tuple(self._engine.tools.names()),
             workspace=self._workspace,
             record=self._record.name,
+            problems=tuple(map(at_terminal, (*self._engine.tools.unavailable.values(), *self._engine.tools.withdrawn.values()))),
         )
 
     def _over(self, result: RunResult) -> Told:
@@ -332,6 +337,7 @@ class TerminalRun:
         )
         words += [word for name, value in named if value for word in (name, value)]
         words += [word for tools in given.tools if given.tools != ("builtin",) for word in ("--tools", tools)]
+        words += [word for server in given.mcp for word in ("--mcp", server)]
         words += ["--yes"] if given.yes else []
         words += [] if self._record.name == default_journal() else ["--record", self._record.name]
         return shlex.join(("callgate", "resume", result.run, *words))

@@ -46,6 +46,8 @@ class RunBegan(Struct, frozen=True, kw_only=True, tag_field="event", tag="run_be
     tools: tuple[str, ...]
     workspace: str
     record: str
+    problems: tuple[str, ...] = ()
+    """Why MCP servers, or tools of theirs, cannot be used."""
 
 
 class ModelMessageBegan(Struct, frozen=True, kw_only=True, tag_field="event", tag="message_began"):

@@ -81,6 +81,8 @@ class RunScreen:
             case RunBegan():
                 tools = f"{len(told.tools)} tools" if len(told.tools) != 1 else "1 tool"
                 self._say(f"callgate run · {told.model} · {tools} · {told.workspace}", "dim")
+                for problem in told.problems:
+                    self._say(f"  {problem}", "yellow")
             case ModelMessageBegan():
                 self._separator_due = self._piped_line_open
                 self._wait_for("the model answers")

@@ -22,6 +22,7 @@ __all__ = [
     "MemoryFile",
     "OwnMemory",
     "Run",
+    "Servers",
     "Since",
     "ToolName",
     "Tools",
@@ -68,6 +69,15 @@ OwnMemory = Annotated[
     ),
 ]
 Tools = Annotated[tuple[str, ...], Parameter(help=f"A source of tools: {FORMS}. May be repeated. Default: `builtin`.", negative="")]
+Servers = Annotated[
+    tuple[str, ...],
+    Parameter(
+        name="--mcp",
+        help="MCP servers whose tools are added: a configuration file such as `.mcp.json`, an address, or a command in quotes. "
+        "May be repeated.",
+        negative="",
+    ),
+]
 AsJson = Annotated[bool, Parameter(name="--json", help="Write strict JSON, for programs.", negative="")]
 Run = Annotated[str | None, Parameter(help="Only this run; `last` is the newest.")]
 Kind = Annotated[str | None, Parameter(help="Only events of this kind, or calls with one, such as `call.started`.")]

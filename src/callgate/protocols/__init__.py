@@ -27,6 +27,7 @@ from callgate.protocols.policies import (
     WithTools,
 )
 from callgate.protocols.runners import Claim, DistantRunner, Execution, InstantRunner, Runner, RunRequest, Start
+from callgate.protocols.tool_servers import ToolCatalogue, ToolServer
 
 __all__ = [
     "Allow",
@@ -67,6 +68,8 @@ __all__ = [
     "RunWatcher",
     "Runner",
     "Start",
+    "ToolCatalogue",
+    "ToolServer",
     "Verdict",
     "WithTools",
     "WriteLog",

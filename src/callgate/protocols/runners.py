@@ -60,6 +60,10 @@ class Execution(Struct, frozen=True, kw_only=True):
     """Whether `value` is plain JSON data that nothing else refers to. If not, the engine reads it within the attempt's
     time.
     """
+    failure: str | None = None
+    """For `returned`: what the tool says has failed, if its result says so by other means than its value, such as `isError` of MCP."""
+    code: str = ""
+    """The exact reason of a failure; if empty, that of `status`."""
     error_type: str = ""
     error: str = ""
     """The exception's text, or why the attempt ended; for the model, never a stack trace."""

@@ -29,7 +29,7 @@ from callgate.tools.resource_conflicts import TouchedKeys
 from callgate.tools.retry_policy import NO_RETRY, RetryPolicy
 from callgate.tools.tool_declaration import CacheScope, RunnerName, Tool
 
-__all__ = ["LAYERS", "BoundTool", "Layer", "ToolRegistry", "instance_of"]
+__all__ = ["LAYERS", "BoundTool", "Layer", "ToolRegistry", "instance_of", "prepared_tool"]
 
 Layer = Literal["builtin", "capability", "mcp"]
 LAYERS: tuple[Layer, ...] = ("builtin", "capability", "mcp")
@@ -134,6 +134,10 @@ class ToolRegistry:
         self._aliases: dict[str, str] = {}
         self.shadowed: list[str] = []
         """One sentence for each tool that is hidden by another layer."""
+        self.withdrawn: Mapping[str, str] = {}
+        """Why tools cannot be called that a tool server has or had, by name."""
+        self.unavailable: Mapping[str, str] = {}
+        """Why the tools of a tool server are not known, by the server's name."""
         self._check: Check | None = None
         self.add_all(tools, check)
 
@@ -160,25 +164,76 @@ class ToolRegistry:
         if layer not in self._layers:
             raise UsageError(f"There is no layer {layer!r:.80}. Take one of {', '.join(map(repr, self._layers))}.")
         bound = _bind(tool, layer)
-        names = self._layers[layer]
-        if bound.name in names:
-            raise UsageError(
-                f"Tool '{bound.name}' is defined twice ({names[bound.name].tool.where()}, {tool.where()}). Rename one of them."
-            )
-        for alias in tool.aliases:
-            self._check_alias(alias, bound, tool)
-        for other in names.values():
-            if bound.name in other.tool.aliases:
-                raise UsageError(
-                    f"Tool '{bound.name}' ({tool.where()}) has the name of an alias of '{other.name}' ({other.tool.where()})."
-                    " Rename the tool or drop the alias."
-                )
-        names[bound.name] = bound
-        self._aliases.update(dict.fromkeys(tool.aliases, bound.name))
+        self._admit(bound)
         self._rebuild()
         if self._check is not None:
             self._keep_checked(bound, self._check)
         return bound
+
+    def _admit(self, bound: BoundTool) -> None:
+        """Add a tool to its layer, unless its name or an alias is taken there."""
+        tool, names = bound.tool, self._layers[bound.layer]
+        if bound.name in names:
+            raise UsageError(
+                f"Tool '{bound.name}' is defined twice ({names[bound.name].tool.where()}, {tool.where()}). Rename one of them."
+            )
+        if tool.aliases:
+            self._rebuild()
+        for alias in tool.aliases:
+            self._check_alias(alias, bound, tool)
+        other = names.get(self._aliases.get(bound.name, ""))
+        if other is not None and bound.name in other.tool.aliases:
+            raise UsageError(
+                f"Tool '{bound.name}' ({tool.where()}) has the name of an alias of '{other.name}' ({other.tool.where()})."
+                " Rename the tool or drop the alias."
+            )
+        names[bound.name] = bound
+        self._aliases.update(dict.fromkeys(tool.aliases, bound.name))
+
+    def replace(self, layer: Layer, tools: Iterable[Tool], check: Check, prepared: Mapping[Tool, BoundTool]) -> dict[str, str]:
+        """Replace all tools of a layer. A tool object that is registered already is kept as it is.
+
+        Args:
+            prepared: What `prepared_tool` has returned for some of the tools.
+            check: Called with all tools after each change; an exception refuses the tool.
+
+        Returns:
+            Why tools were refused, by name.
+        """
+        before, refused, bound = self._layers[layer], {}, []
+        for tool in tools:
+            known = before.get(tool.name)
+            try:
+                bound.append(known if known is not None and known.tool is tool else prepared.get(tool) or _bind(tool, layer))
+            except UsageError as error:
+                refused[tool.name] = str(error)
+        self._clear(layer)
+        refused |= self._add_all(bound, None)
+        try:
+            check(tuple(self))
+        except UsageError:  # find out which of them it is about
+            self._clear(layer)
+            refused |= self._add_all(bound, check)
+        return refused
+
+    def _clear(self, layer: Layer) -> None:
+        aliases = {alias for bound in self._layers[layer].values() for alias in bound.tool.aliases}
+        self._aliases = {alias: name for alias, name in self._aliases.items() if alias not in aliases}
+        self._layers[layer] = {}
+        self._rebuild()
+
+    def _add_all(self, tools: Iterable[BoundTool], check: Check | None) -> dict[str, str]:
+        refused = {}
+        for bound in tools:
+            try:
+                self._admit(bound)
+                if check is not None:
+                    self._rebuild()
+                    self._keep_checked(bound, check)
+            except UsageError as error:
+                refused[bound.name] = str(error)
+        self._rebuild()
+        return refused
 
     def _keep_checked(self, bound: BoundTool, check: Check) -> None:
         """Run `check` on all tools; if it raises `UsageError`, remove the new tool and its aliases.
@@ -233,6 +288,14 @@ class ToolRegistry:
 
     def __contains__(self, name: str) -> bool:
         return self.get(name) is not None
+
+
+def prepared_tool(tool: Tool, layer: Layer) -> BoundTool | None:
+    """Return what registration computes of a tool, which takes a millisecond; None if it cannot be registered. Runs in any thread."""
+    try:
+        return _bind(tool, layer)
+    except UsageError:
+        return None
 
 
 def _bind(tool: Tool, layer: Layer) -> BoundTool:

@@ -6,23 +6,18 @@ import os
 import resource
 import select
 import signal
-import sys
 import time
 
 from .frames import NO_WORKER, WORKER_FD, FrameChannel
-from .process_tree import ProcessTree
+from .process_tree import ProcessTree, adopt_orphans
 from .worker_output import BACKLOG_BYTES, StreamOutput
 
 __all__ = ["Supervisor", "main"]
 
 HEARTBEAT_S = 1.0
 STOPPING_S = 0.02
-PATIENCE_S = 5.0
-"""How long killing is repeated before survivors are reported."""
 EXIT_S = 1.0
 """How long a worker that has closed its channel may take to exit; a busy machine needs some of it."""
-LOOKS = 2
-PR_SET_CHILD_SUBREAPER = 36
 
 
 class Supervisor:
@@ -98,7 +93,7 @@ class Supervisor:
     def _from_worker(self) -> None:
         for kind, body in self._worker.take():
             if kind in b"EF":
-                self._kill(spare=self._pid)
+                self._tree.kill(self._reap, spare=self._pid)
                 self._show_rest()
                 self._calling = False
             if kind in b"BEFP":  # a tool can write to the channel, too: it must not send frames that only the supervisor may send
@@ -109,21 +104,6 @@ class Supervisor:
         for output in self._outputs:
             output.drain(self._calling)
             output.flush()
-
-    def _kill(self, spare: int = 0) -> int:
-        """Kill all descendants but `spare` repeatedly until none is left; return how many survived."""
-        until = time.monotonic() + PATIENCE_S
-        unseen = 0
-        while True:
-            left = [pid for pid in self._tree.alive() if pid != spare]
-            # Twice, because a process can change its parent during the listing, and then appears below neither.
-            unseen = 0 if left else unseen + 1
-            if unseen == LOOKS or time.monotonic() > until:
-                return len(left)
-            if left:
-                self._tree.signal(left, signal.SIGKILL)
-                time.sleep(0.0005)
-            self._reap()
 
     def _reap(self) -> None:
         try:
@@ -144,7 +124,7 @@ class Supervisor:
     def _end(self) -> None:
         """End the whole process tree and report how the worker ended."""
         lost = self._worker.ended and not self._engine.ended and self._stop_by is None and not self._wait_for_exit()
-        left = self._kill()
+        left = self._tree.kill(self._reap)
         self._reap()
         if self._engine.ended:
             return
@@ -193,15 +173,6 @@ def _limit(limits: str) -> None:
         resource.setrlimit(int(number), (ceiling, ceiling))
 
 
-def _adopt_orphans() -> None:
-    """Become the parent of all orphaned descendants. Supported on Linux only; elsewhere, orphans cannot be tracked."""
-    if sys.platform == "linux":
-        import ctypes
-
-        if ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
-            raise OSError("prctl(PR_SET_CHILD_SUBREAPER) failed: processes that a tool orphans could not be ended")
-
-
 _IGNORED = (signal.SIGINT, signal.SIGHUP, signal.SIGTERM)
 
 
@@ -211,7 +182,7 @@ def main(engine: str, near: str, far: str, limits: str, *command: str) -> None:
         signal.signal(number, signal.SIG_IGN)
     for fd in (engine, near, far):
         os.set_inheritable(int(fd), False)
-    _adopt_orphans()
+    adopt_orphans()
     wakeup, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)

@@ -1,10 +1,19 @@
-"""Find all descendants of a process, in /proc, or with `ps` on systems without it."""
+"""Find all descendants of a process, in /proc, or with `ps` on systems without it, and kill them."""
 
 from __future__ import annotations
 
 import os
+import signal
+import sys
+import time
+from collections.abc import Callable
 
-__all__ = ["PROC", "ProcessTree"]
+__all__ = ["PROC", "ProcessTree", "adopt_orphans"]
+
+PATIENCE_S = 5.0
+"""How long killing is repeated before survivors are reported."""
+LOOKS = 2
+PR_SET_CHILD_SUBREAPER = 36
 
 PROC = os.path.exists(f"/proc/self/task/{os.getpid()}/children")
 
@@ -36,6 +45,35 @@ class ProcessTree:
                     os.kill(pid, number)
                 except OSError:
                     break  # has ended, or belongs to another user: remaining processes are reported
+
+    def kill(self, reap: Callable[[], None], *, spare: int = 0) -> int:
+        """Kill all descendants repeatedly until none is left; return how many survived.
+
+        Args:
+            reap: Waits for children that have ended.
+            spare: A process that is left alone.
+        """
+        until = time.monotonic() + PATIENCE_S
+        unseen = 0
+        while True:
+            left = [pid for pid in self.alive() if pid != spare]
+            # Twice, because a process can change its parent during the listing, and then appears below neither.
+            unseen = 0 if left else unseen + 1
+            if unseen == LOOKS or time.monotonic() > until:
+                return len(left)
+            if left:
+                self.signal(left, signal.SIGKILL)
+                time.sleep(0.0005)
+            reap()
+
+
+def adopt_orphans() -> None:
+    """Become the parent of all orphaned descendants. Supported on Linux only; elsewhere, orphans cannot be tracked."""
+    if sys.platform == "linux":
+        import ctypes
+
+        if ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+            raise OSError("prctl(PR_SET_CHILD_SUBREAPER) failed: processes that a tool orphans could not be ended")
 
 
 def _children(pid: int) -> list[int]:

@@ -1,0 +1,189 @@
+"""The tool servers of one engine: started together, closed together, and what they offer made one catalogue.
+
+A server's tools may change at any time. `Catalogue` gives each a name that no other tool has, registers those that can be used, and keeps
+the reason for those that cannot, which `resolve` tells a model that calls them. Policies are checked against the tools of all servers once
+every server has listed its tools; from then on, a tool that does not fit them is not registered. Knows no protocol.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextvars import Context
+from copy import copy
+
+from callgate._clock import Clock
+from callgate._pipeline.engine_options import check_policies
+from callgate._pipeline.tool_plan import ToolPlans
+from callgate._run_state.recorder import Recorder
+from callgate._secret_redaction import RedactedLog
+from callgate.protocols import CallJudge, Policy, ToolServer
+from callgate.tools import BoundTool, Tool, ToolRegistry
+from callgate.tools.registry import prepared_tool
+
+__all__ = ["Catalogue", "ToolServers"]
+
+
+class Catalogue:
+    """The tools that servers offer, in the engine's registry. Implements `ToolCatalogue`.
+
+    Args:
+        servers: The servers, in the order in which they get names.
+    """
+
+    def __init__(
+        self,
+        servers: Sequence[ToolServer],
+        registry: ToolRegistry,
+        plans: ToolPlans,
+        policies: Sequence[Policy | CallJudge],
+        recorder: Recorder,
+        clock: Clock,
+    ) -> None:
+        self.log: RedactedLog = recorder.log
+        self.clock = clock
+        self.late = recorder.late
+        self._servers = servers
+        self._registry = registry
+        self._plans = plans
+        self._policies = policies
+        self._offered: dict[str, tuple[Tool, ...]] = {}
+        self._prefixable: dict[str, bool] = {}
+        self._withdrawn: dict[str, Mapping[str, str]] = {}
+        """Why names cannot be called, by server."""
+        self._refused: dict[str, Mapping[str, str]] = {}
+        """Why tools could not be registered, by layer."""
+        self._seen: dict[str, BoundTool] = {}
+        """The latest tool of each name that a server has offered; rules about one that is gone are still about a known tool."""
+        self._prepared: dict[str, Mapping[Tool, BoundTool]] = {}
+        """Tools that will be offered next, by server."""
+        self._checks = not servers
+
+    def check(self, tools: Sequence[BoundTool]) -> None:
+        """Make the plans of registered tools, and check the policies against them.
+
+        Raises:
+            UsageError: A policy could never have the effect that it describes.
+        """
+        if self._checks:
+            gone = [tool for name, tool in self._seen.items() if name not in self._registry]
+            check_policies(self._policies, (*tools, *gone))
+        self._plans.make(tools)
+
+    def check_all(self) -> None:
+        """Check the policies against all tools, from now on, if every server has listed its tools.
+
+        Raises:
+            UsageError: A policy could never have the effect that it describes.
+        """
+        if self._checks:
+            return
+        silent = [server.name for server in self._servers if server.name not in self._offered]
+        if silent:
+            self.log.warning("The rules about tools of %s are not checked, because their tools are not known yet", ", ".join(silent))
+            return
+        check_policies(self._policies, tuple(self._registry))
+        self._checks = True
+
+    def prepare(self, server: str, tools: Sequence[Tool]) -> None:
+        layer = next(one.layer for one in self._servers if one.name == server)
+        found = {tool: prepared_tool(tool, layer) for tool in tools}
+        self._prepared[server] = {tool: bound for tool, bound in found.items() if bound is not None}
+
+    def offer(self, server: str, tools: Sequence[Tool], *, may_rename: bool = True) -> None:
+        self._offered[server] = tuple(tools)
+        self._prefixable[server] = may_rename
+        self._register()
+        self._prepared.pop(server, None)
+
+    def withdraw(self, server: str, reasons: Mapping[str, str]) -> None:
+        self._withdrawn[server] = dict(reasons)
+        gone = {tool.name for tool in self._offered.get(server, ())} & reasons.keys()
+        if gone:
+            self._offered[server] = tuple(tool for tool in self._offered[server] if tool.name not in gone)
+            self._register()
+        self._tell_reasons()
+
+    def _register(self) -> None:
+        """Register the tools of all servers again, in the order of the servers, so that names do not depend on which was the fastest."""
+        prepared = {tool: bound for found in self._prepared.values() for tool, bound in found.items()}
+        for layer in dict.fromkeys(server.layer for server in self._servers):
+            taken = {tool.name for tool in self._registry if tool.layer != layer}
+            named: list[Tool] = []
+            refused: dict[str, str] = {}
+            for server in self._servers:
+                if server.layer == layer:
+                    named += self._named(server.name, taken, refused)
+            refused |= self._registry.replace(layer, named, self.check, prepared)
+            for name, why in refused.items():
+                self.log.warning("The tool %s cannot be used: %s", name, why)
+            self._seen |= {tool.name: tool for tool in self._registry if tool.layer == layer}
+            self._refused[layer] = refused
+        self._tell_reasons()
+
+    def _tell_reasons(self) -> None:
+        """Let `resolve` know why names cannot be called."""
+        told = (*self._withdrawn.values(), *self._refused.values())
+        self._registry.withdrawn = {name: why for reasons in told for name, why in reasons.items() if name}
+        self._registry.unavailable = {server: reasons[""] for server, reasons in self._withdrawn.items() if "" in reasons}
+
+    def _named(self, server: str, taken: set[str], refused: dict[str, str]) -> list[Tool]:
+        """Return a server's tools under names that are not taken, which are then taken."""
+        found: list[Tool] = []
+        for tool in self._offered.get(server, ()):
+            name = tool.name
+            if name in taken and self._prefixable[server]:
+                name = f"{server}.{name}"
+            if name in taken:
+                refused.setdefault(name, f"Another tool has the name '{name}' already. Give the server another name, or prefix=True.")
+                continue
+            taken.add(name)
+            found.append(tool if name == tool.name else _renamed(tool, name))
+        return found
+
+
+def _renamed(tool: Tool, name: str) -> Tool:
+    other = copy(tool)
+    other.name = name
+    return other
+
+
+class ToolServers:
+    """The servers of one engine, and whether they have been started."""
+
+    def __init__(self, servers: Sequence[ToolServer], catalogue: Catalogue) -> None:
+        self._servers = servers
+        self._catalogue = catalogue
+        self._starting: asyncio.Task[None] | None = None
+        self.settled = not servers
+        """Whether the first start of every server has ended, well or not."""
+
+    async def start(self) -> None:
+        """Start all servers at the same time, once, and wait until each has listed its tools or has failed.
+
+        Raises:
+            UsageError: A server that is required could not be started, or a rule is about something that no tool has.
+        """
+        if self.settled and (self._starting is None or self._starting.exception() is None):
+            return
+        if self._starting is None:
+            self._starting = asyncio.get_running_loop().create_task(self._start(), context=Context(), name="callgate tool servers")
+        await asyncio.shield(self._starting)
+
+    async def _start(self) -> None:
+        try:
+            ends = await asyncio.gather(*(server.start(self._catalogue) for server in self._servers), return_exceptions=True)
+            for end in ends:
+                if isinstance(end, BaseException):
+                    raise end
+            self._catalogue.check_all()
+        finally:
+            self.settled = True
+
+    async def close(self) -> None:
+        """End all servers, in bounded time."""
+        if self._starting is not None and not self._starting.done():
+            self._starting.cancel()
+        for end in await asyncio.gather(*(server.close() for server in self._servers), return_exceptions=True):
+            if isinstance(end, Exception):
+                self._catalogue.log.error("A tool server could not be closed", error=end)

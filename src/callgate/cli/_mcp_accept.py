@@ -1,0 +1,124 @@
+"""`callgate mcp diff` and `accept`: what servers changed, and the operator's decision about it.
+
+`accept` accepts exactly the definitions that it has shown: it starts the server once and asks with what it got.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from callgate._terminal_text import one_line, printable
+from callgate._unusable_paths import displayed
+from callgate.calls import Effect
+from callgate.cli import _exit_codes as _exits
+from callgate.cli._console import print_json, say
+from callgate.cli._mcp_effects import ask_yes, check_names, effects_of, person_is_here
+from callgate.cli._mcp_look import ServerLook, look_at, look_at_all
+from callgate.cli._mcp_screen import as_json_change, names_of, say_unaccepted, show_changes, show_tools
+from callgate.errors import UsageError
+from callgate.mcp import AcceptedTools, ConfiguredServer, ToolComparison, configured_servers
+from callgate.mcp.config_files import accepted_file
+
+__all__ = ["accept_mcp_tools", "diff_mcp_tools", "server_named"]
+
+
+def server_named(name: str, config: str) -> ConfiguredServer:
+    """Return a server of the configuration file.
+
+    Raises:
+        UsageError: There is none with this name.
+    """
+    servers = configured_servers(config)
+    for one in servers:
+        if name in (one.name, one.server.name):
+            return one
+    names = ", ".join(one_line(one.name, 80) for one in servers) or "none"
+    raise UsageError(f"{displayed(config)} has no MCP server '{one_line(name, 80)}'. It has: {names}.")
+
+
+def diff_mcp_tools(name: str, config: str, *, as_json: bool) -> int:
+    """Show how the tools of the servers differ from the accepted ones; return the exit code."""
+    servers = [server_named(name, config)] if name else [one for one in configured_servers(config) if one.enabled]
+    accepted = AcceptedTools(accepted_file(config))
+    accepted.servers()  # a file that cannot be read is reported before anything is started
+    looks = asyncio.run(look_at_all(servers))
+    compared = [_compared(one, look, accepted) for one, look in zip(servers, looks, strict=True)]
+    if as_json:
+        print_json([_as_json(one, look, found) for one, look, found in zip(servers, looks, compared, strict=True)])
+    else:
+        for one, look, found in zip(servers, looks, compared, strict=True):
+            _show(one, look, found)
+    return _exits.FAILED if any(look.failure for look in looks) or any(found.changes for found in compared) else _exits.OK
+
+
+def accept_mcp_tools(name: str, tools: Sequence[str], effects: Sequence[str], config: str, *, yes: bool, as_json: bool) -> int:
+    """Accept the tools of a server as they are now; return the exit code."""
+    one = server_named(name, config)
+    accepted = AcceptedTools(accepted_file(config))
+    accepted.servers()
+    code = asyncio.run(_accept(one, accepted, tools, effects, yes=yes, as_json=as_json))
+    if code == _exits.OK and not as_json:
+        say_unaccepted(config, accepted)
+    return code
+
+
+async def _accept(
+    one: ConfiguredServer, accepted: AcceptedTools, tools: Sequence[str], effects: Sequence[str], *, yes: bool, as_json: bool
+) -> int:
+    look = await look_at(one.server)
+    if look.failure:
+        say(printable(f"{look.failure} Nothing was accepted."), "red")
+        return _exits.FAILED
+    offered = names_of(look.definitions)
+    check_names(tools, offered)
+    chosen = effects_of(effects, tools or offered)
+    compared = _compared(one, look, accepted)
+    wanted = [definition for definition in look.definitions if not tools or definition.get("name") in tools]
+    if not as_json:
+        show_changes(one.name, [change for change in compared.changes if not tools or change.tool in tools])
+        show_tools(wanted, dict(accepted.effects(one.server.name)) | chosen, unusable=look.unusable)
+    if not yes and person_is_here(as_json=as_json) and not await ask_yes(f"Accept these {len(wanted)} tools of '{one_line(one.name)}'?"):
+        say("Nothing was accepted.")
+        return _exits.FAILED
+    _write(
+        one, accepted, wanted, chosen, () if tools else [change.was or change.tool for change in compared.changes if _is_gone(change.kind)]
+    )
+    if as_json:
+        print_json({"server": one.name, "accepted": names_of(wanted), "file": str(accepted.path)})
+    else:
+        say(f"Accepted {len(wanted)} tools of '{one_line(one.name)}' in {displayed(str(accepted.path))}.", "green")
+    return _exits.OK
+
+
+def _is_gone(kind: str) -> bool:
+    return kind in ("removed", "renamed")
+
+
+def _write(
+    one: ConfiguredServer, accepted: AcceptedTools, wanted: Sequence[object], effects: dict[str, Effect], gone: Sequence[str]
+) -> None:
+    accepted.accept(one.server.name, wanted, effects)  # type: ignore[arg-type]
+    if gone:
+        accepted.remove(one.server.name, gone)
+
+
+def _compared(one: ConfiguredServer, look: ServerLook, accepted: AcceptedTools) -> ToolComparison:
+    if look.failure:
+        return ToolComparison(server=one.server.name, effects={})
+    return accepted.compare(one.server.name, look.definitions)
+
+
+def _show(one: ConfiguredServer, look: ServerLook, found: ToolComparison) -> None:
+    if look.failure:
+        say(printable(look.failure), "red")
+        return
+    show_changes(one.name, found.changes)
+    if found.changes:
+        say(f"Accept these tools of '{one_line(one.name)}' with: callgate mcp accept {one_line(one.name)}", "cyan")
+    else:
+        say(f"All {len(found.effects)} tools of '{one_line(one.name)}' are as accepted.", "green")
+
+
+def _as_json(one: ConfiguredServer, look: ServerLook, found: ToolComparison) -> dict[str, object]:
+    return {"server": one.name, "problem": look.failure or None, "changes": [as_json_change(change) for change in found.changes]}

@@ -1,0 +1,120 @@
+"""Start MCP servers once, and look at the tools that they offer.
+
+With the same connection and session as an engine, but nothing is restarted, nothing can be called, and what is accepted
+makes no difference.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from callgate._secret_redaction import RedactedLog
+from callgate._terminal_text import one_line
+from callgate.cli._error_advice import at_terminal
+from callgate.errors import UsageError
+from callgate.mcp import ConfiguredServer, Definition, McpError, McpServer
+from callgate.mcp._server_requests import ServerRequests
+from callgate.mcp._session import Session
+from callgate.mcp._supervisor import connection_of
+from callgate.mcp.mcp_tool import McpTool
+from callgate.tools import ToolRegistry
+
+__all__ = ["ServerLook", "look_at", "look_at_all"]
+
+
+class ServerLook(Struct, frozen=True, kw_only=True):
+    """What a server showed when it was started once."""
+
+    definitions: tuple[Definition, ...] = ()
+    """Its tools as it describes them, each name once."""
+    unusable: Mapping[str, str] = {}
+    """Tools that cannot be registered, each with the reason."""
+    remarks: tuple[str, ...] = ()
+    """What is wrong with the list itself, as sentences."""
+    failure: str = ""
+    """Why it could not be started; empty if it could."""
+    seconds: float = 0.0
+    revision: str = ""
+    """The revision of the protocol that was agreed on."""
+    era: str = ""
+
+
+class _NoCalls:
+    """Carries no calls, because a look makes none."""
+
+    async def until_ready(self) -> None:
+        raise AssertionError("a look makes no call")
+
+    def check(self, *_: Any) -> None:
+        raise AssertionError("a look makes no call")
+
+    async def call_tool(self, *_: Any) -> Any:
+        raise AssertionError("a look makes no call")
+
+
+async def look_at_all(servers: Iterable[ConfiguredServer]) -> list[ServerLook]:
+    """Look at several servers at the same time."""
+    return await asyncio.gather(*(look_at(one.server) for one in servers))
+
+
+async def look_at(server: McpServer) -> ServerLook:
+    """Start the server, get its tools, and end it."""
+    begun = time.monotonic()
+    session = _session(server)
+    try:
+        async with asyncio.timeout(server.start_timeout_s):
+            await session.start(None)
+            listed = await session.list_tools()
+        seconds = time.monotonic() - begun
+    except McpError as error:
+        return ServerLook(failure=_failure(server, session, error))
+    except TimeoutError:
+        return ServerLook(failure=f"The MCP server '{server.name}' did not start and list its tools within {server.start_timeout_s:g} s.")
+    finally:
+        await session.close()
+    definitions, remarks = _by_name(listed)
+    problems = ((str(one["name"]), _problem(server, one)) for one in definitions)
+    unusable = {name: problem for name, problem in problems if problem}
+    return ServerLook(
+        definitions=definitions, unusable=unusable, remarks=remarks, seconds=seconds, revision=session.revision, era=session.era
+    )
+
+
+def _session(server: McpServer) -> Session:
+    log = RedactedLog(None)
+    return Session(server, connection_of, ServerRequests(server, log), log, on_changed=lambda: None, on_late=lambda *_: None)
+
+
+def _failure(server: McpServer, session: Session, error: McpError) -> str:
+    """Return why the server could not be looked at; of a process that has ended, with the last lines of its standard error."""
+    lost = session.connection.lost
+    if not lost.done():
+        return at_terminal(str(error))
+    return f"The MCP server '{server.name}' ended before it listed its tools: {lost.result().removesuffix('.')}."
+
+
+def _by_name(listed: Sequence[Definition]) -> tuple[tuple[Definition, ...], tuple[str, ...]]:
+    """Return the definitions as an engine takes them, each name once, and what is left out."""
+    found, remarks = dict[str, Definition](), list[str]()
+    for definition in listed:
+        name = definition.get("name")
+        if not isinstance(name, str) or not name:
+            remarks.append("A tool without a name is left out.")
+        elif name in found:
+            remarks.append(f"'{one_line(name, 128)}' is listed twice; the first one counts.")
+        else:
+            found[name] = definition
+    return tuple(found.values()), tuple(dict.fromkeys(remarks))
+
+
+def _problem(server: McpServer, definition: Definition) -> str:
+    try:
+        ToolRegistry([McpTool(server, definition, _NoCalls())])
+    except UsageError as error:
+        return one_line(at_terminal(str(error)), 1_000)
+    return ""

@@ -1,0 +1,35 @@
+"""MCP servers as a source of tools.
+
+`server_config.py` has the configuration of a server, from which each engine makes its own supervised server. A server has one connection at
+a time, and on it one session. `_connection.py` is the protocol of connections; `_stdio_connection.py` and `_http_connection.py` implement
+it. `accepted_tools.py` has the tools that the operator accepted, and `config_files.py` reads the configuration files of other clients.
+
+No SDK of MCP is used: messages are dicts as they were parsed, so that nothing is lost on the way.
+"""
+
+from __future__ import annotations
+
+from callgate.mcp._connection import ConnectionLost, McpError, NotSent, ProtocolError
+from callgate.mcp._tool_changes import AcceptedTool, Definition, FieldChange, ToolChange, ToolComparison
+from callgate.mcp.accepted_tools import AcceptedTools
+from callgate.mcp.config_files import ConfiguredServer, configured_servers, read_mcp_servers
+from callgate.mcp.server_config import ChecksDefinitions, McpServer, mcp
+
+__all__ = [
+    "AcceptedTool",
+    "AcceptedTools",
+    "ChecksDefinitions",
+    "ConfiguredServer",
+    "ConnectionLost",
+    "Definition",
+    "FieldChange",
+    "McpError",
+    "McpServer",
+    "NotSent",
+    "ProtocolError",
+    "ToolChange",
+    "ToolComparison",
+    "configured_servers",
+    "mcp",
+    "read_mcp_servers",
+]

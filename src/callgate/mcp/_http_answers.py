@@ -1,0 +1,167 @@
+"""Read the answer to one request from HTTP responses: a JSON body, an event stream, or a refusal.
+
+A status from 400 to 499 proves that the server has not acted on the request, unless its body answers it. Sends nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from callgate.mcp._connection import ConnectionEvents, ConnectionLost, McpError, Message, NotSent, ProtocolError
+from callgate.mcp._event_stream import EventStream, EventTooLarge
+from callgate.mcp._http_exchange import HttpExchange, StreamedResponse, status_text
+from callgate.mcp._messages import MAX_MESSAGE_BYTES, UnreadableMessage, answer_id, read_message, response_fault
+
+__all__ = ["EVENT_STREAM", "PendingAnswer", "RequestRefused"]
+
+EVENT_STREAM = "text/event-stream"
+_JSON = "application/json"
+_RESERVED_ERRORS = range(-32099, -32019)
+"""The error codes that revision 2026-07-28 reserves. They answer the request also if they do not repeat its id."""
+_TOO_LATE = frozenset({408, 499})
+"""Statuses with which a proxy gives up on a request that the server may have got."""
+_PASSING = frozenset({409, 423, 425, 429})
+"""Refusals that may pass without a change of the configuration."""
+_LOOK_FIRST = "It may have done what was asked: look at the server before you ask again."
+
+
+class RequestRefused(NotSent):
+    """The server has refused the HTTP request, and has not acted on it."""
+
+    def __init__(self, message: str, *, status: int, reason: str) -> None:
+        super().__init__(message, details={"http_status": status}, retryable=status in _PASSING)
+        self.status = status
+        self.reason = reason
+        """The message of the JSON-RPC error, if there is one. Written by the server."""
+
+
+class PendingAnswer:
+    """The answer to one request while it arrives, in one response or in several that continue each other.
+
+    Args:
+        exchange: Where the responses come from.
+        request_id: The id of the request.
+        on_message: Called with notifications and requests of the server that come before the answer.
+        events: Counts what is ignored.
+    """
+
+    __slots__ = ("_events", "_exchange", "_on_message", "_request_id", "stream")
+
+    def __init__(self, exchange: HttpExchange, request_id: int, on_message: Callable[[Message], None], events: ConnectionEvents) -> None:
+        self.stream = EventStream(MAX_MESSAGE_BYTES)
+        self._exchange = exchange
+        self._request_id = request_id
+        self._on_message = on_message
+        self._events = events
+
+    async def read(self, response: StreamedResponse) -> Message | None:
+        """Return the answer, or None if an event stream ended before it.
+
+        Raises:
+            NotSent: The server has refused the request.
+            ConnectionLost: The connection ended before the response was complete.
+            ProtocolError: The response is not an answer.
+        """
+        if not 200 <= response.status < 300:
+            return await self._read_refusal(response)
+        if response.content_type == EVENT_STREAM:
+            return await self._read_stream(response)
+        if response.content_type != _JSON:
+            raise self._not_an_answer(response)
+        try:
+            message = read_message(await response.read(MAX_MESSAGE_BYTES))
+        except UnreadableMessage as error:
+            raise self._unreadable(error) from error
+        return self._checked(message)
+
+    def ended(self) -> ConnectionLost:
+        """Return the error for a stream that ended before the answer."""
+        return ConnectionLost(f"{self._exchange.label} ended the stream without an answer. {_LOOK_FIRST}")
+
+    async def _read_stream(self, response: StreamedResponse) -> Message | None:
+        self.stream.restart()
+        while chunk := await response.read_chunk():
+            try:
+                events = self.stream.feed(chunk)
+            except EventTooLarge as error:
+                text = f"{self._exchange.label} sent more than {MAX_MESSAGE_BYTES} bytes in one event. The rest was not read."
+                raise ProtocolError(text, code="output_too_large") from error
+            for event in events:
+                if (answer := self._read_event(event)) is not None:
+                    return answer
+        return None
+
+    def _read_event(self, event: bytes) -> Message | None:
+        """Return the message of an event if it is the answer; pass on any other."""
+        try:
+            message = read_message(event)
+        except UnreadableMessage as error:
+            if self._request_id in error.answers:
+                raise self._unreadable(error) from error
+            self._events.on_noise(f"an event that is no message: {error}")
+            return None
+        if "method" not in message:
+            return self._checked(message)
+        self._on_message(message)
+        return None
+
+    def _checked(self, message: Message) -> Message:
+        """Return the message if it answers the request."""
+        fault = response_fault(message)
+        if not fault and answer_id(message) != self._request_id:
+            fault = f"it has the id {message.get('id')!r:.50} of another request"
+        if fault:
+            raise ProtocolError(f"{self._exchange.label} sent an answer that is not valid: {fault}. {_LOOK_FIRST}")
+        return message
+
+    async def _read_refusal(self, response: StreamedResponse) -> Message:
+        """Return the answer in a response whose status is not a success.
+
+        Raises:
+            NotSent: The server has refused the request.
+            ProtocolError: The server may have acted on the request.
+        """
+        reason = ""
+        if response.content_type == _JSON:
+            message = await self._error_in(response)
+            error = message.get("error", {})
+            if answer_id(message) == self._request_id or error.get("code") in _RESERVED_ERRORS:
+                return {**message, "id": self._request_id}
+            reason = error.get("message", "")
+        if not 400 <= response.status < 500 or response.status in _TOO_LATE:
+            raise self._not_an_answer(response)
+        shown = f"{self._exchange.label} answered {status_text(response.status)} at {self._exchange.shown_url}"
+        said = f" and says {self._exchange.redacted(reason)!r}" if reason else ""
+        raise RequestRefused(f"{shown}{said}. {self._next_step(response)}", status=response.status, reason=reason)
+
+    async def _error_in(self, response: StreamedResponse) -> Message:
+        """Return the JSON-RPC error in a response's body; empty if there is none."""
+        try:
+            message = read_message(await response.read(MAX_MESSAGE_BYTES))
+        except (UnreadableMessage, McpError):
+            return {}
+        return message if "error" in message and not response_fault(message) else {}
+
+    def _next_step(self, response: StreamedResponse) -> str:
+        if response.status in (401, 403):
+            given = ", ".join(f"'{name}'" for name in self._exchange.given_headers)
+            if given:
+                return f"It does not accept the headers that it is sent: {given}. Correct their values in headers=... of the server."
+            return "It wants credentials. Give them with the server, as in headers={'Authorization': 'Bearer ...'}."
+        if response.status in (404, 405):
+            return "It does not speak MCP there. Check the path of the address, which often is /mcp."
+        if response.status == 429:
+            after = response.header("retry-after")
+            return f"It is asked too often. Ask again {f'after {after} s' if after.isdecimal() else 'later'}."
+        return "It did nothing. Look for the cause in the log of the server."
+
+    def _not_an_answer(self, response: StreamedResponse) -> ProtocolError:
+        kind = response.content_type[:100] or "no content type"
+        return ProtocolError(
+            f"{self._exchange.label} answered {status_text(response.status)} with {kind} at {self._exchange.shown_url}, which is "
+            f"no answer. {_LOOK_FIRST}",
+            details={"http_status": response.status},
+        )
+
+    def _unreadable(self, error: UnreadableMessage) -> ProtocolError:
+        return ProtocolError(f"{self._exchange.label} sent an answer that cannot be read: {error}. {_LOOK_FIRST}", code=error.code)

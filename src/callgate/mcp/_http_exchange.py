@@ -1,0 +1,304 @@
+"""Send HTTP requests to one server, and return each response as soon as its headers have arrived.
+
+httpx2 implements HTTP and is imported with the first request. Its transport is used without its client, which would log the whole address,
+and an address may contain a key. Every error says whether the server may have got the request. Nothing is sent twice, except to the place
+on the same origin to which the server redirects. Knows nothing of JSON-RPC and MCP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import ssl
+from collections.abc import Mapping
+from contextvars import Context
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urljoin, urlsplit
+
+from callgate._version import __version__
+from callgate.errors import UsageError
+from callgate.mcp._connection import ConnectionLost, NotSent, ProtocolError
+from callgate.models._connection_reuse import check_before_reuse
+from callgate.models._credential_redaction import SecretRedactor, redact_url, secrets_in_url
+from callgate.models._http_clients import cause_chain, create_client, describe_cause, import_httpx2, tls_context
+
+if TYPE_CHECKING:
+    import httpx2
+
+__all__ = ["HttpExchange", "StreamedResponse", "status_text"]
+
+_CONNECT_S = 10.0
+_KEEP_ALIVE_S = 4.0
+"""Less than the 5 seconds after which common servers (uvicorn, Node) close an idle connection: a request that meets the end of its
+connection may have been received, and is never sent again.
+"""
+_IDLE_CONNECTIONS = 64
+_REDIRECTS = 3
+_CAUSE_CHARS = 300
+_DRAIN_S = 1.0
+_ENDED = ("disconnected", "peer closed")
+"""Parts of the messages of `RemoteProtocolError` for a connection that ended; its other messages are about bytes that are not HTTP."""
+
+
+def status_text(status: int) -> str:
+    """Return a status code with its name, as in `404 Not Found`."""
+    try:
+        return f"{status} {HTTPStatus(status).phrase}"
+    except ValueError:
+        return str(status)
+
+
+class HttpExchange:
+    """The HTTP connections to one server. Bound to one event loop; any number of requests may run at the same time.
+
+    Args:
+        server: The server's name, for errors.
+        url: The server's address, with an optional user part, query and fragment.
+        headers: Headers of every request. Their values are shown in no error.
+    """
+
+    def __init__(self, server: str, url: str, headers: Mapping[str, str]) -> None:
+        self.label = f"The MCP server '{server}'"
+        self.shown_url = redact_url(url)
+        """The address without secrets, for errors."""
+        self.given_headers = tuple(headers)
+        """The names of the headers that the operator configured."""
+        self._url = url.partition("#")[0]
+        self._headers = {**_standard_headers(url), **{name.lower(): value for name, value in headers.items()}}
+        self._redactor = SecretRedactor.from_headers(self._headers, [*headers.values(), *secrets_in_url(url)])
+        self._client: httpx2.AsyncClient | None = None
+        self._transport: Any = None
+        self._address: Any = None
+        self._drains: set[asyncio.Task[None]] = set()
+
+    def open(self) -> None:
+        """Create what sends the requests, through the proxy that the environment names for the address. Connects to nothing.
+
+        Raises:
+            NotSent: httpx2 is not installed, or the address or the environment cannot be used.
+        """
+        try:
+            httpx2 = import_httpx2()
+        except UsageError as error:
+            raise self._unusable("it needs httpx2, which is not installed. Run: pip install 'callgate[models]'.") from error
+        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=_IDLE_CONNECTIONS, keepalive_expiry=_KEEP_ALIVE_S)
+        try:
+            self._address = httpx2.URL(self._url)  # parsed once, because that is slow
+            self._client = client = create_client(lambda: httpx2.AsyncClient(limits=limits, verify=tls_context()))
+        except (httpx2.InvalidURL, UsageError) as error:
+            raise self._unusable(self._redactor.redact(str(error))) from None
+        check_before_reuse(client)
+        self._transport = client._transport_for_url(self._address)
+
+    async def send(self, method: str, headers: Mapping[str, str], body: bytes = b"") -> StreamedResponse:
+        """Send a request and return its response, which the caller releases.
+
+        Raises:
+            NotSent: The server certainly did not get the request.
+            ConnectionLost: The connection ended before the response began.
+            ProtocolError: The bytes of the response are not HTTP.
+        """
+        url = self._url
+        for _ in range(_REDIRECTS):
+            response = await self._send_to(url, method, headers, body)
+            if not 300 <= response.status < 400:
+                await self._check_encoding(response)
+                return response
+            await response.release()
+            url = self._redirected(url, method, response)
+        raise NotSent(f"{self.label} redirects again and again at {self.shown_url}. Check the address.", retryable=False)
+
+    async def close(self) -> None:
+        """Close all connections, also those of responses that still arrive. Idempotent."""
+        for drain in self._drains:
+            drain.cancel()
+        await asyncio.gather(*self._drains, return_exceptions=True)
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+    def drain(self, response: StreamedResponse) -> None:
+        """Read the rest of a response in a task of its own, so that its connection can be used again."""
+        task = asyncio.get_running_loop().create_task(response.drain(), context=Context())
+        self._drains.add(task)
+        task.add_done_callback(self._drains.discard)
+
+    async def _send_to(self, url: str, method: str, headers: Mapping[str, str], body: bytes) -> StreamedResponse:
+        if self._client is None:
+            raise NotSent(f"{self.label} cannot be asked any more: the connection is closed.")
+        httpx2 = import_httpx2()
+        extensions = {"timeout": {"connect": _CONNECT_S, "read": None, "write": None, "pool": None}}
+        try:
+            address = self._address if url is self._url else url
+            request = httpx2.Request(method, address, headers={**self._headers, **headers}, content=body, extensions=extensions)
+            return StreamedResponse(await self._transport.handle_async_request(request), self)
+        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError) as error:
+            raise self._unreachable(error) from error
+        except (httpx2.UnsupportedProtocol, httpx2.InvalidURL, httpx2.LocalProtocolError) as error:
+            raise self._unusable(f"{self._cause(error)}. Correct the address or the headers.") from None
+        except _failures() as error:
+            raise self.broken(error) from error
+
+    def _unusable(self, why: str) -> NotSent:
+        return NotSent(f"{self.label} cannot be asked: {why}", code="cannot_start", retryable=False)
+
+    async def _check_encoding(self, response: StreamedResponse) -> None:
+        """Refuse a compressed response: none is asked for, and a few compressed bytes can fill the memory."""
+        encoding = response.header("content-encoding")
+        if encoding not in ("", "identity"):
+            await response.release()
+            raise ProtocolError(
+                f"{self.label} answered in the encoding {encoding[:50]!r}, which was not asked for. Turn it off at the server."
+            )
+
+    def _redirected(self, url: str, method: str, response: StreamedResponse) -> str:
+        """Return the address to which a response redirects.
+
+        Raises:
+            NotSent: It is on another origin, or would lose the request's body.
+            ProtocolError: The server may have acted on the request.
+        """
+        target, same_origin = _target(url, response.header("location"))
+        shown = f"{self.label} answered {status_text(response.status)} and redirects to {redact_url(target)[:_CAUSE_CHARS]}."
+        if response.status in (307, 308) or (method == "GET" and response.status in (301, 302)):
+            if same_origin:
+                return target
+            fact = "That is another origin, which the headers are not meant for."
+            raise NotSent(f"{shown} {fact} If it is right, give its address as the url.", retryable=False)
+        if response.status in (301, 302):
+            raise NotSent(f"{shown} If that is right, give it as the url.", retryable=False)
+        raise ProtocolError(f"{shown} It must answer itself. Check the address.", details={"http_status": response.status})
+
+    def _unreachable(self, error: Exception) -> NotSent:
+        cause = self._cause(error)
+        if any(isinstance(one, ssl.SSLCertVerificationError) for one in cause_chain(error)):
+            return NotSent(f"{self.label} at {self.shown_url} has no trusted certificate ({cause}). Check the address.", retryable=False)
+        return NotSent(f"{self.label} cannot be reached at {self.shown_url} ({cause}). Check the address and whether the server runs.")
+
+    def broken(self, error: Exception) -> ConnectionLost | ProtocolError:
+        """Return the error for a response that broke off or is not HTTP."""
+        if isinstance(error, import_httpx2().RemoteProtocolError) and not any(text in str(error) for text in _ENDED):
+            return ProtocolError(f"What {self.label} answered at {self.shown_url} is not HTTP ({self._cause(error)}). Check the address.")
+        return ConnectionLost(
+            f"{self.label} ended the connection before its answer was complete ({self._cause(error)}). It may have done what "
+            "was asked: look at the server before you ask again."
+        )
+
+    def _cause(self, error: Exception) -> str:
+        if isinstance(error, import_httpx2().ConnectTimeout):
+            return f"no connection within {_CONNECT_S:g} s"
+        return self.redacted(describe_cause(error))
+
+    def redacted(self, text: str) -> str:
+        """Return the beginning of a text without the values of headers and the secrets of the address."""
+        return self._redactor.redact_and_truncate(text, _CAUSE_CHARS)
+
+    def __repr__(self) -> str:
+        return f"<HTTP connections to {self.shown_url}>"
+
+
+class StreamedResponse:
+    """A response whose body still arrives. Must be released."""
+
+    __slots__ = ("_chunks", "_complete", "_exchange", "_response", "content_type", "status")
+
+    def __init__(self, response: httpx2.Response, exchange: HttpExchange) -> None:
+        self.status = response.status_code
+        self.content_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        self._response = response
+        self._exchange = exchange
+        self._chunks: Any = response.stream.__aiter__()  # type: ignore[union-attr]
+        self._complete = False
+
+    def header(self, name: str) -> str:
+        """Return the value of a header, or an empty text."""
+        return str(self._response.headers.get(name, ""))
+
+    async def read_chunk(self) -> bytes:
+        """Return the next bytes of the body; empty at its end.
+
+        Raises:
+            ConnectionLost: The connection ended before the body was complete.
+            ProtocolError: The body is not HTTP.
+        """
+        try:
+            return bytes(await anext(self._chunks))
+        except StopAsyncIteration:
+            self._complete = True
+            return b""
+        except _failures() as error:
+            raise self._exchange.broken(error) from error
+
+    async def read(self, max_bytes: int) -> bytes:
+        """Return the whole body.
+
+        Raises:
+            ConnectionLost: The connection ended before the body was complete.
+            ProtocolError: The body is larger than `max_bytes`, or is not HTTP.
+        """
+        length = self.header("content-length")
+        size = int(length) if length.isdecimal() and int(length[:20]) > max_bytes else 0
+        pieces: list[bytes] = []
+        while size <= max_bytes and (chunk := await self.read_chunk()):
+            pieces.append(chunk)
+            size += len(chunk)
+        if size <= max_bytes:
+            return b"".join(pieces)
+        raise ProtocolError(f"{self._exchange.label} answered more than {max_bytes} bytes. The rest was not read.", code="output_too_large")
+
+    async def release(self) -> None:
+        """Release the connection: to be used again if the body was read to its end; else it is closed, which the server notices."""
+        try:
+            await self._chunks.aclose()
+            await self._response.aclose()
+        except _failures():
+            return
+
+    async def release_after_end(self) -> None:
+        """Release the connection after the end of the body, which is read and dropped without delaying the caller."""
+        if self._complete:
+            await self.release()
+        else:
+            self._exchange.drain(self)
+
+    async def drain(self) -> None:
+        """Read the rest of the body, for a short time, and release the connection."""
+        try:
+            async with asyncio.timeout(_DRAIN_S):
+                while await self.read_chunk():
+                    pass
+        except (ConnectionLost, ProtocolError, TimeoutError):
+            pass
+        finally:
+            await self.release()
+
+
+def _failures() -> tuple[type[Exception], ...]:
+    """Return the errors of a connection that has failed or was closed."""
+    httpx2 = import_httpx2()
+    return (httpx2.HTTPError, httpx2.StreamError, OSError, RuntimeError)
+
+
+def _standard_headers(url: str) -> dict[str, str]:
+    """Return the headers of every request, with the credentials that the address contains."""
+    headers = {"user-agent": f"callgate/{__version__}", "accept-encoding": "identity"}
+    user, separator, _ = urlsplit(url).netloc.rpartition("@")
+    if separator:
+        headers["authorization"] = f"Basic {base64.b64encode(unquote(user).encode()).decode()}"
+    return headers
+
+
+def _target(url: str, location: str) -> tuple[str, bool]:
+    """Return the address that a redirect names, and whether it is on the same origin."""
+    try:
+        target = urljoin(url, location)
+        return target, _origin(target) == _origin(url)
+    except ValueError:
+        return location, False
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    """Return scheme, host and port of an address."""
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)

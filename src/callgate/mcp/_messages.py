@@ -1,0 +1,185 @@
+"""JSON-RPC messages: read one from bytes within bounds, judge it, and write one.
+
+Messages of a server are untrusted. An id counts only if it is an integer exactly as it was sent: `1.0`, `true` and `"1"` are other ids.
+Pure; knows no transport and no method.
+
+Sources: JSON-RPC 2.0; MCP 2026-07-28, Base Protocol: "Messages" (no batches).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from callgate.mcp._connection import Message
+
+__all__ = [
+    "INTERNAL_ERROR",
+    "INVALID_PARAMS",
+    "MAX_MESSAGE_BYTES",
+    "METHOD_NOT_FOUND",
+    "RpcError",
+    "UnreadableMessage",
+    "answer",
+    "answer_id",
+    "encoded",
+    "error_answer",
+    "notification",
+    "read_message",
+    "request",
+    "response_fault",
+]
+
+MAX_MESSAGE_BYTES = 10_485_760
+"""The largest message of a server."""
+_MAX_DEPTH = 200
+_DEPTH_MARKS = (b"[", b"{")
+
+METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
+
+_decode = msgspec.json.Decoder().decode
+encoded = msgspec.json.Encoder().encode
+"""Encode a message as JSON without a line end."""
+
+_TOKENS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]')
+_ID_AFTER = re.compile(rb"\s*:\s*(\d{1,18})\s*[,}]")
+_ANSWER_KEYS = frozenset({b'"result"', b'"error"'})
+
+
+class UnreadableMessage(Exception):
+    """Bytes of a server that are no message.
+
+    Args:
+        why: A short text.
+        code: `protocol_error` or `too_deep`.
+        answers: The ids of the requests that the bytes seem to answer. Without any, they are noise.
+    """
+
+    def __init__(self, why: str, code: Literal["protocol_error", "too_deep"] = "protocol_error", answers: tuple[int, ...] = ()) -> None:
+        super().__init__(why)
+        self.code = code
+        self.answers = answers
+
+
+class RpcError(Exception):
+    """The `error` of a response, or one to answer with.
+
+    Args:
+        code: The JSON-RPC code.
+        message: The text of the error.
+        data: Its `data`; None if there is none.
+    """
+
+    def __init__(self, code: int, message: str, data: object = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.data = data
+
+
+def read_message(data: bytes | bytearray) -> Message:
+    """Return the message in `data`, of which the caller has checked the size.
+
+    Raises:
+        UnreadableMessage: It is no JSON object, or is nested too deeply.
+    """
+    try:
+        value = _decode(data)
+    except RecursionError:
+        raise UnreadableMessage("it is nested too deeply", "too_deep", _answered(data)) from None
+    except (ValueError, MemoryError) as error:
+        raise UnreadableMessage(f"it is no JSON: {str(error)[:100]}", answers=_answered(data)) from None
+    if sum(map(data.count, _DEPTH_MARKS)) > _MAX_DEPTH and _depth(value) > _MAX_DEPTH:
+        raise UnreadableMessage(f"it is nested more than {_MAX_DEPTH} levels deep", "too_deep", _answered(data))
+    if isinstance(value, list):
+        ids = (answer_id(item) for item in value if isinstance(item, dict) and "method" not in item)
+        raise UnreadableMessage("it is a batch, which MCP does not have", answers=tuple(found for found in ids if found is not None))
+    if not isinstance(value, dict):
+        raise UnreadableMessage("it is no JSON object")
+    return value
+
+
+def answer_id(message: Mapping[str, Any]) -> int | None:
+    """Return the id of a response; None if it is not an integer."""
+    found = message.get("id")
+    return found if type(found) is int else None
+
+
+def response_fault(message: Mapping[str, Any]) -> str:
+    """Return what is wrong with a response to a request of ours; empty if nothing is."""
+    if message.get("jsonrpc") != "2.0":
+        return "it does not say jsonrpc 2.0"
+    if ("result" in message) == ("error" in message):
+        return "it has both a result and an error" if "result" in message else "it has neither a result nor an error"
+    if "result" in message:
+        return "" if isinstance(message["result"], dict) else "its result is no object"
+    error = message["error"]
+    if not isinstance(error, dict) or type(error.get("code")) is not int or not isinstance(error.get("message"), str):
+        return "its error has no code and message"
+    return ""
+
+
+def request(number: int, method: str, params: Mapping[str, Any] | None) -> Message:
+    message: Message = {"jsonrpc": "2.0", "id": number, "method": method}
+    if params is not None:
+        message["params"] = params
+    return message
+
+
+def notification(method: str, params: Mapping[str, Any] | None = None) -> Message:
+    message: Message = {"jsonrpc": "2.0", "method": method}
+    if params is not None:
+        message["params"] = params
+    return message
+
+
+def answer(number: object, result: Mapping[str, Any]) -> Message:
+    """Return the response to a request of the server, whose id may be a number or a text."""
+    return {"jsonrpc": "2.0", "id": number, "result": result}
+
+
+def error_answer(number: object, error: RpcError) -> Message:
+    told: dict[str, Any] = {"code": error.code, "message": error.message}
+    if error.data is not None:
+        told["data"] = error.data
+    return {"jsonrpc": "2.0", "id": number, "error": told}
+
+
+def _depth(value: object) -> int:
+    depth, level = 0, [value]
+    while level:
+        depth += 1
+        below: list[object] = []
+        for node in level:
+            items = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+            below += [item for item in items if isinstance(item, (dict, list))]
+        level = below
+    return depth
+
+
+def _answered(data: bytes | bytearray) -> tuple[int, ...]:
+    """Return the id of the request that unreadable bytes seem to answer: a whole object with an id and a result or error at its top level.
+
+    A server that writes `NaN` or nests too deeply has answered, and its caller should not wait for the timeout.
+    """
+    text = bytes(data).strip()
+    if not (text.startswith(b"{") and text.endswith(b"}")):
+        return ()
+    depth, found, answers = 0, None, False
+    for token in _TOKENS.finditer(text):
+        mark = token.group()
+        if mark in (b"{", b"["):
+            depth += 1
+        elif mark in (b"}", b"]"):
+            depth -= 1
+        elif depth == 1 and mark == b'"id"':
+            after = _ID_AFTER.match(text, token.end())
+            found = int(after.group(1)) if after else found
+        elif depth == 1 and mark in _ANSWER_KEYS:
+            answers = True
+    return (found,) if found is not None and answers else ()

@@ -1,0 +1,93 @@
+"""What a server may ask of its client: questions to the user, requests to a language model, and the folders to work in.
+
+Only what the host can answer is offered to the server as a capability, and everything else is refused. The same handlers serve both eras:
+in the older one the server sends requests, in the newer one it asks within the result of a call. Knows no connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from callgate._json import plain_bytes
+from callgate._secret_redaction import RedactedLog
+from callgate.mcp._messages import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
+from callgate.mcp.server_config import Answers, McpServer
+
+__all__ = ["ServerRequests"]
+
+_MOST_AT_ONCE = 16
+"""Requests of one server that may wait for an answer at the same time."""
+
+
+class ServerRequests:
+    """Answers the requests of one server."""
+
+    def __init__(self, server: McpServer, log: RedactedLog) -> None:
+        self._server = server
+        self._log = log
+        self._running = 0
+        self._handlers: dict[str, Answers] = {}
+        if server.elicitation is not None:
+            self._handlers["elicitation/create"] = server.elicitation
+        if server.sampling is not None:
+            self._handlers["sampling/createMessage"] = server.sampling
+
+    @property
+    def capabilities(self) -> dict[str, Any]:
+        """The capabilities to offer to the server."""
+        found: dict[str, Any] = {}
+        if self._server.elicitation is not None:
+            found["elicitation"] = {"form": {}, "url": {}}
+        if self._server.sampling is not None:
+            found["sampling"] = {}
+        if self._server.roots:
+            found["roots"] = {}
+        return found
+
+    async def answer(self, method: object, params: object) -> Mapping[str, Any]:
+        """Return the result of a request of the server.
+
+        Raises:
+            RpcError: The request is not offered, is invalid, or its handler has failed.
+        """
+        if method == "ping":
+            return {}
+        if method == "roots/list" and self._server.roots:
+            return {"roots": [_root(one) for one in self._server.roots]}
+        handler = self._handlers.get(method) if isinstance(method, str) else None
+        if handler is None:
+            raise RpcError(METHOD_NOT_FOUND, f"This client does not answer {str(method)[:100]}.")
+        if not isinstance(params, Mapping):
+            raise RpcError(INVALID_PARAMS, "The request has no params.")
+        if self._running >= _MOST_AT_ONCE:
+            raise RpcError(INTERNAL_ERROR, f"{_MOST_AT_ONCE} requests of this server wait already.")
+        self._running += 1
+        try:
+            return await self._ask(handler, str(method), params)
+        finally:
+            self._running -= 1
+
+    async def _ask(self, handler: Answers, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        try:
+            result: object = await handler(params)
+            if not isinstance(result, Mapping):
+                raise TypeError(f"it returned {type(result).__name__}, and must return the result as a dict")
+            plain_bytes(result)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            self._log.error("MCP server %s: the host's handler of %s has failed", self._server.name, method, error=error)
+            raise RpcError(INTERNAL_ERROR, "The client could not answer this request.") from error
+        return result
+
+
+def _root(given: str | os.PathLike[str]) -> dict[str, str]:
+    text = os.fspath(given)
+    if text.startswith("file:"):
+        return {"uri": text}
+    path = Path(text).expanduser().absolute()
+    return {"uri": path.as_uri(), "name": path.name}

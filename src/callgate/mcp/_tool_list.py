@@ -1,0 +1,142 @@
+"""The tools of one server as the engine sees them: listed, chosen, checked against what the operator has accepted, and offered.
+
+A name that the server no longer lists, or that is not accepted, stays known with the reason why it cannot be called, so that a model that
+calls it is told. Knows no connection.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+from callgate._run_in_thread import in_thread
+from callgate.calls import Effect
+from callgate.mcp._connection import Message, NotSent
+from callgate.mcp.accepted_tools import AcceptedTools
+from callgate.mcp.mcp_tool import CallsTools, McpTool
+from callgate.mcp.server_config import ChecksDefinitions, McpServer
+from callgate.protocols import ToolCatalogue
+
+__all__ = ["ToolList"]
+
+_KEPT_NAMES = 1_000
+"""How many names that a server no longer lists are remembered."""
+
+
+class ListsTools(Protocol):
+    async def list_tools(self) -> list[Message]: ...
+
+
+class ToolList:
+    """The offered and the withdrawn tools of one server."""
+
+    def __init__(self, server: McpServer, caller: CallsTools, catalogue: ToolCatalogue) -> None:
+        self._server = server
+        self._caller = caller
+        self._catalogue = catalogue
+        self._offered: dict[str, McpTool] = {}
+        """The tools that can be called, by the name on the server."""
+        self._gone: dict[str, str] = {}
+        self._refused: Mapping[str, str] = {}
+        """Why tools cannot be called, by the name on the server."""
+        self._listed = False
+        given = server.accepted
+        self._accepted: ChecksDefinitions = AcceptedTools(given) if given is None or isinstance(given, (str, os.PathLike)) else given
+
+    async def refresh(self, session: ListsTools) -> None:
+        """List the tools again, and offer those that may be called.
+
+        Raises:
+            McpError: The server does not list its tools.
+        """
+        definitions = self._chosen(await session.list_tools())
+        refusals, effects = await self._checked(definitions)
+        now = {definition["name"]: definition for definition in definitions if definition["name"] not in refusals}
+        offered = {name: self._tool(name, definition, effects) for name, definition in now.items()}
+        fresh = [tool for name, tool in offered.items() if self._offered.get(name) is not tool]
+        await in_thread(partial(self._catalogue.prepare, self._server.name, fresh))
+        self._note_missing(offered, refusals)
+        self._offered, self._refused, self._listed = offered, self._gone | dict(refusals), True
+        self._catalogue.withdraw(self._server.name, {self._shown(name): why for name, why in self._refused.items()})
+        self._catalogue.offer(self._server.name, list(offered.values()))
+
+    def check(self, name: str, definition: Mapping[str, Any]) -> None:
+        """Raise if a tool may no longer be called as it was described when its call was judged.
+
+        Raises:
+            NotSent: The server has been listed again, and describes the tool differently or no longer has it.
+        """
+        offered = self._offered.get(name)
+        if offered is None or (offered.definition is not definition and offered.definition != definition):
+            why = self._refused.get(name) or f"The MCP server '{self._server.name}' now describes this tool differently."
+            raise NotSent(why, code="tool_unavailable")
+
+    async def _checked(self, definitions: Sequence[Message]) -> tuple[Mapping[str, str], Mapping[str, Effect]]:
+        """Return why tools are refused, and the accepted effects. If that cannot be found out, all tools are refused.
+
+        Raises:
+            NotSent: It cannot be found out.
+        """
+        try:
+            return await in_thread(partial(_ask, self._accepted, self._server.name, definitions))
+        except Exception as error:
+            why = f"The MCP server '{self._server.name}' cannot be used, because its accepted tools cannot be read: {error}"
+            self._offered, self._refused = {}, {definition["name"]: why for definition in definitions}
+            self._catalogue.withdraw(self._server.name, {self._shown(name): why for name in self._refused})
+            self._catalogue.offer(self._server.name, [])
+            raise NotSent(why, code="cannot_start") from error
+
+    def unavailable(self, why: str) -> None:
+        """Say why no tools are known, if the server has never listed any."""
+        if not self._listed:
+            names = self._server.tools or ("",)
+            self._catalogue.withdraw(self._server.name, {self._shown(name): f"{why}." for name in names})
+
+    def _chosen(self, definitions: Sequence[Message]) -> list[Message]:
+        """Return the definitions that the configuration asks for; of two with one name, the first."""
+        found: dict[str, Message] = {}
+        for definition in definitions:
+            name = definition.get("name")
+            if not isinstance(name, str) or not name:
+                self._catalogue.log.warning("MCP server %s lists a tool without a name; it is left out", self._server.name)
+            elif name in found:
+                self._catalogue.log.warning("MCP server %s lists the tool %s twice; the first counts", self._server.name, name)
+            else:
+                found[name] = definition
+        chosen = self._server.tools
+        for name in (*(chosen or ()), *self._server.effects, *self._server.options):
+            if name not in found:
+                self._catalogue.log.warning(
+                    "MCP server %s has no tool %s, which its configuration names. It has %s",
+                    self._server.name,
+                    name,
+                    ", ".join(found) or "none",
+                )
+        return [definition for name, definition in found.items() if chosen is None or name in chosen]
+
+    def _tool(self, name: str, definition: Message, effects: Mapping[str, Effect]) -> McpTool:
+        known = self._offered.get(name)
+        effect = self._server.effects.get(name) or effects.get(name)
+        if known is not None and known.definition == definition and known.effect == (effect or "once"):
+            return known
+        return McpTool(self._server, definition, self._caller, effect=effect)
+
+    def _note_missing(self, offered: Mapping[str, McpTool], refusals: Mapping[str, str]) -> None:
+        for name in self._offered:
+            if name not in offered and name not in refusals:
+                self._gone[name] = f"The MCP server '{self._server.name}' no longer has this tool. Use another one."
+        for name in [name for name in self._gone if name in offered or name in refusals]:
+            del self._gone[name]
+        while len(self._gone) > _KEPT_NAMES:
+            del self._gone[next(iter(self._gone))]
+
+    def _shown(self, name: str) -> str:
+        return f"{self._server.name}.{name}" if self._server.prefix and name else name
+
+
+def _ask(
+    accepted: ChecksDefinitions, server: str, definitions: Sequence[Mapping[str, Any]]
+) -> tuple[Mapping[str, str], Mapping[str, Effect]]:
+    return accepted.refusals(server, definitions), accepted.effects(server)

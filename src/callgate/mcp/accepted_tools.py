@@ -1,0 +1,241 @@
+"""The tools of MCP servers that an operator accepted: their definitions and their effects, in a file or in memory.
+
+A server can change its tools at any time, also after somebody has looked at them. A tool whose definition is not the
+accepted one is kept in quarantine until it is accepted. Without a file, the first definition that is seen of a tool
+counts as accepted for the life of this object. Knows nothing of connections or engines.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, TypeAlias, cast, get_args
+
+from callgate._option_checks import check
+from callgate._terminal_text import one_line
+from callgate._unusable_paths import check_path, displayed, expanded
+from callgate.calls import Effect
+from callgate.errors import UsageError
+from callgate.mcp._json_file import JsonObject, parse_json, read_json_text, rewrite_json
+from callgate.mcp._tool_changes import AcceptedTool, Definition, ToolComparison, compare_tools, definition_hash
+
+__all__ = ["AcceptedTools"]
+
+_log = logging.getLogger("callgate.mcp")
+_VERSION: Final = 1
+_EFFECTS: Final = get_args(Effect)
+_USE: Final = "a file of accepted MCP tools"
+Tools: TypeAlias = dict[str, AcceptedTool]
+
+
+class AcceptedTools:
+    """What an operator accepted of the tools of MCP servers.
+
+    Args:
+        path: The JSON file, made by the first `accept`. Default: nothing is kept beyond this object.
+
+    Raises:
+        UsageError: `path` is no path.
+    """
+
+    def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
+        if path is not None:
+            check_path("AcceptedTools", path, in_memory="Leave it out to keep nothing.", on_server="Give the path of a file.")
+        self.path: Final = None if path is None else expanded(path)
+        self._seen: dict[str, Tools] = {}
+
+    def tools(self, server: str) -> Mapping[str, AcceptedTool]:
+        """Return the accepted tools of a server by name.
+
+        Raises:
+            UsageError: The file cannot be used; the message names the place in it.
+        """
+        return self._read().get(server, {})
+
+    def servers(self) -> tuple[str, ...]:
+        """Return the servers that have accepted tools."""
+        return tuple(self._read())
+
+    def compare(self, server: str, definitions: Iterable[Definition]) -> ToolComparison:
+        """Compare what a server offers with what was accepted. Without a file, accept each tool that was never seen before.
+
+        Raises:
+            UsageError: The file cannot be used; the message names the place in it.
+        """
+        offered = list(definitions)
+        if self.path is None:
+            self._accept_unseen(server, offered)
+        compared = compare_tools(server, self.tools(server), offered)
+        for change in compared.changes if self.path is None else ():
+            if change.kind != "removed":
+                _log.warning(_CHANGED, one_line(server), one_line(change.tool), change.sentence())
+        return compared
+
+    def refusals(self, server: str, definitions: Iterable[Definition]) -> Mapping[str, str]:
+        """Return the tools that must not be called, each with the reason for the model; see `compare`.
+
+        Raises:
+            UsageError: The file cannot be used; the message names the place in it.
+        """
+        return self.compare(server, definitions).quarantined
+
+    def effects(self, server: str) -> Mapping[str, Effect]:
+        """Return the accepted effects of a server's tools by name.
+
+        Raises:
+            UsageError: The file cannot be used; the message names the place in it.
+        """
+        return {name: tool.effect for name, tool in self.tools(server).items()}
+
+    def accept(self, server: str, definitions: Iterable[Definition], effects: Mapping[str, Effect] | None = None) -> None:
+        """Accept definitions as they are. Other accepted tools of the server stay.
+
+        Args:
+            effects: The effects by the tools' names. A tool without one keeps the effect that was accepted for its name,
+                and is `once` otherwise.
+
+        Raises:
+            UsageError: An effect is unknown, two definitions have one name, or the file cannot be used.
+        """
+        given, chosen = _named(server, definitions), effects or {}
+        for name, effect in chosen.items():
+            check("accept", f"effects[{name!r}]", effect, Effect)
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+        def changed(tools: Tools) -> None:
+            for name, definition in given.items():
+                effect = chosen.get(name) or (tools[name].effect if name in tools else "once")
+                tools[name] = AcceptedTool(definition=definition, hash=definition_hash(definition), effect=effect, accepted_at=now)
+
+        self._change(server, changed)
+
+    def remove(self, server: str, tools: Iterable[str] | None = None) -> None:
+        """Accept these tools no longer. Default: all of the server."""
+        names = None if tools is None else set(tools)
+
+        def changed(accepted: Tools) -> None:
+            for name in [name for name in accepted if names is None or name in names]:
+                del accepted[name]
+
+        if self.path is None or self.path.exists():
+            self._change(server, changed)
+
+    def _accept_unseen(self, server: str, offered: list[Definition]) -> None:
+        seen = self._seen.setdefault(server, {})
+        for definition in offered:
+            name = definition.get("name")
+            if isinstance(name, str) and name not in seen:
+                seen[name] = AcceptedTool(definition=definition, hash=definition_hash(definition))
+
+    def _change(self, server: str, change: Callable[[Tools], None]) -> None:
+        if self.path is None:
+            change(self._seen.setdefault(server, {}))
+            return
+
+        def changed(text: str | None) -> dict[str, Any]:
+            everything = {} if text is None else _parsed(text, cast(Path, self.path))
+            tools = everything.setdefault(server, {})
+            change(tools)
+            if not tools:
+                del everything[server]
+            return _written(everything)
+
+        rewrite_json(self.path, _USE, changed)
+
+    def _read(self) -> dict[str, Tools]:
+        if self.path is None:
+            return self._seen
+        text = read_json_text(self.path, _USE)
+        return {} if text is None else _parsed(text, self.path)
+
+
+_CHANGED: Final = (
+    "The MCP server '%s' now offers '%s', which is in quarantine: %s. Start the engine again to take it as it is. To decide on changes "
+    "yourself, keep accepted tools in a file: `callgate mcp add`, then `callgate mcp accept`."
+)
+
+
+def _named(server: str, definitions: Iterable[Definition]) -> dict[str, Definition]:
+    named: dict[str, Definition] = {}
+    for definition in definitions:
+        name = definition.get("name")
+        if not isinstance(name, str):
+            raise UsageError(f"A tool of the MCP server '{one_line(server)}' has no name, so it cannot be accepted. Leave it out.")
+        if name in named and definition_hash(named[name]) != definition_hash(definition):
+            raise UsageError(
+                f"The MCP server '{one_line(server)}' offers two different tools named '{one_line(name)}', so neither can be accepted."
+                " Leave them out, and tell the server's author."
+            )
+        named[name] = definition
+    return named
+
+
+def _written(everything: Mapping[str, Tools]) -> dict[str, Any]:
+    return {
+        "version": _VERSION,
+        "servers": {
+            server: {
+                "tools": {
+                    name: {"effect": one.effect, "hash": one.hash, "accepted_at": one.accepted_at, "definition": one.definition}
+                    for name, one in tools.items()
+                }
+            }
+            for server, tools in everything.items()
+        },
+    }
+
+
+def _parsed(text: str, path: Path) -> dict[str, Tools]:
+    root = parse_json(text, path, _USE)
+    version = root.get("version")
+    if version != _VERSION:
+        newer = isinstance(version, int) and version > _VERSION
+        then = (
+            "A newer callgate wrote it: update this one."
+            if newer
+            else f'Give the file that `callgate mcp add` wrote; it has "version": {_VERSION}.'
+        )
+        raise UsageError(f"{displayed(path)}: version is {one_line(repr(version), 40)}, not {_VERSION}. {then}")
+    read = _FileReader(path)
+    return {
+        server: {
+            name: read.tool(one, f"{server}.{name}") for name, one in read.members(read.members(entry, server, "tools"), server).items()
+        }
+        for server, entry in read.members(root.get("servers", JsonObject()), "servers").items()
+    }
+
+
+class _FileReader:
+    """Reads the parts of a file; its errors name the file and the place."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def members(self, value: object, where: str, key: str = "") -> Any:
+        """Return an object, or the value of its `key`."""
+        if not isinstance(value, JsonObject):
+            raise self._wrong(where, "is not an object")
+        if value.repeated:
+            raise self._wrong(where, f"has '{one_line(value.repeated[0])}' more than once")
+        if key and key not in value:
+            raise self._wrong(where, f"has no '{key}'")
+        return value[key] if key else value
+
+    def tool(self, value: object, where: str) -> AcceptedTool:
+        entry = self.members(value, where)
+        definition, effect = self.members(self.members(entry, where, "definition"), f"{where}.definition"), entry.get("effect")
+        if effect not in _EFFECTS:
+            raise self._wrong(f"{where}.effect", f"is {one_line(repr(effect), 40)}; it must be one of {', '.join(_EFFECTS)}")
+        if entry.get("hash") != definition_hash(definition):
+            raise self._wrong(f"{where}.hash", "is not the hash of the definition beside it, so one of the two was changed")
+        accepted_at = entry.get("accepted_at", "")
+        return AcceptedTool(definition=definition, hash=entry["hash"], effect=effect, accepted_at=str(accepted_at))
+
+    def _wrong(self, where: str, what: str) -> UsageError:
+        return UsageError(
+            f"{displayed(self._path)}: {one_line(where)} {what}. Correct it, or delete that entry and accept the tool again with"
+            " `callgate mcp accept`."
+        )

@@ -1,0 +1,119 @@
+"""`McpTool`: a tool of an MCP server, as a tool of the engine.
+
+The server's definition is used unchanged: its schema, its description and its names. What it says of its own effects is not believed; the
+operator's settings decide. A call waits until the server runs, is sent once, and ends as the server's answer says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, ClassVar, Protocol
+
+from callgate.calls import Effect
+from callgate.mcp._call_results import executed, failed, refused
+from callgate.mcp._connection import McpError, Message
+from callgate.mcp._messages import RpcError
+from callgate.mcp._session import OnProgress
+from callgate.mcp.server_config import McpServer
+from callgate.protocols import Execution
+from callgate.tools import ToolContext
+from callgate.tools.tool_declaration import Tool
+
+__all__ = ["CallsTools", "McpTool"]
+
+_CHOSEN = {"key": "effect_key"}
+"""The options of `@tool` whose attribute of `Tool` has another name."""
+
+
+class CallsTools(Protocol):
+    """Carries calls to a server that is kept running."""
+
+    async def until_ready(self) -> None:
+        """Wait until the server runs.
+
+        Raises:
+            NotSent: It cannot be started.
+        """
+        ...
+
+    def check(self, name: str, definition: Mapping[str, Any]) -> None:
+        """Raise if the server no longer offers this tool with this definition: the call was judged by it.
+
+        Raises:
+            NotSent: With the reason.
+        """
+        ...
+
+    async def call_tool(self, name: str, arguments: Mapping[str, Any], uid: str, on_progress: OnProgress) -> Message:
+        """Send one call; see `Session.call_tool`."""
+        ...
+
+
+class McpTool(Tool):
+    """A tool of an MCP server.
+
+    Args:
+        server: The configuration of its server.
+        definition: The tool as the server lists it.
+        caller: Carries its calls.
+        effect: The effect that the operator has accepted; None: `once`.
+    """
+
+    wraps_result: ClassVar[bool] = True
+    runner = "inline"
+    requires_actor = False
+    category = "safe_chain"
+
+    def __init__(self, server: McpServer, definition: Mapping[str, Any], caller: CallsTools, *, effect: Effect | None = None) -> None:
+        self.server = server.name
+        self.definition = definition
+        """The definition as the server sent it, with its unknown fields."""
+        self._caller = caller
+        self.remote_name = _text(definition.get("name"))
+        """The name on the server."""
+        self.name = f"{server.name}.{self.remote_name}" if server.prefix else self.remote_name
+        self.description = _description(definition, server.name)
+        self.parameters = _schema(definition.get("inputSchema"))
+        output = definition.get("outputSchema")
+        self.output_schema = output if isinstance(output, dict) else None
+        self.timeout_s = server.timeout_s
+        self.effect = effect or "once"
+        for option, value in server.options.get(self.remote_name, {}).items():
+            setattr(self, _CHOSEN.get(option, option), value)
+
+    def invoke(self, context: ToolContext, arguments: dict[str, Any]) -> object:
+        return self._call(context, arguments)
+
+    async def _call(self, context: ToolContext, arguments: dict[str, Any]) -> Execution:
+        try:
+            await self._caller.until_ready()
+            self._caller.check(self.remote_name, self.definition)
+        except McpError as error:
+            return failed(error)
+        except asyncio.CancelledError:  # the call's deadline or its kill: the request was certainly not sent
+            return Execution(status="not_started", error=f"the MCP server '{self.server}' was not ready in time", not_started=True)
+        try:
+            result = await self._caller.call_tool(self.remote_name, arguments, context.uid, context.progress)
+            return executed(self.server, result)
+        except RpcError as error:
+            return refused(self.server, error)
+        except McpError as error:
+            return failed(error)
+
+    def where(self) -> str:
+        return f"MCP server {self.server}"
+
+
+def _description(definition: Mapping[str, Any], server: str) -> str:
+    """Return the description of a tool; one is made if the server gives none, because a model needs one."""
+    said = _text(definition.get("description")).strip() or _text(definition.get("title")).strip()
+    return said or f"The tool {_text(definition.get('name'))} of the MCP server {server}."
+
+
+def _schema(given: object) -> dict[str, Any]:
+    return given if isinstance(given, dict) else {"type": "object"}
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""

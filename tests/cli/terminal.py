@@ -1,0 +1,69 @@
+"""A pseudo terminal with a running command."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pty
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from tests.cli.shell import command, environment
+from tests.waiting import COMMAND_S
+
+__all__ = ["Screen", "Terminal", "command_at_terminal"]
+
+
+class Screen:
+    """Reads the output of a pseudo terminal, in order and without loss between two reads."""
+
+    def __init__(self, device: int) -> None:
+        self._device = device
+        self._unread = b""
+
+    async def until(self, *words: bytes) -> bytes:
+        """Return all output up to the end of the first of these words."""
+        return await asyncio.to_thread(self._until, words)
+
+    def _until(self, words: Sequence[bytes]) -> bytes:
+        while not (ends := [place + len(one) for one in words if (place := self._unread.find(one)) >= 0]):
+            try:
+                self._unread += os.read(self._device, 4096)
+            except OSError as error:
+                raise AssertionError(f"None of {words!r} came: {self._unread.decode()}") from error
+        seen, self._unread = self._unread[: min(ends)], self._unread[min(ends) :]
+        return seen
+
+
+class Terminal:
+    """A terminal with a running command."""
+
+    def __init__(self, device: int, process: asyncio.subprocess.Process) -> None:
+        self._device = device
+        self.until = Screen(device).until
+        self.process = process
+
+    def type(self, text: bytes) -> None:
+        os.write(self._device, text)
+
+    async def end(self) -> int:
+        """Return the exit code once the process has ended."""
+        return await asyncio.wait_for(self.process.wait(), COMMAND_S)
+
+
+@asynccontextmanager
+async def command_at_terminal(folder: Path, *words: str, **more: str) -> AsyncIterator[Terminal]:
+    """Run `callgate` with these words at a terminal of its own."""
+    ours, theirs = pty.openpty()
+    process = await asyncio.create_subprocess_exec(
+        *command(words), cwd=folder, stdin=theirs, stdout=theirs, stderr=theirs, env=environment(**{"TERM": "dumb", **more})
+    )
+    os.close(theirs)
+    try:
+        yield Terminal(ours, process)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+        os.close(ours)

@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.mcp.http.sdk_server import SdkServer
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_proxies() -> Iterator[None]:
+    """Remove proxy variables from the environment, so that requests go straight to the test's server."""
+    with pytest.MonkeyPatch.context() as patched:
+        for name in ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+            patched.delenv(name, raising=False)
+        yield
+
+
+@pytest.fixture(scope="module")
+def sdk_server() -> Iterator[SdkServer]:
+    """A server made with the official SDK, which speaks both eras at one address."""
+    with SdkServer() as server:
+        yield server

@@ -1,0 +1,184 @@
+"""Tools of a server on the network, called through an engine: both eras, from one line of configuration."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from callgate import Engine, UsageError
+from callgate.events import Progress
+from callgate.mcp import mcp
+from callgate.tools.retry_policy import NO_RETRY
+from tests.engine_calls import call, said
+from tests.mcp.http.fake_server import FakeServer, Reply, Sent, result_of
+from tests.mcp.http.sdk_server import SdkServer
+from tests.mcp.http.session_server import TEXT, SessionServer
+from tests.mcp.http.test_sdk_server import acquired
+from tests.waiting import until
+
+
+@pytest.fixture(params=["both", "handshake"], ids=["2026-07-28", "2025-11-25"])
+def server(request: pytest.FixtureRequest) -> Iterator[SdkServer]:
+    with SdkServer(era=request.param) as server:
+        yield server
+
+
+async def test_a_call_returns_the_result_of_the_tool(server: SdkServer) -> None:
+    async with Engine(servers=[mcp(server.url)]) as engine:
+        result = await said(engine, call("echo", text="hello"))
+    assert (result.structured, result.text) == ({"result": "hello"}, "hello")
+
+
+async def test_sixty_four_calls_run_at_once(server: SdkServer) -> None:
+    async with Engine(servers=[mcp(server.url, effects={"echo": "none"})]) as engine:
+        results = await asyncio.gather(*(said(engine, call("echo", text=str(number))) for number in range(64)))
+    assert [result.structured for result in results] == [{"result": str(number)} for number in range(64)]
+
+
+async def test_a_call_that_reaches_its_deadline_is_cancelled_inside_the_tool(server: SdkServer) -> None:
+    async with Engine(servers=[mcp(server.url, options={"wait": {"timeout_s": 0.5}})]) as engine:
+        result = await said(engine, call("wait"))
+        assert result.status == "unknown"
+        assert await acquired(server.cancelled)
+        assert (await said(engine, call("echo", text="next"))).structured == {"result": "next"}
+
+
+async def test_progress_is_told_while_the_call_runs(server: SdkServer) -> None:
+    async with Engine(servers=[mcp(server.url)]) as engine:
+        seen: list[object] = []
+        engine.bus.subscribe(lambda _, item: seen.append(item), "call.progress")
+        assert (await said(engine, call("count", steps=2))).text == "counted"
+    assert [item.text for item in seen if isinstance(item, Progress)] == ["1/2: step 1", "2/2: step 2"]
+
+
+async def test_a_question_of_the_server_is_answered_by_the_handler() -> None:
+    async def answered(params: Any) -> Any:
+        assert params["message"] == "Which colour?"
+        return {"action": "accept", "content": {"colour": "red"}}
+
+    with SdkServer(era="handshake") as server:
+        async with Engine(servers=[mcp(server.url, elicitation=answered)]) as engine:
+            assert (await said(engine, call("ask"))).text == "red"
+
+
+async def test_a_tool_that_the_server_adds_can_be_called(server: SdkServer) -> None:
+    async with Engine(servers=[mcp(server.url)]) as engine:
+        while (await said(engine, call("grown"))).status != "ok":
+            await said(engine, call("grow"))
+
+
+async def test_calls_go_on_after_the_server_was_restarted(server: SdkServer) -> None:
+    async with Engine(servers=[mcp(server.url, options={"echo": {"retry": NO_RETRY}})]) as engine:
+        assert (await said(engine, call("echo", text="before"))).status == "ok"
+        server.__exit__()
+        refused = await said(engine, call("echo", text="between"))
+        assert (refused.status, refused.code) == ("error", "not_started")
+        with SdkServer(era=server.era, port=server.port) as restarted:
+            assert (await said(engine, call("echo", text="after"))).structured == {"result": "after"}
+            assert restarted.calls == ["after"]
+
+
+class Payments:
+    """A server of the stateless era with the tool `pay`, whose calls are answered by `pay`."""
+
+    def __init__(self, pay: Any) -> None:
+        self._pay = pay
+        self.paid = 0
+
+    async def __call__(self, sent: Sent, reply: Reply) -> None:
+        match sent.message["method"]:
+            case "server/discover":
+                await reply.json(result_of(sent, supportedVersions=["2026-07-28"], capabilities={"tools": {}}))
+            case "tools/list":
+                await reply.json(result_of(sent, tools=[{"name": "pay", "inputSchema": {"type": "object"}}]))
+            case _:
+                self.paid += 1
+                await self._pay(sent, reply)
+
+
+async def drop(sent: Sent, reply: Reply) -> None:
+    reply.drop()
+
+
+async def refuse(sent: Sent, reply: Reply) -> None:
+    await reply.send(403, "text/plain")
+
+
+async def test_a_call_whose_connection_is_lost_is_unknown_and_never_sent_again() -> None:
+    payments = Payments(drop)
+    async with FakeServer(payments) as server, Engine(servers=[mcp(server.url)]) as engine:
+        first = await said(engine, call("pay", key="order-1"))
+        again = await said(engine, call("pay", key="order-1"))
+    assert (first.status, again.status) == ("unknown", "unknown")
+    assert payments.paid == 1
+
+
+async def test_a_call_that_the_server_refuses_was_not_started_and_is_not_tried_again() -> None:
+    payments = Payments(refuse)
+    async with FakeServer(payments) as server, Engine(servers=[mcp(server.url)]) as engine:
+        result = await said(engine, call("pay"))
+    assert (result.status, result.code) == ("error", "not_done")
+    assert "403 Forbidden" in result.text
+    assert payments.paid == 1
+
+
+async def test_a_forgotten_session_is_renewed_within_the_call() -> None:
+    async def lists(sent: Sent, reply: Reply) -> None:
+        listing = sent.message["method"] == "tools/list"
+        tools = [{"name": "pay", "inputSchema": {"type": "object"}}]
+        await reply.json(result_of(sent, **({"tools": tools} if listing else {"content": [TEXT]})))
+
+    async with SessionServer(lists) as server, Engine(servers=[mcp(server.url)]) as engine:
+        assert (await said(engine, call("pay"))).text == "done"
+        server.forget()
+        assert (await said(engine, call("pay"))).text == "done"
+        await until(lambda: len(server.sent("tools/list")) == 2)
+    assert server.opened == 2
+    assert server.http.methods[0] == "server/discover"
+
+
+class Announces(Payments):
+    """Announces a change of its tools to the second of its subscriptions; it ends the first, and adds a tool before the second."""
+
+    def __init__(self) -> None:
+        super().__init__(drop)
+        self.subscriptions = 0
+
+    async def __call__(self, sent: Sent, reply: Reply) -> None:
+        match sent.message["method"]:
+            case "server/discover":
+                await reply.json(result_of(sent, supportedVersions=["2026-07-28"], capabilities={"tools": {"listChanged": True}}))
+            case "tools/list":
+                names = ["pay", "refund"][: self.subscriptions or 1]
+                await reply.json(result_of(sent, tools=[{"name": name, "inputSchema": {"type": "object"}} for name in names]))
+            case "subscriptions/listen":
+                self.subscriptions += 1
+                meta = {"io.modelcontextprotocol/subscriptionId": sent.message["id"]}
+                told = {"notifications": {"toolsListChanged": True}, "_meta": meta}
+                await reply.stream()
+                await reply.event({"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged", "params": told})
+                if self.subscriptions > 1:
+                    await asyncio.Event().wait()
+                reply.drop()
+
+
+async def test_a_subscription_that_has_ended_is_opened_again_and_the_tools_listed_again() -> None:
+    async with FakeServer(Announces()) as server, Engine(servers=[mcp(server.url)]) as engine:
+        await until(lambda: len(engine.schemas("openai")) == 2)
+    assert server.methods.count("subscriptions/listen") == 2
+
+
+async def test_a_required_server_that_wants_credentials_stops_the_start_with_the_header_that_it_wants() -> None:
+    async with FakeServer(refuse) as server:
+        with pytest.raises(UsageError, match=r"403 Forbidden.*It wants credentials.*'Authorization'"):
+            async with Engine(servers=[mcp(server.url, required=True)]):
+                pass
+
+
+async def test_a_server_that_cannot_be_reached_does_not_stop_the_others(sdk_server: SdkServer, unused_tcp_port: int) -> None:
+    servers = [mcp(f"http://127.0.0.1:{unused_tcp_port}/mcp", name="dead"), mcp(sdk_server.url, name="alive")]
+    async with Engine(servers=servers) as engine:
+        assert (await said(engine, call("echo", text="hello"))).status == "ok"

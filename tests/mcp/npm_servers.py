@@ -1,0 +1,46 @@
+"""MCP servers from npm, installed once for all workers of a run. Tests are skipped, with the reason, where npm cannot install them."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.waiting import COMMAND_S
+
+__all__ = ["npm_server"]
+
+
+def npm_server(package: str, folder: Path) -> Path:
+    """Return the program of a server, installed in `folder`.
+
+    Args:
+        package: The package with its version.
+        folder: A folder that all workers of a run share.
+    """
+    name = package.rpartition("@")[0]
+    shared = folder / name.replace("/", "-").lstrip("@")
+    program = shared / "node_modules" / name / "dist" / "index.js"
+    if not program.exists():
+        own = Path(f"{shared}-{id(program)}")
+        own.mkdir(parents=True)
+        _install(package, own)
+        try:
+            own.rename(shared)
+        except OSError:  # another worker has installed it meanwhile
+            shutil.rmtree(own)
+    return program
+
+
+def _install(package: str, folder: Path) -> None:
+    if not (shutil.which("npm") and shutil.which("node")):
+        pytest.skip("npm and node are not installed")
+    command = ["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", package]
+    try:
+        ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=COMMAND_S, check=False)
+    except subprocess.TimeoutExpired:
+        pytest.skip(f"npm did not install {package} within {COMMAND_S:g} s")
+    if ended.returncode:
+        pytest.skip(f"npm cannot install {package}: {ended.stderr.strip()[-300:]}")
