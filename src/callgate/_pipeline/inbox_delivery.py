@@ -61,11 +61,11 @@ class InboxDelivery:
         self._approvals = approvals
         self._tools = tools
         self._coerce = coerce
-        self._messages: dict[str, list[InboxMessage]] = {}
-        """Messages that wait until their run is known, or begins."""
+        self._messages: dict[str, dict[int, InboxMessage]] = {}
+        """Messages that wait until their run is known, or begins; by run and id."""
 
     def message_arrived(self, message: InboxMessage) -> None:
-        self._messages.setdefault(message.run, []).append(message)
+        self._messages.setdefault(message.run, {})[message.id] = message  # it comes again if the lease was acquired again meanwhile
         self.deliver(message.run)
 
     def forget(self, run: str) -> None:
@@ -77,9 +77,9 @@ class InboxDelivery:
         if run not in self._messages or not self._known.knows(run):
             return
         work = self._work.get(run)
-        for message in self._messages.pop(run):
+        for message in self._messages.pop(run).values():
             if message.kind in _ENDS and work is not None and not work.begun:
-                self._messages.setdefault(run, []).append(message)
+                self._messages.setdefault(run, {})[message.id] = message
                 work.end_wanted.set()
             else:
                 self._do(message)
