@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from callgate import Engine, MemoryJournal, PostgresJournal, RawCall, Scope, SqliteJournal, Suspended, Tool, inbox, tool
-from callgate._pipeline.open_runs import NO_SCOPE
 from callgate._journal import JournalAddress
+from callgate._pipeline.open_runs import NO_SCOPE
 from callgate.errors import RunHeld, UsageError
 from tests.effect_ledger import Ledger
 from tests.effect_tools import paying, paying_amounts

@@ -1,7 +1,7 @@
 """A worker of a web server: it makes one call of a conversation for each line that it reads, and prints the result as JSON.
 
-Its words are JOURNAL LEDGER LEASE_S. A line is a call's id. With the id `hang`, the tool writes its line to the ledger and hangs. A human is
-asked about the id `ask`; the worker prints the id of the question.
+Its words are JOURNAL LEDGER LEASE_S. A line is a call's id. With the id `hang`, the tool writes its line to the ledger and hangs. A
+human is asked about the id `ask`; the worker prints the id of the question.
 """
 
 from __future__ import annotations

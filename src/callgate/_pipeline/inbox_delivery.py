@@ -104,7 +104,7 @@ class InboxDelivery:
         notes: tuple[Note, ...] = ()
         if answer.allow and message.replaced_by:
             raise UsageError("A later answer to the same question has replaced it.")
-        question = self._approvals.to_answer(message.target, allow=answer.allow)
+        question = self._approvals.to_answer(message.target, allow=answer.allow, at_ns=message.at_ns)
         if answer.arguments and not journal.remote:  # on a server, reading would block the event loop: the gate checks them
             answer, notes = accepted_answer(journal.read(call=message.target), answer, self._tools, coerce=self._coerce)
         cause = self._record("inbox.taken", message, self._said(message, answer.reason))

@@ -242,7 +242,7 @@ class Outcomes:
         return _answered(result=result)
 
     def _suspended(self, state: CallState, question: ApprovalNeeded, name: str) -> Suspended | Answered:
-        asked = self._approvals.ask(state.uid, state.scope.run, question.binding)
+        asked = self._approvals.ask(state.uid, state.scope.run, question.binding, question.same_call)
         try:
             self._asked(state, asked, question, name)
         except RecordFailed as unwritable:  # without a record, the question would end with this engine
@@ -252,7 +252,7 @@ class Outcomes:
     @staticmethod
     def _asked(state: CallState, asked: Question, question: ApprovalNeeded, name: str) -> None:
         state.verdict("ask", name, rule=question.rule, reason=question.question, judgments=question.judgments)
-        details = {"approval": asked.approval_id, "binding": asked.binding, "expires_at": asked.expires_at}
+        details = {"approval": asked.approval_id, "binding": asked.binding, "expires_at": asked.expires_at, "call": asked.same_call}
         state.end("call.suspended", Reason(reason=question.question, details=details))
 
     def _aborted(self, state: CallState, end: CallAborted, name: str) -> Aborted:

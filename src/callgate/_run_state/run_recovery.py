@@ -207,7 +207,8 @@ class RunReader:
         details = decode_reason(event.body).details or {}
         approval_id, bound_to, expires_at = (details.get(key) for key in ("approval", "binding", "expires_at"))
         if isinstance(approval_id, str) and isinstance(bound_to, str) and isinstance(expires_at, int):
-            question = Question(approval_id=approval_id, run=event.run, binding=bound_to, expires_at=expires_at)
+            same_call = str(details.get("call", ""))  # older engines did not record it
+            question = Question(approval_id=approval_id, run=event.run, binding=bound_to, same_call=same_call, expires_at=expires_at)
             self.questions.setdefault(approval_id, question)
 
     def _answered(self, answer: Reason) -> None:
