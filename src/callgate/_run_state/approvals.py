@@ -54,12 +54,19 @@ class Question(Struct, kw_only=True):
     reason: str = ""
     arguments: bytes = b""
     """The arguments with which the human allowed the call instead of its own, as canonical JSON; empty for its own."""
+    refused: str = ""
+    """Who gave other arguments that could not be used, and why; empty if nobody has."""
     answered_at: int = 0
     """The position of the answer's event, if the answer was given in this process."""
 
     def take(self, answer: Answer) -> None:
         """Set the answer."""
         self.allowed, self.by, self.reason, self.arguments = answer.allow, answer.by, answer.reason, answer.arguments
+
+    def take_refusal(self, by: str, why: str) -> None:
+        """Set that an answer with other arguments could not be used. The question stays open."""
+        if self.allowed is None:
+            self.refused = f"the answer of {by or 'somebody'} could not be used: {why}"
 
     def is_answered_with(self, answer: Answer) -> bool:
         """Return whether the question already has this answer."""

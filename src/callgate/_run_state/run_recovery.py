@@ -180,6 +180,8 @@ class RunReader:
                     self._asked(event)
                 case "approval.answered":
                     self._answered(decode_reason(event.body))
+                case "inbox.refused":
+                    self._refused(decode_reason(event.body))
                 case "fact.settled":
                     self._settled(event.call, decode_reason(event.body))
 
@@ -222,6 +224,12 @@ class RunReader:
             return
         reason = str(details.get("reason", ""))
         question.take(Answer(allow=answer.status == "allowed", by=answer.reason, reason=reason, arguments=edited))
+
+    def _refused(self, refusal: Reason) -> None:
+        details = refusal.details or {}
+        question = self.questions.get(str(details.get("approval")))
+        if question is not None:
+            question.take_refusal(str(details.get("by", "")), refusal.reason)
 
     def _settled(self, uid: str, fact: Reason) -> None:
         started = self._open.get(uid)
