@@ -83,6 +83,8 @@ class PendingApproval(Struct, frozen=True, kw_only=True):
     """The process that works on the run; empty if none does."""
     sent: SentAnswer | None = None
     """The answer that waits in the inbox; None if nobody has sent one."""
+    refused: str = ""
+    """Whose answer with other arguments could not be used, and why; empty if there is none."""
 
 
 class CallToRepeat(Struct, frozen=True, kw_only=True):
@@ -383,6 +385,7 @@ def _told(reader: JournalReader, event: Event, question: Question, holder: str, 
         expires_ns=question.expires_at,
         held_by=holder,
         sent=sent,
+        refused=question.refused,
     )
 
 

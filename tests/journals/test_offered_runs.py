@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
 from callgate import Engine, MemoryJournal, PostgresJournal, RawCall, Scope, SqliteJournal, Suspended, Tool, inbox, tool
+from callgate._journal import JournalAddress
 from callgate._pipeline.open_runs import NO_SCOPE
-from callgate.errors import RunHeld
+from callgate.errors import RunHeld, UsageError
 from tests.effect_ledger import Ledger
 from tests.effect_tools import paying, paying_amounts
 from tests.engine_calls import call, kinds, result_of, said
+from tests.host_fakes import Asks
 from tests.waiting import PATIENCE_S, soon
 
 Stored = MemoryJournal | SqliteJournal | PostgresJournal
@@ -36,6 +38,15 @@ async def journals(request: pytest.FixtureRequest, tmp_path: object) -> AsyncIte
     yield first, second
     await first.close()
     await second.close()
+
+
+@pytest.fixture
+def address(journals: Journals, request: pytest.FixtureRequest) -> JournalAddress:
+    """Return where `callgate.inbox` finds the journal."""
+    journal = journals[0]
+    if isinstance(journal, PostgresJournal):
+        return str(request.getfixturevalue("database"))
+    return journal if isinstance(journal, MemoryJournal) else journal.path
 
 
 def engines(journals: Journals, *tools: Tool, **options: object) -> tuple[Engine, Engine]:
@@ -75,6 +86,41 @@ async def test_a_question_of_one_engine_is_answered_and_used_up_at_another(journ
         again = await said(one, raw, CHAT)
         assert isinstance(await one.call(call("pay", id="b", to="ann"), CHAT), Suspended)
     assert (again.metadata.replayed, ledger.lines()) == (True, ["ann"])
+
+
+def served(engine: Engine, asked: str) -> Awaitable[object]:
+    return engine.call(call("pay", id="a", to="ann"), CHAT)
+
+
+def waited(engine: Engine, asked: str) -> Awaitable[object]:
+    return engine.wait_for_answer(asked, timeout_s=PATIENCE_S)
+
+
+async def settled(engine: Engine, asked: str) -> None:
+    with pytest.raises(UsageError, match="not in doubt"):
+        await engine.settle(asked, happened=True)
+
+
+async def approved(engine: Engine, asked: str) -> None:
+    with pytest.raises(UsageError, match="answered with no already, by boss"):
+        await engine.approve(asked, by="bob")
+
+
+@pytest.mark.parametrize("first", [served, waited, settled, approved])
+async def test_an_answer_that_was_sent_to_nobody_counts_at_an_engine_that_had_the_run_before(
+    journals: Journals, address: JournalAddress, ledger: Ledger, first: Callable[[Engine, str], Awaitable[object]]
+) -> None:
+    """It holds the run's earlier state when it acquires the lease, and with it the answer."""
+    one, other = engines(journals, paying(ledger), policies=[Asks("pay")])
+    async with other:
+        async with one:
+            await said(other, call("look", id="0"), CHAT)
+            asked = await one.call(call("pay", id="a", to="ann"), CHAT)
+            assert isinstance(asked, Suspended)
+        await asyncio.to_thread(inbox.deny, address, asked.approval_id, by="boss")
+        await first(other, asked.approval_id)
+        denied = await said(other, call("pay", id="a", to="ann"), CHAT)
+    assert (denied.code, ledger.lines()) == ("human_denied", [])
 
 
 async def test_an_idle_engine_still_gets_the_answers_that_another_process_sends(journals: Journals, ledger: Ledger) -> None:

@@ -96,7 +96,6 @@ class Admission:
             ) from error
         self._take(scope, placed)
         self._latest.opened = scope
-        self._leases.deliver(placed.run)
 
     def admit(
         self,

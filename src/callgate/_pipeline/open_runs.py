@@ -9,6 +9,7 @@ finds a run held waits a little longer than that moment. Knows no route and no t
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 from msgspec import Struct
@@ -53,21 +54,25 @@ class OpenRuns:
     Args:
         own: The engine's own run, which is never offered.
         latest: The scope that was checked last. `opened` is unset when its run is offered.
+        deliver: Carries out the messages that wait for a run. Called when its state is known.
     """
 
-    def __init__(self, context: EngineContext, known: KnownRuns, own: str, latest: LatestScope) -> None:
+    def __init__(self, context: EngineContext, known: KnownRuns, own: str, latest: LatestScope, deliver: Callable[[str], None]) -> None:
         journal = context.journal
         self._journal = journal if journal.shared and isinstance(journal, OffersLeases) else None
         self._clock: Clock = context.clock
         self._known = known
         self._own = own
         self._latest = latest
+        self._deliver = deliver
         self._last_calls: dict[str, int] = {}
         """The number of calls that each watched run had when it was last examined."""
         self._timer: asyncio.TimerHandle | None = None
 
     async def open(self, run: str, *, new: bool = False) -> None:
-        """Acquire the run's lease and load its state, waiting a moment for an engine that holds the lease of an idle run.
+        """Acquire the run's lease, load its state, and carry out the messages that wait for it.
+
+        Waits a moment for an engine that holds the lease of an idle run.
 
         Args:
             new: Whether no other engine can know the run, and it has no record.
@@ -90,6 +95,7 @@ class OpenRuns:
             self._last_calls.setdefault(run, -1)
             if self._timer is None:
                 self._timer = asyncio.get_running_loop().call_later(IDLE_RUN_S, self._offer_idle, self._journal)
+        self._deliver(run)
 
     def _offer_idle(self, journal: OffersLeases) -> None:
         """Offer the runs that have had no call since they were last examined."""

@@ -242,18 +242,19 @@ class Outcomes:
         return _answered(result=result)
 
     def _suspended(self, state: CallState, question: ApprovalNeeded, name: str) -> Suspended | Answered:
-        asked = self._approvals.ask(state.uid, state.scope.run, question.binding)
+        asked = self._approvals.ask(state.uid, state.scope.run, question.binding, question.same_call)
+        text = f"{question.question} ({asked.refused[0].upper()}{asked.refused[1:]})" if asked.refused else question.question
         try:
-            self._asked(state, asked, question, name)
+            self._asked(state, asked, question, text, name)
         except RecordFailed as unwritable:  # without a record, the question would end with this engine
             return self._refused(state, unwritable, name)
-        return Suspended(asked.approval_id, asked.expires_at, self._recorder.redacted(question.question), state.uid)
+        return Suspended(asked.approval_id, asked.expires_at, self._recorder.redacted(text), state.uid)
 
     @staticmethod
-    def _asked(state: CallState, asked: Question, question: ApprovalNeeded, name: str) -> None:
+    def _asked(state: CallState, asked: Question, question: ApprovalNeeded, text: str, name: str) -> None:
         state.verdict("ask", name, rule=question.rule, reason=question.question, judgments=question.judgments)
-        details = {"approval": asked.approval_id, "binding": asked.binding, "expires_at": asked.expires_at}
-        state.end("call.suspended", Reason(reason=question.question, details=details))
+        details = {"approval": asked.approval_id, "binding": asked.binding, "expires_at": asked.expires_at, "call": asked.same_call}
+        state.end("call.suspended", Reason(reason=text, details=details))
 
     def _aborted(self, state: CallState, end: CallAborted, name: str) -> Aborted:
         reason = self._recorder.cut(str(end))

@@ -15,7 +15,7 @@ from msgspec import Struct
 from callgate._call_summary import body_of, summarise
 from callgate._run_state.recorder import Recorder, off_loop
 from callgate.calls import Text, ToolResult
-from callgate.errors import UsageError
+from callgate.errors import OutcomeUnknown, UsageError
 from callgate.events import Event
 from callgate.protocols import Journal
 
@@ -27,6 +27,7 @@ __all__ = [
     "call_in_doubt",
     "did_happen",
     "happened_result",
+    "in_doubt",
     "settle_call",
     "until_settled",
     "used_result",
@@ -65,6 +66,19 @@ def until_settled(uid: str) -> str:
     return (
         f"Check the real state first. If it happened, go on without this call; if it did not happen, the operator can settle {uid} and"
         " the call can be sent again."
+    )
+
+
+def in_doubt(tool: str, uid: str, common: str, still: str = "") -> OutcomeUnknown:
+    """Return the error for a call that is not run because an earlier one may have happened.
+
+    Args:
+        common: What both calls have in common.
+        still: Why the earlier one may happen yet; empty if it cannot.
+    """
+    return OutcomeUnknown(
+        f"{tool} was not run: {uid} {common} and its outcome is not known: it may have happened{still}. {until_settled(uid)}",
+        details={EARLIER: uid},
     )
 
 

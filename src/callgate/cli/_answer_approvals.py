@@ -82,7 +82,7 @@ def _row(one: PendingApproval) -> tuple[str, ...]:
         one_line(one.question, 120),
         _time(one.expires_ns),
         one.held_by or "nobody",
-        "" if one.sent is None else f"{_answer_text(one.sent)}, not taken yet",
+        one_line(one.refused, 160) if one.sent is None else f"{_answer_text(one.sent)}, not taken yet",
     )
 
 
