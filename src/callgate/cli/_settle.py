@@ -20,7 +20,7 @@ from callgate.cli._call_arguments import refuse_odd_text
 from callgate.cli._command_options import InboxOptions
 from callgate.cli._console import grid, output, print_json, say
 from callgate.cli._journal_location import CommandJournal, journal_option
-from callgate.cli._unknown_calls import unsettled_calls
+from callgate.cli._unknown_calls import arguments_text, unsettled_calls
 from callgate.engine import Engine
 from callgate.errors import RunHeld, UsageError
 from callgate.event_queries import EventQuery
@@ -51,16 +51,17 @@ def list_unsettled(options: InboxOptions) -> int:
     elif calls:
         table = grid("call", "tool", "arguments", "started", "why nobody knows")
         for call in calls:
-            table.add_row(call.uid, call.tool, one_line(call.arguments, 200), _day(call.at_ns), one_line(call.error or call.code, 200))
+            table.add_row(call.uid, call.tool, arguments_text(call), _day(call.at_ns), one_line(call.error or call.code, 200))
         output().print(table, soft_wrap=False)
-        say(f"Check each, then `callgate settle CALL --happened` or `--not-happened`{journal_option(options.journal)}.")
+        place = journal_option(options.journal)
+        say(f"Check each, then `callgate settle CALL --happened{place}` or `callgate settle CALL --not-happened{place}`.")
     else:
         say("No call has to be settled: no outcome is unknown.")
     return _exits.OK
 
 
 def _as_json(call: CallSummary) -> dict[str, object]:
-    fields = ("uid", "run", "tool", "arguments", "at_ns", "code", "error", "effect_key")
+    fields = ("uid", "run", "tool", "arguments", "received", "at_ns", "code", "error", "effect_key")
     return {name: getattr(call, name) for name in fields}
 
 

@@ -27,7 +27,7 @@ from callgate.cli._journal_location import journal_option, without_password
 from callgate.cli._log_query import asked, end_orphans, has_run, reading
 from callgate.cli._run_names import LAST, newest_run
 from callgate.cli._standard_streams import reader_is_gone
-from callgate.cli._unknown_calls import calls_without_end, is_unsettled, summaries_of
+from callgate.cli._unknown_calls import arguments_text, calls_without_end, is_unsettled, summaries_of
 from callgate.errors import UsageError
 from callgate.event_queries import EventQuery
 from callgate.events import Event
@@ -109,13 +109,20 @@ def _print_calls(calls: Iterable[CallSummary]) -> None:
     for call in calls:
         why = call.code or call.failure_class or call.command_end
         why += _about_unknown(call)
-        of_another = f" of {call.earlier_call}" if call.settled and call.earlier_call else ""
-        why += f", settled{of_another}: {call.settled.replace('_', ' ')}" if call.settled else ""
+        why = ", ".join(filter(None, (why, _about_settled(call))))
         if call.replayed:  # the tool did not run again
             why = ", ".join(filter(None, (why, f"result of {call.earlier_call or 'an earlier call'}")))
         status = Text.assemble(status_text(call.status, call.command_end), f" {one_line(why)}" if why else "")
         table.add_row(clock(call.at_ns), one_line(call.uid), one_line(call.tool), status, f"{call.duration_ms:,.0f}", one_line(call.rule))
     output().print(table, soft_wrap=False)
+
+
+def _about_settled(call: CallSummary) -> str:
+    """Return what was found out about the outcome of the call, or of the earlier call because of which it was refused."""
+    if not call.settled:
+        return ""
+    said = call.settled.replace("_", " ")
+    return f"{call.earlier_call} is settled: {said}" if call.earlier_call else f"settled: {said}"
 
 
 def _about_unknown(call: CallSummary) -> str:
@@ -145,15 +152,20 @@ def show(identity: str, options: LogOptions) -> int:
             _print_event(event, options, indent=min(depth, 8))
         if not events:
             say(f"None of the events of {identity} match. Leave the options out to show all of them.")
-        calls = summarise(events)
+        calls = summaries_of(reader, [call.uid for call in summarise(events)])
         end_orphans(calls, options.journal)
         for call in filter(is_unsettled, calls):
-            say(
-                f"Nobody knows whether {one_line(call.uid, 120)} took effect. Check, then `callgate settle {one_line(call.uid, 120)}"
-                f" --happened` or `--not-happened`{journal_option(options.journal)}.",
-                "yellow",
-            )
+            _say_unsettled(call, options.journal)
     return _exits.OK
+
+
+def _say_unsettled(call: CallSummary, journal: str) -> None:
+    uid, place = one_line(call.uid, 120), journal_option(journal)
+    say(
+        f"Nobody knows whether {uid} took effect. It was started with {arguments_text(call)}. Check, then"
+        f" `callgate settle {uid} --happened{place}` or `callgate settle {uid} --not-happened{place}`.",
+        "yellow",
+    )
 
 
 def events_of(reader: JournalReader, identity: str) -> list[Event]:
