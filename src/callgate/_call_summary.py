@@ -46,6 +46,12 @@ class CallSummary(Struct, kw_only=True):
     """`happened` or `not_happened`, if somebody settled the unknown outcome."""
     settled_by: str = ""
     """The operator who settled the outcome; empty if the tool did."""
+    late: str = ""
+    """How the tool ended after the call had ended, such as `returned` or `raised`; empty if it did not. Its answer was discarded."""
+    late_ns: int = 0
+    """When that was, in UTC nanoseconds."""
+    abandoned: bool = False
+    """Whether the tool's code still ran, and could not be stopped, when the call ended."""
     earlier_call: str = ""
     """The call whose outcome decides about this one: this one was refused because of it, or got its result. Empty if there is none."""
     failure_class: str = ""
@@ -170,6 +176,8 @@ def _tell(call: CallSummary, event: Event, body: Mapping[str, Any]) -> None:
             call.earlier_call = _earlier(body.get("details"), "uid")
         case "call.completed":
             _complete(call, body)
+        case "call.late":
+            call.late, call.late_ns = _text(body, "status"), event.at_ns
         case kind if kind in _ENDED:
             call.status, call.error = _ENDED[kind], _text(body, "reason")
             if kind == "call.aborted" and body.get("status") == "unknown":
@@ -187,7 +195,9 @@ def _complete(call: CallSummary, body: Mapping[str, Any]) -> None:
     call.rule, call.blob, call.cached = _text(meta, "rule", call.rule), _text(meta, "blob"), _text(meta, "cached")
     call.bytes, call.truncated = int(_number(meta, "bytes")), meta.get("truncated") is True
     call.command_end = _text(meta, "command_end")
-    call.earlier_call = call.earlier_call or _earlier(body.get("structured"), "earlier_call")
+    structured = body.get("structured")
+    call.earlier_call = call.earlier_call or _earlier(structured, "earlier_call")
+    call.abandoned = isinstance(structured, dict) and structured.get("abandoned") is True
     call.replayed = meta.get("replayed") is True or meta.get("joined") is True
     call.notes = _notes(meta) or call.notes
 

@@ -117,3 +117,41 @@ async def test_what_verify_says_of_a_call_of_another_run_settles_it_for_the_oper
         assert "Nobody knows" not in said(folder, "log", "show", shown).err
     contrary = said(folder, "settle", uid, "--not-happened" if happened else "--happened")
     assert (contrary.code, f"settled already, as {told.replace('_', ' ')}, by its tool" in contrary.err) == (2, True)
+
+
+LATE = '''
+import sys, threading
+from callgate import Engine, RawCall, Scope, SqliteJournal, tool
+
+go_on = threading.Event()
+
+@tool(key="pay:{invoice}", timeout_s=0.2)
+def pay(invoice: str) -> str:
+    """Pay an invoice."""
+    if not go_on.wait(60):
+        raise TimeoutError
+    return "paid"
+
+engine = Engine([pay], journal=SqliteJournal("calls.db"))
+late = threading.Event()
+engine.bus.subscribe(lambda topic, event: late.set(), "call.late")
+engine.call_sync(RawCall(name="pay", arguments={"invoice": "A"}), Scope(run="chat"))
+if sys.argv[1] == "returns":
+    go_on.set()
+    late.wait(60)
+    engine.close_sync()
+sys.stdout.flush()
+import os
+os._exit(0)
+'''
+
+
+@pytest.mark.parametrize(
+    ("then", "told"), [("returns", "The tool returned later, at "), ("ends", "Its process has ended since")], ids=["returns", "ends"]
+)
+def test_settle_tells_what_became_of_code_that_went_on_after_its_timeout(tmp_path: Path, then: str, told: str) -> None:
+    subprocess.run([sys.executable, "-c", LATE, then], cwd=tmp_path, timeout=PATIENCE_S, check=True)
+    assert told in said(tmp_path, "settle").out
+    (call,) = said(tmp_path, "settle", "--json").lines
+    assert (call["late"], call["late_ns"] > 0) == (("returned", True) if then == "returns" else ("", False))
+    assert ("the tool returned later" in said(tmp_path, "log", "list").out) is (then == "returns")

@@ -131,7 +131,8 @@ def _about_unknown(call: CallSummary) -> str:
         return ""
     if call.earlier_call:
         return f", not run: nobody knows whether {call.earlier_call} happened"
-    return ", may have happened" if is_unsettled(call) else ""
+    later = f": the tool {call.late} later" if call.late else ""
+    return f", may have happened{later}" if is_unsettled(call) else ""
 
 
 def _call_json(call: CallSummary) -> dict[str, object]:
