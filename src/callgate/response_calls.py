@@ -65,6 +65,14 @@ class ResponseReply(Struct, frozen=True, kw_only=True):
         """The calls that wait for a human. Hand the same response in again when all are answered."""
         return tuple(outcome for outcome in self.outcomes if isinstance(outcome, Suspended))
 
+    @property
+    def unknown(self) -> tuple[Answered, ...]:
+        """The calls with an unknown outcome: they, or the earlier calls because of which they were refused, may have taken effect.
+
+        Check and settle them. The model is told, so the conversation continues with `messages`.
+        """
+        return tuple(outcome for outcome in self.outcomes if isinstance(outcome, Answered) and outcome.result.status == "unknown")
+
 
 def scope_of(scope: Scope, message_id: str) -> Scope:
     """Return the scope of a message's calls: with the provider's id of the message, if the host gave none."""

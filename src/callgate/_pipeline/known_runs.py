@@ -159,14 +159,22 @@ class KnownRuns:
             if len(self.by_run) <= _MOST_RUNS:
                 return
 
-    def settle(self, uid: str, *, happened: bool, why: str, details: Mapping[str, object] | None = None) -> int | None:
-        """Record whether a call with an unknown outcome took effect. Return the event's position; None if its outcome was not unknown."""
+    def settle(self, uid: str, *, happened: bool, why: str, details: Mapping[str, object] | None = None, key_run: str = "") -> int | None:
+        """Record whether a call with an unknown outcome took effect. Return the event's position; None if its outcome was not unknown.
+
+        Args:
+            key_run: The run of the key of the call's effect, if this engine holds that run. It gets the record if this engine does
+                not work on the call's own run, which another engine may hold.
+        """
         state = self.by_run.get(str(uid).rsplit("/", 2)[0])
-        if state is None or not state.is_in_doubt(uid):
+        state = state if state is not None and state.is_in_doubt(uid) else None
+        run = state.run if state is not None else key_run
+        if not run:
             return None
         body = Reason(reason=why, status="happened" if happened else "not_happened", details=details)
-        position = self._recorder.write(Draft(kind="fact.settled", run=state.run, body=body, call=uid))
-        state.settle(uid, happened=happened)
+        position = self._recorder.write(Draft(kind="fact.settled", run=run, body=body, call=uid))
+        if state is not None:
+            state.settle(uid, happened=happened)
         return position
 
     def settle_by_hand(self, uid: str, said: Settlement, *, cause: int = 0) -> int | None:

@@ -70,13 +70,16 @@ class UnknownOutcomes:
             return None
         return await self.rule_out(state, approved, doubt, approved.arguments_json, "had the same arguments")
 
-    async def rule_out(self, state: CallState, approved: ApprovedCall, doubt: Uncertain, arguments: bytes, common: str) -> Checked | None:
+    async def rule_out(
+        self, state: CallState, approved: ApprovedCall, doubt: Uncertain, arguments: bytes, common: str, *, key_run: str = ""
+    ) -> Checked | None:
         """Prevent a call from starting while this earlier call may have happened; see `rule_out_repeat`.
 
         Args:
             arguments: The final arguments of the earlier call; empty if they are not known, so that `verify` cannot be
                 called.
             common: What both calls have in common, for the message.
+            key_run: See `KnownRuns.settle`.
         """
         tool = approved.call.tool
         ask = partial(verified_by_tool, tool, arguments, doubt.tool_key, self._host.hook_timeout_s, state.kill)
@@ -89,7 +92,7 @@ class UnknownOutcomes:
         checked = await self._as_verified(tool, found) if found.happened else None
         if checked is None or checked.status == "ok":
             details = _answering(state, approved) if checked is not None else None
-            self._known.settle(doubt.uid, happened=found.happened, why="the tool verified it", details=details)
+            self._known.settle(doubt.uid, happened=found.happened, why="the tool verified it", details=details, key_run=key_run)
         return checked
 
     async def rule_out_second_start(self, state: CallState, call: ValidatedCall) -> Checked | None:

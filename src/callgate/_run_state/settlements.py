@@ -28,6 +28,7 @@ __all__ = [
     "did_happen",
     "happened_result",
     "in_doubt",
+    "is_settled",
     "settle_call",
     "until_settled",
     "used_result",
@@ -117,6 +118,17 @@ def call_in_doubt(events: Iterable[Event], uid: str) -> str:
     return uid
 
 
+def is_settled(events: Iterable[Event]) -> bool:
+    """Return whether an operator or the tool's `verify` has said what became of a call since its last start.
+
+    The tool's word may be in the record of the key of the call's effect instead of that of its run.
+
+    Args:
+        events: The events of the call.
+    """
+    return any(call.settled for call in summarise(events))
+
+
 def why_not_in_doubt(events: list[Event], uid: str) -> str:
     """Return why a call cannot be settled.
 
@@ -149,9 +161,9 @@ async def settle_call(uid: str, said: Settlement, runs: OpensRuns, known: Settle
     first = call_in_doubt(events, uid)
     if events:
         await runs.open(first.rsplit("/", 2)[0])
-    position = known.settle_by_hand(first, said)
+    own = events if first == uid else await off_loop(recorder.journal, partial(_of_call, recorder.journal, first))
+    position = None if is_settled(own) else known.settle_by_hand(first, said)
     if position is None:
-        own = events if first == uid else await off_loop(recorder.journal, partial(_of_call, recorder.journal, first))
         raise UsageError(why_not_in_doubt(own, first))
     return position
 

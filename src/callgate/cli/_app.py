@@ -84,8 +84,9 @@ def _carry_out(words: list[str]) -> int:
         command, bound, _ = app.parse_args(words, exit_on_error=False, print_error=False)
         return int(command(*bound.args, **bound.kwargs) or 0)
     except CycloptsError as error:
-        say(f"{error}".strip(), "red")
-        for journal in filter(_names_journal, getattr(error, "unused_tokens", None) or ()):
+        unused = getattr(error, "unused_tokens", None) or ()
+        say(f"The command takes no {shlex.join(unused)}." if unused else f"{error}".strip(), "red")
+        for journal in filter(_names_journal, unused):
             say(f"A journal is named by an option. Did you mean --journal {shlex.quote(journal)}?")
         say("`callgate --help` and `callgate COMMAND --help` list the commands and options.")
         return _exits.USAGE
