@@ -31,7 +31,7 @@ def refuse_while_importing() -> None:
     """Raise `UsageError` if a worker is importing a tool's module."""
     if _module:
         raise UsageError(
-            f"a worker process is importing {_module[-1]} for a tool with runner='process', and the module's top level uses an engine. Nothing"
-            " was run there, because the program itself does it. Protect the script's top level with if __name__ == '__main__':, or move the"
-            " tool to a module of its own."
+            f"a worker process is importing {_module[-1]} for a tool with runner='process', and the module's top level uses an engine."
+            " Nothing was run there, because the program itself does it. Protect the script's top level with if __name__ == '__main__':,"
+            " or move the tool to a module of its own."
         )
