@@ -58,7 +58,7 @@ async def test_numbers_inside_of_a_value_of_a_key_are_equal_too(ledger: Ledger) 
 
 
 async def test_a_whole_number_is_written_in_the_key_as_an_integer(ledger: Ledger) -> None:
-    async with Engine([refunding(ledger, key="refund:{order}:{amount}")]) as engine:
-        await said(engine, call("refund", order="A7", amount=50))
-        again = await said(engine, call("refund", order="A7", amount=50))
+    async with Engine([refunding(ledger, key="refund:{order}:{cents}")]) as engine:
+        await said(engine, call("refund", order="A7", cents=50))
+        again = await said(engine, call("refund", order="A7", cents=50))
     assert "refund:A7:50)" in again.text
