@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final
 
 from callgate._json import decode, plain_bytes
-from callgate._pipeline.call_hooks import HookHost, HostAnswer
+from callgate._pipeline.call_hooks import HookHost, HostAnswer, why_failed
 from callgate.protocols import Ask
 from callgate.stage_types import ValidatedCall
 
@@ -35,8 +35,9 @@ async def tool_question(call: ValidatedCall, host: HookHost, timeout_s: float) -
         return Ask(question=f"Run {told}?", rule=TOOL_RULE)
     found = await _answered(call, encoded, host, timeout_s)
     if found.error is not None:
-        why = "took too long" if isinstance(found.error, TimeoutError) else f"failed with {type(found.error).__name__}"
-        return Ask(question=f"Run {told}? Its requires_approval {why}.", rule=TOOL_RULE)
+        why = "took too long" if isinstance(found.error, TimeoutError) else f"failed with {why_failed(found.error, host, quietly=False)}"
+        host.approval_check_failed(call, why, found.error)
+        return Ask(question=f"Run {told}? Its requires_approval {why.rstrip('.')}.", rule=TOOL_RULE)
     match found.value:
         case False:
             return None

@@ -19,6 +19,7 @@ from callgate._json import canonical
 from callgate._schema import CompiledSchema
 from callgate.calls import Effect, Scope
 from callgate.errors import ArgumentsInvalid, ToolRaised, UsageError
+from callgate.tools.host_functions import refuse_argument_names
 
 __all__ = ["EffectKey", "EffectKeyOf", "KeyFromCall"]
 
@@ -63,7 +64,7 @@ class EffectKey(Struct, frozen=True, kw_only=True):
                 f"{where} has key={declared!r:.80}; it must be a text such as 'refund:{{order}}', or a plain function of the arguments and"
                 " the scope that returns a text."
             )
-        _check_function(declared, where)
+        _check_function(declared, schema, where)
         return cls(tool=tool, declared=declared)
 
     @property
@@ -174,7 +175,8 @@ def _decimal_text(text: str) -> str:
     return "0" if plain == "-0" else plain
 
 
-def _check_function(declared: Callable[..., object], where: str) -> None:
+def _check_function(declared: Callable[..., object], schema: CompiledSchema, where: str) -> None:
+    refuse_argument_names(declared, schema.properties, "key", where, "def key(arguments, scope)")
     try:
         signature = inspect.signature(declared)
     except ValueError:  # one without a signature that can be read
