@@ -30,7 +30,7 @@ async def tool_question(call: ValidatedCall, host: HookHost, timeout_s: float) -
     if required is None:
         return None
     encoded = plain_bytes(call.arguments)
-    told = f"{call.name} with {host.cut(encoded.decode(), _MOST_ARGUMENTS)}"
+    told = f"{call.name} with {host.cut(encoded.decode(), _MOST_ARGUMENTS)}{_dropped(call, host)}"
     if required.asks is None:
         return Ask(question=f"Run {told}?", rule=TOOL_RULE)
     found = await _answered(call, encoded, host, timeout_s)
@@ -48,6 +48,12 @@ async def tool_question(call: ValidatedCall, host: HookHost, timeout_s: float) -
         case other:
             kind = type(other).__name__
             return Ask(question=f"Run {told}? Its requires_approval returned {kind} instead of a bool or a question.", rule=TOOL_RULE)
+
+
+def _dropped(call: ValidatedCall, host: HookHost) -> str:
+    """Return which arguments of the model the tool does not get, so that a human does not take them for granted."""
+    told = " ".join(note.text for note in call.notes if note.kind == "dropped")
+    return f" [{host.cut(told, _MOST_ARGUMENTS)}]" if told else ""
 
 
 async def _answered(call: ValidatedCall, encoded: bytes, host: HookHost, timeout_s: float) -> HostAnswer:

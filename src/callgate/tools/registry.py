@@ -303,7 +303,7 @@ def _bind(tool: Tool, layer: Layer) -> BoundTool:
     tool.check_complete()
     _check_declaration(tool)
     where = f"tool '{tool.name}' ({tool.where()})"
-    schema = compile_schema(tool.parameters or {}, where, formats=tool.checked_formats())
+    schema = tool.compiled_schema()
     result = tool.result_schema()
     output = compile_schema(result, where, any_root=True) if result is not None else None
     category: Category = tool.category or "safe_chain"
@@ -360,7 +360,8 @@ def _check_declaration(tool: Tool) -> None:
     for attribute in ("name", "description", "parameters", "category"):
         value = getattr(tool, attribute, None)
         if value is None or value == "":
-            raise UsageError(f"Tool '{tool.name or where}' ({where}) has no {attribute}. Set it on the class or in the decorator.")
+            fix = "Write a docstring, or give description=..." if attribute == "description" else "Set it on the class or in the decorator"
+            raise UsageError(f"Tool '{tool.name or where}' ({where}) has no {attribute}. {fix}.")
     for attribute in ("name", "description"):
         if not isinstance(getattr(tool, attribute), str):
             raise UsageError(f"Tool '{tool.name}' ({where}) has {attribute}={getattr(tool, attribute)!r}; it must be text.")
@@ -411,7 +412,7 @@ def _check_numbers(tool: Tool, where: str) -> None:
 
 def _check_kinds(tool: Tool, where: str) -> None:
     """Check flags and declarations, because text instead of a flag would count as true, and an invalid declaration as none."""
-    for attribute in ("coerce", "retryable", "requires_actor", "cacheable"):
+    for attribute in ("coerce", "retryable", "requires_actor", "cacheable", "strict"):
         value = getattr(tool, attribute)
         if value is not None and not isinstance(value, bool):
             raise UsageError(f"Tool '{tool.name}' ({where}) has {attribute}={value!r}; it must be True or False.")

@@ -63,6 +63,7 @@ class ToolOptions(TypedDict, total=False):
     runner: RunnerName | None
     parallel: int | None
     coerce: bool | None
+    strict: bool
 
 
 class FunctionTool(Tool):
