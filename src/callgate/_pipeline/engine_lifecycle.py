@@ -24,6 +24,7 @@ from callgate._engine_limits import ACTIVE_CONVERSATIONS
 from callgate._pipeline.call_state import CallState
 from callgate._run_in_thread import LoopEnded, wait_for_loop
 from callgate._runners.thread_runner import while_thread_waits
+from callgate._worker_import import refuse_while_importing
 from callgate.errors import UsageError
 from callgate.protocols import Journal, RunWatcher
 
@@ -98,10 +99,12 @@ class Lifecycle:
         """Bind to the running event loop on first use.
 
         Raises:
-            UsageError: The engine belongs to another event loop, or is closed.
+            UsageError: The engine belongs to another event loop, is closed, or is used at the top level of a module that a worker process
+                imports.
         """
         loop = get_running_loop()
         if self.loop is not loop:
+            refuse_while_importing()
             if self.loop is not None:
                 raise UsageError(
                     "This engine belongs to another event loop. Make an engine for each loop, inside the function"
@@ -116,8 +119,10 @@ class Lifecycle:
         self.closed = True
 
     def check_unclosed(self) -> None:
+        """Raise `UsageError` if the engine is closed, or if a worker process is importing the program that uses it."""
         if self.closed:
             raise UsageError("This engine is closed. Make a new one.")
+        refuse_while_importing()
 
     def conversing(self, conversation: str) -> bool:
         """Return whether a call of the conversation is running."""

@@ -22,6 +22,7 @@ from callgate._run_state.earlier_effect import EarlierEffect, effect_run
 from callgate._run_state.event_bodies import Reason, decode_reason, decode_result
 from callgate._run_state.recorder import off_loop
 from callgate._run_state.settlements import in_doubt
+from callgate._runners.exception_results import describe
 from callgate._runners.offload_to_threads import WorkAbandoned
 from callgate._runners.return_values import ReadingTimeout
 from callgate.calls import Metadata, Note, Text, ToolResult
@@ -48,10 +49,21 @@ class RecordedEffects:
     async def key_of(self, call: ValidatedCall, kill: AbortSignal, within_s: float) -> EffectKeyOf:
         """Return the key of a call. A function of the host that makes it runs in a thread, within the time of a hook.
 
+        Its failure is logged, for the tool's author.
+
         Raises:
             ArgumentsInvalid, ToolRaised: The key of the call cannot be made.
             CallNotStarted: The call was killed.
         """
+        try:
+            return await self._key_of(call, kill, within_s)
+        except ToolRaised as error:
+            cause = error.__cause__
+            raised = "" if cause is None or isinstance(cause, WorkAbandoned) else f" It raised {': '.join(describe(cause))}."
+            self._recorder.log.warning("%s%s", error, raised)
+            raise
+
+    async def _key_of(self, call: ValidatedCall, kill: AbortSignal, within_s: float) -> EffectKeyOf:
         effect_key = call.tool.effect_key
         assert effect_key is not None
         make = partial(effect_key.from_call, call.arguments, call.scope)

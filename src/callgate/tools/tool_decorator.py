@@ -63,6 +63,7 @@ class ToolOptions(TypedDict, total=False):
     runner: RunnerName | None
     parallel: int | None
     coerce: bool | None
+    strict: bool
 
 
 class FunctionTool(Tool):
@@ -109,7 +110,9 @@ class FunctionTool(Tool):
         self._validator: Callable[..., object] | None = options.pop("validate", None)
         self._verifier: Callable[..., Any] | None = options.pop("verify", None)
         self._check_functions()
-        ApprovalRequirement.of(options.get("requires_approval", False), f"Tool '{self.name}' ({self.where()})")
+        ApprovalRequirement.of(
+            options.get("requires_approval", False), f"Tool '{self.name}' ({self.where()})", self.parameters.get("properties", ())
+        )
         written = options.pop("category", None)
         self.category = written or "safe_chain"
         self.effect = options.pop("effect", None) or _effect_of(written, takes_key=self._schema.context is not None)
