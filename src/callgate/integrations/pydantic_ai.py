@@ -30,6 +30,7 @@ from callgate.integrations._pydantic_ai_tools import (
     declared,
     defined,
     encode,
+    failure_text,
     has_files,
     listed,
     plain,
@@ -169,7 +170,7 @@ class CallgateToolset(WrapperToolset[Any]):
             raise call.failed_with
         if result.status != "ok":
             refused = result.failure_class in ("invalid_parameters", "malformed_arguments")
-            raise (ModelRetry if refused else ToolFailed)(result.text or result.error or "the call failed")
+            raise (ModelRetry if refused else ToolFailed)(failure_text(result))
         shortened = result.metadata.truncated and not has_files(call.native)
         if call.unchanged(result) and not shortened and (result.metadata.truncated or len(result.content) == 1):
             return call.native
