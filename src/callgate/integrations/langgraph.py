@@ -38,8 +38,9 @@ from callgate.integrations._langgraph_calls import (
     question_about,
     without_loop,
 )
-from callgate.integrations.framework_call import CallsEngine, HumanDecision, answer
+from callgate.integrations.framework_call import CallsEngine, HumanDecision, answer, no_because
 from callgate.integrations.open_questions import paused_or_asked
+from callgate.integrations.outdated_answers import why_outdated
 
 __all__ = ["CallgateToolNode"]
 
@@ -53,6 +54,7 @@ class _AskedCall(Struct, frozen=True):
     """The position of the call in its message."""
     call: dict[str, Any]
     suspended: Suspended
+    scope: Scope
 
 
 class _Execution:
@@ -69,12 +71,12 @@ class _Execution:
         self.paused: dict[str, GraphInterrupt] = {}
         """The interrupts by which tools have paused the graph, by the ids of their calls."""
 
-    def noted(self, request: ToolCallRequest, output: Any) -> Any:
+    def noted(self, request: ToolCallRequest, output: Any, calls: GraphCalls) -> Any:
         """Return a call's output; note it if it waits for a human, and return a placeholder."""
         call: dict[str, Any] = dict(request.tool_call)
         self.requests[call["id"]] = request
         if isinstance(output, Suspended):
-            self.waiting.append(_AskedCall(place_of(request)[1], call, output))
+            self.waiting.append(_AskedCall(place_of(request)[1], call, output, calls.placed(request)))
         elif isinstance(output, GraphInterrupt):
             self.paused[call["id"]] = output
         else:
@@ -111,7 +113,7 @@ class CallgateToolNode(ToolNode):
                 output = calls.make_sync(request, execute, execution.answers, None)
             except GraphInterrupt as pause:
                 output = pause
-            return execution.noted(request, output)
+            return execution.noted(request, output, calls)
 
         async def awrap(request: ToolCallRequest, execute: Callable[[ToolCallRequest], Any]) -> Any:
             execution = _execution.get()
@@ -119,7 +121,7 @@ class CallgateToolNode(ToolNode):
                 output = await calls.make(request, execute, execution.answers, None)
             except GraphInterrupt as pause:
                 output = pause
-            return execution.noted(request, output)
+            return execution.noted(request, output, calls)
 
         super().__init__(tools, wrap_tool_call=wrap, awrap_tool_call=awrap, **options)
         for name, one in self.tools_by_name.items():
@@ -194,9 +196,16 @@ async def _ask(engine: CallsEngine, execution: _Execution) -> None:
         configs = [{"action_name": one.call["name"], "allowed_decisions": list(DECISIONS)} for one in waiting]
         given = execution.answers.ask({"action_requests": asked, "review_configs": configs})
         for one, decision in zip(waiting, _decisions(given, waiting), strict=True):
-            unusable = decision if isinstance(decision, str) else await answer(engine, one.suspended, decision)
+            unusable = decision if isinstance(decision, str) else await _answer(engine, one, decision)
             problems[one.suspended.approval_id] = unusable
         waiting = [one for one in waiting if problems[one.suspended.approval_id]]
+
+
+async def _answer(engine: CallsEngine, asked: _AskedCall, decision: HumanDecision) -> str:
+    """Answer the engine's question. Return why the decision cannot be used; empty if it was."""
+    name, call_id = asked.call["name"], asked.call["id"] or ""
+    outdated = await why_outdated(engine.journal, name, call_id, asked.scope, asked.suspended) if decision.allow else ""
+    return await answer(engine, asked.suspended, no_because(outdated) if outdated else decision)
 
 
 def _decisions(given: Any, waiting: list[_AskedCall]) -> list[HumanDecision | str]:

@@ -7,7 +7,7 @@ before; the engine gets them as JSON data.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from callgate.errors import UsageError
 
 try:
-    from pydantic_ai import ApprovalRequired, CallDeferred, ModelRetry, RunContext, ToolFailed
+    from pydantic_ai import ApprovalRequired, CallDeferred, DeferredToolRequests, DeferredToolResults, ModelRetry, RunContext, ToolFailed
     from pydantic_ai.capabilities import AbstractCapability
     from pydantic_ai.messages import ModelResponse, ToolCallPart
     from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, ToolsetTool, WrapperToolset
@@ -30,6 +30,7 @@ from callgate.integrations._pydantic_ai_tools import (
     declared,
     defined,
     encode,
+    failure_text,
     has_files,
     listed,
     plain,
@@ -43,11 +44,13 @@ from callgate.integrations.open_questions import was_asked
 from callgate.integrations.wrapped_tools import WrappedTools
 from callgate.tools import ToolOptions
 
-__all__ = ["CallgateCapability", "CallgateToolset"]
+__all__ = ["CallgateCapability", "CallgateToolset", "recorded_answers"]
 
 _NOBODY = Scope()
 _PAUSES = (ApprovalRequired, CallDeferred)
 _FAILURES = (ModelRetry, ToolFailed)
+_RECORDED = "callgate_recorded"
+"""The mark in the metadata of a call that goes on with the answer that the engine's journal has."""
 ScopeOf = Scope | Callable[[RunContext[Any]], Scope]
 
 
@@ -131,9 +134,13 @@ class CallgateToolset(WrapperToolset[Any]):
             pauses=_PAUSES,
             failures=_FAILURES,
             origin="pydantic_ai",
+            asks_again=True,
         )
+        recorded = _RECORDED in (ctx.tool_call_metadata or {})
+        if recorded and not await was_asked(self.engine, name, call.id, scope):
+            raise ApprovalRequired(metadata={"question": f"The engine's journal has no question about this call of {name}."})
         decide = partial(_approved, None if asked == given else given)
-        result = await run_call(self.engine, call, decide if ctx.tool_call_approved else None)
+        result = await run_call(self.engine, call, decide if ctx.tool_call_approved and not recorded else None)
         if not isinstance(result, Suspended):
             return self._output(call, result)
         raise ApprovalRequired(metadata={"question": result.question, "approval_id": result.approval_id})
@@ -163,11 +170,24 @@ class CallgateToolset(WrapperToolset[Any]):
             raise call.failed_with
         if result.status != "ok":
             refused = result.failure_class in ("invalid_parameters", "malformed_arguments")
-            raise (ModelRetry if refused else ToolFailed)(result.text or result.error or "the call failed")
+            raise (ModelRetry if refused else ToolFailed)(failure_text(result))
         shortened = result.metadata.truncated and not has_files(call.native)
         if call.unchanged(result) and not shortened and (result.metadata.truncated or len(result.content) == 1):
             return call.native
         return restore(whole_value(self.engine, result), result)
+
+
+def recorded_answers(requests: DeferredToolRequests | Iterable[str]) -> DeferredToolResults:
+    """Return results with which a run goes on with the answers that the engine's journal has, and with no others.
+
+    For answers that come from `callgate approve`, `callgate deny`, `engine.approve` or `engine.deny`. A call that nobody has
+    answered, or that the engine has not asked about, is deferred again.
+
+    Args:
+        requests: What the run has ended with, or the ids of its calls that wait for approval.
+    """
+    ids = [call.tool_call_id for call in requests.approvals] if isinstance(requests, DeferredToolRequests) else list(requests)
+    return DeferredToolResults(approvals=dict.fromkeys(ids, True), metadata={one: {_RECORDED: True} for one in ids})
 
 
 class CallgateCapability(AbstractCapability[Any]):
