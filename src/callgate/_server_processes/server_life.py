@@ -59,6 +59,11 @@ class RestartPolicy(Protocol):
         """Calls wait for a start that is due in at most this time; before that, they are refused."""
         ...
 
+    @property
+    def until(self) -> str:
+        """What ends a quarantine that is infinite, in words."""
+        ...
+
     def wait_s(self, failures: int, clock: Clock) -> float | None:
         """Return how long to wait after this number of failures in a row; None: the server is quarantined."""
         ...
@@ -237,7 +242,7 @@ class ServerLife(Generic[S]):
         """
         left_s = self._left_s()
         if left_s > 0:
-            when = f"for {left_s:.0f} s" if left_s < math.inf else "until it is reloaded"
+            when = f"for {left_s:.0f} s" if left_s < math.inf else self._policy.until
             raise self.unavailable(f"{self.problem.removesuffix('.')}. It has failed {self.failures} times, and is not tried again {when}")
         self._renew_attempt()
         self.wake.set()

@@ -46,6 +46,7 @@ class _Backoff:
     """Waits longer after each failure, and tries a quarantined server again after a minute or more. Calls wait for every start."""
 
     patience_s = math.inf
+    until = ""
 
     def wait_s(self, failures: int, clock: Clock) -> float | None:
         if failures >= _MOST_FAILURES:
