@@ -230,7 +230,7 @@ class SupervisedPlugin:
 
     def _problem_of(self, error: Exception) -> str:
         if isinstance(error, TimeoutError):
-            return f"it was not ready within {self._config.start_timeout_s:g} s. Its protocol is docs/reference/plugin-protocol.md"
+            return f"it was not ready within {self._config.start_timeout_s:g} s; it has to answer hello by ready"
         lost = self._session.lost if self._session is not None else None
         if lost is not None and lost.done():
             return lost.result()
