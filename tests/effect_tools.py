@@ -1,4 +1,4 @@
-"""Tools with effects: payments that are written to a ledger, and a tool that runs until it is cancelled."""
+"""Tools with effects: payments and refunds that are written to a ledger, and a tool that runs until it is cancelled."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from callgate import Tool, tool
 from tests.effect_ledger import Ledger
 
-__all__ = ["Unending", "paying", "paying_amounts"]
+__all__ = ["Unending", "failing", "paying", "paying_amounts", "refunding"]
 
 
 def paying(ledger: Ledger, **settings: Any) -> Tool:
@@ -35,6 +35,31 @@ def paying_amounts(ledger: Ledger, hang: asyncio.Event | None = None, **settings
         return f"paid {to}"
 
     return pay
+
+
+def refunding(ledger: Ledger, **settings: Any) -> Tool:
+    """`refund(order, cents)`, a line in the ledger for each."""
+
+    @tool(**({"name": "refund", "key": "refund:{order}"} | settings))
+    async def refund(order: str, cents: int = 100) -> str:
+        """Refund an order."""
+        ledger.write(f"{order} {cents}")
+        await asyncio.sleep(0)
+        return f"refunded {order}"
+
+    return refund
+
+
+def failing(ledger: Ledger, error: Exception, **settings: Any) -> Tool:
+    """`refund(order)`, a line in the ledger for each; then it raises."""
+
+    @tool(name="refund", key="refund:{order}", **settings)
+    async def refund(order: str) -> str:
+        """Refund an order."""
+        ledger.write(order)
+        raise error
+
+    return refund
 
 
 class Unending:

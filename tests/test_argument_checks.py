@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -94,6 +95,33 @@ def test_valid_arguments_are_converted_without_loss_and_only_if_wanted() -> None
 def test_a_schema_that_cannot_be_used_is_the_developers_error() -> None:
     with pytest.raises(UsageError, match="schema"):
         check_arguments({"type": "object", "properties": {"a": {"type": "sting"}}}, {})
+
+
+MISTAKES: dict[str, tuple[Callable[[Any], object], str]] = {
+    "text to repair": (lambda wrong: repair_json(wrong), "repair_json(text=None): it must be text."),
+    "text to parse": (lambda wrong: parse_arguments(wrong), "parse_arguments(text=None): it must be text, bytes or a dict."),
+    "arguments to check": (
+        lambda wrong: check_arguments(SCHEMA, wrong),
+        "check_arguments(arguments=None): it must be text, bytes or a dict.",
+    ),
+    "name": (lambda wrong: resolve_name(wrong, ["a"]), "resolve_name(name=None): it must be text."),
+    "name to match": (lambda wrong: matching_name(wrong, ["a"]), "matching_name(name=None): it must be text."),
+    "known names": (lambda wrong: resolve_name("a", wrong), "resolve_name(known=None): it must be a list of names."),
+    "a known name": (lambda wrong: resolve_name("a", [wrong]), "resolve_name(known=[None]): it must be a list of names."),
+    "one text as known names": (lambda _: resolve_name("a", "abc"), "resolve_name(known='abc'): it must be a list of names."),
+    "schema": (lambda wrong: check_arguments(wrong, {}), "The schema of the arguments cannot be used: it is not JSON."),
+    "schema of a value": (lambda _: repair_json("{}", 3), "The schema of the value cannot be used: it is not JSON."),  # type: ignore[arg-type]
+    "limits": (lambda _: repair_json("{}", limits=3), "repair_json(limits=3): it must be a Limits or None."),  # type: ignore[arg-type]
+    "keyword": (lambda _: check_arguments(SCHEMA, {}, coerc=False), "check_arguments has no option 'coerc'; did you mean 'coerce'?"),  # type: ignore[call-arg]
+}
+
+
+@pytest.mark.parametrize(("use", "told"), MISTAKES.values(), ids=MISTAKES)
+def test_a_mistake_of_the_developer_is_a_usage_error(use: Callable[[Any], object], told: str) -> None:
+    """None is what a variable has that the host forgot to set; no model's text is None."""
+    with pytest.raises(UsageError) as error:
+        use(None)
+    assert str(error.value).startswith(told)
 
 
 async def test_an_engine_gives_the_same_answers() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -14,8 +15,9 @@ from callgate.errors import UsageError
 from callgate.events import Event
 from callgate.protocols import Verdict
 from callgate.stage_types import ValidatedCall
-from tests.engine_calls import result_of
+from tests.engine_calls import bodies, result_of
 from tests.host_fakes import Asks, Hider
+from tests.waiting import PATIENCE_S
 
 SCOPE = Scope(run="r")
 PAY = RawCall(id="a", name="pay", arguments={"to": "ann", "amount": 100})
@@ -236,6 +238,33 @@ async def test_refused_arguments_are_explained_to_the_human_and_not_to_the_model
             assert text.endswith("\nApprove again with all arguments of the call; pay takes amount, to.")
             assert fault in text
             assert ("call it again" in text, "was not run" in text, "dropped" in text) == (False, False, False)
+
+
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["here", "another process"])
+async def test_arguments_of_a_human_are_converted_as_those_of_the_model_are(tmp_path: Path, shop: Shop, elsewhere: bool) -> None:
+    async with Engine(shop.tools(), policies=[Asks()], journal=SqliteJournal(tmp_path / "j.db")) as engine:
+        question = await asked(engine)
+        if elsewhere:
+            sent = await asyncio.to_thread(inbox.approve, tmp_path / "j.db", question, by="bob", arguments={"to": "bob", "amount": "33"})
+            await asyncio.to_thread(inbox.outcome, tmp_path / "j.db", sent.id, wait_s=PATIENCE_S)
+        else:
+            await engine.approve(question, by="bob", arguments={"to": "bob", "amount": "33"})
+            await engine.approve(question, by="bob", arguments={"to": "bob", "amount": 33})
+            known = engine.approval(question)
+            assert known is not None
+            assert known.arguments == {"to": "bob", "amount": 33}
+            (answer,) = bodies(engine, "approval.answered")
+            details: Any = answer["details"]
+            assert (details["arguments"], "integer" in details["converted"][0]) == (known.arguments, True)
+        result = result_of(await engine.call(PAY, SCOPE))
+    assert (result.status, shop.paid) == ("ok", ["bob 33"])
+
+
+async def test_arguments_of_a_human_are_not_converted_if_those_of_the_model_are_not(shop: Shop) -> None:
+    async with Engine(shop.tools(), policies=[Asks()], coerce=False) as engine:
+        question = await asked(engine)
+        with pytest.raises(UsageError, match="The question stays open"):
+            await engine.approve(question, by="bob", arguments={"to": "bob", "amount": "33"})
 
 
 async def test_the_same_answer_twice_is_one_answer_and_another_one_is_refused(shop: Shop) -> None:

@@ -290,6 +290,13 @@ METHODS: dict[str, tuple[Callable[[Any], object], str]] = {
     "answer": (lambda engine: engine.answer("1", allowed=True), "Engine.answer has no option 'allowed'; did you mean 'allow'?"),
     "settle": (lambda engine: engine.settle("1", happend=True), "Engine.settle has no option 'happend'; did you mean 'happened'?"),
     "settle without a word": (lambda engine: engine.settle("1"), "Engine.settle lacks happened. It takes uid, happened, by, reason."),
+    "respond": (lambda engine: engine.respond({}, scop=Scope()), "Engine.respond has no option 'scop'; did you mean 'scope'?"),
+    "respond_sync": (lambda engine: engine.respond_sync({}, tool=1), "Engine.respond_sync has no option 'tool'. It takes response, scope,"),
+    "watch": (lambda engine: engine.watch([], providr="openai"), "Engine.watch has no option 'providr'; did you mean 'provider'?"),
+    "schemas": (lambda engine: engine.schemas("openai", name="seen"), "Engine.schemas has no option 'name'; did you mean 'names'?"),
+    "schemas of one name": (lambda engine: engine.schemas("openai", "seen"), "schemas(names='seen'): it must be a list of names of tools"),
+    "schemas of a number": (lambda engine: engine.schemas("openai", 3), "schemas(names=3): it must be a list of names of tools"),
+    "schemas in no scope": (lambda engine: engine.schemas("openai", scope="x"), "A str was handed in as a scope. Give callgate.Scope(...)"),
     "wake": (lambda engine: engine.wake(thread="t"), "Engine.wake has no option 'thread'; did you mean 'conversation'?"),
 }
 

@@ -103,6 +103,7 @@ def raws(path: str) -> list[RawCall]:
 
 @pytest.mark.parametrize("name", ["record.db", "kept/record.db"])
 async def test_journal_cache_and_memory_files_elsewhere_in_the_workspace_are_unreachable(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
     journal = SqliteJournal(tmp_path / name)
     cache, memory = SqliteCache(tmp_path / "cache.db"), Memory(tmp_path / "memory.db")
     (tmp_path / "mine.txt").write_text("mine", encoding="utf-8")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ from tests.agent import scripted_model
 from tests.effect_ledger import Ledger
 from tests.effect_tools import paying_amounts
 from tests.engine_calls import call, result_of, verdicts
+from tests.waiting import PATIENCE_S
 
 SCOPE = Scope(run="r")
 PAY = call("pay", id="a", to="ann", amount=500)
@@ -121,6 +123,26 @@ async def test_only_a_plain_false_of_the_tools_function_lets_a_call_run(says: An
     limits = Limits(policy_timeout_s=0.05)
     async with Engine([paying_amounts(ledger, requires_approval=says)], limits=limits) as engine:
         assert ((await asked(engine)).question, ledger.lines()) == (question, [])
+
+
+async def test_a_function_that_blocks_delays_no_other_call_and_a_human_is_asked_when_its_time_is_over(ledger: Ledger) -> None:
+    go_on = threading.Event()
+
+    def blocks(arguments: dict[str, Any]) -> bool:
+        go_on.wait()
+        return False
+
+    @tool(effect="none")
+    async def look() -> str:
+        """Look."""
+        return "seen"
+
+    async with Engine([paying_amounts(ledger, requires_approval=blocks), look], limits=Limits(policy_timeout_s=0.3)) as engine:
+        paying = asyncio.ensure_future(asked(engine))
+        assert result_of(await engine.call(call("look"), Scope(run="s"))).text == "seen"
+        question = (await asyncio.wait_for(paying, PATIENCE_S)).question
+        go_on.set()
+    assert (question, ledger.lines()) == (f"{WHOLE_QUESTION} Its requires_approval took too long.", [])
 
 
 @pytest.mark.parametrize("says", [SAYS["yes"][0], later], ids=["function", "async function"])

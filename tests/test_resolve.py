@@ -55,9 +55,11 @@ def test_an_almost_right_name_resolves_with_a_note(name: str) -> None:
 
 
 @pytest.mark.parametrize("prefix", ["", "functions.", "default_api.", "default_api:", "Tools."])
-@pytest.mark.parametrize("suffix", ["", "()", " ()", ":", ":0", " "])
+@pytest.mark.parametrize(
+    "suffix", ["", "()", " ()", ":", ":0", " ", "<|channel|>commentary", " <|constrain|>json", "<|channel|>commentary <|constrain|>json"]
+)
 def test_what_models_add_to_a_name_is_ignored(prefix: str, suffix: str) -> None:
-    """The name of the tools' list in the prompt, parentheses, and the index of the call."""
+    """The name of the tools' list in the prompt, parentheses, the index of the call, and special tokens that a server left in."""
     assert resolved(f"{prefix}read_file{suffix}").tool.name == "read_file"
 
 
@@ -71,6 +73,9 @@ def test_what_models_add_to_a_name_is_ignored(prefix: str, suffix: str) -> None:
         "\uff52ead_file",
         "read_file.__init__",
         "read_file(path)",
+        "read_file<|channel|>commentary to=search",
+        "read_file<channel>",
+        "<|channel|>read_file",
         "other.read_file",
         "functions.functions.read_file",
         "multi_tool_use.read_file",
@@ -198,7 +203,18 @@ names = st.from_regex(r"[a-z][a-z_]{0,8}", fullmatch=True)
 close_names = st.sampled_from(
     ["x", "X", "a_b", "a-b", "A_b", "functions.x", "Functions.x", "tools.x", "functions", "tool", "x_", "default_api.a-b"]
 )
-DECORATIONS = ("{}", " {}\n", "`{}`", "functions.{}", "default_api:{}", "TOOLS.{}", "{}()", "{}:", "functions.{}:3")
+DECORATIONS = (
+    "{}",
+    " {}\n",
+    "`{}`",
+    "functions.{}",
+    "default_api:{}",
+    "TOOLS.{}",
+    "{}()",
+    "{}:",
+    "functions.{}:3",
+    "{}<|channel|>commentary",
+)
 
 
 @given(st.sets(close_names, min_size=1), st.sampled_from(DECORATIONS), st.booleans(), st.booleans(), st.data())

@@ -106,6 +106,38 @@ async def test_a_dict_with_images_is_shown_as_json_and_then_its_images() -> None
     assert result.content == (Text(text=json.dumps(result.structured, separators=(",", ":"))), PICTURE)
 
 
+@pytest.mark.parametrize(
+    ("value", "data"),
+    [
+        ({"a": {"b": PICTURE}}, {"a": {"b": SUMMARY}}),
+        ([[PICTURE]], [[SUMMARY]]),
+        ({"pages": [{"n": 1, "scans": (PICTURE,)}]}, {"pages": [{"n": 1, "scans": [SUMMARY]}]}),
+        ([{"page": PICTURE}, {"page": None}], [{"page": SUMMARY}, {"page": None}]),
+    ],
+)
+async def test_images_are_shown_at_any_depth_of_the_data(value: Any, data: object) -> None:
+    result = await returned(value)
+    assert result.structured == data
+    assert result.content == (Text(text=json.dumps(data, separators=(",", ":"))), PICTURE)
+
+
+async def test_data_with_an_image_beside_parts_is_shown_as_json_and_then_its_image() -> None:
+    result = await returned(["Sales:", PICTURE, {"page": {"scan": PICTURE}}])
+    assert result.content == (
+        Text(text="Sales:"),
+        PICTURE,
+        Text(text=json.dumps({"page": {"scan": SUMMARY}}, separators=(",", ":"))),
+        PICTURE,
+    )
+    assert result.structured == ["Sales:", SUMMARY, {"page": {"scan": SUMMARY}}]
+
+
+async def test_data_with_an_image_that_contains_itself_is_a_failure_of_the_tool() -> None:
+    value: dict[str, Any] = {"picture": PICTURE}
+    value |= {"once": value, "twice": value}
+    assert (await returned(value)).status == "error"
+
+
 class Camera(Tool):
     name = "camera"
     description = "Take a picture."

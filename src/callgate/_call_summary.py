@@ -50,6 +50,8 @@ class CallSummary(Struct, kw_only=True):
     code: str = ""
     error: str = ""
     effect: str = ""
+    effect_key: str = ""
+    """The key of its effect, as the tool gets it; empty if the tool declares none."""
     runner: str = ""
     rule: str = ""
     timeout_s: float = 0.0
@@ -147,6 +149,7 @@ def _tell(call: CallSummary, event: Event, body: Mapping[str, Any]) -> None:
             call.starts.append(event.mono)
             call.attempts = max(call.attempts, event.attempt)
             call.effect, call.runner = _text(body, "effect"), _text(body, "runner")
+            call.effect_key = _text(body, "effect_key")
             call.timeout_s = _number(body, "timeout_s")
         case "call.replayed":
             call.earlier_call = _earlier(body.get("details"), "uid")

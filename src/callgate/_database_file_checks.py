@@ -21,7 +21,7 @@ from callgate.errors import UsageError
 if TYPE_CHECKING:
     import apsw
 
-__all__ = ["OWN_FOLDER", "make_folder", "make_private", "refuse_scrap", "refused_by_system", "space_error"]
+__all__ = ["OWN_FOLDER", "make_folder", "make_private", "refuse_scrap", "refused_by_system", "require_folder", "space_error"]
 
 OWN_FOLDER: Final = ".callgate"
 """The folder for the command line's own files; file tools have no access to a folder of this name."""
@@ -105,6 +105,21 @@ def make_folder(folder: str | os.PathLike[str]) -> None:
             fd = os.open(path / ".gitignore", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             with open(fd, "wb") as file:
                 file.write(b"*\n")
+
+
+def require_folder(folder: Path) -> None:
+    """Check that the folder of a journal exists, because a mistyped path must not begin a journal without the calls of the old one.
+
+    A `.callgate` folder is created.
+
+    Raises:
+        OSError: The folder does not exist or cannot be used.
+    """
+    if folder.name == OWN_FOLDER:
+        os.stat(folder.parent)
+        make_folder(folder)
+    else:
+        os.stat(folder)
 
 
 def make_private(path: str | os.PathLike[str]) -> None:

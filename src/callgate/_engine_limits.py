@@ -10,6 +10,7 @@ from callgate._option_checks import Count, Options, Pause, Seconds, Whole
 
 __all__ = [
     "ACTIVE_CONVERSATIONS",
+    "IDLE_RUN_S",
     "JOURNAL_CHECK_BYTES",
     "JOURNAL_WAIT_S",
     "LEASE_S",
@@ -32,6 +33,8 @@ ACTIVE_CONVERSATIONS: Final = 10_000
 """The number of conversations whose activity an engine counts; beyond it, the least recently active one is forgotten."""
 LEASE_S: Final = 15.0
 """Seconds after which the lease of a silent engine expires; an engine renews its leases every third of that."""
+IDLE_RUN_S: Final = 0.25
+"""Seconds without a call after which another engine may take a run that the host named; it may take twice as long."""
 JOURNAL_CHECK_BYTES: Final = 67_108_864
 JOURNAL_WAIT_S: Final = 30.0
 """Seconds to wait for a journal that another process has locked."""

@@ -49,7 +49,8 @@ class BlockingPool:
     def __init__(self, name: str, most: int) -> None:
         self._name = name
         self._most = most
-        self._jobs: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = queue.SimpleQueue()
+        """The work, and None for each thread that has to end."""
         self._lock = threading.Lock()
         self._threads = 0
         self._idle = 0
@@ -66,6 +67,13 @@ class BlockingPool:
         if not works:
             _run(work, done)
         return await asyncio.wrap_future(done)
+
+    def close(self) -> None:
+        """End each thread when its work is done, without waiting. No work may be handed in after that."""
+        with self._lock:
+            for _ in range(self._threads):
+                self._jobs.put(None)
+            self._threads = 0
 
     def _start(self) -> None:
         try:

@@ -124,9 +124,16 @@ def _cause(path: str | os.PathLike[str], error: OSError) -> tuple[str, str]:
         return f"{_user()} has no right to it{where}", "Give that user the right, or give another path."
     if error.errno in (errno.ENOTDIR, errno.EEXIST):
         return f"{displayed(_parent_file(Path(path)))} is a file and no folder", "Give a path in a folder."
+    if error.errno == errno.ENOENT and (missing := _missing_folder(Path(path))) is not None:
+        return f"the folder {displayed(missing)} does not exist", "Create it, or correct the path."
     if error.errno in _CAUSES:
         return _CAUSES[error.errno]
     return f"{error.strerror or error}{where}", "Check the disk, or give another path."
+
+
+def _missing_folder(path: Path) -> Path | None:
+    """Return the first parent of the path that does not exist."""
+    return next((parent for parent in reversed(path.parents) if not parent.exists()), None)
 
 
 def _parent_file(path: Path) -> Path:

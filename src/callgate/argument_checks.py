@@ -17,6 +17,7 @@ from callgate._engine_limits import Limits
 from callgate._json import strict_object, strict_value
 from callgate._json.json_repair import repair_text
 from callgate._json.malformed_text import clip
+from callgate._option_checks import by_name, check, refused
 from callgate._schema import CompiledSchema, ValidationProblem, coerced, compile_schema
 from callgate.calls import Note
 from callgate.errors import ArgumentsInvalid, ArgumentsMalformed, ArgumentsTruncated
@@ -44,8 +45,10 @@ _MAX_NAME = 200
 _QUOTES = "\"'`"
 _WHITE = " \t\r\n"
 _PREFIXES = tuple(f"{space}{mark}" for space in ("functions", "function", "default_api", "tools", "tool") for mark in ".:")
-_SUFFIX = re.compile(r"(?:\(\s*\)?|:[0-9]{0,4})$")
-"""Empty parentheses, or a colon with the index of the call. A tool's name cannot contain these characters."""
+_SUFFIX = re.compile(r"(?:\(\s*\)?|:[0-9]{0,4}|(?:\s*<\|\w+\|>\s*\w*)+)$")
+"""Empty parentheses, a colon with the index of the call, or special tokens of the model, each with a word. A tool's name cannot contain
+these characters.
+"""
 
 
 class RepairedJson(Struct, frozen=True, kw_only=True):
@@ -81,6 +84,7 @@ class CheckedArguments(Struct, frozen=True, kw_only=True):
         return not self.errors
 
 
+@by_name
 def parse_arguments(text: str | bytes | Mapping[str, object], *, limits: Limits | None = None) -> dict[str, object]:
     """Return a call's arguments as one JSON object. Empty text and `null` give `{}`.
 
@@ -92,10 +96,15 @@ def parse_arguments(text: str | bytes | Mapping[str, object], *, limits: Limits 
         ArgumentsMalformed: It is no JSON object, has a key twice, a number out of range, invalid Unicode, or exceeds a limit. `code` says
             which; the text says where, and what to send instead.
         ArgumentsTruncated: The text ends inside an object, a list or a string.
+        UsageError: It is neither text nor bytes nor a mapping.
     """
+    if not isinstance(text, (str, bytes, Mapping)):
+        raise refused("parse_arguments", "text", text, "text, bytes or a dict")
+    check("parse_arguments", "limits", limits, Limits | None)
     return strict_object(text, limits or _LIMITS)
 
 
+@by_name
 def repair_json(text: str, schema: Mapping[str, Any] | None = None, *, limits: Limits | None = None) -> RepairedJson:
     """Return the one value that complete but malformed JSON means.
 
@@ -109,7 +118,10 @@ def repair_json(text: str, schema: Mapping[str, Any] | None = None, *, limits: L
     Raises:
         ArgumentsMalformed, ArgumentsTruncated: The text is refused. The error is that of the strict parser.
         ArgumentsInvalid: The value does not match the schema.
+        UsageError: `text` is no text, or the schema cannot be used.
     """
+    check("repair_json", "text", text, str)
+    check("repair_json", "limits", limits, Limits | None)
     limits = limits or _LIMITS
     certain, value = repair_text(text, limits)
     fault = _fault(text, limits)
@@ -118,7 +130,7 @@ def repair_json(text: str, schema: Mapping[str, Any] | None = None, *, limits: L
     notes: tuple[Note, ...] = () if fault is None else (repair_note(fault),)
     if schema is None:
         return RepairedJson(value=value, notes=notes)
-    compiled = compile_schema(schema, "the schema", any_root=True)
+    compiled = compile_schema(schema, "the value", any_root=True)
     if isinstance(value, dict) and not compiled.is_valid(value):
         value, more = coerced(value, compiled)
         notes += more
@@ -126,13 +138,18 @@ def repair_json(text: str, schema: Mapping[str, Any] | None = None, *, limits: L
     return RepairedJson(value=value, notes=notes)
 
 
+@by_name
 def resolve_name(name: str, known: Iterable[str]) -> ResolvedName:
     """Return the known name that a name means.
 
     An equal name is the only one, also after white space and quotes around `name` are removed. Otherwise, prefixes such as `functions.` and
-    suffixes such as `()` are ignored, then case and the difference between `-` and `_`. Look-alike letters are different letters.
+    suffixes such as `()` and special tokens of the model are ignored, then case and the difference between `-` and `_`. Look-alike letters
+    are different letters.
+
+    Raises:
+        UsageError: `name` is no text, or `known` no iterable of texts.
     """
-    names = list(known)
+    names = _names("resolve_name", name, known)
     found = possible_names(name, names)
     if len(found) != 1:
         return ResolvedName(name=None, suggestions=tuple(found) or closest_names(name, names))
@@ -144,10 +161,24 @@ def name_note(name: str, found: str) -> Note:
     return Note(kind="name", text=f"The name came as {clip(name)} and was taken for {found!r}.")
 
 
+@by_name
 def matching_name(name: str, known: Iterable[str]) -> str | None:
-    """Return the one known name that a name means, or None if it means none or several. Ignores what `resolve_name` ignores."""
-    found = possible_names(name, known)
+    """Return the one known name that a name means, or None if it means none or several. Ignores what `resolve_name` ignores.
+
+    Raises:
+        UsageError: `name` is no text, or `known` no iterable of texts.
+    """
+    found = possible_names(name, _names("matching_name", name, known))
     return found[0] if len(found) == 1 else None
+
+
+def _names(owner: str, name: object, known: Iterable[str]) -> list[str]:
+    """Return the known names. Raise `UsageError` if a value has the wrong type."""
+    check(owner, "name", name, str)
+    names = list(known) if isinstance(known, Iterable) and not isinstance(known, (str, bytes)) else [known]
+    if not all(isinstance(one, str) for one in names) or isinstance(known, str):
+        raise refused(owner, "known", known, "a list of names")
+    return names
 
 
 def possible_names(name: str, known: Iterable[str]) -> list[str]:
@@ -173,6 +204,7 @@ def closest_names(name: str, known: Iterable[str]) -> tuple[str, ...]:
     return tuple([by_fold[one] for one in near])
 
 
+@by_name
 def check_arguments(
     schema: Mapping[str, Any], arguments: str | bytes | Mapping[str, object], *, coerce: bool = True, limits: Limits | None = None
 ) -> CheckedArguments:
@@ -186,11 +218,13 @@ def check_arguments(
         coerce: Whether to convert values of a wrong type if nothing is lost, such as `"5"` to `5`.
 
     Raises:
-        UsageError: The schema cannot be used.
+        UsageError: The schema cannot be used, or the arguments are neither text nor bytes nor a mapping.
         ArgumentsMalformed, ArgumentsTruncated: See `parse_arguments`.
     """
+    if not isinstance(arguments, (str, bytes, Mapping)):
+        raise refused("check_arguments", "arguments", arguments, "text, bytes or a dict")
     given = parse_arguments(arguments, limits=limits)
-    cleaned, notes, problems = fitted(compile_schema(schema, "the schema"), None, given, coerce=coerce, source=arguments)
+    cleaned, notes, problems = fitted(compile_schema(schema, "the arguments"), None, given, coerce=coerce, source=arguments)
     return CheckedArguments(arguments=given if problems else cleaned, notes=notes, errors=tuple(problems))
 
 

@@ -184,7 +184,7 @@ class Scope(NamedStruct, frozen=True, kw_only=True):
 class Note(NamedStruct, frozen=True, kw_only=True, gc=False):
     """A change that the engine made to a call or result, so that nothing changes silently."""
 
-    kind: Literal["json_repaired", "lifted", "name", "coerced", "dropped", "modified", "normalised", "warning", "empty"]
+    kind: Literal["json_repaired", "lifted", "name", "coerced", "dropped", "modified", "normalised", "warning", "empty", "replayed"]
     text: str
     """One sentence for people and models."""
     path: str = ""

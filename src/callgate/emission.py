@@ -15,16 +15,16 @@ from __future__ import annotations
 import asyncio
 import warnings
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from functools import partial
 from typing import Protocol
 
 from msgspec import Struct
 
-from callgate._abort_signals import AbortSignal, settled
+from callgate._abort_signals import AbortSignal
 from callgate._json import canonical
+from callgate._pipeline.call_slots import CallSlot, SameIdCalls
 from callgate._pipeline.call_state import CallState
-from callgate._pipeline.concurrency import UNDECLARED_READ, CallOrder, Footprint, QueueStarter, TaskQueue, footprint_of, may_run_beside
+from callgate._pipeline.concurrency import CallOrder, QueueStarter, TaskQueue, footprint_of, may_run_beside
 from callgate._pipeline.outcomes import Outcomes, UnstartedCalls
 from callgate._pipeline.parse import has_large_arguments
 from callgate._run_state.run_recovery import Unfinished
@@ -37,7 +37,6 @@ __all__ = ["Emission", "EndedCall", "Refusal"]
 Refusal = CallFailed | Callable[[int], CallFailed | None]
 """The error that refuses a call, or a function that returns it. The function is called in order, with the number of earlier calls."""
 
-_FOREVER_S = 1e9
 _FORGOTTEN = "what had not run will not, and nobody has the results. Seal it, or discard it where its stream fails."
 _TOGETHER = 64
 """The number of calls to prepare before other tasks of the event loop may run: some milliseconds."""
@@ -84,67 +83,6 @@ class EndedCall(Struct, frozen=True, kw_only=True, gc=False):
 _LEFT_OUT = EndedCall()
 
 
-class _Slot(Struct, eq=False):
-    """One call of the message."""
-
-    state: CallState
-    index: int
-    refusal: CallFailed | None = None
-    """The error with which the loop refuses the call, or None."""
-    size_bytes: int = 0
-    """The approximate size of the call's arguments."""
-    footprint: Footprint = UNDECLARED_READ
-    """The resources that the call touches: as requested and, once it is approved, as it will run."""
-    running: bool = False
-    """Whether its tool may have started."""
-    call: ValidatedCall | None = None
-    outcome: Outcome | None = None
-    waits: tuple[int, ...] = ()
-    early: bool = False
-    started: bool = False
-    entered: bool = False
-    """Whether the call is in the second half of the route, which records its end."""
-    ended: asyncio.Future[None] | None = None
-    """Resolved when the call ends. Created by the first task that waits for it."""
-
-    @property
-    def is_new(self) -> bool:
-        """Whether the call is neither prepared nor ended."""
-        return self.call is None and self.outcome is None and not self.state.ended
-
-    async def end(self, kill: AbortSignal) -> None:
-        """Wait until the call has ended, whether or not it has started; or until the message is killed."""
-        if self.outcome is None and not kill.aborted:
-            self.ended = self.ended or asyncio.get_running_loop().create_future()
-            await settled(self.ended, kill, _FOREVER_S)
-
-    def tell(self) -> None:
-        """Wake the tasks that wait for the end of the call."""
-        if self.ended is not None and not self.ended.done():
-            with suppress(RuntimeError):  # the event loop of the waiting task is closed
-                self.ended.set_result(None)
-
-
-class _SameId(Struct, eq=False):
-    """The calls of one message that the model gave the same id, in order."""
-
-    slots: list[_Slot] = []
-    _seen: int = 0
-    _firsts: dict[tuple[str, bytes], _Slot] = {}
-
-    def first_like(self, call: ValidatedCall) -> _Slot:
-        """Return the first call of the same tool with the same arguments."""
-        for slot in self.slots[self._seen :]:
-            self._seen += 1
-            if slot.call is not None:
-                self._firsts.setdefault(_likeness(slot.call), slot)
-        return self._firsts[_likeness(call)]
-
-
-def _likeness(call: ValidatedCall) -> tuple[str, bytes]:
-    return call.tool.identity, canonical(call.arguments)
-
-
 class Emission:
     """The calls of one message. Add them, then `seal` once, or `discard`.
 
@@ -184,7 +122,7 @@ class Emission:
         self._early = early
         self._on_result = on_result
         self._most = most
-        self._places: list[_Slot | EndedCall | RawCall] = []
+        self._places: list[CallSlot | EndedCall | RawCall] = []
         """The calls taken so far, by position: those on the route, those without one, and those above the limit."""
         self._held: dict[int, Callable[[], None]] = {}
         """Functions that take the calls which arrived too early, by position."""
@@ -193,19 +131,19 @@ class Emission:
         self.accepted = 0
         """How many of the taken calls have not been refused."""
         self._kill = AbortSignal(signal)
-        self._slots: list[_Slot] = []
-        self._first: _Slot | None = None
+        self._slots: list[CallSlot] = []
+        self._first: CallSlot | None = None
         """The first call that may run; it waits for no other call."""
         self._order: CallOrder | None = None
         """Created for the second call that may run."""
-        self._ids: dict[str, _SameId] = {}
+        self._ids: dict[str, SameIdCalls] = {}
         """The calls by their id from the model."""
         self._queue = TaskQueue(starter, parallel)
         self._prepared_bytes = 0
         """The bytes of arguments that were prepared before the message was sealed."""
         self._unprepared = False
         """Whether some calls will be prepared only when the message is sealed."""
-        self._changed: list[_Slot] = []
+        self._changed: list[CallSlot] = []
         """Calls that will run with other arguments than those for which they were ordered."""
         self._over = False
         self._stopped = False
@@ -286,10 +224,10 @@ class Emission:
         state.on_result = self._on_result
         arguments = state.raw.arguments
         size_bytes = len(arguments) if isinstance(arguments, (str, bytes)) else _MAPPING_BYTES
-        slot = _Slot(state, asked, refusal, size_bytes=size_bytes)
+        slot = CallSlot(state, asked, refusal, size_bytes=size_bytes)
         self._slots.append(slot)
         self._places.append(slot)
-        self._ids.setdefault(state.raw.id, _SameId()).slots.append(slot)
+        self._ids.setdefault(state.raw.id, SameIdCalls()).slots.append(slot)
         if not self._early or self._prepared_bytes >= _TOGETHER_BYTES:
             self._unprepared = True
         elif size_bytes >= _MAPPING_BYTES and has_large_arguments(state.raw):
@@ -328,7 +266,7 @@ class Emission:
         """The ends of the calls by position, as far as they have ended."""
         ends: list[EndedCall] = []
         for place in self._places:
-            if type(place) is _Slot:
+            if type(place) is CallSlot:
                 state, call = place.state, place.call
                 final = state.encoded or (b"" if call is None else canonical(call.arguments))
                 ends.append(EndedCall(outcome=place.outcome, uid=state.uid, position=state.last, arguments=final))
@@ -356,7 +294,7 @@ class Emission:
                 break
         else:
             await self._finish()
-        ended: list[_Slot] = []
+        ended: list[CallSlot] = []
         outcomes: list[tuple[CallState, Outcome]] = []
         for slot in self._slots:
             if slot.outcome is not None:
@@ -399,7 +337,7 @@ class Emission:
     def _is_over(self) -> UsageError:
         return UsageError("This emission is over: it was sealed or discarded. Begin a new one for the next message.")
 
-    def _prepare(self, slot: _Slot) -> None:
+    def _prepare(self, slot: CallSlot) -> None:
         prepared = self._route.prepare(slot.state, slot.refusal)
         if not isinstance(prepared, ValidatedCall):
             slot.outcome = prepared
@@ -413,22 +351,22 @@ class Emission:
         else:
             slot.waits = self._planned(self._first, slot)
 
-    def _planned(self, first: _Slot, slot: _Slot) -> tuple[int, ...]:
+    def _planned(self, first: CallSlot, slot: CallSlot) -> tuple[int, ...]:
         """Return the indexes of the calls that must have ended before this one starts."""
         if self._order is None:
             self._order = CallOrder()
             self._order.add(first.index, first.footprint)
         return self._order.add(slot.index, slot.footprint)
 
-    def _start(self, slot: _Slot) -> None:
+    def _start(self, slot: CallSlot) -> None:
         slot.state.before_start = partial(self._clear_to_start, slot)
         slot.started = True
         self._queue.add(partial(self._run, slot), 1 + slot.size_bytes * _TOGETHER // _TOGETHER_BYTES)
 
-    async def _run(self, slot: _Slot) -> None:
+    async def _run(self, slot: CallSlot) -> None:
         try:
             for index in slot.waits:
-                await self._slots[index].end(self._kill)
+                await self._slots[index].wait_end(self._kill)
             if self._route.crowded:
                 await self._route.wait_for_capacity()
             if slot.outcome is None and not self._stopped and slot.call is not None:
@@ -442,19 +380,19 @@ class Emission:
         finally:
             slot.state.before_start = None  # breaks the reference cycle between slot and state
             if slot.ended is not None:
-                slot.tell()
+                slot.notify_end()
 
-    async def _join_duplicate(self, slot: _Slot, call: ValidatedCall) -> None:
+    async def _join_duplicate(self, slot: CallSlot, call: ValidatedCall) -> None:
         """Give a duplicate of an earlier call of the message (same id, tool and arguments) the result of the earlier one."""
         first = self._ids[slot.state.raw.id].first_like(call)
         if first is slot:
             return
         slot.state.duplicate = True
         if call.tool.effect == "none":
-            await first.end(self._kill)
+            await first.wait_end(self._kill)
             slot.state.first = first.outcome.result if isinstance(first.outcome, Answered) else None
 
-    def _clear_to_start(self, slot: _Slot, approved: ApprovedCall) -> Awaitable[None] | None:
+    def _clear_to_start(self, slot: CallSlot, approved: ApprovedCall) -> Awaitable[None] | None:
         """Return an awaitable that ends when no other call conflicts with this one.
 
         None if no hook or policy has changed a call of the message.
@@ -464,16 +402,16 @@ class Emission:
         slot.running = True
         return None
 
-    async def _in_turn(self, slot: _Slot, approved: ApprovedCall) -> None:
+    async def _in_turn(self, slot: CallSlot, approved: ApprovedCall) -> None:
         if slot.call is not None and approved.encoded != canonical(slot.call.arguments):
             slot.footprint = footprint_of(approved.call)
             self._changed.append(slot)
         if self._changed:
             while not self._kill.aborted and (other := self._in_the_way(slot)) is not None:
-                await other.end(self._kill)
+                await other.wait_end(self._kill)
         slot.running = True
 
-    def _in_the_way(self, slot: _Slot) -> _Slot | None:
+    def _in_the_way(self, slot: CallSlot) -> CallSlot | None:
         """Return a call that this one conflicts with and must wait for; None if there is none.
 
         If a hook or policy has changed this call, these are all running and all earlier calls. Otherwise, they are the
@@ -498,7 +436,7 @@ class Emission:
             if slot.outcome is None:
                 raise asyncio.CancelledError  # the tasks of the message were cancelled from outside
 
-    def _end_rest(self, why: str, slots: list[_Slot]) -> None:
+    def _end_rest(self, why: str, slots: list[CallSlot]) -> None:
         """End those of these calls that have no outcome, as not started."""
         for slot in slots:
             if slot.outcome is None and not slot.state.ended:

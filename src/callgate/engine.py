@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Never, Self, TypeVar
 from callgate._abort_signals import AbortSignal
 from callgate._clock import Clock
 from callgate._engine_limits import Limits
-from callgate._json import decode
 from callgate._limits_from_environment import timeout_from_environment
-from callgate._option_checks import by_name, check, refuse_unknown
-from callgate._pipeline.approval_answers import answer_approval, check_answer, check_said, edited_arguments
+from callgate._option_checks import Pause, by_name, check, refuse_unknown
+from callgate._pipeline.admission import check_scope
+from callgate._pipeline.approval_answers import answer_approval, as_approval, check_answer, check_said, edited_arguments
 from callgate._pipeline.engine_assembly import EngineParts, GivenParts
 from callgate._pipeline.engine_lifecycle import SyncRunner
 from callgate._pipeline.engine_options import (
@@ -31,6 +31,7 @@ from callgate._pipeline.engine_options import (
     runners_of,
     servers_of,
 )
+from callgate._pipeline.wait_for_answer import answered_question
 from callgate._run_state.approvals import Answer
 from callgate._run_state.recorder import too_late
 from callgate._run_state.settlements import Settlement, settle_call
@@ -178,7 +179,7 @@ class Engine:
         parts = self._parts
         if not parts.servers.settled:
             await self.start()
-        if scope is not parts.admission.last_scope:
+        if scope is not parts.latest_scope.opened:
             parts.admission.check_extra(scope)
             try:
                 await self._open(scope)
@@ -258,7 +259,7 @@ class Engine:
         parts = self._parts
         if not parts.servers.settled:
             await self.start()
-        if scope is not parts.admission.last_scope:
+        if scope is not parts.latest_scope.opened:
             parts.admission.check_extra(scope)
             try:
                 await self._open(scope)
@@ -277,6 +278,7 @@ class Engine:
 
     # Responses of a provider
 
+    @by_name
     def schemas(self, provider: str, names: Iterable[str] | None = None, *, scope: Scope = _NOWHERE) -> list[Any]:
         """Return the tools as the `tools` of a provider's request; for Bedrock, as those of its `toolConfig`.
 
@@ -287,13 +289,16 @@ class Engine:
             scope: In deliberate mode, only its allowed tools are returned.
 
         Raises:
-            UsageError: The provider is unknown, no tool has one of the names, or the engine has servers that are not started.
+            UsageError: The provider is unknown, `names` is no iterable of names, no tool has one of them, `scope` is none, or the
+                engine has servers that are not started.
         """
+        check_scope(scope)
         if not self._parts.servers.settled:
             self._start_servers_now()
         allowed = scope.allowed_tools if scope.deliberate else None
         return self._definitions().definitions(provider, names, allowed)
 
+    @by_name
     async def respond(
         self, response: object, scope: Scope = _NOWHERE, *, provider: str | None = None, signal: AbortSignal | None = None
     ) -> ResponseReply:
@@ -308,7 +313,8 @@ class Engine:
             provider: The provider or API, as for `schemas`. None: it is recognised by the response's fields.
 
         Raises:
-            UsageError: It is not a whole response, its format is not known, or it has several choices.
+            UsageError: It is not a whole response, its format is not known, its message is spoilt, or it has several
+                choices.
         """
         from callgate.provider_responses import read_response
         from callgate.response_calls import failed_reply, reply_to, scope_of
@@ -329,11 +335,13 @@ class Engine:
             return failed
         return reply_to(read, await self._run_message(read.calls, scope_of(scope, read.message_id), signal) if read.calls else [])
 
+    @by_name
     def respond_sync(self, response: object, scope: Scope = _NOWHERE, *, provider: str | None = None) -> ResponseReply:
         """Do the same as `respond`, from synchronous code; see `call_sync`."""
         check = self._parts.lifecycle.check_unclosed
         return self._sync_runner.run(check, lambda: self.respond(response, scope, provider=provider))
 
+    @by_name
     def watch(
         self,
         stream: AsyncIterable[Chunk] | Iterable[Chunk],
@@ -428,7 +436,7 @@ class Engine:
         parts = self._parts
         if not parts.servers.settled:
             await self.start()
-        if scope is not parts.admission.last_scope:
+        if scope is not parts.latest_scope.opened:
             parts.admission.check_extra(scope)
             await self._open(scope)
         return await parts.route.asks_human(raw, scope)
@@ -485,7 +493,8 @@ class Engine:
     async def _answer(self, approval_id: str, answer: Answer) -> None:
         self._parts.lifecycle.check_open()
         context, parts = self._parts.context, self._parts
-        position = await answer_approval(approval_id, answer, parts.known, context.approvals, context.recorder, parts.tools)
+        coerce, approvals, recorder = parts.route.arguments.coerce, context.approvals, context.recorder
+        position = await answer_approval(approval_id, answer, parts.open_runs, approvals, recorder, parts.tools, coerce=coerce)
         await context.recorder.durable(position)
 
     @by_name
@@ -515,19 +524,45 @@ class Engine:
 
     @by_name
     def approval(self, approval_id: str) -> Approval | None:
-        """Return the question with this id and its answer; None if it was never asked, is used up, or has expired."""
+        """Return the question with this id and its answer; None if it was never asked, is used up, or has expired.
+
+        Its `allowed` is None while nobody has answered. To wait for the answer, use `wait_for_answer`.
+        """
         question = self._parts.context.approvals.find(approval_id)
-        if question is None:
-            return None
-        return Approval(
-            approval_id=question.approval_id,
-            run=question.run,
-            expires_at=question.expires_at,
-            allowed=question.allowed,
-            by=question.by,
-            reason=question.reason,
-            arguments=decode(question.arguments) if question.arguments else None,
+        return None if question is None else as_approval(question)
+
+    @by_name
+    async def wait_for_answer(self, approval_id: str, *, timeout_s: float | None = None) -> Approval | None:
+        """Wait until a human has answered a question, with `approve` or `deny` or from another process.
+
+        Submit the same call again after that, whatever the answer is. Acquires the lease of the question's run, because
+        only the engine that holds it receives answers from other processes.
+
+        Args:
+            approval_id: The `approval_id` of a `Suspended` outcome, of this engine or of an earlier one.
+            timeout_s: Seconds to wait. None: until the question expires.
+
+        Returns:
+            The question with its answer; None if nobody answered it in time.
+
+        Raises:
+            UsageError: No such question is open, or the engine is closed. The subclass `RunHeld` means that another
+                engine works on the run.
+        """
+        check("engine.wait_for_answer", "timeout_s", timeout_s, Pause | None)
+        check_answer("engine.wait_for_answer", approval_id, "", "")
+        self._parts.lifecycle.check_open()
+        context, parts = self._parts.context, self._parts
+        question = await answered_question(
+            approval_id, timeout_s, parts.open_runs, parts.runs, context.approvals, context.recorder, self.clock
         )
+        return None if question is None else as_approval(question)
+
+    @by_name
+    def wait_for_answer_sync(self, approval_id: str, *, timeout_s: float | None = None) -> Approval | None:
+        """Do the same as `wait_for_answer`, from synchronous code; see `call_sync`."""
+        check = self._parts.lifecycle.check_unclosed
+        return self._sync_runner.run(check, lambda: self.wait_for_answer(approval_id, timeout_s=timeout_s))
 
     @by_name
     async def settle(self, uid: str, *, happened: bool, by: str = "operator", reason: str = "") -> None:
@@ -548,8 +583,8 @@ class Engine:
         check("engine.settle", "happened", happened, bool)
         check_said("engine.settle", by, reason)
         self._parts.lifecycle.check_open()
-        recorder = self._parts.context.recorder
-        position = await settle_call(uid, Settlement(happened=happened, by=by, reason=reason), self._parts.known, recorder)
+        parts, recorder = self._parts, self._parts.context.recorder
+        position = await settle_call(uid, Settlement(happened=happened, by=by, reason=reason), parts.open_runs, parts.known, recorder)
         await recorder.durable(position)
 
     @by_name
@@ -619,6 +654,7 @@ class Engine:
         Raises:
             UsageError: The engine belongs to another event loop that still runs.
         """
+        self._parts.context.approvals.wake_all()
         await self._parts.lifecycle.close()
 
     def close_sync(self) -> None:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from operator import itemgetter
 
 import msgspec
@@ -19,12 +20,12 @@ from msgspec import DecodeError, Struct
 from callgate._clock import SystemClock
 from callgate._journal import JournalAddress, JournalReader, MemoryJournal, open_reader
 from callgate._journal.event_rows import Unreadable
-from callgate._journal.inbox_sender import EDIT_CHARS, MESSAGE_CHARS, open_inbox
+from callgate._journal.inbox_sender import EDIT_CHARS, MESSAGE_CHARS, InboxClient, open_inbox
 from callgate._json import canonical, decode, json_text
 from callgate._option_checks import check
-from callgate._pipeline.approval_answers import EDIT, EditMessage, check_answer, check_said, edited_arguments
+from callgate._pipeline.approval_answers import ANSWERS, EDIT, EditMessage, answer_of, check_answer, check_said, edited_arguments
 from callgate._run_state.approvals import Question
-from callgate._run_state.event_bodies import Received, decode_reason
+from callgate._run_state.event_bodies import Received, approval_id_of, decode_reason
 from callgate._run_state.run_recovery import RunReader
 from callgate._run_state.settlements import call_in_doubt, why_not_in_doubt
 from callgate.errors import UsageError
@@ -35,6 +36,7 @@ __all__ = [
     "CallToRepeat",
     "MessageOutcome",
     "PendingApproval",
+    "SentAnswer",
     "SentMessage",
     "approve",
     "deny",
@@ -48,6 +50,17 @@ __all__ = [
 _MOST = 1_000
 _LOOK_S = 0.05
 _received = msgspec.json.Decoder(Received).decode
+
+
+class SentAnswer(Struct, frozen=True, kw_only=True):
+    """An answer to a question that waits in the inbox. No process has recorded it, so it has had no effect yet."""
+
+    allow: bool
+    by: str
+    at_ns: int
+    """When it was sent, in UTC nanoseconds by the sender's clock."""
+    arguments: dict[str, object] | None = None
+    """The arguments with which it allows the call instead of its own; None for its own."""
 
 
 class PendingApproval(Struct, frozen=True, kw_only=True):
@@ -68,6 +81,8 @@ class PendingApproval(Struct, frozen=True, kw_only=True):
     """When the question expires, in UTC nanoseconds."""
     held_by: str
     """The process that works on the run; empty if none does."""
+    sent: SentAnswer | None = None
+    """The answer that waits in the inbox; None if nobody has sent one."""
 
 
 class CallToRepeat(Struct, frozen=True, kw_only=True):
@@ -94,6 +109,10 @@ class SentMessage(Struct, frozen=True, kw_only=True):
     """The process that will record the message; empty if no process works on the run, and the message waits for the next one."""
     again: CallToRepeat | None = None
     """The call to submit again for an answer to take effect, if the run is not an agent's; None otherwise."""
+    replaces: SentAnswer | None = None
+    """The earlier answer to the same question that waits in the inbox and that this one replaces; None if there is none."""
+    left_out: tuple[str, ...] = ()
+    """The arguments that the call has and that an approval with other arguments lacks: the call runs without them."""
 
 
 class MessageOutcome(Struct, frozen=True, kw_only=True):
@@ -126,7 +145,7 @@ def waiting(journal: JournalAddress, *, on_unreadable: Callable[[str], None] | N
         found: list[tuple[int, PendingApproval]] = []
         for run, events in asked.items():
             with _passing_over(f"Run '{run[:80]}'", on_unreadable):
-                found += _open_ones(reader, run, events, client.holder(run))
+                found += _open_ones(reader, run, events, client)
         return [one for _, one in sorted(found, key=itemgetter(0))]
 
 
@@ -141,11 +160,12 @@ def _passing_over(what: str, on_unreadable: Callable[[str], None] | None) -> Ite
         on_unreadable(f"{what} cannot be read, and what waits there is not shown: {why}. `callgate log verify` names the event.")
 
 
-def _open_ones(reader: JournalReader, run: str, asked: Iterable[Event], holder: str) -> list[tuple[int, PendingApproval]]:
+def _open_ones(reader: JournalReader, run: str, asked: Iterable[Event], client: InboxClient) -> list[tuple[int, PendingApproval]]:
     """Return the open questions of one run, each with the position of its event."""
     questions, now = _questions(reader, run), SystemClock.wall_ns()
+    holder, sent = client.holder(run), _sent_answers(client, run)
     return [
-        (event.position, _told(reader, event, question, holder))
+        (event.position, _told(reader, event, question, holder, sent.get(question.approval_id)))
         for event in asked
         if (question := questions.get(event.call)) is not None and question.waits(now)
     ]
@@ -165,18 +185,22 @@ def approve(
             process that works on the run validates and judges them when the call is made, and tells the model. None:
             the call's own.
 
+    A different approval that waits in the inbox is replaced.
+
     Raises:
-        UsageError: No such question is open, or a message cannot carry the arguments.
+        UsageError: No such question is open, a message cannot carry the arguments, or a no or the same yes waits in the
+            inbox already.
     """
     check_answer("inbox.approve", approval, by, reason)
     if arguments is None:
         return _answer(journal, "approve", approval, by, reason)
-    message = EditMessage(arguments=decode(edited_arguments(arguments)), reason=reason[:MESSAGE_CHARS])
-    return _answer(journal, EDIT, approval, by, canonical(message).decode())
+    given = decode(edited_arguments(arguments))
+    message = EditMessage(arguments=given, reason=reason[:MESSAGE_CHARS])
+    return _answer(journal, EDIT, approval, by, canonical(message).decode(), given)
 
 
 def deny(journal: JournalAddress, approval: str, *, by: str, reason: str = "") -> SentMessage:
-    """Deny a suspended call, or withdraw an approval that no call has used.
+    """Deny a suspended call, or withdraw an approval that no call has used. A no is final.
 
     The model is told, with the reason, when its run continues or its host submits the call again. Arguments and errors
     are those of `approve`, without `arguments`.
@@ -243,18 +267,36 @@ def outcome(journal: JournalAddress, message: int, *, wait_s: float = 0.0) -> Me
     return MessageOutcome()
 
 
-def _answer(journal: JournalAddress, kind: str, approval: str, by: str, reason: str) -> SentMessage:
+def _answer(
+    journal: JournalAddress, kind: str, approval: str, by: str, reason: str, arguments: Mapping[str, object] | None = None
+) -> SentMessage:
+    allow = kind != "deny"
     with _reading(journal) as reader:
         asked = list(reader.find(EventQuery(call=approval, kinds=("call.suspended",), limit=1)))
         if not asked:
             raise UsageError(f"No question '{approval[:80]}' is on record in {_shown(journal)}. `callgate approvals` lists what waits.")
-        run = asked[0].run
+        run, approval = asked[0].run, approval_id_of(asked[0])
         question = _questions(reader, run).get(approval)
         if question is None:
             raise UsageError(f"The question '{approval[:80]}' was answered, and its call has gone on. Nothing is left to say.")
-        question.refuse_closed(allow=kind != "deny", now_ns=SystemClock.wall_ns())
+        question.refuse_closed(allow=allow, now_ns=SystemClock.wall_ns())
+        with open_inbox(journal, read_only=True) as client:
+            before = _sent_answers(client, run).get(approval)
+        _refuse_answered(approval, before, allow=allow, arguments=arguments)
+        left_out = _left_out(reader, approval, arguments)
         again = None if list(reader.find(EventQuery(run=run, kinds=("run.began",), limit=1))) else _again(reader, approval)
-    return _sent(journal, kind, run, approval, by, reason, again)
+    return msgspec.structs.replace(_sent(journal, kind, run, approval, by, reason, again), replaces=before, left_out=left_out)
+
+
+def _left_out(reader: JournalReader, call: str, given: Mapping[str, object] | None) -> tuple[str, ...]:
+    """Return the names of the call's arguments that are not among the given ones."""
+    if given is None:
+        return ()
+    try:
+        own = decode(_tool_and_arguments(reader, call)[1])
+    except DecodeError:  # not recorded completely
+        return ()
+    return tuple(name for name in own if name not in given) if isinstance(own, dict) else ()
 
 
 def _again(reader: JournalReader, call: str) -> CallToRepeat | None:
@@ -302,14 +344,35 @@ def _questions(reader: JournalReader, run: str) -> dict[str, Question]:
     return reading.questions
 
 
-def _told(reader: JournalReader, event: Event, question: Question, holder: str) -> PendingApproval:
-    tool = arguments = ""
-    for one in reader.find(EventQuery(call=event.call, kinds=("call.received", "call.verdict"))):
-        body = decode(one.body)
-        tool = str(body.get("tool") or body.get("name") or tool)
-        given = body.get("arguments")
-        if given is not None:
-            arguments = given if isinstance(given, str) else json_text(given)
+def _sent_answers(client: InboxClient, run: str) -> dict[str, SentAnswer]:
+    """Return the answers that wait in the inbox, by question. A no counts before a yes, else the later one counts."""
+    found: dict[str, SentAnswer] = {}
+    for message in client.unrecorded(run):
+        if message.kind in ANSWERS and ((before := found.get(message.target)) is None or before.allow):
+            with suppress(UsageError):  # the process that takes the message refuses it
+                answer = answer_of(message)
+                given = decode(answer.arguments) if answer.arguments else None
+                found[message.target] = SentAnswer(allow=answer.allow, by=answer.by, at_ns=message.at_ns, arguments=given)
+    return found
+
+
+def _refuse_answered(approval: str, sent: SentAnswer | None, *, allow: bool, arguments: Mapping[str, object] | None) -> None:
+    """Check that an answer differs from the one that waits in the inbox, and that this is not a no.
+
+    Raises:
+        UsageError: It would have no effect.
+    """
+    if sent is None or (sent.allow and (not allow or sent.arguments != arguments)):
+        return
+    said = "no" if not sent.allow else "yes, with these arguments," if sent.arguments is not None else "yes"
+    at = datetime.fromtimestamp(sent.at_ns / 1e9, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    then = "`deny` withdraws it while the call has not run." if sent.allow else "A no is final: a new call would ask again."
+    fact = f"The question '{approval[:80]}' was answered with {said} already, by {sent.by[:80]} at {at}."
+    raise UsageError(f"{fact} {then} Nothing was sent.")
+
+
+def _told(reader: JournalReader, event: Event, question: Question, holder: str, sent: SentAnswer | None) -> PendingApproval:
+    tool, arguments = _tool_and_arguments(reader, event.call)
     return PendingApproval(
         approval=question.approval_id,
         run=event.run,
@@ -319,7 +382,20 @@ def _told(reader: JournalReader, event: Event, question: Question, holder: str) 
         asked_ns=event.at_ns,
         expires_ns=question.expires_at,
         held_by=holder,
+        sent=sent,
     )
+
+
+def _tool_and_arguments(reader: JournalReader, call: str) -> tuple[str, str]:
+    """Return the name of a call's tool, and the call's final arguments as JSON as far as they are recorded."""
+    tool = arguments = ""
+    for one in reader.find(EventQuery(call=call, kinds=("call.received", "call.verdict"))):
+        body = decode(one.body)
+        tool = str(body.get("tool") or body.get("name") or tool)
+        given = body.get("arguments")
+        if given is not None:
+            arguments = given if isinstance(given, str) else json_text(given)
+    return tool, arguments
 
 
 @contextmanager

@@ -6,7 +6,7 @@ imported when a host first hands in a response, because engines without one need
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -18,6 +18,8 @@ from callgate.models.model_events import FinishReason
 from callgate.provider_responses import ProviderResponse, history_items
 
 __all__ = ["ResponseReply", "failed_reply", "reply_to", "scope_of"]
+
+Ending = Literal["suspended", "aborted", "restarted"]
 
 _CANCELLED = frozenset({"cancelled", "canceled"})
 """The provider's words for a message that was cancelled; no such message ends with another of callgate's reasons than `other`."""
@@ -38,13 +40,20 @@ class ResponseReply(Struct, frozen=True, kw_only=True):
     """The results alone, for a host that appends the model's message itself. Where they belong to a turn of the user, this turn."""
     outcomes: tuple[Outcome, ...] = ()
     """The outcomes of the calls, in the order of the calls."""
+    host_calls: tuple[Mapping[str, Any], ...] = ()
+    """The items of the message that the host must answer itself, as received; the engine has no tool for them. Run each, and append its
+    output after `messages`: of OpenAI's responses API, `computer_call`, `shell_call`, `local_shell_call`, `apply_patch_call`, every other
+    call of a tool that OpenAI defines and does not run, and `mcp_approval_request`. Empty if `ended` is set.
+    """
     text: str = ""
     """The visible text of the message."""
     done: bool = False
-    """Whether the model has answered: it made no calls, and does not want to continue."""
+    """Whether the loop stops here: the model has answered without calls, or the message is suspended or aborted (see `ended`), so that
+    asking the model again would only repeat it.
+    """
     finish: FinishReason
     """Why the message ended. Calls that a limit cut (`length`) have error results."""
-    ended: Literal["suspended", "aborted", "restarted"] | None = None
+    ended: Ending | None = None
     """Why the conversation cannot continue with `messages`; None if it can."""
     reason: str = ""
     """The reason of `ended`, in words."""
@@ -70,6 +79,7 @@ def failed_reply(response: ProviderResponse) -> ResponseReply | None:
     return ResponseReply(
         api=response.provider.api,
         text=response.message.text,
+        done=True,
         finish=response.finish,
         ended="aborted",
         reason=reason,
@@ -105,8 +115,9 @@ def reply_to(response: ProviderResponse, ends: Sequence[EndedCall]) -> ResponseR
         messages=items.messages if items is not None else [],
         results=items.results if items is not None else [],
         outcomes=outcomes,
+        host_calls=response.host_calls if ended is None else (),
         text=response.message.text,
-        done=not response.calls and response.finish != "pause",
+        done=_is_done(response, ended),
         finish=response.finish,
         ended=ended,
         reason=reason,
@@ -114,7 +125,13 @@ def reply_to(response: ProviderResponse, ends: Sequence[EndedCall]) -> ResponseR
     )
 
 
-def _ending(outcomes: Sequence[Outcome]) -> tuple[Literal["suspended", "aborted", "restarted"] | None, str]:
+def _is_done(response: ProviderResponse, ended: Ending | None) -> bool:
+    if ended is not None:
+        return ended != "restarted"
+    return not (response.calls or response.host_calls) and response.finish != "pause"
+
+
+def _ending(outcomes: Sequence[Outcome]) -> tuple[Ending | None, str]:
     """Return why the message cannot simply be appended, and the reason in words."""
     for outcome in outcomes:
         if isinstance(outcome, Aborted):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -30,13 +31,15 @@ Chunk = TypeVar("Chunk")
 _CLOSE_S = 2.0
 """Seconds that the host's stream has to close."""
 _END = object()
+_NONE = object()
 
 
 class WatchedStream(Generic[Chunk]):
     """The chunks of an SDK's stream, unchanged, and the reply to their message. `Engine.watch` makes one.
 
     Iterate over it as over the SDK's stream, then `await reply()`. After `aclose`, which `async with` calls, nothing of an unfinished
-    message is left behind. Use it in one task.
+    message is left behind. A wait for the next chunk can be cancelled, for example by a timeout: the next iteration goes on waiting for the
+    same chunk. Use it in one task at a time.
 
     Args:
         stream: The SDK's stream.
@@ -55,8 +58,7 @@ class WatchedStream(Generic[Chunk]):
         open_emission: Callable[[Scope], Awaitable[Emission]],
         run: Callable[[Iterable[RawCall], Scope], Awaitable[list[EndedCall]]],
     ) -> None:
-        self._source: _AsyncSource[Chunk] | _SyncSource[Chunk]
-        self._source = _AsyncSource(stream) if isinstance(stream, AsyncIterable) else _SyncSource(stream)
+        self._source = _ChunkSource(stream if isinstance(stream, AsyncIterable) else _ChunksFromThread(stream))
         self._reader = reader
         self._scope = scope
         self._open_emission = open_emission
@@ -66,6 +68,10 @@ class WatchedStream(Generic[Chunk]):
         """Whether calls may still start before the message is complete."""
         self._handed_in: dict[int, ToolCall] = {}
         """The calls that were handed in while the message streamed, by position."""
+        self._chunk: Chunk | object = _NONE
+        """A chunk that was read and not handed on yet, because its calls are still being handed in."""
+        self._events: deque[ModelEvent] = deque()
+        """The events of this chunk that were not handled yet."""
         self._read = False
         """Whether the stream was read to its end."""
         self._discarded = ""
@@ -81,17 +87,29 @@ class WatchedStream(Generic[Chunk]):
         if self._read or self._discarded:
             raise StopAsyncIteration
         try:
-            chunk = await self._source.next()
-            if chunk is not _END:
-                for event in self._reader.feed(chunk):
-                    await self._see(event)
+            await self._read_chunk()
+        except (asyncio.CancelledError, GeneratorExit):
+            if self._source.cancelled:
+                await self._discard("its stream was cancelled")
+            raise
         except BaseException as error:
             await self._discard(f"its stream failed ({type(error).__name__})")
             raise
+        chunk, self._chunk = self._chunk, _NONE
         if chunk is _END:
             self._read = True
             raise StopAsyncIteration
         return cast("Chunk", chunk)
+
+    async def _read_chunk(self) -> None:
+        """Read the next chunk, and hand in the calls that it completes. Goes on where a cancelled call of it stopped."""
+        if self._chunk is _NONE:
+            self._chunk = await self._source.next()
+            if self._chunk is not _END:
+                self._events.extend(self._reader.feed(self._chunk))
+        while self._events:
+            await self._see(self._events[0])
+            self._events.popleft()
 
     async def reply(self) -> ResponseReply:
         """Read the rest of the stream, run the remaining calls, and return what to append.
@@ -132,6 +150,9 @@ class WatchedStream(Generic[Chunk]):
         emission = getattr(self, "_emission", None)
         if emission is not None and not emission.over:
             emission.end("its stream was dropped by the host")
+        source = getattr(self, "_source", None)
+        if source is not None:
+            source.drop()
 
     async def _see(self, event: ModelEvent) -> None:
         """Hand in a call that is complete. Its tool starts now if it has no effect."""
@@ -188,22 +209,77 @@ class WatchedStream(Generic[Chunk]):
             await self._drop_calls(reason)
 
 
-class _AsyncSource(Generic[Chunk]):
-    """The chunks of an asynchronous stream."""
+class _ChunkSource(Generic[Chunk]):
+    """Reads the chunks of a stream one by one, each when it is asked for.
+
+    One task reads the whole stream, because a stream may hold a timeout or a lock that belongs to the task that began it. A wait for a
+    chunk that is cancelled does not cancel the reading.
+    """
 
     def __init__(self, stream: AsyncIterable[Chunk]) -> None:
         self._stream = stream
         self._iterator: AsyncIterator[Chunk] | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._asked: asyncio.Queue[asyncio.Future[Chunk | object]] = asyncio.Queue()
+        self._next: asyncio.Future[Chunk | object] | None = None
+        """The chunk that was asked for and not handed on yet."""
+        self._is_closing = False
 
     async def next(self) -> Chunk | object:
-        if self._iterator is None:
-            self._iterator = self._stream.__aiter__()
+        """Return the next chunk, or `_END`. If the wait is cancelled, the next call returns this chunk."""
+        if self._next is None:
+            self._reading = self._reading or asyncio.create_task(self._read(), name="callgate stream")
+            self._next = asyncio.get_running_loop().create_future()
+            self._asked.put_nowait(self._next)
         try:
-            return await self._iterator.__anext__()
+            chunk = await asyncio.shield(self._next)
+        except Exception:
+            self._next = None
+            raise
+        self._next = None
+        return chunk
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the stream itself was cancelled while it was read."""
+        return self._next is not None and self._next.cancelled()
+
+    async def _read(self) -> None:
+        """Read a chunk for each future that asks for one, until the stream ends."""
+        asked = await self._asked.get()
+        try:
+            self._iterator = self._stream.__aiter__()
+            while True:
+                asked.set_result(await self._iterator.__anext__())
+                asked = await self._asked.get()
         except StopAsyncIteration:
-            return _END
+            asked.set_result(_END)
+        except asyncio.CancelledError:
+            asked.cancel()
+            if self._is_closing:
+                await self._close_stream()
+            elif isinstance(self._stream, _ChunksFromThread):
+                self._stream.end_thread()
+            raise
+        except BaseException as error:
+            asked.set_exception(error)
+
+    def drop(self) -> None:
+        """End the reading without waiting for it, from any thread. The stream stays open, because the host may have it."""
+        if self._reading is not None and not self._reading.done():
+            with suppress(RuntimeError):  # the loop is closed, and has ended its tasks
+                self._reading.get_loop().call_soon_threadsafe(self._reading.cancel)
 
     async def close(self) -> None:
+        """End the reading, and close the stream in the task that reads it."""
+        self._is_closing = True
+        if self._reading is not None and not self._reading.done():
+            self._reading.cancel()
+            await asyncio.wait({self._reading}, timeout=_CLOSE_S)
+        if self._reading is None or self._iterator is None or not self._reading.cancelled():
+            await self._close_stream()
+
+    async def _close_stream(self) -> None:
         for stream in (self._iterator, self._stream):
             close: Any = getattr(stream, "aclose", None) or getattr(stream, "close", None)
             if close is not None:
@@ -214,21 +290,37 @@ class _AsyncSource(Generic[Chunk]):
                             await waiting
 
 
-class _SyncSource(Generic[Chunk]):
-    """The chunks of a synchronous stream, read in a thread."""
+class _ChunksFromThread(Generic[Chunk]):
+    """The chunks of a synchronous stream, read in a thread that ends with the stream."""
 
     def __init__(self, stream: Iterable[Chunk]) -> None:
         self._stream = stream
         self._iterator: Iterator[Chunk] | None = None
         self._thread = BlockingPool("callgate stream", 1)
 
-    async def next(self) -> Chunk | object:
-        if self._iterator is None:
-            self._iterator = iter(self._stream)
-        return await self._thread.run(partial(next, self._iterator, _END))
+    def __aiter__(self) -> Self:
+        self._iterator = iter(self._stream)
+        return self
 
-    async def close(self) -> None:
+    async def __anext__(self) -> Chunk:
+        assert self._iterator is not None
+        try:
+            chunk = await self._thread.run(partial(next, self._iterator, _END))
+        except Exception:
+            self.end_thread()
+            raise
+        if chunk is _END:
+            self.end_thread()
+            raise StopAsyncIteration
+        return cast("Chunk", chunk)
+
+    def end_thread(self) -> None:
+        """End the thread when it has its chunk. No chunk may be read after that."""
+        self._thread.close()
+
+    async def aclose(self) -> None:
         """Close the stream in another thread than the one that may still wait for a chunk."""
+        self.end_thread()
         for stream in (self._iterator, self._stream):
             close = getattr(stream, "close", None)
             if close is not None:

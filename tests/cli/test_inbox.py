@@ -152,3 +152,27 @@ def test_a_denied_call_made_again_from_the_command_line_gets_the_denial(folder: 
     done = shell(folder, "call", "refund", "order=A7", "cents=12", *CRM, "--policy", "rules.toml", "--run", "case", "--json")
     assert (done.code, done.json["code"], "carol said no: wrong order" in done.json["error"]) == (1, "human_denied", True)
     assert paid(folder) == []
+
+
+def test_a_corrected_approval_replaces_one_that_no_process_has_taken_and_the_commands_say_so(folder: Path) -> None:
+    question = asked(folder, "A7", "--journal", "calls.db")
+    words = (question, "--journal", "calls.db", "--by", "carol")
+    assert shell(folder, "approve", *words).code == 0
+    second = shell(folder, "approve", *words, "--arguments", '{"order": "A7", "cents": 5}')
+    assert (second.code, "replaces an earlier answer that no process has taken: yes by carol" in " ".join(second.err.split())) == (0, True)
+    listed = shell(folder, "approvals", "--journal", "calls.db", "--json").json["sent"]
+    assert (listed["allow"], listed["by"], listed["arguments"]) == (True, "carol", {"order": "A7", "cents": 5})
+    assert "not taken yet" in " ".join(shell(folder, "approvals", "--journal", "calls.db").out.split())
+    same = shell(folder, "approve", *words, "--arguments", '{"order": "A7", "cents": 5}')
+    assert (same.code, "answered with yes, with these arguments, already, by carol at" in " ".join(same.err.split())) == (2, True)
+    (line,) = second.err.splitlines()[-1:]
+    done = shell(folder, *shlex.split(line)[1:], *CRM, "--policy", "rules.toml")
+    assert (done.code, paid(folder)) == (0, ["A7 5"])
+
+
+def test_an_approval_that_lacks_an_argument_of_the_call_says_so(folder: Path) -> None:
+    question = asked(folder, "A7")
+    said = shell(folder, "approve", question, "--arguments", '{"order": "A7"}')
+    assert (said.code, "these arguments replace all of the call's, which also has cents" in " ".join(said.err.split())) == (0, True)
+    whole = shell(folder, "approve", question, "--arguments", '{"order": "A7", "cents": 5}', "--json").json
+    assert (whole["left_out"], whole["status"]) == ([], "waiting")

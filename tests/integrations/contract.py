@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import pytest
 from msgspec import Struct
 
 from callgate import Allow, Ask, Deny, Engine, MemoryJournal, after_call
@@ -288,6 +289,44 @@ class WrapperContract(ABC):
         return ledger, Engine(import_tools(tools), policies=[policy]), tools
 
     # Mistakes of developers
+
+    async def test_a_second_agents_other_tool_of_the_same_name_is_refused_with_what_to_do(self) -> None:
+        ledger: list[str] = []
+
+        def tool_of(code: Callable[..., Any]) -> Any:
+            code.__name__ = code.__qualname__ = "process"
+            return self.tool(code)
+
+        async def ship(order: str) -> str:
+            """Ship an order."""
+            ledger.append(f"{order} shipped")
+            return f"{order} shipped"
+
+        async def pay(cents: int) -> str:
+            """Pay an order."""
+            ledger.append(f"{cents} paid")
+            return f"{cents} paid"
+
+        async with Engine() as engine:
+            await self.run(engine, [tool_of(ship)], [Call("process", {"order": "A7"})])
+            with pytest.raises(Exception, match=r"already has another tool 'process' .*Give one of them another name"):
+                await self.run(engine, [tool_of(pay)], [Call("process", {"cents": 5}, "c2")])
+        assert ledger == ["A7 shipped"]
+
+    async def test_a_closed_engine_is_an_error_for_the_developer_and_no_result_for_the_model(self) -> None:
+        ledger: list[str] = []
+
+        async def refund(order: str) -> str:
+            """Refund an order."""
+            ledger.append(order)
+            return f"{order} refunded"
+
+        tools = [self.tool(refund)]
+        async with Engine(import_tools(tools)) as engine:
+            await self.run(engine, tools, [Call("refund", {"order": "A7"})])
+        with pytest.raises(Exception, match="This engine is closed"):
+            await self.run(engine, tools, [Call("refund", {"order": "B8"}, "c2")])
+        assert ledger == ["A7"]
 
     async def test_a_tool_that_the_engine_does_not_have_is_registered_as_once(self) -> None:
         async def refund(order: str) -> str:

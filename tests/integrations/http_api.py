@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 
 from msgspec import Struct
+
+from tests.loopback_server import LoopbackServer
 
 __all__ = ["Answer", "HttpApi", "Received", "json_answer"]
 
@@ -35,7 +36,7 @@ def json_answer(text: str, status: int = 200, **headers: str) -> Answer:
 Handler = Callable[[Received], Answer | Awaitable[Answer]]
 
 
-class HttpApi:
+class HttpApi(LoopbackServer):
     """Serves HTTP/1.1, one request per connection.
 
     Args:
@@ -43,41 +44,19 @@ class HttpApi:
     """
 
     def __init__(self, handler: Handler) -> None:
+        super().__init__()
         self._handler = handler
-        self.url = ""
         self.received: list[Received] = []
         self.closed_early = asyncio.Event()
         """Set when a client closes its connection while it waits for an answer."""
-        self._tasks: set[asyncio.Task[None]] = set()
 
-    async def __aenter__(self) -> HttpApi:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
-        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.ensure_future(self._serve(reader, writer))
-        self._tasks.add(task)
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            with suppress(ConnectionError, asyncio.IncompleteReadError):
-                request = await _read(reader)
-                self.received.append(request)
-                answer = await self._answered(request, reader)
-                if answer is not None and answer.status:
-                    writer.write(_written(answer))
-                    await writer.drain()
-        finally:
-            writer.close()
-            with suppress(ConnectionError):
-                await writer.wait_closed()
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        request = await _read(reader)
+        self.received.append(request)
+        answer = await self._answered(request, reader)
+        if answer is not None and answer.status:
+            writer.write(_written(answer))
+            await writer.drain()
 
     async def _answered(self, request: Received, reader: asyncio.StreamReader) -> Answer | None:
         found = self._handler(request)

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from agent_framework import Agent, AgentSession, Content, FunctionInvocationContext, FunctionMiddleware, Message
+from agent_framework import (
+    Agent,
+    AgentSession,
+    Content,
+    FunctionInvocationContext,
+    FunctionMiddleware,
+    Message,
+    MiddlewareFailure,
+    MiddlewareTermination,
+)
 from agent_framework import tool as framework_tool
 
 from callgate import Ask, Engine, RawCall, Scope, UsageError
@@ -164,3 +174,68 @@ async def test_the_model_is_told_that_a_human_has_changed_the_arguments() -> Non
         await agent.run(Message("user", [request.to_function_approval_response(approved=True)]), session=session, **FOR_ANN)
     assert told_by(agent)["c1"].text.startswith("B8 refunded for ann")
     assert "bob approved it with" in told_by(agent)["c1"].text
+
+
+@pytest.mark.parametrize(
+    ("end", "status"),
+    [(MiddlewareFailure("the balance is wrong"), "unknown"), (MiddlewareTermination("enough"), "ok")],
+    ids=["failure", "end"],
+)
+async def test_middleware_that_ends_the_run_after_the_tool_has_run_ends_it_and_the_call_does_not_run_again(
+    end: Exception, status: str
+) -> None:
+    ran: list[str] = []
+
+    @framework_tool
+    async def pay(order: str) -> str:
+        """Pay an order."""
+        ran.append(order)
+        return "paid"
+
+    class Guard(FunctionMiddleware):
+        async def process(self, context: FunctionInvocationContext, call_next: Callable[[], Awaitable[None]]) -> None:
+            await call_next()
+            raise end
+
+    async with Engine(import_tools([pay])) as engine:
+        seen = []
+        for _ in range(2):
+            client = ScriptedClient([Call("pay", {"order": "A7"})], "done")
+            agent: Agent[Any] = Agent(
+                client=client, tools=[pay], middleware=[*callgate_middleware(engine, scope=Scope(run="r", message_id="m")), Guard()]
+            )
+            with contextlib.suppress(MiddlewareFailure):
+                await agent.run("go")
+            seen.append(len(client.seen))
+        completed = [json.loads(event.body)["status"] for event in engine.journal.read() if event.kind == "call.completed"]
+    assert ran == ["A7"]
+    assert completed[0] == status
+    assert seen[0] == 1
+
+
+async def test_middleware_that_ends_the_run_before_the_tool_has_started_leaves_a_call_that_can_be_made_again() -> None:
+    ran: list[str] = []
+    closed = [True]
+
+    @framework_tool
+    async def pay(order: str) -> str:
+        """Pay an order."""
+        ran.append(order)
+        return "paid"
+
+    class Gate(FunctionMiddleware):
+        async def process(self, context: FunctionInvocationContext, call_next: Callable[[], Awaitable[None]]) -> None:
+            if closed:
+                closed.clear()
+                raise MiddlewareTermination("not yet")
+            await call_next()
+
+    async with Engine(import_tools([pay])) as engine:
+        for _ in range(2):
+            client = ScriptedClient([Call("pay", {"order": "A7"})], "done")
+            agent: Agent[Any] = Agent(
+                client=client, tools=[pay], middleware=[*callgate_middleware(engine, scope=Scope(run="r", message_id="m")), Gate()]
+            )
+            await agent.run("go")
+    assert ran == ["A7"]
+    assert told_by(agent)["c1"].text == "paid"

@@ -167,3 +167,15 @@ def test_importing_callgate_integrations_imports_no_framework() -> None:
     code = f"import sys, callgate.integrations; print([one for one in {frameworks} if one in sys.modules])"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ended.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("give", [lambda one: Engine([one]), lambda one: Engine().register(one), tool], ids=["Engine", "register", "@tool"])
+def test_a_frameworks_tool_that_is_given_as_it_is_is_refused_by_its_name_with_what_makes_a_tool_of_it(give: Any) -> None:
+    @langchain_tool
+    def search(query: str) -> str:
+        """Search."""
+        return query
+
+    with pytest.raises(UsageError, match=r"StructuredTool.*callgate\.integrations\.import_tools") as caught:
+        give(search)
+    assert "args_schema" not in str(caught.value)

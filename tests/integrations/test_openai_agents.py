@@ -266,11 +266,10 @@ async def test_a_run_without_a_name_that_is_resumed_twice_from_json_gets_the_sto
     assert told == ["payment 1", "payment 1"]
 
 
-@pytest.mark.parametrize("scope", ["ann", lambda context: "ann"])
-async def test_a_scope_that_is_no_scope_is_an_error_for_the_developer(scope: Any) -> None:
+async def test_a_function_that_returns_no_scope_is_an_error_for_the_developer() -> None:
     async with Engine(import_tools([refund])) as engine:
         agent = agent_of(engine, [], [Call("refund", {"order": "A7"})], "done")
-        agent.tools = callgate_tools([refund], engine, scope=scope)
+        agent.tools = callgate_tools([refund], engine, scope=lambda context: "ann")  # type: ignore[arg-type,return-value]
         with pytest.raises(UsageError, match="The scope of the wrapper is 'ann'"):
             await Runner.run(agent, "go", context={"user": "ann"}, run_config=QUIET)
 

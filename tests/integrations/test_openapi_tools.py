@@ -261,7 +261,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     ),
     "a placeholder without a parameter": (operation(path="/t/{id}"), "the path has {id}, but there is no path parameter 'id'"),
     "a parameter without a placeholder": (operation(parameter(**{"in": "path"})), "the path has no {q}"),
-    "a body that cannot be sent": (operation(method="post", **body("multipart/form-data")), "takes multipart/form-data"),
+    "a body that cannot be sent": (operation(method="post", **body("multipart/mixed")), "takes multipart/mixed"),
     "a body without content": (operation(method="post", requestBody={}), "requestBody: 'content' is missing"),
     "no host": (operation(), "which has no host. Give base_url"),
 }

@@ -82,7 +82,8 @@ async def test_what_a_partial_has_bound_is_no_argument() -> None:
             {"type": "object", "properties": {"item": {"type": "string", "description": "Which item."}}, "required": ["item"]},
         )
         assert shown(engine)["rate"][1]["properties"] == {"day": {"type": "string", "description": "The day.", "default": "today"}}
-        assert await call(engine, "price", item="pear", currency="USD") == "pear in EUR"
+        shown_price = "pear in EUR\nNote: 'currency' is not an argument and was dropped. price takes item."
+        assert await call(engine, "price", item="pear", currency="USD") == shown_price
         assert await call(engine, "rate") == "USD today"
         assert await call(engine, "place", order={"id": "A7", "count": 1}) == "1 x A7 at Roma!"
 
@@ -98,7 +99,7 @@ def by_position(item: str, /) -> str:
         (PriceList.place, r"the method PriceList.place without its object. Give PriceList\(...\).place"),
         (partial(by_position), "by position only"),
         (len, "by position only"),
-        (lambda item: item, "has no description"),
+        (lambda item: item, "'<lambda>'.* cannot be used"),
         (PriceList, "is not a tool"),
     ],
     ids=["method", "partial", "builtin", "lambda", "class"],
@@ -106,3 +107,12 @@ def by_position(item: str, /) -> str:
 def test_a_callable_that_cannot_be_a_tool_is_refused_with_the_reason(item: Callable[..., Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         Engine(import_tools([item]))
+
+
+async def test_a_function_without_a_docstring_is_described_by_its_name() -> None:
+    def find_order(order: str) -> str:
+        return f"found {order}"
+
+    async with Engine(import_tools([find_order])) as engine:
+        assert [bound.tool.description for bound in engine.tools] == ["find_order"]
+        assert await call(engine, "find_order", order="A7") == "found A7"

@@ -64,7 +64,7 @@ async def test_another_engine_gets_the_stored_result(engines: tuple[Engine, Engi
     first = await said(engines[0], call("refund", order=ORDER), Scope(run="a"))
     again = await said(engines[1], call("refund", order=ORDER), Scope(run="b"))
     back = await said(engines[0], call("refund", order=ORDER), Scope(run="a"))
-    assert [result.text for result in (first, again, back)] == [f"refunded {ORDER}"] * 3
+    assert [result.structured for result in (first, again, back)] == [f"refunded {ORDER}"] * 3
     assert (again.metadata.replayed, back.metadata.replayed, ledger.lines()) == (True, True, [ORDER])
 
 
@@ -77,7 +77,7 @@ async def test_another_engine_waits_for_the_call_that_has_the_key(engines: tuple
     refunds.may_end.set()
     assert result_of(await first).text == f"refunded {ORDER}"
     joined = result_of(await second)
-    assert (joined.text, ledger.lines()) == (f"refunded {ORDER}", [ORDER])
+    assert (joined.structured, ledger.lines()) == (f"refunded {ORDER}", [ORDER])
 
 
 async def test_a_call_that_waited_too_long_is_told_who_has_the_key(
@@ -91,7 +91,7 @@ async def test_a_call_that_waited_too_long_is_told_who_has_the_key(
     after = await said(engines[1], call("refund", order=ORDER), Scope(run="b"))
     assert (late.status, late.code) == ("error", "not_started")
     assert f"the same key of its effect (refund:{ORDER}) has not ended in time. Run 'effect:refund/" in late.text
-    assert (after.text, ledger.lines()) == (f"refunded {ORDER}", [ORDER])
+    assert (after.structured, ledger.lines()) == (f"refunded {ORDER}", [ORDER])
 
 
 async def test_a_call_whose_caller_left_frees_nothing(engines: tuple[Engine, Engine], refunds: Refunds, ledger: Ledger) -> None:

@@ -50,6 +50,10 @@ def a_folder(folder: Path) -> str:
     return str(folder / "sub")
 
 
+def in_a_missing_folder(folder: Path) -> str:
+    return str(folder / "typo" / "sub" / "journal.db")
+
+
 BAD: list[tuple[Callable[[Path], str], str]] = [
     (circle, "its symbolic links lead in a circle"),
     (under_a_file, "file is a file and no folder. Give a path in a folder"),
@@ -59,6 +63,7 @@ BAD: list[tuple[Callable[[Path], str], str]] = [
 WRITERS_ONLY: list[tuple[Callable[[Path], str], str]] = [
     (only_its_lock_is_too_long, "the name is too long"),
     (a_folder, "it is a folder"),
+    (in_a_missing_folder, "typo does not exist. Create it, or correct the path"),
 ]
 
 
@@ -170,6 +175,14 @@ def test_a_read_only_file_system_is_reported_as_the_cause(tmp_path: Path) -> Non
     except AssertionError as error:
         pytest.skip(f"nothing can be mounted here: {error}")
     inside = ("unshare", "-m", "sh", "-c", f'{bind} && exec "$0" "$@"', sys.executable, "-c", program)
-    for name in ("journal.db", "new.db", "sub/new.db"):
+    for name in ("journal.db", "new.db"):
         assert "its file system is read-only. Give one that can be written to." in said_by(*inside, "write", place / name, "-")
     assert said_by(*inside, "read", place / "journal.db", "-") == ""
+
+
+def test_a_journal_makes_no_folder_but_its_own(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="does not exist"):
+        SqliteJournal(tmp_path / "typo" / ".callgate" / "journal.db")
+    assert list(tmp_path.iterdir()) == []
+    asyncio.run(SqliteJournal(tmp_path / ".callgate" / "journal.db").close())
+    assert (tmp_path / ".callgate" / ".gitignore").read_text() == "*\n"

@@ -73,6 +73,16 @@ async def test_the_accepted_effect_counts_and_an_effect_of_the_configuration_goe
         assert "not among the accepted tools" in str((await call(engine, "crash")).error)
 
 
+async def test_a_call_of_a_tool_in_quarantine_is_not_taken_for_a_similar_name(place: Path) -> None:
+    offer(place, LOOK, LOOK | {"name": "Look"})
+    accepted = AcceptedTools()
+    accepted.accept("shop", [LOOK | {"name": "Look"}, POISONED])
+    async with Engine(servers=[shop(place, accepted=accepted)]) as engine:
+        result = await call(engine, "look")
+    assert "in quarantine" in str(result.error)
+    assert not (place / "bought.txt").exists()
+
+
 class Broken:
     """Accepted tools that cannot be asked."""
 

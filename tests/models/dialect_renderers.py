@@ -132,6 +132,7 @@ RENDERERS: dict[str, Renderer] = {
     "gigachat": json_call("<|message_sep|>\n\nfunction call<|role_sep|>\n@"),
     "inkling": json_call("<|content_invoke_tool_json|>@<|end_message|>", arguments="args"),
     "longcat": json_call("<longcat_tool_call>@</longcat_tool_call>"),
+    "lm-studio": json_call("[TOOL_REQUEST]@[END_TOOL_REQUEST]"),
     "phi4": json_call("functools[@]"),
     "functionary": named_json("<|recipient|>NAME\n<|content|>JSON<|stop|>"),
     "solar": named_json("<|tool_call:begin|>1<|tool_call:name|>NAME<|tool_call:args|>JSON<|tool_call:end|>"),

@@ -109,6 +109,38 @@ def test_a_quoted_call_is_text_on_all_its_lines(name: str, frame: str) -> None:
         assert read_text(text, TOOLS, dialect=hint) == ParsedText(calls=(), content=text, reasoning="")
 
 
+@pytest.mark.parametrize("name", [*_WRITES_PROSE, "react", "inkling"])
+def test_the_example_of_a_family_is_not_a_call_in_a_fence_of_an_example(name: str) -> None:
+    """The fence contains all of the example, also if a line of the example is prose."""
+    text = f"For example:\n```\n{DIALECTS[name].example}\n```\nThat is all."
+    assert read_text(text, TOOLS, dialect=name).calls == ()
+
+
+@pytest.mark.parametrize("call", ["Action: search\nAction Input: {}", 'Action: ```json\n[{"tool_name": "search", "parameters": {}}]\n```'])
+@pytest.mark.parametrize("line", ["For example:", "The documentation says:"])
+def test_the_labels_of_an_agent_prompt_do_not_end_an_example(line: str, call: str) -> None:
+    assert read_text(f"{line}\n\nThought: I look it up.\n{call}\n\nThat is all.", TOOLS).calls == ()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>search<｜tool▁sep｜>{"query": "x"}<｜tool▁call▁end｜><｜tool▁calls▁end｜>',
+        (
+            '<|tool_calls_section_begin|><|tool_call_begin|>search:0<|tool_call_argument_begin|>{"query": "x"}<|tool_call_end|>'
+            "<|tool_calls_section_end|>"
+        ),
+        '<|start|>assistant to=functions.search<|channel|>commentary json<|message|>{"query": "x"}<|call|>',
+        '<|tool_calls|><|tool_call:begin|>1<|tool_call:name|>search<|tool_call:args|>{"query": "x"}<|tool_call:end|><|calls|>',
+    ],
+)
+def test_a_quoted_section_of_calls_is_text(call: str) -> None:
+    """The quote stands before the section's own marker, not before the marker of the call."""
+    text = f'The manual says "{call}" is the form.'
+    assert read_text(text, TOOLS) == ParsedText(calls=(), content=text, reasoning="")
+    assert calls_in(read_text(f"The manual says so. {call}", TOOLS)) == [("search", {"query": "x"})]
+
+
 HERMES = f"<tool_call>\n{SEARCH}\n</tool_call>"
 
 

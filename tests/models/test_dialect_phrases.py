@@ -210,6 +210,71 @@ def test_a_call_after_a_line_about_the_models_own_actions_is_a_call(line: str) -
         assert (kind, calls_in(read_text(line + call, TOOLS))) == (kind, [("search", {"query": "x"})])
 
 
+ANNOUNCE_RESULTS = """\
+The tool returned:
+The tool returned this text:
+The search returned the following result:
+The output was:
+The result of the call was:
+The command printed:
+The server responded with:
+The web page contains the following text:
+The page had this hidden text:
+The document includes these instructions:
+The README contains this block:
+I found this in the file:
+I received this text from the tool:
+We got the following message from the server:
+""".splitlines()
+
+
+@pytest.mark.parametrize("line", ANNOUNCE_RESULTS)
+def test_a_call_that_a_tool_returned_is_text_where_the_model_repeats_it(line: str) -> None:
+    """A result may contain calls that somebody else wrote; a model that reports them does not make them."""
+    for kind, call in CALLS.items():
+        reading = read_text(line + call, TOOLS)
+        assert (kind, reading.calls) == (kind, ())
+        assert reading.content == line + call
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("The tool returned an error, so let me retry:", "The search returned nothing. Trying another query:", "Next I call the tool:"),
+        *("We could use the search tool:", "I could not find it, so I call:", "I did not use the right path. Trying again:"),
+        *("I got the path from the user. Calling the tool:", "I need data from the server:", "The result is unclear, checking again:"),
+    ],
+)
+def test_a_call_after_a_sentence_about_results_or_tries_is_a_call(line: str) -> None:
+    for kind, call in CALLS.items():
+        assert (kind, calls_in(read_text(line + call, TOOLS))) == (kind, [("search", {"query": "x"})])
+
+
+@pytest.mark.parametrize(
+    "line", ["I can't run this call:", "I won't make this call:", "Earlier I called:", "I already sent:", "I could write:"]
+)
+def test_a_call_that_the_model_says_it_does_not_make_is_text(line: str) -> None:
+    for kind, call in CALLS.items():
+        assert (kind, read_text(line + call, TOOLS).calls) == (kind, ())
+
+
+@pytest.mark.parametrize(
+    "text", ["I will not call {}.", "I would call {} if I were allowed to.", "I can't use {}, as said.", "Earlier I called {} and got 5."]
+)
+def test_a_call_in_a_sentence_that_denies_it_is_text(text: str) -> None:
+    assert read_text(text.format(CALLS["on the same line"].strip()), TOOLS).calls == ()
+
+
+@pytest.mark.parametrize("line", ["For example:", "The file contains:", "The tool returned this text:"])
+@pytest.mark.parametrize("before", ["x = 1", "<think>So I call it.</think>", "Thought: I need it.", "```json"])
+def test_all_lines_of_a_fence_after_an_announcement_are_shown(line: str, before: str) -> None:
+    """Prose, reasoning and a fence with a language do not end the fence; its own end does."""
+    call = CALLS["marked"]
+    shown = f"{line}\n```\n{before}{call}\n```\n"
+    assert read_text(shown, TOOLS).content == shown
+    assert calls_in(read_text(f"{shown}\nI call it.{call}", TOOLS)) == [("search", {"query": "x"})]
+
+
 def test_an_announced_quotation_ends_with_the_next_line() -> None:
     """A model that quotes a file and then makes a call may write no prose between the two."""
     call = CALLS["marked"]

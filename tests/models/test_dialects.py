@@ -100,6 +100,8 @@ def test_several_calls_in_one_message_are_read_in_order(text: str) -> None:
         ('<parameter=tags>\n["a", 1]\n</parameter>', {"tags": ["a", 1]}),
         ("<parameter=extra>\n{'a': None, 'b': [True]}\n</parameter>", {"extra": {"a": None, "b": [True]}}),
         ("<parameter=unheard>\n7\n</parameter>", {"unheard": 7}),
+        ("<parameter=days>\nnull\n</parameter>", {"days": None}),
+        ("<parameter=city>\nnull\n</parameter>", {"city": "null"}),
         ("<parameter=unheard>\n007\n</parameter>", {"unheard": "007"}),
         ("<parameter=city>\nan </function> and\n</function>\n</parameter>", {"city": "an </function> and\n</function>"}),
         ("<parameter=city>\na", {"city": "a"}),

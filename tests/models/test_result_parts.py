@@ -66,6 +66,23 @@ def test_each_part_of_a_result_is_sent_as_media_or_named(api: str, is_error: boo
         assert {part for part, data in DATA.items() if data in sent} == SENT[api]
 
 
+@pytest.mark.parametrize("is_error", [False, True], ids=["ok", "failed"])
+@pytest.mark.parametrize("api", ["openai.chat", "openai.responses", "anthropic.messages", "bedrock.converse", "cohere.chat"])
+@pytest.mark.parametrize("kind", ["bmp", "tiff", "heic", "avif", "svg+xml"])
+def test_an_image_of_a_type_that_the_provider_refuses_is_named_with_its_size_and_the_reason(api: str, kind: str, is_error: bool) -> None:
+    """The provider would refuse the whole request."""
+    sent = json.dumps(body(api, (Text(text="see"), Image(data="UElDVFVSRQ==", mime_type=f"image/{kind}")), is_error=is_error))
+    assert "UElDVFVSRQ" not in sent
+    assert f"[An image of type image/{kind} with 7 bytes was left out: the provider takes images as PNG, JPEG, GIF or WebP only.]" in sent
+
+
+@pytest.mark.parametrize("api", ["openai.chat", "openai.responses", "anthropic.messages", "bedrock.converse", "cohere.chat"])
+def test_an_image_under_another_name_of_its_type_is_sent(api: str) -> None:
+    sent = json.dumps(body(api, (Image(data="UElDVFVSRQ==", mime_type="image/JPG"),)))
+    assert "UElDVFVSRQ==" in sent
+    assert "jpeg" in sent
+
+
 def test_openais_own_chat_api_gets_a_pdf_as_a_file_after_the_results() -> None:
     sent = body("openai.chat", (PDF,), quirks={"server": "openai.com"})["messages"]
     assert sent[-1]["content"] == [

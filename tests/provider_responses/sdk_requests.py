@@ -6,10 +6,14 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["ASK", "SYNC_STREAMS", "bedrock_client", "close_clients", "kept"]
+import pytest
+
+__all__ = ["ASK", "SDK_WARNINGS", "SYNC_STREAMS", "bedrock_client", "close_clients", "kept"]
 
 Ask = Callable[..., Any]
 
+SDK_WARNINGS = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+"""Mark of tests with an SDK, whose own warnings are of no interest."""
 _clients: list[Any] = []
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from typing import Any
 
-from callgate import Allow, Ask, tool
+from callgate import Allow, Ask, Tool, tool
 from callgate.protocols import Verdict
 from callgate.stage_types import ValidatedCall
 
-__all__ = ["A7", "LAMPS", "AskAboutRefunds", "claude", "completion", "paid", "refund", "stock"]
+__all__ = ["A7", "LAMPS", "AskAboutRefunds", "LookUp", "claude", "completion", "paid", "refund", "stock"]
 
 paid: list[str] = []
 
@@ -25,6 +26,29 @@ def refund(order: str) -> str:
 def stock(article: str) -> int:
     """Count an article."""
     return len(article)
+
+
+class LookUp(Tool):
+    """Counts an article, under a name that a provider refuses.
+
+    Args:
+        started: Set when a call has started.
+    """
+
+    name = "stock/look_up"
+    description = "Count an article."
+    parameters = {"type": "object", "properties": {"article": {"type": "string"}}, "required": ["article"]}
+    category = "safe_chain"
+    requires_actor = False
+    effect = "none"
+    wraps_result = True
+
+    def __init__(self, started: threading.Event | None = None) -> None:
+        self._started = started or threading.Event()
+
+    async def execute(self, actor: str, **params: Any) -> Any:
+        self._started.set()
+        return {"lamp": 3}[params["article"]]
 
 
 class AskAboutRefunds:

@@ -24,7 +24,7 @@ async def test_a_suspended_response_is_handed_in_again_and_runs_only_what_waited
     response = claude(("refund", {"order": "A7"}), ("stock", {"article": "lamp"}))
     async with Engine([refund, stock], policies=[AskAboutRefunds()]) as engine:
         reply = await engine.respond(response)
-        assert (reply.ended, reply.messages, reply.results, reply.done) == ("suspended", [], [], False)
+        assert (reply.ended, reply.messages, reply.results, reply.done) == ("suspended", [], [], True)
         (waiting,) = reply.suspended
         assert waiting.question in reply.reason
         await engine.approve(waiting.approval_id, by="ann")
@@ -49,7 +49,7 @@ async def test_after_an_abort_only_calls_with_results_are_appended() -> None:
     async with Engine([stock]) as engine:
         reply = await engine.respond(completion(LAMPS, ("", "{}")))
         nothing = await engine.respond(completion(("", "{}")))
-    assert (reply.ended, reply.done) == ("aborted", False)
+    assert (reply.ended, reply.done) == ("aborted", True)
     assert any(isinstance(outcome, Aborted) for outcome in reply.outcomes)
     assistant, result = reply.messages
     assert [call["id"] for call in assistant["tool_calls"]] == ["call_0"]
@@ -288,7 +288,7 @@ async def test_a_response_of_another_provider_than_the_named_one_is_refused() ->
 async def test_a_response_that_reports_an_error_runs_nothing(response: dict[str, Any]) -> None:
     async with Engine([refund]) as engine:
         reply = await engine.respond(response)
-    assert (reply.ended, reply.messages, reply.done, reply.finish) == ("aborted", [], False, "error")
+    assert (reply.ended, reply.messages, reply.done, reply.finish) == ("aborted", [], True, "error")
     assert reply.reason
     assert paid == []
 
@@ -325,7 +325,7 @@ BLOCKED: Mapping[str, tuple[dict[str, Any], str]] = {
 async def test_a_message_that_the_provider_blocked_or_cancelled_runs_nothing(response: dict[str, Any], said: str) -> None:
     async with Engine([refund]) as engine:
         reply = await engine.respond(response)
-    assert (reply.ended, reply.messages, reply.done) == ("aborted", [], False)
+    assert (reply.ended, reply.messages, reply.done) == ("aborted", [], True)
     assert said in reply.reason
     assert paid == []
 

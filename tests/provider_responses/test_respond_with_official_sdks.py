@@ -7,28 +7,14 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, TypeAdapter
 
-from callgate import Engine, Scope, Tool, UsageError
+from callgate import Engine, Scope, UsageError
 from callgate.calls import Image
 from tests.provider_responses.recorded_bodies import ANSWERS, BODIES, QUESTIONS, WIRE_NAME, body
 from tests.provider_responses.recorded_server import RecordedServer
-from tests.provider_responses.sdk_requests import ASK, kept
+from tests.provider_responses.sdk_requests import ASK, SDK_WARNINGS, kept
+from tests.provider_responses.shop import LookUp
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
-
-
-class LookUp(Tool):
-    """Count an article."""
-
-    name = "stock/look_up"
-    description = "Count an article."
-    parameters = {"type": "object", "properties": {"article": {"type": "string"}}, "required": ["article"]}
-    category = "safe_chain"
-    requires_actor = False
-    effect = "none"
-    wraps_result = True
-
-    async def execute(self, actor: str, **params: Any) -> Any:
-        return {"lamp": 3}[params["article"]]
+pytestmark = SDK_WARNINGS
 
 
 def results(provider: str, sent: dict[str, Any]) -> list[tuple[str | None, str, bool | None]]:

@@ -155,7 +155,7 @@ async def test_a_stream_that_ends_before_its_message_runs_nothing_more() -> None
 
     async with Engine([reading.tool, refund]) as engine:
         reply = await engine.watch(chunks()).reply()
-    assert (reply.ended, reply.finish, reply.messages, reply.done) == ("aborted", "cut", [], False)
+    assert (reply.ended, reply.finish, reply.messages, reply.done) == ("aborted", "cut", [], True)
     assert reading.ended.is_set()
     assert paid == []
 
@@ -306,7 +306,7 @@ async def test_a_stream_that_the_provider_blocked_or_cancelled_runs_nothing() ->
             ([piece(0, "refund", '{"order": "A7"}'), end("content_filter")], "content_filter"),
         ):
             reply = await engine.watch(chunks).reply()
-            assert (reply.ended, reply.messages, reply.done) == ("aborted", [], False)
+            assert (reply.ended, reply.messages, reply.done) == ("aborted", [], True)
             assert said in reply.reason
     assert paid == []
 
@@ -343,6 +343,25 @@ async def test_what_is_no_stream_is_refused() -> None:
         with pytest.raises(UsageError, match="Did you mean 'anthropic'"):
             engine.watch([], provider="antropic")
     waiting.close()
+
+
+@pytest.mark.parametrize("together", [True, False])
+async def test_a_stream_with_two_choices_is_refused_as_such_a_response_is(*, together: bool) -> None:
+    first, second = piece(0, "refund", '{"order": "A7"}'), piece(0, "refund", '{"order": "B8"}')
+    second["choices"][0]["index"] = 1
+    both = {**first, "choices": [*first["choices"], *second["choices"]]}
+    async with Engine([refund]) as engine, engine.watch([both] if together else [first, second, end()]) as stream:
+        with pytest.raises(UsageError, match=r"^engine\.watch was given a response with .* choices, and a conversation continues with one"):
+            await stream.reply()
+    assert paid == []
+
+
+async def test_a_stream_with_two_candidates_is_refused() -> None:
+    parts = {"content": {"role": "model", "parts": [{"text": "a"}]}}
+    chunks = [{"candidates": [parts]}, {"candidates": [{**parts, "index": 1}]}]
+    async with Engine([refund]) as engine:
+        with pytest.raises(UsageError, match="several candidates"):
+            await engine.watch(chunks).reply()
 
 
 def test_the_public_reader_gives_the_events_of_each_chunk() -> None:

@@ -8,32 +8,14 @@ from typing import Any
 
 import pytest
 
-from callgate import Engine, Scope, Tool
+from callgate import Engine, Scope
 from tests.provider_responses.recorded_bodies import ANSWERS, BODIES, QUESTIONS, body
 from tests.provider_responses.recorded_server import RecordedServer
 from tests.provider_responses.recorded_streams import CONTENT_TYPES, STREAMS
-from tests.provider_responses.sdk_requests import ASK, SYNC_STREAMS, bedrock_client, kept
+from tests.provider_responses.sdk_requests import ASK, SDK_WARNINGS, SYNC_STREAMS, bedrock_client, kept
+from tests.provider_responses.shop import LookUp
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
-
-
-class LookUp(Tool):
-    """Count an article, and report that it was started."""
-
-    name = "stock/look_up"
-    description = "Count an article."
-    parameters = {"type": "object", "properties": {"article": {"type": "string"}}, "required": ["article"]}
-    category = "safe_chain"
-    requires_actor = False
-    effect = "none"
-    wraps_result = True
-
-    def __init__(self, started: threading.Event) -> None:
-        self._started = started
-
-    async def execute(self, actor: str, **params: Any) -> Any:
-        self._started.set()
-        return {"lamp": 3}[params["article"]]
+pytestmark = SDK_WARNINGS
 
 
 async def asked(provider: str, url: str, tools: list[Any], *, stream: Callable[..., Any] | None = None) -> Any:

@@ -90,8 +90,8 @@ async def refunded(engine: Engine, run: str) -> ToolResult:
 
 
 def told(result: ToolResult) -> dict[str, object]:
-    metadata = result.metadata
-    return {"uid": result.uid, "status": result.status, "text": result.text, "again": metadata.replayed or metadata.joined}
+    text, again = result.text.partition("\nNote: ")[0], result.metadata.replayed or result.metadata.joined
+    return {"uid": result.uid, "status": result.status, "text": text, "again": again}
 
 
 async def _work(place: str, ledger: str, run: str, stands: str, lease_s: str) -> None:

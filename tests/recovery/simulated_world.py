@@ -81,9 +81,9 @@ class Watched:
         self._world = world
         self._journal = journal
         self.last = journal.status().written
-        """The last event that was appended before the death."""
+        """The position of the last event that was appended before the death; another engine's event may move it."""
         self.promised = self.last
-        """The last event that was reported as durable."""
+        """The final position of the last event that was reported as durable."""
 
     def append(self, draft: Draft) -> int:
         position = self._journal.append(draft)
@@ -95,7 +95,7 @@ class Watched:
     async def durable(self, position: int) -> None:
         await self._journal.durable(position)
         if self._world.alive:
-            self.promised = max(self.promised, position)
+            self.promised = max(self.promised, self._journal.final_position(position))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._journal, name)
@@ -148,12 +148,14 @@ class World:
         """Return the outcome of a call to another engine on the same journal."""
         journal = SqliteJournal(self.path, self.clock, synchronous="normal")
         async with Engine(self.tools(), policies=[Rules()], journal=journal, clock=self.clock) as engine:
-            return await engine.call(raw, scope)
+            outcome = await engine.call(raw, scope)
+        self.journal.last = self.journal.promised = _last_position(self.path)
+        return outcome
 
     async def close(self) -> None:
         self.closed = True
         await self.engine.close()
-        self.journal.promised = self.journal.last
+        self.journal.promised = self.journal.final_position(self.journal.last)
 
     def die(self) -> None:
         self.alive = False
@@ -187,7 +189,8 @@ class World:
         for suffix in ("", "-wal"):
             shutil.copyfile(f"{self.path}{suffix}", f"{heir}{suffix}")
         await self.engine.close()
-        _forget(heir, after=journal.promised + round((journal.last - journal.promised) * share))
+        last = max(journal.final_position(journal.last), journal.promised)
+        _forget(heir, after=journal.promised + round((last - journal.promised) * share))
         self.path = heir
 
     def events(self) -> list[Event]:
@@ -249,6 +252,14 @@ class World:
                 self.hung.set()
         if fate.startswith(("dies", "hangs")) or not self.alive:
             await asyncio.Event().wait()
+
+
+def _last_position(path: Path) -> int:
+    connection = apsw.Connection(str(path))
+    try:
+        return int(connection.execute("SELECT max(position) FROM events").get)
+    finally:
+        connection.close()
 
 
 def _forget(path: Path, *, after: int) -> None:

@@ -134,7 +134,7 @@ async def test_another_process_settles_a_call_of_a_run_that_is_worked_on(place: 
     journal = place / "journal.db"
     async with opened(place) as holder, opened(place) as other:
         await holder.call(asked("first"), SCOPE)
-        with pytest.raises(RunHeld):
+        with holder.runs.at_work(SCOPE.run), pytest.raises(RunHeld):
             await other.settle(KILLED, happened=False)
         sent = inbox.settle(journal, KILLED, happened=False, by="carol", reason="looked")
         while not (fate := inbox.outcome(journal, sent.id)).position:

@@ -59,7 +59,7 @@ async def test_an_agent_with_a_given_engine_refuses_its_own_undo_store(tmp_path:
 async def test_journal_and_blob_files_in_the_workspace_are_not_recorded_as_changes(tmp_path: Path) -> None:
     """Undo of a command must not restore the files of the journal or the blobs, even if they are in the workspace."""
     work = tmp_path / "work"
-    work.mkdir()
+    (work / "log").mkdir(parents=True)
     journal = SqliteJournal(work / "log" / "journal.db")
     undo_store = UndoStore(tmp_path / "kept")
     undo_history = undo_store.of(work)

@@ -92,8 +92,10 @@ class CommitQueue:
         self._wanted = LeaseRequests()
         self._given_up: set[str] = set()
         """Runs whose leases are to be released."""
+        self._offered: set[str] = set()
+        """Runs whose leases others may take as soon as that is stored."""
         self._letting_go: frozenset[str] = frozenset()
-        """The runs whose leases the current commit releases."""
+        """The runs whose leases the current commit releases or offers."""
         self._guard = threading.Condition()
         self._closing = False
         self._urgent = False
@@ -180,14 +182,15 @@ class CommitQueue:
         """
         with self._guard:
             self._refuse_if_broken()
-            held = run in self._writing.leases.epochs
-            if held and run not in self._given_up and run not in self._letting_go:
+            leases = self._writing.leases
+            if run in leases.epochs and not any(run in some for some in (self._given_up, self._offered, self._letting_go, leases.offered)):
                 return False
             self._given_up.discard(run)
+            self._offered.discard(run)
             waiter = self._wanted.add(run)
             self._guard.notify_all()
         await waiter.future
-        return not held
+        return waiter.newly
 
     def holds(self, run: str) -> bool:
         return run in self._writing.leases.epochs
@@ -197,6 +200,14 @@ class CommitQueue:
         with self._guard:
             if run in self._writing.leases.epochs or any(event.run == run for event in self._pending):
                 self._given_up.add(run)
+                if self._asleep:
+                    self._guard.notify_all()
+
+    def offer_lease(self, run: str) -> None:
+        """Let others take the lease of a run once its pending events are written."""
+        with self._guard:
+            if run in self._writing.leases.epochs and run not in self._given_up:
+                self._offered.add(run)
                 if self._asleep:
                     self._guard.notify_all()
 
@@ -307,10 +318,14 @@ class CommitQueue:
             self._urgent = len(self._pending) > _MOST_TOGETHER
             batch = self._pending[:_MOST_TOGETHER]
             runs = frozenset() if len(batch) < len(self._pending) else frozenset(self._given_up)
+            offered = frozenset() if len(batch) < len(self._pending) else frozenset(self._offered)
             self._given_up -= runs
-            self._letting_go = runs
+            self._offered -= offered
+            self._letting_go = runs | offered
             barred = {run: lost for run, lost in self.lost.items() if run not in self._wanted}
-            return CommitWork(batch=batch, wanted=tuple(self._wanted), given_up=runs, recorded=dict(self._recorded), barred=barred)
+            return CommitWork(
+                batch=batch, wanted=tuple(self._wanted), given_up=runs, offered=offered, recorded=dict(self._recorded), barred=barred
+            )
 
     def _rest(self) -> None:
         """Wait until there is something to write, and then for further tasks that should share the commit."""
@@ -324,7 +339,7 @@ class CommitQueue:
             self._guard.wait_for(self._ready, _TOGETHER_S)
 
     def _ready(self) -> bool:
-        asked = self._closing or bool(self._wanted) or bool(self._given_up and not self._pending)
+        asked = self._closing or bool(self._wanted) or bool((self._given_up or self._offered) and not self._pending)
         return asked or (self._urgent and bool(self._pending)) or len(self._pending) >= _MOST_TOGETHER
 
     def _done(self, work: CommitWork, refused: dict[str, RunHeld | LeaseLost]) -> None:
@@ -337,7 +352,7 @@ class CommitQueue:
             self.written = self._writing.places.tail.position  # after the commit: `tail` moves before it
             newly = self._judged(work, refused) if refused or work.wanted or work.recorded else {}
             self._letting_go = frozenset()
-            ready = self._wanted.take(work.wanted, refused)
+            ready = self._wanted.take(work.wanted, refused, self._writing.newly_held)
             del self._pending[: len(work.batch)]
             if work.batch:
                 ready += self._up_to(work.batch[-1].position)
@@ -358,7 +373,7 @@ class CommitQueue:
             self._seq.pop(run, None)
         newly = {run: error for run, error in why.items() if run not in work.wanted and run not in self.lost}
         self.lost.update(newly)
-        return newly
+        return {run: error for run, error in newly.items() if run not in self._writing.yielded}
 
     def _up_to(self, provisional: int) -> list[Waiter]:
         """Return the waiters for events up to this provisional position."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 
 from msgspec import Struct
@@ -23,6 +23,8 @@ class Waiter(Struct, eq=False):
     future: asyncio.Future[None]
     error: Exception | None = None
     """The error that the task gets; set before the future is settled."""
+    newly: bool = False
+    """For a lease: whether it was acquired now, and not held before; set before the future is settled."""
 
     @classmethod
     def here(cls, position: int) -> Waiter:
@@ -84,22 +86,23 @@ class LeaseRequests:
         self._of_run.setdefault(run, []).append(waiter)
         return waiter
 
-    def take(self, runs: Iterable[str], errors: Mapping[str, Exception]) -> list[Waiter]:
+    def take(self, runs: Iterable[str], errors: Mapping[str, Exception], newly: Collection[str] = ()) -> list[Waiter]:
         """Remove and return the waiters for the leases of these runs.
 
         Args:
             errors: The errors of runs that cannot be held, by run.
+            newly: The runs whose leases were acquired now.
         """
-        return [waiter for run in runs for waiter in _failed(self._of_run.pop(run), errors.get(run))]
+        return [waiter for run in runs for waiter in _failed(self._of_run.pop(run), errors.get(run), newly=run in newly)]
 
     def take_all(self, error: Exception) -> list[Waiter]:
         """Remove and return all waiters, with this error."""
         return [waiter for run in tuple(self) for waiter in self.take((run,), {run: error})]
 
 
-def _failed(waiters: list[Waiter], error: Exception | None) -> list[Waiter]:
+def _failed(waiters: list[Waiter], error: Exception | None, *, newly: bool = False) -> list[Waiter]:
     for waiter in waiters:
-        waiter.error = error
+        waiter.error, waiter.newly = error, newly
     return waiters
 
 

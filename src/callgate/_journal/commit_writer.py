@@ -74,13 +74,15 @@ class CommitWork(Struct, frozen=True, kw_only=True):
     """Runs whose leases are to be acquired before the batch is written."""
     given_up: frozenset[str] = frozenset()
     """Runs whose leases are to be released after the batch is written."""
+    offered: frozenset[str] = frozenset()
+    """Runs whose leases others may take after the batch is written."""
     recorded: dict[int, int] = {}
     """Ids of the messages that events of the batch record, by provisional position."""
     barred: dict[str, LeaseLost] = {}
     """Runs that were lost before, and whose leases were not requested again."""
 
     def __bool__(self) -> bool:
-        return bool(self.batch or self.wanted or self.given_up)
+        return bool(self.batch or self.wanted or self.given_up or self.offered)
 
 
 class CommitWriter:
@@ -97,6 +99,10 @@ class CommitWriter:
         self._looked = time.monotonic()
         self._new = False
         """Whether a lease was acquired since the inbox was last read."""
+        self.newly_held: set[str] = set()
+        """The runs whose leases the last commit acquired."""
+        self.yielded: set[str] = set()
+        """The runs that were offered and that another journal has taken, as the last commit found, unless it had events of them."""
 
     @property
     def idle_s(self) -> float | None:
@@ -111,12 +117,14 @@ class CommitWriter:
         Raises:
             JournalFailed: Nothing was committed, or it is not known whether it was.
         """
+        self.newly_held, self.yielded = set(), set()
         if not work and not self.leases.due:
             return {}
         with self._store.commit():
-            lost = {run: LeaseLost(_TAKEN.format(run=run[:80])) for run in self.leases.check(self._store.leases.last_epoch())}
-            refused: dict[str, RunHeld | LeaseLost] = {**work.barred, **lost}
+            refused = {**work.barred, **self._lost(work)}
             for run in work.wanted:
+                if run not in self.leases.epochs:
+                    self.newly_held.add(run)
                 self._have(run, refused)
             for event in work.batch:
                 if event.run not in self.leases.epochs and event.leased:
@@ -126,7 +134,18 @@ class CommitWriter:
             if self.leases.due:
                 self.leases.renew()
             self.leases.give_back(work.given_up)
+            self.leases.offer(work.offered)
         return refused
+
+    def _lost(self, work: CommitWork) -> dict[str, RunHeld | LeaseLost]:
+        """Return the runs that other journals have taken, except those that were offered, are wanted again, and have no event here."""
+        offered = set(self.leases.offered)
+        lost = self.leases.check(self._store.leases.last_epoch())
+        if not lost:
+            return {}
+        self.yielded = (lost & offered) - {event.run for event in work.batch if event.leased}
+        again = self.yielded.intersection(work.wanted)
+        return {run: LeaseLost(_TAKEN.format(run=run[:80])) for run in lost - again}
 
     def _have(self, run: str, refused: dict[str, RunHeld | LeaseLost]) -> None:
         """Acquire the lease of a run and let its messages be delivered again, unless the run is in `refused`.
@@ -136,7 +155,9 @@ class CommitWriter:
         if run in refused:
             return
         try:
-            if run not in self.leases.epochs:
+            if run in self.leases.epochs:
+                self.leases.keep(run)
+            else:
                 self.leases.take(run)
         except RunHeld as held:
             refused[run] = held

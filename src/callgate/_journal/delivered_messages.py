@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from msgspec.structs import replace
+
 from callgate.protocols import Inbox, InboxMessage
 
 __all__ = ["JournalInbox"]
 
 _MOST_AT_ONCE: Final = 1_024
+_ANSWERS: Final = ("approve", "edit", "deny")
 
 
 class JournalInbox:
@@ -34,6 +37,7 @@ class JournalInbox:
     def take_new(self) -> list[InboxMessage]:
         """Return the messages to runs that are held, each once, and at most 1,024 per call."""
         messages = self._inbox.pending(self._holder, known=self._delivered, limit=_MOST_AT_ONCE)
+        messages = _mark_replaced(messages)
         self.more = len(messages) >= _MOST_AT_ONCE
         self._delivered.update((message.id, message.run) for message in messages)
         return messages
@@ -52,3 +56,13 @@ class JournalInbox:
         """Store the position of the event that records a message; inside that event's commit."""
         self._inbox.mark_recorded(id, position)
         self._delivered.pop(id, None)
+
+
+def _mark_replaced(messages: Iterable[InboxMessage]) -> list[InboxMessage]:
+    """Name the later message in each answer to a question that has a later one among these messages."""
+    found = list(messages)
+    latest = {(one.run, one.target): one.id for one in found if one.kind in _ANSWERS}
+    return [
+        replace(one, replaced_by=later) if one.kind in _ANSWERS and (later := latest[one.run, one.target]) != one.id else one
+        for one in found
+    ]

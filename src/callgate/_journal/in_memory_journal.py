@@ -124,9 +124,14 @@ class MemoryJournal:
         return self._deliver()
 
     def _find_lost(self) -> None:
-        """Detect the runs that other engines have taken, and notify the watchers."""
+        """Detect the runs that other engines have taken, and notify the watchers of those that were not offered."""
+        offered = set(self._leases.offered)
         for run in self._leases.check(self._all_leases.last_epoch()):
-            self._lose(run, LeaseLost(_TAKEN.format(run=run[:80])))
+            error = LeaseLost(_TAKEN.format(run=run[:80]))
+            if run in offered:
+                self._lost[run] = error
+            else:
+                self._lose(run, error)
 
     def _lose(self, run: str, error: LeaseLost) -> None:
         self._lost[run] = error
@@ -154,12 +159,18 @@ class MemoryJournal:
         with self._lock:
             self._find_lost()
             if run in self._held:
+                self._leases.keep(run)
                 return False
             told = self._take(run)
             self._lost.pop(run, None)
         if told:
             await asyncio.sleep(0)  # watchers are notified before `acquire_lease` returns
         return True
+
+    def offer_lease(self, run: str) -> None:
+        """See `callgate.protocols.OffersLeases`."""
+        with self._lock:
+            self._leases.offer((run,))
 
     def release_lease(self, run: str) -> None:
         with self._lock:

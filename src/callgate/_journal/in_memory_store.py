@@ -82,7 +82,7 @@ class MemoryLeases:
         return self._of_holder.get(holder, {})
 
     def renew(self, holder: int, expires_ns: int | None) -> None:
-        for run in self.epochs(holder):
+        for run in (run for run in self.epochs(holder) if self._leases[run].expires_ns != 0):
             self._leases[run] = replace(self._leases[run], expires_ns=expires_ns)
 
     def release(self, holder: int, run: str) -> None:
@@ -122,6 +122,9 @@ class MemoryInbox:
         found = [one for one in self._messages.values() if one.run in held and one.id not in known]
         found.sort(key=lambda one: (_ORDER.get(one.kind, len(_ORDER)), one.id))
         return [replace(one, cause=self._cause(one)) for one in found[:limit]]
+
+    def unrecorded(self, run: str) -> list[InboxMessage]:
+        return [one for one in self._messages.values() if one.run == run]
 
     def position(self, id: int) -> int:
         return self._positions.get(id, 0)

@@ -14,12 +14,12 @@ from callgate._engine_limits import JOURNAL_WAIT_S
 from callgate._journal.event_rows import Value
 from callgate._journal.in_memory_journal import MemoryJournal
 from callgate._journal.journal_reader import is_url
-from callgate._journal.lease_acquisition import holder_of
+from callgate._journal.lease_acquisition import reader_of
 from callgate._journal.open_for_reading import JournalAddress
 from callgate._journal.sql_leases import SqlInbox, SqlLeases
 from callgate._unusable_paths import refused_paths
 from callgate.errors import JournalFailed, UsageError
-from callgate.protocols import Inbox, LeaseStore
+from callgate.protocols import Inbox, InboxMessage, LeaseStore
 
 if TYPE_CHECKING:
     from callgate._journal.lock_file import LockFile
@@ -53,13 +53,17 @@ class InboxClient:
         with self._commit():
             return self._inbox.add(run=run, kind=kind, target=target, actor=actor, reason=reason, at_ns=at_ns)
 
+    def unrecorded(self, run: str) -> list[InboxMessage]:
+        """Return the messages to a run that no event has recorded yet, in the order of arrival."""
+        return self._inbox.unrecorded(run)
+
     def position(self, message: int) -> int:
         """Return the position of the event that recorded a message; 0 if no event has recorded it yet."""
         return self._inbox.position(message)
 
     def holder(self, run: str) -> str:
         """Return a description of the engine that holds a run; empty if no engine does."""
-        lease = holder_of(self._leases, run)
+        lease = reader_of(self._leases, run)
         return "" if lease is None else lease.who
 
 

@@ -14,9 +14,11 @@ from typing import Final
 from callgate.errors import RunHeld, UsageError
 from callgate.protocols import Lease, LeaseStore
 
-__all__ = ["Leases", "holder_of", "refuse_odd_lease"]
+__all__ = ["OFFERED_NS", "Leases", "holder_of", "reader_of", "refuse_odd_lease"]
 
 _LONGEST_S: Final = 3_600
+OFFERED_NS: Final = 0
+"""The expiry of a lease that any other journal may take, although its holder is alive and reads the messages of the run."""
 
 
 def refuse_odd_lease(lease_s: float) -> None:
@@ -28,11 +30,19 @@ def refuse_odd_lease(lease_s: float) -> None:
 def holder_of(store: LeaseStore, run: str) -> Lease | None:
     """Return the lease that keeps others from a run; None if any journal may take the run."""
     lease = store.get(run)
-    if lease is None:
+    if lease is None or lease.expires_ns == OFFERED_NS:
         return None
     # a lease that ends later than is possible is from before the machine was started
     counts = lease.expires_ns is None or 0 < lease.expires_ns - store.now_ns() <= _LONGEST_S * 1e9
     return lease if counts and store.is_alive(lease.holder) else None
+
+
+def reader_of(store: LeaseStore, run: str) -> Lease | None:
+    """Return the lease whose holder reads the messages of a run, also while it lets others take the lease; None if nobody does."""
+    lease = store.get(run)
+    if lease is not None and lease.expires_ns == OFFERED_NS and store.is_alive(lease.holder):
+        return lease
+    return holder_of(store, run)
 
 
 class Leases:
@@ -49,6 +59,8 @@ class Leases:
     def __init__(self, store: LeaseStore, holder: int, who: str, lease_s: float | None) -> None:
         self.epochs: dict[str, int] = {}
         """The epoch of each run that is held."""
+        self.offered: set[str] = set()
+        """The runs that are held until another journal takes them."""
         self._store = store
         self.holder = holder
         self._who = who
@@ -77,6 +89,7 @@ class Leases:
         lost = {run for run, epoch in self.epochs.items() if ours.get(run) != epoch}
         for run in lost:
             del self.epochs[run]
+        self.offered -= lost
         return lost
 
     def renew(self) -> None:
@@ -95,17 +108,34 @@ class Leases:
             raise RunHeld(f"Run '{run[:80]}' is being worked on by {other.who}, {self._until(other)}")
         if not self.epochs:
             self._renewed = time.monotonic()
-        self.known_epoch = epoch = self._store.next_epoch()
-        self._store.put(Lease(run=run, epoch=epoch, holder=self.holder, who=self._who, expires_ns=self._end_ns()))
-        self.epochs[run] = epoch
+        self.known_epoch = self.epochs[run] = self._store.next_epoch()
+        self._put(run, self._end_ns())
+
+    def offer(self, runs: Iterable[str]) -> None:
+        """Let other journals take the leases of these runs; until one does, they stay with this journal."""
+        for run in runs:
+            if run in self.epochs and run not in self.offered:
+                self.offered.add(run)
+                self._put(run, OFFERED_NS)
+
+    def keep(self, run: str) -> None:
+        """Let no other journal take the lease of a held run any longer."""
+        if run in self.offered:
+            self.offered.discard(run)
+            self._put(run, self._end_ns())
+
+    def _put(self, run: str, expires_ns: int | None) -> None:
+        self._store.put(Lease(run=run, epoch=self.epochs[run], holder=self.holder, who=self._who, expires_ns=expires_ns))
 
     def give_back(self, runs: Iterable[str]) -> None:
         for run in runs:
+            self.offered.discard(run)
             if self.epochs.pop(run, None) is not None:
                 self._store.release(self.holder, run)
 
     def give_all_back(self) -> None:
         self.epochs.clear()
+        self.offered.clear()
         self._store.release_all(self.holder)
 
     def _end_ns(self) -> int | None:

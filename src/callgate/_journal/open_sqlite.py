@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callgate._database_file_checks import make_folder, make_private, refused_by_system, space_error
+from callgate._database_file_checks import make_private, refused_by_system, require_folder, space_error
 from callgate._engine_limits import JOURNAL_WAIT_S
 from callgate._journal.event_positions import JournalEnd
 from callgate._journal.lock_file import LockFile
@@ -56,7 +56,7 @@ def open_file(path: Path, synchronous: str) -> OpenedFile:
         UsageError: The file cannot be used as a journal.
     """
     with refused_paths(path, "a journal"):
-        make_folder(path.parent)
+        require_folder(path.parent)
         lock = LockFile(path)
     try:
         refuse_remains(path, was_journal=lock.is_marked)

@@ -34,6 +34,9 @@ _PENDING: Final = """
     FROM inbox JOIN leases ON leases.run = inbox.run
     WHERE inbox.folded = 0 AND leases.holder = ? ORDER BY CASE inbox.kind WHEN 'kill' THEN 0 WHEN 'stop' THEN 1 ELSE 2 END, inbox.id LIMIT ?
 """
+_UNRECORDED: Final = """
+    SELECT id, run, kind, target, actor, reason, at_ns FROM inbox WHERE run = ? AND folded = 0 ORDER BY id
+"""
 _QUESTION: Final = "SELECT coalesce(max(position), 0) FROM events WHERE call = ? AND call <> '' AND kind = 'call.suspended'"
 _LATEST: Final = "SELECT coalesce(max(position), 0) FROM events WHERE run = ?"
 _RECORDED: Final = "UPDATE inbox SET folded = ? WHERE id = ? AND folded = 0"
@@ -84,7 +87,7 @@ class SqlLeases:
         return dict(self._ask("SELECT run, epoch FROM leases WHERE holder = ?", (holder,)))
 
     def renew(self, holder: int, expires_ns: int | None) -> None:
-        self._ask("UPDATE leases SET expires_ns = ? WHERE holder = ?", (_stored(expires_ns), holder))
+        self._ask("UPDATE leases SET expires_ns = ? WHERE holder = ? AND expires_ns <> 0", (_stored(expires_ns), holder))
 
     def release(self, holder: int, run: str) -> None:
         self._ask("DELETE FROM leases WHERE run = ? AND holder = ?", (run, holder))
@@ -110,6 +113,10 @@ class SqlInbox:
         rows = [row for row in self._ask(_PENDING, (holder, limit + len(known))) if row[0] not in known]
         latest: dict[str, int] = {}
         return [self._message(row, latest) for row in rows[:limit]]
+
+    def unrecorded(self, run: str) -> list[InboxMessage]:
+        fields = ("id", "run", "kind", "target", "actor", "reason", "at_ns")
+        return [InboxMessage(**dict(zip(fields, row, strict=True))) for row in self._ask(_UNRECORDED, (run,))]
 
     def position(self, id: int) -> int:
         rows = self._ask(_POSITION, (id,))

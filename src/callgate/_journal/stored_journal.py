@@ -46,6 +46,10 @@ class StoredJournal(ABC):
     async def acquire_lease(self, run: str) -> bool:
         return await self._commits.acquire_lease(run)
 
+    def offer_lease(self, run: str) -> None:
+        """See `callgate.protocols.OffersLeases`."""
+        self._commits.offer_lease(run)
+
     def release_lease(self, run: str) -> None:
         self._commits.release_lease(run)
 

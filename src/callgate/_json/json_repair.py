@@ -27,18 +27,21 @@ _TOKEN = re.compile(
     r"""(?P<blank>\s+)
     | (?P<comment>/\*.*?(?:\*/|\Z) | //[^\r\n\u2028\u2029]* | \#(?=\s)[^\r\n\u2028\u2029]*)
     | (?P<invisible>[\ufeff\u200b\u200c\u200d\u2060]+)
-    | (?P<fence>```(?:json5?\b|\w+(?=\s))?)
+    | (?P<escaped>(?:\\[nrt])+)
+    | (?P<fence>```(?:json5?\b|\w+(?=\s))? | `)
     | (?P<gap>\.\.\.(?!\w))
-    | (?P<open>[\[{]) | (?P<close>[\]}]) | (?P<comma>,) | (?P<colon>:)
+    | (?P<open>[\[{]) | (?P<close>[\]}]) | (?P<comma>, | ;(?=[\s`]*\Z)) | (?P<colon>:)
     | (?P<quoted>"[^"\\]*(?:\\.[^"\\]*)*" | '[^'\\]*(?:\\.[^'\\]*)*' | “[^“”]*” | \u2018[^\u2018\u2019]*\u2019)
     | (?P<key>\w+"(?=\s*:))
     | (?P<bare>\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?(?![\w:])
+      | [A-Za-z][\w+.-]*+://[^\s,;<>(){}\[\]"'`\\]++(?=\s*[\]}]|,[\s"{\[])
       | (?:[-+.$@]|/(?![/*]))*\w(?:[\w.$@+-]|/(?![/*]))*)
     | (?P<broken>.)""",
     re.DOTALL | re.VERBOSE,
 )
 _INVISIBLE = frozenset("\ufeff\u200b\u200c\u200d\u2060")
-_SKIPPED = frozenset({"blank", "comment", "invisible"})
+_ESCAPED_SPACES = frozenset({r"\n", r"\r", r"\t"})
+_SKIPPED = frozenset({"blank", "comment", "invisible", "escaped"})
 _WORDS = frozenset({"quoted", "key", "bare", "gap"})
 _CLOSER = {"[": "]", "{": "}"}
 _QUOTES_ONLY = re.compile(r'\\(.)|"', re.DOTALL)
@@ -50,9 +53,9 @@ class Token(NamedTuple):
     kind: str
     text: str
     before: str = ""
-    """White space and comments before the token."""
+    """White space and comments before the token. A line break may be escaped."""
     unclear: bool = False
-    """Whether a comment or an invisible character is in `before`."""
+    """Whether a comment, an invisible character or an escaped line break is in `before`."""
 
 
 def repair_text(text: str, limits: Limits) -> tuple[bool, object]:
@@ -139,18 +142,34 @@ def _written(tokens: list[Token]) -> str | None:
         return None
     texts = [one.text for one in tokens[:-1]]
     if texts[:2] == ["{", "{"] and texts[-2:] == ["}", "}"]:
-        return _Writer([*tokens[1:-2], tokens[-1]]).write(most_roots=1)
+        return _Writer([*tokens[1:-2], tokens[-1]]).write(most_roots=1) or _Writer(_without_doubled_braces(tokens)).write(most_roots=1)
     return _Writer(tokens).write()
+
+
+def _without_doubled_braces(tokens: list[Token]) -> list[Token]:
+    """Return the tokens with one brace for two, as in the text that a template makes; without any change if a brace is alone."""
+    found: list[Token] = []
+    position = 0
+    while position < len(tokens):
+        one = tokens[position]
+        if one.text in ("{", "}"):
+            position += 1
+            if tokens[position].text != one.text or tokens[position].before:
+                return tokens
+        found.append(one)
+        position += 1
+    return found
 
 
 def _is_torn(one: Token, following: Token) -> bool:
     """Return whether the border between two tokens may be inside a text of the model.
 
-    This is so if two words touch, or if a comment or an invisible character follows unquoted text.
+    This is so if two words touch, or if a comment, an invisible character or an escaped line break touches unquoted text.
     """
     if one.kind in _WORDS and following.kind in _WORDS and not following.before:
         return True
-    return (following.unclear and _is_unquoted_text(one)) or (following.before[-1:] in _INVISIBLE and _is_unquoted_text(following))
+    touches = following.before[-1:] in _INVISIBLE or following.before[-2:] in _ESCAPED_SPACES
+    return (following.unclear and _is_unquoted_text(one)) or (touches and _is_unquoted_text(following))
 
 
 def _is_unquoted_text(token: Token) -> bool:

@@ -7,20 +7,24 @@ The route
 The stages
     `parse` makes one JSON object from the arguments. `resolve` finds the tool. `validate` checks the arguments against
         its schema. `gate` decides whether the call may run; it asks policies, the tool (`required_approval`) and
-        `ask_judges`. `approval_answers` applies a human's answer. `result_cache` answers from a stored result that is
-        still valid. `execute` runs the tool, with its attempts and timeouts. `result_check` checks the result.
-        `call_hooks` runs the host's code before and after. `normalise` gives every result the same format. `outcomes`
-        turns errors and results into outcomes, and records them.
+        `ask_judges`. `engine_policies` has the policies. `approval_answers` applies a human's answer, and
+        `wait_for_answer` waits for it. `result_cache` answers from a stored result that is still valid. `execute`
+        runs the tool, with its attempts and timeouts. `result_check` checks the result. `call_hooks` runs the
+        host's code before and after. `normalise` gives every result the same format. `outcomes` turns errors and
+        results into outcomes, and records them.
 
 The state of runs
-    `run_leases` holds leases, the state of each run (`callgate._run_state`), and messages of other processes to it.
+    `open_runs` acquires the leases of runs, and offers those of idle runs to other engines. `known_runs` has the state
+        of each run (`callgate._run_state`). `run_leases` ends runs whose lease was lost, and `inbox_delivery` carries
+        out messages of other processes.
         `unknown_outcomes` settles whether a call took effect. `effect_claims` lets only one call at a time hold the key
-        of an effect, in all runs.
+        of an effect, in all runs. `recorded_effects` finds the earlier call with a key, and its result.
 
 Concurrency and undo
-    `concurrency` controls how many calls run at the same time, in which order, and in which tasks. `call_locks` makes a
-        call wait for running calls that conflict with it, in whatever message they arrived. `wait_graph` finds calls
-        that would wait for themselves. `undo_capture` stores the file contents that a call changes.
+    `concurrency` controls how many calls run at the same time, in which order, and in which tasks. `call_slots` is the
+        state of each call of one message. `call_locks` makes a call wait for running calls that conflict with it, in
+        whatever message they arrived. `wait_graph` finds calls that would wait for themselves. `undo_capture` stores
+        the file contents that a call changes.
 
 The engine
     `engine_options` checks the host's options, and `journal_checks` its journal. `engine_assembly` makes the parts of

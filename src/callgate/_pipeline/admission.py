@@ -19,8 +19,10 @@ from callgate._pipeline.ask_judges import Judges
 from callgate._pipeline.call_state import CallState, Nest
 from callgate._pipeline.engine_lifecycle import Lifecycle
 from callgate._pipeline.engine_options import EngineContext, HostFields
+from callgate._pipeline.known_runs import KnownRuns
+from callgate._pipeline.open_runs import LatestScope, OpenRuns
 from callgate._pipeline.outcomes import Outcomes
-from callgate._pipeline.run_leases import KnownRuns, RunLeases
+from callgate._pipeline.run_leases import RunLeases
 from callgate._run_state.event_bodies import MOST_CHARS, ScopeFacts, valid_text, with_id
 from callgate._run_state.run_recovery import Unfinished
 from callgate.calls import RawCall, Scope, ToolResult
@@ -28,7 +30,7 @@ from callgate.errors import RecordFailed, RunHeld, UsageError
 from callgate.events import Body, Draft
 from callgate.messages import Message
 
-__all__ = ["Admission", "EngineRuns"]
+__all__ = ["Admission", "EngineRuns", "check_scope"]
 
 _NAMES = ("run", "conversation", "tick", "message_id", "phase", "principal", "actor", "workspace", "locale", "provider")
 _WORDS = attrgetter(*_NAMES)
@@ -40,6 +42,7 @@ class Admission:
     """Admits the runs and calls of one engine. A scope is usually shared by all calls of a turn, so the latest one is checked only once.
 
     Args:
+        latest: The scope that was checked last.
         run: The engine's own run, for scopes that name none.
         is_new: Whether the id of that run was made for this engine, so that no other engine can know it.
         host_fields: The host's declaration of `Scope.extra`; None: not declared.
@@ -49,6 +52,8 @@ class Admission:
         self,
         context: EngineContext,
         known: KnownRuns,
+        open_runs: OpenRuns,
+        latest: LatestScope,
         lifecycle: Lifecycle,
         leases: RunLeases,
         run: str,
@@ -64,10 +69,8 @@ class Admission:
         self._run = run
         self._is_new = is_new
         self._host_fields = host_fields
-        self.last_scope = Scope()
-        """The scope that was checked last; initially one that no caller has."""
-        self._placed = Scope()
-        self._facts = ScopeFacts(self._placed, context.redactor)
+        self._open_runs = open_runs
+        self._latest = latest
 
     async def open(self, scope: Scope, *, new: bool = False) -> None:
         """Acquire the lease of a scope's run and load its state, without blocking the event loop. Runs no call.
@@ -83,7 +86,7 @@ class Admission:
         self._lifecycle.check_open()
         placed = self._place(scope)
         try:
-            await self._known.open(placed.run, new=new or (placed.run == self._run and self._is_new))
+            await self._open_runs.open(placed.run, new=new or (placed.run == self._run and self._is_new))
         except RunHeld:
             raise
         except Exception as error:
@@ -92,6 +95,7 @@ class Admission:
                 f"The record of run '{placed.run[:80]}' cannot be read ({error}). Nothing is run until it can be."
             ) from error
         self._take(scope, placed)
+        self._latest.opened = scope
         self._leases.deliver(placed.run)
 
     def admit(
@@ -122,9 +126,9 @@ class Admission:
             raw = replace(raw, id=self._recorder.cut(raw.id), name=self._recorder.cut(raw.name))
         if not raw.id:
             raw = with_id(raw, self._clock)
-        if scope is not self.last_scope:
+        if scope is not self._latest.scope:
             self.check(scope)
-        placed = self._placed
+        placed = self._latest.placed
         state = self._known.by_run.get(placed.run) or self._known.state(placed.run)
         began, uid, last, doubtful = self._clock.monotonic(), "", cause or state.position, False
         if unfinished is None:
@@ -138,7 +142,7 @@ class Admission:
             recorder=self._recorder,
             uid=uid,
             kill=kill,
-            facts=self._facts,
+            facts=self._latest.facts,
             nest=nest,
             began=began,
             last=last,
@@ -175,7 +179,7 @@ class Admission:
         Raises:
             UsageError: The value is not a scope, one of its fields has the wrong type, or its `extra` is not as declared.
         """
-        if scope is not self.last_scope:
+        if scope is not self._latest.scope:
             placed = self._place(scope)
             if self._host_fields is not None:
                 self.check_extra(scope)
@@ -192,11 +196,12 @@ class Admission:
 
     def _take(self, scope: Scope, placed: Scope) -> None:
         """Keep the values computed from a scope, for the calls that use it."""
-        self.last_scope, self._placed = scope, placed
-        self._facts = ScopeFacts(placed, self._recorder.redactor)
+        latest = self._latest
+        latest.scope, latest.placed, latest.opened = scope, placed, None
+        latest.facts = ScopeFacts(placed, self._recorder.redactor)
 
     def _place(self, scope: Scope) -> Scope:
-        _check_scope(scope)
+        check_scope(scope)
         return _recordable(scope if scope.run else replace(scope, run=self._run))
 
 
@@ -210,7 +215,7 @@ def _check_call(raw: object) -> None:
         raise UsageError(f"RawCall.idempotency_key is {raw.idempotency_key!r:.80}; it must be text, or None.")
 
 
-def _check_scope(scope: object) -> None:
+def check_scope(scope: object) -> None:
     """Raise `UsageError` if a value of the scope can be neither recorded nor compared."""
     if not isinstance(scope, Scope):
         raise UsageError(f"A {type(scope).__name__} was handed in as a scope. Give callgate.Scope(...), or leave it out.")

@@ -7,22 +7,23 @@ and judges them again when the call is made.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import Protocol
 
 import msgspec
 from msgspec import Struct
 
 from callgate._json import canonical, decode
 from callgate._option_checks import refused, shown
-from callgate._pipeline.validate import Modified, Redacting, check_arguments, modified
+from callgate._pipeline.validate import Modified, Redacting, converted, modified
 from callgate._run_state.approvals import Answer, Approvals, Question, binding, denied_by_human
-from callgate._run_state.event_bodies import Reason, arguments_hash, verdict_of
+from callgate._run_state.event_bodies import Reason, approval_id_of, arguments_hash, verdict_of
 from callgate._run_state.recorder import Recorder, off_loop
-from callgate.calls import Suspended
+from callgate._run_state.settlements import OpensRuns
+from callgate.calls import Approval, Note, Suspended
 from callgate.errors import ArgumentsInvalid, CallDenied, CallFailed, UsageError
-from callgate.events import Draft
+from callgate.events import Draft, Event
+from callgate.protocols import InboxMessage
 from callgate.stage_types import ValidatedCall
 from callgate.tools import BoundTool, ToolRegistry
 
@@ -31,11 +32,15 @@ __all__ = [
     "EDIT",
     "EditMessage",
     "Edited",
+    "accepted_answer",
     "answer_approval",
+    "answer_of",
     "as_answered",
+    "as_approval",
     "check_answer",
     "check_said",
     "edited_arguments",
+    "load_question",
     "record_answer",
 ]
 
@@ -46,6 +51,9 @@ _MOST_TOLD = 500
 """The largest number of characters of a human's arguments that the model is told."""
 
 
+Notes = tuple[Note, ...]
+
+
 class EditMessage(Struct, frozen=True, kw_only=True):
     """The reason of an inbox message that approves with other arguments."""
 
@@ -53,10 +61,22 @@ class EditMessage(Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
-class OpensRuns(Protocol):
-    """Loads a run's questions from its record."""
+_decode_edit = msgspec.json.Decoder(EditMessage).decode
 
-    async def open(self, run: str) -> None: ...
+
+def answer_of(message: InboxMessage) -> Answer:
+    """Return the answer that an inbox message of a kind in `ANSWERS` carries.
+
+    Raises:
+        UsageError: Its arguments cannot be read.
+    """
+    if message.kind != EDIT:
+        return Answer(allow=message.kind == "approve", by=message.actor, reason=message.reason)
+    try:
+        edit = _decode_edit(message.reason)
+    except msgspec.DecodeError as error:
+        raise UsageError(f"The message does not hold arguments as it should: {error!s:.200}") from error
+    return Answer(allow=True, by=message.actor, reason=edit.reason, arguments=canonical(edit.arguments))
 
 
 def check_answer(owner: str, approval_id: object, by: object, reason: object) -> None:
@@ -103,9 +123,14 @@ def edited_arguments(arguments: object) -> bytes:
 
 
 async def answer_approval(
-    approval_id: str, answer: Answer, known: OpensRuns, approvals: Approvals, recorder: Recorder, tools: ToolRegistry
+    approval_id: str, answer: Answer, runs: OpensRuns, approvals: Approvals, recorder: Recorder, tools: ToolRegistry, *, coerce: bool
 ) -> int:
     """Answer a question, and record the answer. A question that another process asked is loaded from its run's record.
+
+    Other arguments are converted as the model's are: the answer is about the values that the tool gets.
+
+    Args:
+        coerce: The engine's setting; a tool's own setting takes precedence.
 
     Returns:
         The position of the event; if the same answer was given before, the position of that event.
@@ -114,28 +139,66 @@ async def answer_approval(
         UsageError: No such question is open, or its tool does not accept the arguments.
     """
     journal = recorder.journal
-    if isinstance(approval_id, str) and approvals.find(approval_id) is None:
-        for event in await off_loop(journal, partial(journal.read, call=approval_id)):
-            if event.kind == "call.suspended":
-                await known.open(event.run)
+    approval_id = await load_question(approval_id, runs, approvals, recorder)
+    notes: Notes = ()
+    if answer.arguments and approvals.find(approval_id) is not None:
+        asked = await off_loop(journal, partial(journal.read, call=approval_id))
+        answer, notes = accepted_answer(asked, answer, tools, coerce=coerce)
     question = approvals.find(approval_id)
     if question is not None and question.is_answered_with(answer):
         return question.answered_at
     question = approvals.to_answer(approval_id, allow=answer.allow)
-    if answer.arguments:
-        asked = await off_loop(journal, partial(journal.read, call=approval_id))
-        names = [verdict.tool for event in asked if (verdict := verdict_of(event)) is not None]
-        _check(names[-1] if names else "", decode(answer.arguments), tools)
-        question = approvals.to_answer(approval_id, allow=answer.allow)
-    return record_answer(recorder, approvals, question, answer)
+    return record_answer(recorder, approvals, question, answer, notes=notes)
 
 
-def _check(name: str, arguments: dict[str, object], tools: ToolRegistry) -> None:
-    tool = tools.get(name)
-    if tool is None:  # the gate checks them where the tool is known
-        return
+async def load_question(approval_id: str, runs: OpensRuns, approvals: Approvals, recorder: Recorder) -> str:
+    """Acquire the lease of a question's run, load the question from the run's record, and return its id.
+
+    Args:
+        approval_id: The id of the question, or the uid of a call that was handed in again and waits for its answer.
+
+    Raises:
+        RunHeld: Another engine works on the run.
+    """
+    question = approvals.find(approval_id)
+    if question is not None:
+        await runs.open(question.run)
+    elif isinstance(approval_id, str):
+        for event in await off_loop(recorder.journal, partial(recorder.journal.read, call=approval_id)):
+            if event.kind == "call.suspended":
+                await runs.open(event.run)
+                return approval_id_of(event)
+    return approval_id
+
+
+def accepted_answer(asked: Iterable[Event], answer: Answer, tools: ToolRegistry, *, coerce: bool) -> tuple[Answer, Notes]:
+    """Return the answer with its arguments converted, and the notes about them; unchanged where the tool is not known.
+
+    The gate checks them again, where the tool is known.
+
+    Args:
+        asked: The events of the suspended call.
+        coerce: The engine's setting; a tool's own setting takes precedence.
+
+    Raises:
+        UsageError: The tool does not accept the arguments.
+    """
+    names = [verdict.tool for event in asked if (verdict := verdict_of(event)) is not None]
+    tool = tools.get(names[-1]) if names else None
+    if tool is None:
+        return answer, ()
+    arguments, notes = _accepted(tool, decode(answer.arguments), coerce=coerce)
+    return msgspec.structs.replace(answer, arguments=canonical(arguments)), notes
+
+
+def _accepted(tool: BoundTool, arguments: dict[str, object], *, coerce: bool) -> tuple[dict[str, object], Notes]:
+    """Return the arguments of a human, converted, and the notes about them.
+
+    Raises:
+        UsageError: The tool does not accept them.
+    """
     try:
-        notes = check_arguments(tool, arguments)
+        final, notes = converted(tool, arguments, coerce=coerces(tool, coerce))
     except ArgumentsInvalid as error:
         raise _not_accepted(tool, error.faults or str(error)) from error
     except CallFailed as error:
@@ -143,6 +206,7 @@ def _check(name: str, arguments: dict[str, object], tools: ToolRegistry) -> None
     unknown = [f"- {note.text.replace(' and was dropped', '')}" for note in notes if note.kind == "dropped"]
     if unknown:
         raise _not_accepted(tool, "\n".join(unknown))
+    return final, notes
 
 
 def _not_accepted(tool: BoundTool, faults: str) -> UsageError:
@@ -153,14 +217,35 @@ def _not_accepted(tool: BoundTool, faults: str) -> UsageError:
     )
 
 
-def record_answer(recorder: Recorder, approvals: Approvals, question: Question, answer: Answer, *, cause: int = 0) -> int:
-    """Record the answer, apply it to the question, and return the event's position."""
+def as_approval(question: Question) -> Approval:
+    """Return a question and its answer as the host gets them."""
+    return Approval(
+        approval_id=question.approval_id,
+        run=question.run,
+        expires_at=question.expires_at,
+        allowed=question.allowed,
+        by=question.by,
+        reason=question.reason,
+        arguments=decode(question.arguments) if question.arguments else None,
+    )
+
+
+def record_answer(
+    recorder: Recorder, approvals: Approvals, question: Question, answer: Answer, *, cause: int = 0, notes: Notes = ()
+) -> int:
+    """Record the answer, apply it to the question, and return the event's position.
+
+    Args:
+        notes: How the arguments of the answer were converted.
+    """
     by, reason = recorder.cut(answer.by), recorder.cut(answer.reason)
     details: dict[str, object] = {"approval": question.approval_id}
     if reason:
         details["reason"] = reason
     if answer.arguments:
         details |= {"arguments": decode(answer.arguments), "arguments_hash": arguments_hash(answer.arguments)}
+    if changes := [note.text for note in notes if note.kind == "coerced"]:
+        details["converted"] = changes
     body = Reason(reason=by, status="allowed" if answer.allow else "refused", details=details)
     parents = (cause,) if cause else ()
     draft = Draft(kind="approval.answered", run=question.run, body=body, call=question.approval_id, parents=parents)
@@ -176,12 +261,18 @@ class Edited(Modified, frozen=True, kw_only=True):
     """The question, bound to the new arguments."""
 
 
-def as_answered(call: ValidatedCall, encoded: bytes, question: Question, told: Redacting) -> Edited | None:
+def coerces(tool: BoundTool, coerce: bool) -> bool:
+    """Return whether arguments for this tool are converted, given the engine's setting."""
+    return coerce if tool.coerce is None else tool.coerce
+
+
+def as_answered(call: ValidatedCall, encoded: bytes, question: Question, told: Redacting, *, coerce: bool) -> Edited | None:
     """Return the call with the arguments that a human gave, whatever the policies now decide; None if it keeps its own.
 
     Args:
         encoded: The call's own arguments as canonical JSON.
         question: The answered question about exactly this call.
+        coerce: The engine's setting for the arguments of the human; a tool's own setting takes precedence.
 
     Raises:
         CallDenied: The human has denied the call, or its tool does not accept the arguments.
@@ -193,7 +284,7 @@ def as_answered(call: ValidatedCall, encoded: bytes, question: Question, told: R
         return None
     why = f"{by} approved it with {told.cut(question.arguments.decode(), _MOST_TOLD)}{': ' if reason else ''}{reason.rstrip('.')}"
     try:
-        changed = modified(call, decode(question.arguments), why, told)
+        changed = modified(call, decode(question.arguments), why, told, coerce=coerces(call.tool, coerce))
     except CallDenied as error:
         error.approval = question.approval_id
         raise

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import inspect
 import traceback
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -31,7 +31,8 @@ from callgate._pipeline.result_check import recheck
 from callgate._pipeline.validate import Modified, modified
 from callgate._run_state.event_bodies import Reason
 from callgate._run_state.recorder import Recorder
-from callgate._runners.await_host_code import HostAnswer, HostAwaits
+from callgate._runners.await_host_code import HostAnswer, HostAwaits, answer_in_thread
+from callgate._runners.offload_to_threads import Offload
 from callgate._runners.return_values import ReadingTimeout, ResultReader
 from callgate._secret_redaction import Redactor
 from callgate.errors import CallDenied, CallFailed, CallNotStarted, ResultRejected
@@ -53,6 +54,10 @@ class HookHost(Protocol):
     def redactor(self) -> Redactor | None: ...
 
     async def ask(self, answer: Awaitable[Any], timeout_s: float, name: str) -> HostAnswer: ...
+    async def in_thread(self, work: Callable[[], Any], timeout_s: float) -> HostAnswer:
+        """Return the answer of a plain function, which must not block the event loop; a `TimeoutError` if it takes too long."""
+        ...
+
     def hook_failed(self, hook: Hook, call: ValidatedCall, why: str) -> None: ...
     def cut(self, text: object, chars: int = ...) -> str:
         """Return the first characters of a text. It is redacted before it is cut."""
@@ -242,12 +247,14 @@ class HostCode:
     Args:
         recorder: Records failures.
         reader: Reads values that are large or have code of their own.
+        offload: Runs plain functions in threads.
         limits: `hook_timeout_s` limits hooks without a timeout of their own; `grace_s` is the time between telling code
             to stop and abandoning it.
     """
 
-    def __init__(self, recorder: Recorder, reader: ResultReader, limits: Limits) -> None:
+    def __init__(self, recorder: Recorder, reader: ResultReader, offload: Offload, limits: Limits) -> None:
         self._guards = HostAwaits()
+        self._offload = offload
         self._recorder = recorder
         self._reader = reader
         self._grace_s = limits.grace_s
@@ -272,6 +279,10 @@ class HostCode:
     async def ask(self, answer: Awaitable[Any], timeout_s: float, name: str) -> HostAnswer:
         """Return the answer of the host's code; see `HostAwaits.ask`."""
         return await self._guards.ask(answer, timeout_s=timeout_s, grace_s=self._grace_s, name=name)
+
+    async def in_thread(self, work: Callable[[], Any], timeout_s: float) -> HostAnswer:
+        """Return the answer of a plain function of the host, which runs in a thread; see `HookHost`."""
+        return await answer_in_thread(self._offload, work, timeout_s)
 
     async def unless_killed(self, answer: Awaitable[_T], kill: AbortSignal, name: str) -> _T:
         """Return the result of `answer`, or raise its exception, unless `kill` fires first.

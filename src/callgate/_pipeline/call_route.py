@@ -28,10 +28,12 @@ from callgate._pipeline.concurrency import footprint_of
 from callgate._pipeline.effect_claims import EffectClaims, EffectKnown
 from callgate._pipeline.engine_lifecycle import Activity, Lifecycle
 from callgate._pipeline.engine_options import EngineContext
+from callgate._pipeline.engine_policies import EnginePolicies
 from callgate._pipeline.execute import Executor
-from callgate._pipeline.gate import EnginePolicies, asks_human, gate
+from callgate._pipeline.gate import call_to_ask_about, gate
 from callgate._pipeline.outcomes import Outcomes, UnstartedCalls
 from callgate._pipeline.parse import check_name, has_large_arguments, parse, parsed_or_error
+from callgate._pipeline.recorded_effects import RecordedEffects
 from callgate._pipeline.resolve import resolve
 from callgate._pipeline.result_cache import Cache
 from callgate._pipeline.tool_plan import ToolPlan, ToolPlans
@@ -44,7 +46,7 @@ from callgate._run_state.idempotency import Known, call_key, earlier_result
 from callgate._run_state.run_recovery import Unfinished
 from callgate._runners.offload_to_threads import LARGE_BYTES
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Restarted, Scope, Suspended, ToolResult
-from callgate.errors import CallAborted, CallDenied, CallFailed, CallNotStarted, ResultRejected
+from callgate.errors import ApprovalNeeded, CallAborted, CallDenied, CallFailed, CallNotStarted, ResultRejected
 from callgate.stage_types import ApprovedCall, Checked, ValidatedCall
 from callgate.tools import ToolRegistry
 
@@ -74,6 +76,7 @@ class RouteParts(Struct, frozen=True, kw_only=True):
     waits: WaitGraph
     locks: CallLocks
     effects: EffectClaims
+    recorded_effects: RecordedEffects
     cache: Cache
     executor: Executor
     outcomes: Outcomes
@@ -101,6 +104,7 @@ class CallRoute:
         self._waits = parts.waits
         self._locks = parts.locks
         self._effects = parts.effects
+        self._recorded_effects = parts.recorded_effects
         self._cache = parts.cache
         self._executor = parts.executor
         self._outcomes = parts.outcomes
@@ -216,7 +220,8 @@ class CallRoute:
             call = self._valid(raw, scope)
         except (CallFailed, CallAborted):
             return False
-        return await asks_human(call, self._policies)
+        asked = await call_to_ask_about(call, self._policies)
+        return asked is not None and not await self._recorded_effects.answers(asked, AbortSignal())
 
     def _valid(self, raw: RawCall, scope: Scope) -> ValidatedCall:
         """Return the valid call as `prepare` does, without recording events."""
@@ -245,8 +250,14 @@ class CallRoute:
                     return await self._outcomes.answered(state, earlier)
             elif state.run_state.denials and (denied := _denied_before(state, call)) is not None:
                 return await self._outcomes.answered(state, await self._replayed(state, denied))
-            gated = gate(call, plan.hooks.before, self._policies, state.key, state)
-            approved = gated if isinstance(gated, ApprovedCall) else await self._host.unless_killed(gated, state.kill, "gate")
+            try:
+                gated = gate(call, plan.hooks.before, self._policies, state.key, state)
+                approved = gated if isinstance(gated, ApprovedCall) else await self._host.unless_killed(gated, state.kill, "gate")
+            except ApprovalNeeded as asks:
+                done = await self._done_before(state, state.judged, asks)
+                if done is None:
+                    raise
+                return await self._outcomes.answered(state, done)
             if state.doubtful:
                 refuse_other_arguments(state, approved)
             state.approved(approved)
@@ -257,7 +268,7 @@ class CallRoute:
                 if not lock.granted:
                     await self._locks.wait(lock)
                 if tool.effect_key is not None:
-                    approved = await self._effects.claim(state, approved, tool.effect_key)
+                    approved = await self._effects.claim(state, approved)
                 if tool.cache_scope is not None:
                     checked = await self._cached(state, plan, approved)  # cache → execute → check → hooks
                 else:
@@ -356,6 +367,15 @@ class CallRoute:
                 result, why = await earlier_result(known, state, self._journal, self._timeout_s)
         state.check_stop(self._control)
         state.write("call.replayed", Reason(reason=why, details={"uid": known.uid}))
+        return result
+
+    async def _done_before(self, state: CallState, call: ValidatedCall, asks: ApprovalNeeded) -> ToolResult | None:
+        """Return the stored result of a call about which a human would be asked, if an earlier call had its effect."""
+        result = await self._recorded_effects.replay(state, call, asks)
+        if result is not None:
+            state.check_stop(self._control)
+            if state.known is not None:
+                state.known.result = result
         return result
 
     async def _verified(self, state: CallState, call: ValidatedCall, checked: Checked) -> ToolResult:

@@ -3,7 +3,7 @@
 For tools with `key=`. A call claims its key after its approval and before its tool starts, whatever run, agent or
 process it belongs to. The claim is an event in a run that belongs to the key, so the journal's leases exclude other
 engines; calls of this engine wait for each other here, unless one would wait for itself. A call that finds an earlier one gets
-its stored result, or `unknown`. It starts only if the earlier one had no effect, which `earlier_effect` reads from the
+its stored result, or `unknown`. It starts only if the earlier one had no effect, which `recorded_effects` reads from the
 journal. The claim is durable before the call may start. A call without a recorded end counts as unknown, so that an engine that was only
 paused cannot start a call a second time.
 """
@@ -17,29 +17,23 @@ from typing import Final
 from msgspec.structs import replace
 
 from callgate._abort_signals import settled
-from callgate._json import canonical
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.engine_options import EngineContext
-from callgate._pipeline.run_leases import KnownRuns
+from callgate._pipeline.known_runs import KnownRuns
+from callgate._pipeline.recorded_effects import RecordedEffects, not_started
 from callgate._pipeline.unknown_outcomes import UnknownOutcomes
 from callgate._pipeline.wait_graph import WaitGraph, callers
 from callgate._run_state.earlier_effect import EarlierEffect, EffectClaim, effect_run
-from callgate._run_state.event_bodies import Reason, decode_reason, decode_result
+from callgate._run_state.event_bodies import Reason
 from callgate._run_state.idempotency import Uncertain
-from callgate._run_state.recorder import off_loop, too_late
-from callgate._runners.offload_to_threads import WorkAbandoned
-from callgate._runners.return_values import ReadingTimeout
-from callgate.calls import Metadata, Note, Text, ToolResult
-from callgate.errors import CallNotStarted, OutcomeUnknown, RecordFailed, RunHeld, ToolRaised
+from callgate._run_state.recorder import too_late
+from callgate.calls import ToolResult
+from callgate.errors import CallNotStarted, OutcomeUnknown, RecordFailed, RunHeld
 from callgate.events import Draft
-from callgate.protocols import NamesWriters
 from callgate.stage_types import ApprovedCall, Checked
-from callgate.tools.effect_key import EffectKey, EffectKeyOf
 
 __all__ = ["EffectClaims", "EffectKnown"]
 
-_MOST_SHOWN: Final = 200
-"""Characters of a key that are shown and recorded."""
 _FIRST_WAIT_S: Final = 0.02
 _LONGEST_WAIT_S: Final = 0.5
 """The longest time in seconds between two attempts to claim a key that another process holds."""
@@ -65,18 +59,26 @@ class EffectClaims:
     """The keys that calls of one engine hold.
 
     Args:
+        recorded: Makes keys, and finds earlier calls with them.
         known: The states of runs, which have this engine's own unknown outcomes.
         unknown: Asks the tool's `verify` about an earlier call.
         waits: Which calls of the engine wait for which others.
         timeout_s: How long a call waits for another call that holds its key.
     """
 
-    def __init__(self, context: EngineContext, known: KnownRuns, unknown: UnknownOutcomes, waits: WaitGraph, timeout_s: float) -> None:
+    def __init__(
+        self,
+        context: EngineContext,
+        recorded: RecordedEffects,
+        known: KnownRuns,
+        unknown: UnknownOutcomes,
+        waits: WaitGraph,
+        timeout_s: float,
+    ) -> None:
         self._journal = context.journal
         self._recorder = context.recorder
         self._clock = context.clock
-        self._offload = context.offload
-        self._host_timeout_s = context.limits.hook_timeout_s
+        self._recorded = recorded
         self._known = known
         self._unknown = unknown
         self._waits = waits
@@ -84,7 +86,7 @@ class EffectClaims:
         self._held: dict[str, tuple[CallState, EffectClaim]] = {}
         """The calls of this engine that hold a key, by the run of the key."""
 
-    async def claim(self, state: CallState, approved: ApprovedCall, effect_key: EffectKey) -> ApprovedCall:
+    async def claim(self, state: CallState, approved: ApprovedCall) -> ApprovedCall:
         """Claim the key of a call's effect, waiting for another call that holds it.
 
         Call `release` when this call has ended.
@@ -100,15 +102,16 @@ class EffectClaims:
             RecordFailed: The claim could not be recorded.
         """
         until = self._until(state)
-        key = await self._made(state, approved, effect_key, until)
-        run, text = effect_run(approved.call.tool.name, key.digest), self._recorder.cut(key.text, _MOST_SHOWN)
+        key = await self._recorded.key_of(approved.call, state.kill, until - self._clock.monotonic())
+        tool, text = approved.call.tool.name, self._recorded.shown(key)
+        run = effect_run(tool, key.digest)
         joined = await self._wait_here(state, run, text, until)
         ended = asyncio.get_running_loop().create_future()
         claim = state.claim = EffectClaim(key=text, tool_key=key.digest, run=run, uid=state.uid, ended=ended)
         self._held[run] = state, claim
         await self._hold(state, claim, until)
         approved = replace(approved, effect_key=key.digest)
-        earlier = await self._earlier(state, claim)
+        earlier = await self._recorded.earlier(tool, run, state.uid)
         checked = None if earlier is None else await self._checked(state, approved, claim, earlier, joined=joined)
         await self._record(state, claim, until)
         if checked is not None:
@@ -127,21 +130,6 @@ class EffectClaims:
         until = min(state.deadline, now + self._timeout_s)
         caller = state.caller
         return until if caller is None else now + _NESTED_SHARE * (min(until, caller.attempt_ends) - now)
-
-    async def _made(self, state: CallState, approved: ApprovedCall, effect_key: EffectKey, until: float) -> EffectKeyOf:
-        """Return the key of a call. A function of the host that makes it runs in a thread, within the time of a hook."""
-        make = partial(effect_key.from_call, approved.call.arguments, state.scope)
-        if not effect_key.is_function:
-            return make()
-        if self._offload.refusal:
-            raise _no_key(state, f"was not called: {self._offload.refusal.rstrip('.')}")
-        timeout_s = min(self._host_timeout_s, until - self._clock.monotonic())
-        try:
-            return await self._offload.run(make, ReadingTimeout(timeout_s, state.kill))
-        except WorkAbandoned as error:
-            if state.kill.reason is not None:
-                raise _killed(state.kill.reason) from error
-            raise _no_key(state, f"did not return within {timeout_s:.3g} s. Tell the operator") from error
 
     # Waiting for the key
 
@@ -191,7 +179,9 @@ class EffectClaims:
         except TimeoutError:
             raise
         except Exception as error:
-            raise _unusable(state, error) from error
+            raise RecordFailed(
+                f"{state.raw.name} was not run: the record of the key of its effect cannot be used ({error}). Tell the operator."
+            ) from error
         finally:
             if not holding.done():
                 holding.add_done_callback(partial(self._let_go_late, claim.run))
@@ -204,31 +194,13 @@ class EffectClaims:
 
     def _still_held(self, state: CallState, text: str, by: object) -> CallNotStarted:
         if state.kill.reason is not None:
-            return _killed(state.kill.reason)
+            return not_started(state.kill.reason)
         return CallNotStarted(
             f"{state.raw.name} was not run: a call with the same key of its effect ({text}) has not ended in time. {by} Nothing was run"
             " here. Send the call again later to get the result of that one."
         )
 
     # The earlier call
-
-    async def _earlier(self, state: CallState, claim: EffectClaim) -> EarlierEffect | None:
-        """Return what the journal says of the call that claimed the key last; None if there is none, or if it is this
-        call, resumed.
-        """
-        try:
-            return await off_loop(self._journal, partial(self._read, claim))
-        except Exception as error:
-            raise _unusable(state, error) from error
-
-    def _read(self, claim: EffectClaim) -> EarlierEffect | None:
-        journal = self._journal
-        for event in journal.read(run=claim.run, limit=1, newest_first=True):
-            if event.call != claim.uid:
-                writer = str((decode_reason(event.body).details or {}).get("writer", ""))
-                has_ended = journal.has_ended if isinstance(journal, NamesWriters) else _never
-                return EarlierEffect.of(event.call, writer, list(journal.read(call=event.call)), has_ended)
-        return None
 
     async def _checked(
         self, state: CallState, approved: ApprovedCall, claim: EffectClaim, earlier: EarlierEffect, *, joined: bool
@@ -245,9 +217,8 @@ class EffectClaims:
             case "unknown":
                 return await self._ruled_out(state, approved, claim, earlier)
             case "answered" | "happened":
-                why = "joined" if joined else "replayed"
-                state.write("call.replayed", Reason(reason=why, details={"uid": earlier.uid, "effect_key": claim.key}))
-                raise EffectKnown(_result(state, approved, claim, earlier, joined=joined), Checked())
+                result = self._recorded.replayed(state, approved.call, approved.encoded, claim.key, earlier, joined=joined)
+                raise EffectKnown(result, Checked())
 
     async def _ruled_out(self, state: CallState, approved: ApprovedCall, claim: EffectClaim, earlier: EarlierEffect) -> Checked | None:
         """Ask the tool's `verify` about an earlier call with an unknown outcome; see `UnknownOutcomes.rule_out`."""
@@ -279,18 +250,6 @@ class EffectClaims:
         await self._recorder.durable(position, until - self._clock.monotonic())
 
 
-def _never(writer: str) -> bool:
-    return False
-
-
-def _killed(reason: str) -> CallNotStarted:
-    return CallNotStarted(f"It was not started: {reason}. Nothing happened; it may be sent again.")
-
-
-def _no_key(state: CallState, why: str) -> ToolRaised:
-    return ToolRaised(f"{state.raw.name} was not run: the function that makes the key of its effect {why}.", code="effect_key")
-
-
 def _waits_for_itself(state: CallState, holder: CallState, text: str) -> CallNotStarted:
     """Return the error for a call whose key is held by a call that cannot end before this one does."""
     if holder in callers(state):
@@ -305,22 +264,3 @@ def _waits_for_itself(state: CallState, holder: CallState, text: str) -> CallNot
 
 def _unusable(state: CallState, error: Exception) -> RecordFailed:
     return RecordFailed(f"{state.raw.name} was not run: the record of the key of its effect cannot be used ({error}). Tell the operator.")
-
-
-def _result(state: CallState, approved: ApprovedCall, claim: EffectClaim, earlier: EarlierEffect, *, joined: bool) -> ToolResult:
-    """Return the result of the earlier call as the result of this call."""
-    if earlier.state == "happened" or earlier.result is None:
-        name, metadata = approved.call.tool.name, Metadata(replayed=not joined, joined=joined)
-        said = f"{name} took effect before, as {earlier.uid} with the same key ({claim.key}). Its result was not kept. Nothing was run."
-        return ToolResult(id=state.raw.id, uid=state.uid, name=name, status="ok", content=(Text(text=said),), metadata=metadata)
-    own = decode_result(canonical(earlier.result))  # a copy, because callers may change it
-    content, notes = own.content, own.metadata.notes
-    others = earlier.had_other_arguments(approved.encoded)
-    if others or own.status != "ok":
-        told = (
-            f"{earlier.uid} had the same key of its effect ({claim.key}){' and other arguments' if others else ''}; this is its result, and"
-            " nothing was run for this call."
-        )
-        notes, content = (*notes, Note(kind="warning", text=told)), (*content, Text(text=f"Note: {told}"))
-    metadata = replace(own.metadata, replayed=not joined, joined=joined, notes=notes)
-    return replace(own, id=state.raw.id, uid=state.uid, content=content, metadata=metadata)

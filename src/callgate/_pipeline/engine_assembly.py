@@ -20,16 +20,22 @@ from callgate._pipeline.concurrency import QueueStarter
 from callgate._pipeline.effect_claims import EffectClaims
 from callgate._pipeline.engine_lifecycle import Activity, Lifecycle
 from callgate._pipeline.engine_options import EngineContext, HostFields
+from callgate._pipeline.engine_policies import EnginePolicies
 from callgate._pipeline.execute import Executor
-from callgate._pipeline.gate import EnginePolicies
+from callgate._pipeline.inbox_delivery import InboxDelivery
+from callgate._pipeline.known_runs import KnownRuns, Work
+from callgate._pipeline.open_runs import LatestScope, OpenRuns
 from callgate._pipeline.outcomes import Outcomes, UnstartedCalls
+from callgate._pipeline.recorded_effects import RecordedEffects
 from callgate._pipeline.result_cache import Cache
-from callgate._pipeline.run_leases import InboxDelivery, KnownRuns, RunLeases, Work
+from callgate._pipeline.run_leases import RunLeases
 from callgate._pipeline.tool_plan import ToolPlans
 from callgate._pipeline.tool_servers import Catalogue, ToolServers
 from callgate._pipeline.unknown_outcomes import Fence, UnknownOutcomes
 from callgate._pipeline.wait_graph import WaitGraph
+from callgate._run_state.event_bodies import ScopeFacts
 from callgate._runners import Runners
+from callgate.calls import Scope
 from callgate.hooks import Hook
 from callgate.protocols import CacheStore, CallJudge, Follower, HasCachePath, OnDisk, Policy, RestartHandler, Runner, ToolServer, WriteLog
 from callgate.tools import Tool, ToolRegistry
@@ -72,6 +78,8 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
     plans: ToolPlans
     servers: ToolServers
     known: KnownRuns
+    open_runs: OpenRuns
+    latest_scope: LatestScope
     runners: Runners
     admission: Admission
     outcomes: Outcomes
@@ -95,8 +103,9 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
         running: dict[str, CallState] = {}
         work: dict[str, Work] = {}
         known = KnownRuns(context, run, work)
-        leases = RunLeases(recorder, control, work, running, known, InboxDelivery(recorder, control, work, running, known, approvals))
-        policies = EnginePolicies(given.policies, context.host, approvals, known, limits)
+        delivery = InboxDelivery(recorder, control, work, running, known, approvals, context.tools, coerce=given.coerce)
+        leases = RunLeases(recorder, control, work, running, known, delivery)
+        policies = EnginePolicies(given.policies, context.host, approvals, known, limits, coerce=given.coerce)
 
         store = _persistent_store(context, given)
         waits = WaitGraph()
@@ -112,6 +121,7 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
         own_files = _files(context.journal, context.blobs, store, given.memory)
         if given.undo is not None:
             given.undo.leave_out(own_files)
+        recorded_effects = RecordedEffects(context)
         unknown = UnknownOutcomes(context.host, known, Fence(context.journal, runners.behind))
         executor = Executor(context, runners, cache, unknown, policies, given.undo, own_files, given.timeout_s)
 
@@ -122,7 +132,12 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
         resources = _Resources(context, runners, cache, given.memory, servers)
         lifecycle = Lifecycle(context.journal, leases, running, outcomes, resources, limits.grace_s)
         unstarted = UnstartedCalls(recorder, outcomes, lifecycle)
-        admission = Admission(context, known, lifecycle, leases, run, is_new=not given.run, host_fields=given.host_fields)
+        nowhere = Scope()
+        latest = LatestScope(nowhere, nowhere, ScopeFacts(nowhere, context.redactor))
+        open_runs = OpenRuns(context, known, run, latest)
+        admission = Admission(
+            context, known, open_runs, latest, lifecycle, leases, run, is_new=not given.run, host_fields=given.host_fields
+        )
 
         for tool in given.tools:
             plans.check_runner(tool)
@@ -138,7 +153,8 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
             unknown=unknown,
             waits=waits,
             locks=CallLocks(waits, context.clock, run, recorder.log),
-            effects=EffectClaims(context, known, unknown, waits, given.timeout_s),
+            effects=EffectClaims(context, recorded_effects, known, unknown, waits, given.timeout_s),
+            recorded_effects=recorded_effects,
             cache=cache,
             executor=executor,
             outcomes=outcomes,
@@ -155,6 +171,8 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
             plans=plans,
             servers=servers,
             known=known,
+            open_runs=open_runs,
+            latest_scope=latest,
             runners=runners,
             admission=admission,
             outcomes=outcomes,

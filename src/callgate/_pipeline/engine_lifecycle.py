@@ -103,7 +103,10 @@ class Lifecycle:
         loop = get_running_loop()
         if self.loop is not loop:
             if self.loop is not None:
-                raise UsageError("This engine belongs to another event loop. Make one engine per loop, or use call_sync from plain code.")
+                raise UsageError(
+                    "This engine belongs to another event loop. Make an engine for each loop, inside the function"
+                    " that asyncio.run gets. Code without a loop, such as call_sync or the invoke of a graph, needs one of its own, too."
+                )
             self.loop = loop
             self._journal.watch(self._watcher)
         self.check_unclosed()
@@ -270,7 +273,10 @@ def _run_on(loop: asyncio.AbstractEventLoop, work: Callable[[], Coroutine[Any, A
         UsageError: The loop does not run, or waits for this thread.
     """
     if not loop.is_running():
-        raise UsageError("This engine belongs to an event loop that no longer runs. Make a new engine; each belongs to one event loop.")
+        raise UsageError(
+            "This engine belongs to an event loop that no longer runs. Make a new engine: one for each loop, and one for code without a"
+            " loop, such as call_sync or the invoke of a graph."
+        )
     handed = _HandedOver(work)
     running = asyncio.run_coroutine_threadsafe(handed.run(), loop)
     left_s = _BLOCKED_S

@@ -358,7 +358,7 @@ class EngineContext(Struct, frozen=True, kw_only=True, eq=False):
             normaliser=Normaliser(limits, blobs, redactor, tools),
             tools=tools,
             offload=offload,
-            host=HostCode(recorder, reader, limits),
+            host=HostCode(recorder, reader, offload, limits),
             reader=reader,
         )
 

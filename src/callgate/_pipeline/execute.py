@@ -27,7 +27,8 @@ from callgate._json import exceeds, small_jsonable
 from callgate._pipeline.call_hooks import observe_start
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.engine_options import EngineContext
-from callgate._pipeline.gate import EnginePolicies, PolicyRecheck
+from callgate._pipeline.engine_policies import EnginePolicies
+from callgate._pipeline.gate import PolicyRecheck
 from callgate._pipeline.result_cache import Cache
 from callgate._pipeline.result_check import Ran, check, proves_nothing_happened
 from callgate._pipeline.tool_plan import ToolPlan

@@ -8,44 +8,38 @@ that no human is asked about a call that a limit will refuse. If a policy fails,
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Coroutine, Mapping
 from functools import cached_property
-from typing import Any, Never, Protocol, TypeGuard
+from typing import Any, Never, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from callgate._abort_signals import is_own_failure
-from callgate._engine_limits import Limits
 from callgate._json import canonical, plain_bytes
 from callgate._pipeline.approval_answers import Edited, as_answered
 from callgate._pipeline.ask_judges import Judges
 from callgate._pipeline.call_hooks import HookHost, hook_arguments
+from callgate._pipeline.engine_policies import AskedPolicy
 from callgate._pipeline.required_approval import tool_question
-from callgate._pipeline.run_leases import KnownRuns
 from callgate._pipeline.validate import Modified, modified
-from callgate._run_state.approvals import Approvals, Question, binding
-from callgate.calls import Scope
-from callgate.errors import ActorRequired, ApprovalNeeded, CallDenied, DangerousLimitReached
+from callgate._run_state.approvals import Question, binding
+from callgate.errors import ActorRequired, ApprovalNeeded, CallDenied
 from callgate.hooks import Hook
 from callgate.protocols import (
     Allow,
     Ask,
-    CallJudge,
     Deny,
-    InstantPolicy,
     Judgment,
     JudgmentRequired,
     Modify,
     PathFilter,
     PathPolicy,
-    Policy,
     Verdict,
 )
 from callgate.stage_types import ApprovedCall, ValidatedCall
 
-__all__ = ["EnginePolicies", "GateParts", "PolicyRecheck", "Verdicts", "asks_human", "gate", "policies_to_ask"]
+__all__ = ["GateParts", "PolicyRecheck", "Verdicts", "call_to_ask_about", "gate"]
 
 
 class Standing(Struct, frozen=True):
@@ -60,16 +54,6 @@ class Standing(Struct, frozen=True):
 _BY_DEFAULT = Standing()
 
 
-class AskedPolicy(Protocol):
-    """A policy that returns its verdict at once if it can, and otherwise has to be awaited."""
-
-    def judge(self, call: ValidatedCall) -> Verdict | None:
-        """Return the verdict; None if `decide` has to be awaited."""
-        ...
-
-    async def decide(self, call: ValidatedCall) -> Verdict: ...
-
-
 class GateParts(Protocol):
     """The policies, judges, limits and approvals that the gate uses."""
 
@@ -81,6 +65,8 @@ class GateParts(Protocol):
     policy_timeout_s: float
     answered: Mapping[str, Question]
     """The answers of humans that are not used up."""
+    coerce: bool
+    """Whether the arguments of humans are converted, as those of the model are."""
 
     @property
     def host(self) -> HookHost: ...
@@ -157,17 +143,21 @@ async def _refusal(call: ValidatedCall, deps: GateParts) -> str:
     return f"a human has to decide about it first: {deps.host.cut(verdict.question)}" if isinstance(verdict, Ask) else ""
 
 
-async def asks_human(call: ValidatedCall, deps: GateParts) -> bool:
-    """Return whether the policies want a human to decide about a call, and none has. Hooks are not run, and nothing is recorded."""
+async def call_to_ask_about(call: ValidatedCall, deps: GateParts) -> ValidatedCall | None:
+    """Return the call with its final arguments if the policies want a human to decide about it and none has, otherwise None.
+
+    Hooks are not run, and nothing is recorded.
+    """
     for _ in range(deps.rounds):
         try:
             standing = await _judge(call, deps)
         except CallDenied:
-            return False
+            return None
         if not isinstance(standing, Modified):
-            return isinstance(standing.verdict, Ask) and deps.answer_to(call, canonical(call.arguments)) is None
+            asks = isinstance(standing.verdict, Ask) and deps.answer_to(call, canonical(call.arguments)) is None
+            return call if asks else None
         call = standing.call
-    return False
+    return None
 
 
 async def _after_waiting(
@@ -354,7 +344,7 @@ def _approve(
         raise CallDenied(f"{call.name} was denied: the policy gave {type(rule).__name__} for its rule's name.", code="policy_failed")
     named = rule if isinstance(rule, str) and rule.isascii() else deps.host.cut(rule)
     if edit is None and deps.answered and (answer := deps.answer_to(call, encoded)) is not None:
-        edited = as_answered(call, encoded, answer, deps.host)
+        edited = as_answered(call, encoded, answer, deps.host, coerce=deps.coerce)
         if edited is not None:
             deps.spend_approval(answer.binding)
             return edited
@@ -387,85 +377,6 @@ def _approval(
     if approval is None:
         raise ApprovalNeeded(deps.host.cut(verdict.question), rule=deps.host.cut(verdict.rule), binding=bound_to, judgments=judgments)
     return approval
-
-
-class EnginePolicies:
-    """What the gate of one engine uses: policies and judges, the limit of dangerous calls, and the approvals.
-
-    Args:
-        policies: The policies in the order in which they are asked. The judges among them are asked last.
-        host: Runs the policies.
-    """
-
-    def __init__(
-        self, policies: Iterable[Policy | CallJudge], host: HookHost, approvals: Approvals, runs: KnownRuns, limits: Limits
-    ) -> None:
-        asked = tuple(policies)
-        self.policies, self.waits = policies_to_ask(one for one in asked if not isinstance(one, CallJudge))
-        self.judges = Judges([one for one in asked if isinstance(one, CallJudge)], host)
-        self.rounds = limits.policy_rounds
-        self.policy_timeout_s = limits.policy_timeout_s
-        self.host = host
-        self.answered: Mapping[str, Question] = approvals.answered
-        self.answer_to = approvals.answer_to
-        self.spend_approval = approvals.spend
-        self._runs = runs
-        self._dangerous_per_tick = limits.dangerous_per_tick
-
-    def check_limits(self, call: ValidatedCall) -> None:
-        most = self._dangerous_per_tick
-        if most is None:
-            return
-        if self._runs.state(call.scope.run).dangerous.get(_tick(call.scope), 0) >= most:
-            raise DangerousLimitReached(
-                f"{call.tool.name} was not run: the limit is {most} dangerous call{'s' if most != 1 else ''} per tick, and this tick has"
-                " had that many. Go on with safe tools, or wait for the next tick."
-            )
-
-    def count_dangerous(self, call: ValidatedCall) -> str:
-        """Count a dangerous call that is about to start, and return its tick; empty if dangerous calls are not counted.
-
-        Raises:
-            DangerousLimitReached: Other calls have reached the limit first.
-        """
-        if self._dangerous_per_tick is None:
-            return ""
-        self.check_limits(call)
-        tick, ticks = _tick(call.scope), self._runs.state(call.scope.run).dangerous
-        ticks[tick] = ticks.get(tick, 0) + 1
-        return tick
-
-
-def policies_to_ask(policies: Iterable[Policy]) -> tuple[tuple[AskedPolicy, ...], bool]:
-    """Return the policies as the gate asks them, and whether one of them always has to be awaited."""
-    asked = tuple(one if _is_instant(one) else _Waiting(one) for one in policies)
-    return asked, any(isinstance(one, _Waiting) for one in asked)
-
-
-def _is_instant(policy: Policy) -> TypeGuard[InstantPolicy]:
-    """Return whether a policy answers at once.
-
-    A policy whose `judge` is a coroutine function does not, whatever it declares.
-    """
-    return isinstance(policy, InstantPolicy) and bool(policy.never_waits) and not inspect.iscoroutinefunction(policy.judge)
-
-
-class _Waiting:
-    """A policy that always has to be awaited."""
-
-    def __init__(self, policy: Policy) -> None:
-        self._policy = policy
-        self.decide = policy.decide
-
-    def path_filter(self, call: ValidatedCall) -> PathFilter | None:
-        return self._policy.path_filter(call) if isinstance(self._policy, PathPolicy) else None
-
-    def judge(self, call: ValidatedCall) -> None:
-        return None
-
-
-def _tick(scope: Scope) -> str:
-    return f"{scope.conversation}/{scope.tick or scope.turn}"
 
 
 class PolicyRecheck(Struct, dict=True, eq=False):

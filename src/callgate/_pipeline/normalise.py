@@ -26,9 +26,9 @@ from callgate.content_parts import Part, Text, data_of, part_text, with_data, wi
 from callgate.errors import CallFailed
 from callgate.protocols import BlobStore
 from callgate.stage_types import Checked, ValidatedCall
-from callgate.tools.registry import ToolRegistry
+from callgate.tools.registry import BoundTool, ToolRegistry
 
-__all__ = ["SHOWN_NOTES", "Normaliser"]
+__all__ = ["Normaliser", "shown_notes"]
 
 log = logging.getLogger("callgate")
 
@@ -38,8 +38,13 @@ _metadata = without_check(Metadata, Metadata())
 _result = without_check(ToolResult, ToolResult(id="", uid="", name="", status="ok"))
 _decode_result = msgspec.json.Decoder(ToolResult).decode
 
-SHOWN_NOTES = frozenset({"modified", "warning"})
-"""The kinds of notes that the model reads beside the result; the others are only in the metadata."""
+_SHOWN_NOTES = frozenset({"modified", "warning"})
+"""The kinds of notes that the model reads beside the result. It also reads which arguments were dropped; the others are in the metadata."""
+_NOTE = "Note: "
+_MOST_DROPPED = 3
+"""The number of dropped arguments that are named to the model."""
+_MOST_NAMED = 20
+"""The number of a tool's arguments that are named to the model."""
 _COMMAND_END_BYTES = 64
 _MIME_BYTES = 200
 _READERS = {
@@ -77,7 +82,7 @@ class Normaliser:
         value = checked.value
         notes = call.notes + checked.notes
         if checked.status != "ok":
-            return self._failure(call.raw, call.uid, call.tool.name, checked, rule, notes)
+            return self._failure(call.raw, call.uid, call.tool.name, checked, rule, notes, call.tool)
         if checked.content:
             return self._of_parts(call, rule, checked, notes)
         shown = _content_of(value, call.tool.tool.content_key)
@@ -91,7 +96,7 @@ class Normaliser:
         if shown.note:
             content += (_text(text=_bounded(shown.note, self._limits.error_bytes)),)
         if notes:
-            content += _shown(notes)
+            content += _shown(notes, call.tool)
         return _result(
             id=call.raw.id,
             uid=call.uid,
@@ -126,7 +131,7 @@ class Normaliser:
             uid=call.uid,
             name=call.tool.name,
             status="ok",
-            content=(*found.parts, *_shown(notes)),
+            content=(*found.parts, *_shown(notes, call.tool)),
             structured=checked.value if len(plain_bytes(checked.value)) <= self._limits.result_inline_bytes else None,
             message=checked.message,
             end_turn=checked.end_turn,
@@ -208,7 +213,9 @@ class Normaliser:
         tool = self._tools.get(name)
         return tool is not None and "digest" in tool.schema.properties
 
-    def _failure(self, raw: RawCall, uid: str, name: str, checked: Checked, rule: str, notes: tuple[Note, ...]) -> ToolResult:
+    def _failure(
+        self, raw: RawCall, uid: str, name: str, checked: Checked, rule: str, notes: tuple[Note, ...], tool: BoundTool | None = None
+    ) -> ToolResult:
         reason = _bounded(checked.error or "the call failed", self._limits.error_bytes // 2)
         told = {"status": checked.status, "error": reason, "code": checked.code, **(checked.details or {})}
         data = checked.value if checked.failure_class == "tool_declared" else None
@@ -224,7 +231,7 @@ class Normaliser:
             uid=uid,
             name=name,
             status=checked.status,
-            content=(*content, *_shown(notes)),
+            content=(*content, *_shown(notes, tool if ran else None)),
             structured=structured if size <= self._limits.result_inline_bytes else None,
             error=reason,
             failure_class=checked.failure_class,
@@ -344,8 +351,32 @@ def _withheld(raw: RawCall, uid: str, checked: Checked, error: BaseException) ->
     )
 
 
-def _shown(notes: tuple[Note, ...]) -> tuple[Part, ...]:
-    return tuple(_text(text=f"Note: {note.text}") for note in notes if note.kind in SHOWN_NOTES)
+def _shown(notes: tuple[Note, ...], tool: BoundTool | None) -> tuple[Part, ...]:
+    """Return the notes that the model reads.
+
+    Args:
+        tool: The tool, if it has run: its arguments that were dropped are named.
+    """
+    dropped = [note.text for note in notes if note.kind == "dropped" and note.path] if tool is not None else []
+    shown = tuple(_text(text=f"{_NOTE}{note.text}") for note in notes if note.kind in _SHOWN_NOTES)
+    return (_text(text=_about_dropped(dropped, tool)), *shown) if dropped and tool is not None else shown
+
+
+def _about_dropped(sentences: list[str], tool: BoundTool) -> str:
+    names = sorted(tool.schema.properties)
+    takes = ", ".join(names[:_MOST_NAMED]) + (", …" if len(names) > _MOST_NAMED else "") if names else "no arguments"
+    more = len(sentences) - _MOST_DROPPED
+    told = sentences[:_MOST_DROPPED] + ([f"{more} more were dropped."] if more > 0 else [])
+    return f"{_NOTE}{' '.join(told)} {tool.name} takes {takes}."
+
+
+def shown_notes(result: ToolResult) -> int:
+    """Return how many of the last parts of a result's content are notes."""
+    notes = result.metadata.notes
+    count = sum(note.kind in _SHOWN_NOTES for note in notes)
+    before = result.content[-count - 1] if len(result.content) > count and any(note.kind == "dropped" for note in notes) else None
+    is_note = isinstance(before, Text) and before.text.startswith(_NOTE) and f" {result.name} takes " in before.text
+    return count + is_note
 
 
 def _bounded(text: str, budget: int) -> str:

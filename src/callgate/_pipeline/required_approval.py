@@ -8,9 +8,9 @@ of answers.
 from __future__ import annotations
 
 import inspect
+from functools import partial
 from typing import Final
 
-from callgate._abort_signals import FAILURES
 from callgate._json import decode, plain_bytes
 from callgate._pipeline.call_hooks import HookHost, HostAnswer
 from callgate.protocols import Ask
@@ -50,10 +50,9 @@ async def tool_question(call: ValidatedCall, host: HookHost, timeout_s: float) -
 
 
 async def _answered(call: ValidatedCall, encoded: bytes, host: HookHost, timeout_s: float) -> HostAnswer:
-    """Return what the tool's function says about a copy of the call's arguments."""
-    assert call.tool.approval is not None
-    try:
-        answer = call.tool.approval.asked(decode(encoded), call.scope)
-    except FAILURES as error:
-        return HostAnswer(error=error)
-    return await host.ask(answer, timeout_s, "requires_approval") if inspect.isawaitable(answer) else HostAnswer(value=answer)
+    """Return what the tool's function says about a copy of the call's arguments. A plain function runs in a thread."""
+    required = call.tool.approval
+    assert required is not None
+    asked = partial(required.asked, decode(encoded), call.scope)
+    found = HostAnswer(value=asked()) if inspect.iscoroutinefunction(required.asks) else await host.in_thread(asked, timeout_s)
+    return await host.ask(found.value, timeout_s, "requires_approval") if inspect.isawaitable(found.value) else found

@@ -38,7 +38,7 @@ def resolve(parsed: ParsedCall, registry: ToolRegistry, scope: Scope) -> Resolve
     if tool is not None and gate is None:
         return ResolvedCall(parsed=parsed, tool=tool, notes=parsed.notes)
     notes = parsed.notes
-    meant = _meant(name, registry) if tool is None else []
+    meant = _meant(name, registry) if tool is None and name not in registry.withdrawn else []
     if len(meant) == 1:
         tool = meant[0]
         notes = (*notes, name_note(name, tool.name))

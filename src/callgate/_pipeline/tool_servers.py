@@ -19,6 +19,7 @@ from callgate._run_state.recorder import Recorder
 from callgate._secret_redaction import RedactedLog
 from callgate.protocols import CallJudge, Policy, ToolServer
 from callgate.tools import BoundTool, Tool, ToolRegistry
+from callgate.tools.registry import prepared_tool
 
 __all__ = ["Catalogue", "ToolServers"]
 
@@ -54,6 +55,8 @@ class Catalogue:
         """Why tools could not be registered, by layer."""
         self._seen: dict[str, BoundTool] = {}
         """The latest tool of each name that a server has offered; rules about one that is gone are still about a known tool."""
+        self._prepared: dict[str, Mapping[Tool, BoundTool]] = {}
+        """Tools that will be offered next, by server."""
         self._checks = not servers
 
     def check(self, tools: Sequence[BoundTool]) -> None:
@@ -82,20 +85,28 @@ class Catalogue:
         check_policies(self._policies, tuple(self._registry))
         self._checks = True
 
+    def prepare(self, server: str, tools: Sequence[Tool]) -> None:
+        layer = next(one.layer for one in self._servers if one.name == server)
+        found = {tool: prepared_tool(tool, layer) for tool in tools}
+        self._prepared[server] = {tool: bound for tool, bound in found.items() if bound is not None}
+
     def offer(self, server: str, tools: Sequence[Tool], *, may_rename: bool = True) -> None:
         self._offered[server] = tuple(tools)
         self._prefixable[server] = may_rename
         self._register()
+        self._prepared.pop(server, None)
 
     def withdraw(self, server: str, reasons: Mapping[str, str]) -> None:
         self._withdrawn[server] = dict(reasons)
         gone = {tool.name for tool in self._offered.get(server, ())} & reasons.keys()
         if gone:
             self._offered[server] = tuple(tool for tool in self._offered[server] if tool.name not in gone)
-        self._register()
+            self._register()
+        self._tell_reasons()
 
     def _register(self) -> None:
         """Register the tools of all servers again, in the order of the servers, so that names do not depend on which was the fastest."""
+        prepared = {tool: bound for found in self._prepared.values() for tool, bound in found.items()}
         for layer in dict.fromkeys(server.layer for server in self._servers):
             taken = {tool.name for tool in self._registry if tool.layer != layer}
             named: list[Tool] = []
@@ -103,11 +114,15 @@ class Catalogue:
             for server in self._servers:
                 if server.layer == layer:
                     named += self._named(server.name, taken, refused)
-            refused |= self._registry.replace(layer, named, self.check)
+            refused |= self._registry.replace(layer, named, self.check, prepared)
             for name, why in refused.items():
                 self.log.warning("The tool %s cannot be used: %s", name, why)
             self._seen |= {tool.name: tool for tool in self._registry if tool.layer == layer}
             self._refused[layer] = refused
+        self._tell_reasons()
+
+    def _tell_reasons(self) -> None:
+        """Let `resolve` know why names cannot be called."""
         told = (*self._withdrawn.values(), *self._refused.values())
         self._registry.withdrawn = {name: why for reasons in told for name, why in reasons.items() if name}
         self._registry.unavailable = {server: reasons[""] for server, reasons in self._withdrawn.items() if "" in reasons}

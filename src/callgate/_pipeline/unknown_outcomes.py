@@ -21,8 +21,8 @@ from callgate._abort_signals import AbortSignal, is_own_failure, settled
 from callgate._json import decode
 from callgate._pipeline.call_hooks import HostCode
 from callgate._pipeline.call_state import CallState
+from callgate._pipeline.known_runs import KnownRuns
 from callgate._pipeline.result_check import Ran, check
-from callgate._pipeline.run_leases import KnownRuns
 from callgate._run_state.event_bodies import arguments_hash
 from callgate._run_state.idempotency import Origin, Uncertain
 from callgate._run_state.run_recovery import why_unknown

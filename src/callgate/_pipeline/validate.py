@@ -34,7 +34,7 @@ from callgate.tools.tool_declaration import TypedFindings, ValidationResult
 
 __all__ = [
     "Modified",
-    "check_arguments",
+    "converted",
     "modified",
     "notes_on_value",
     "quoted_error",
@@ -90,31 +90,31 @@ def validate(call: ResolvedCall, scope: Scope, *, coerce: bool) -> ValidatedCall
     return ValidatedCall(uid=parsed.uid, raw=parsed.raw, tool=tool, scope=scope, arguments=arguments, notes=notes)
 
 
-def revalidate(call: ValidatedCall, arguments: Arguments, *, limits: Limits = _LIMITS) -> ValidatedCall:
-    """Return the call with other arguments, which the model did not write.
-
-    They must meet the same rules and are never coerced.
+def revalidate(call: ValidatedCall, arguments: Arguments, *, coerce: bool = False, limits: Limits = _LIMITS) -> ValidatedCall:
+    """Return the call with other arguments, which the model did not write. They must meet the same rules.
 
     Args:
         arguments: The new arguments. They are copied.
+        coerce: Whether they are converted as the model's are; those of a program are not.
 
     Raises:
         ArgumentsMalformed: They are not a JSON object.
         ArgumentsInvalid: The tool does not accept them.
         ToolRaised: The tool's own validator failed.
     """
-    checked, notes = _checked(call.tool, strict_object(arguments, limits), False)
+    checked, notes = _checked(call.tool, strict_object(arguments, limits), coerce)
     return ValidatedCall(
         uid=call.uid, raw=call.raw, tool=call.tool, scope=call.scope, arguments=checked, notes=call.notes + notes if notes else call.notes
     )
 
 
-def check_arguments(tool: BoundTool, arguments: Arguments) -> Notes:
-    """Check the arguments that a human gives for a call of this tool, and return the notes about them.
+def converted(tool: BoundTool, arguments: Arguments, *, coerce: bool) -> tuple[Arguments, Notes]:
+    """Return the arguments that a human gives for a call of this tool, converted as the model's are, and the notes about them.
 
-    Raises the same errors as `revalidate`.
+    They are checked in full; defaults are not added. Raises the same errors as `revalidate`.
     """
-    return _checked(tool, strict_object(arguments, _LIMITS), False)[1]
+    notes = _checked(tool, strict_object(arguments, _LIMITS), coerce)[1]
+    return fitted(tool.schema, tool.takes, strict_object(arguments, _LIMITS), coerce=coerce)[0], notes
 
 
 class Modified(Struct, frozen=True, kw_only=True):
@@ -128,25 +128,29 @@ class Modified(Struct, frozen=True, kw_only=True):
     """The question to a human who changed the arguments with the answer; empty if there is none."""
 
 
-def modified(call: ValidatedCall, arguments: Arguments, reason: str, told: Redacting, details: Details = None) -> ValidatedCall:
+def modified(
+    call: ValidatedCall, arguments: Arguments, reason: str, told: Redacting, details: Details = None, *, coerce: bool = False
+) -> ValidatedCall:
     """Return the call with the arguments of a hook, policy or human, validated again, and with a note for the model.
 
     Args:
         details: The details of the denial if the tool does not accept these arguments.
+        coerce: Whether they are converted as the model's are.
 
     Raises:
         CallDenied: The tool does not accept these arguments.
     """
     try:
-        fresh = revalidate(call, arguments)
+        fresh = revalidate(call, arguments, coerce=coerce)
     except CallFailed as error:
-        why = quoted_value(arguments, str(error), partial(_refusal, call, type(error)), told.redactor)
+        why = quoted_value(arguments, str(error), partial(_refusal, call, type(error), coerce=coerce), told.redactor)
         raise CallDenied(
             f"{call.name} was denied: {told.cut(reason, MOST_CHARS)}, and the new arguments are not valid: {why}",
             code="modification_invalid",
             details=details,
         ) from error
-    fresh = replace(fresh, notes=notes_on_value(arguments, fresh.notes, lambda copy: revalidate(call, copy).notes, told.redactor))
+    again = partial(revalidate, call, coerce=coerce)
+    fresh = replace(fresh, notes=notes_on_value(arguments, fresh.notes, lambda copy: again(copy).notes, told.redactor))
     before, after = ({name: canonical(value) for name, value in one.arguments.items()} for one in (call, fresh))
     changed = ", ".join(sorted(name for name in {*before, *after} if before.get(name) != after.get(name)))
     note = Note(
@@ -155,10 +159,10 @@ def modified(call: ValidatedCall, arguments: Arguments, reason: str, told: Redac
     return replace(fresh, notes=(*fresh.notes, note))
 
 
-def _refusal(call: ValidatedCall, kind: type[CallFailed], arguments: Arguments) -> str:
+def _refusal(call: ValidatedCall, kind: type[CallFailed], arguments: Arguments, *, coerce: bool) -> str:
     """Return the text of the `kind` error that these arguments raise; an empty string if they raise none."""
     try:
-        revalidate(call, arguments)
+        revalidate(call, arguments, coerce=coerce)
     except kind as error:
         return str(error)
     return ""

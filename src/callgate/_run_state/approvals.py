@@ -2,13 +2,15 @@
 
 An approval is valid for one call: one version of a tool, certain final arguments, run, conversation and principal. Equal calls of a message
 have questions of their own. An approval is used up by the call that uses it, and it expires. Its id is the uid of the call that was
-suspended for it, so that it can be found in the record. This module neither waits nor writes.
+suspended for it, so that it can be found in the record. This module neither waits nor writes; it wakes those that wait.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from msgspec import Struct
@@ -122,6 +124,8 @@ class Approvals:
         self._questions: dict[str, Question] = {}
         self.answered: dict[str, Question] = {}
         """The answered questions that are not used up, by the hash of their calls."""
+        self._watches: dict[str, set[asyncio.Event]] = {}
+        """Set when a question of the run is answered or dropped, by run."""
 
     def ask(self, approval_id: str, run: str, bound_to: str) -> Question:
         """Open a question, or return the open one for the same call."""
@@ -147,6 +151,28 @@ class Approvals:
         question.take(answer)
         question.answered_at = position
         self.answered[question.binding] = question
+        self._changed(question.run)
+
+    @contextmanager
+    def watched(self, run: str) -> Iterator[asyncio.Event]:
+        """Yield an event that is set when a question of the run is answered or dropped, or the engine is closed."""
+        changed = asyncio.Event()
+        self._watches.setdefault(run, set()).add(changed)
+        try:
+            yield changed
+        finally:
+            self._watches[run].discard(changed)
+            if not self._watches[run]:
+                del self._watches[run]
+
+    def wake_all(self) -> None:
+        """Set the events of all that watch questions, because the engine is closed."""
+        for run in list(self._watches):
+            self._changed(run)
+
+    def _changed(self, run: str) -> None:
+        for changed in self._watches.get(run, ()):
+            changed.set()
 
     def forget(self, run: str) -> None:
         """Forget the run's questions, because another engine may have resumed the run: only the record has their current state."""
@@ -158,11 +184,11 @@ class Approvals:
         self._forget_expired()
         return self._questions.get(approval_id)
 
-    def to_answer(self, approval_id: str, *, allow: bool) -> Question:
-        """Return the question with this id if it can be answered.
+    def known(self, approval_id: str) -> Question:
+        """Return the question with this id, answered or not.
 
         Raises:
-            UsageError: No such question is open: it never existed, has expired, was used up, or was answered.
+            UsageError: It never existed, has expired, or was used up.
         """
         question = self.find(approval_id)
         if question is None:
@@ -170,6 +196,15 @@ class Approvals:
                 f"No approval '{approval_id!s:.80}' is open: it was used up, has expired, or never existed. Give the"
                 " `approval_id` of a Suspended outcome; where it is used up or has expired, submit the call again."
             )
+        return question
+
+    def to_answer(self, approval_id: str, *, allow: bool) -> Question:
+        """Return the question with this id if it can be answered.
+
+        Raises:
+            UsageError: No such question is open: it never existed, has expired, was used up, or was answered.
+        """
+        question = self.known(approval_id)
         question.refuse_closed(allow=allow, now_ns=self._clock.wall_ns())
         return question
 
@@ -216,3 +251,5 @@ class Approvals:
         question = self._questions.pop(approval_id, None)
         if question is not None and self.answered.get(question.binding) is question:
             del self.answered[question.binding]
+        if question is not None:
+            self._changed(question.run)

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Literal, Protocol
 
 from msgspec import Struct
 
-from callgate._run_state.event_bodies import arguments_hash, decode_reason, decode_result
+from callgate._run_state.event_bodies import Received, arguments_hash, decode_reason, decode_received, decode_result, has_made_id, utc_text
 from callgate._run_state.idempotency import Uncertain
 from callgate._run_state.run_recovery import Unfinished, unfinished_calls
-from callgate.calls import ToolResult
+from callgate.calls import RawCall, Scope, ToolResult
 from callgate.events import TERMINAL, Event
 
 __all__ = ["EarlierEffect", "EffectClaim", "effect_run"]
@@ -43,6 +43,15 @@ def effect_run(tool: str, digest: str) -> str:
     return f"effect:{tool}/{digest}"
 
 
+class HandedIn(Protocol):
+    """A call that was handed in, as far as it is compared with an earlier one."""
+
+    raw: RawCall
+    scope: Scope
+    key: str
+    """The key that identifies the call in its run."""
+
+
 class EarlierEffect(Struct, frozen=True, kw_only=True):
     """What the events say of the call that claimed a key last."""
 
@@ -55,6 +64,12 @@ class EarlierEffect(Struct, frozen=True, kw_only=True):
     arguments: bytes = b""
     """The final arguments of the call; empty if they are not recorded."""
     arguments_hash: str = ""
+    key: str = ""
+    """The key that identifies the call in its run."""
+    received: Received | None = None
+    """How it was received; None if that is not recorded."""
+    ended_ns: int = 0
+    """When it ended, in UTC nanoseconds; 0 if that is not recorded."""
     doubt: Uncertain | None = None
     """For an unknown outcome: the facts that `verify` and the `Fence` need to settle it."""
 
@@ -68,22 +83,44 @@ class EarlierEffect(Struct, frozen=True, kw_only=True):
         """
         ends = [event for event in events if event.kind in TERMINAL]
         call = unfinished_calls(event for event in events if event.kind not in TERMINAL).get(uid)
+        started = call.started if call is not None else None
         result = decode_result(ends[-1].body) if ends and ends[-1].kind == "call.completed" else None
         state = _settled(events, result) or _state(call, ends[-1].kind if ends else "", result, ended=bool(writer) and has_ended(writer))
         doubt = None
-        if state == "unknown" and call is not None and call.started is not None:
-            doubt = Uncertain(uid=uid, key=call.started.key, tool_key=call.started.tool_key, origin=call.origin, gone=False)
+        if state == "unknown" and call is not None and started is not None:
+            doubt = Uncertain(uid=uid, key=started.key, tool_key=started.tool_key, origin=call.origin, gone=False)
         return cls(
             uid=uid,
             state=state,
             result=result,
             arguments=call.arguments if call is not None else b"",
-            arguments_hash=call.started.arguments_hash if call is not None and call.started is not None else "",
+            arguments_hash=started.arguments_hash if started is not None else "",
+            key=started.key if started is not None else "",
+            received=next((decode_received(event.body) for event in events if event.kind == "call.received"), None),
+            ended_ns=ends[-1].at_ns if ends else 0,
             doubt=doubt,
         )
 
     def had_other_arguments(self, encoded: bytes) -> bool:
         return bool(self.arguments_hash) and self.arguments_hash != arguments_hash(encoded)
+
+    @property
+    def ended_at(self) -> str:
+        """When it ended, in UTC."""
+        return utc_text(self.ended_ns)
+
+    @property
+    def principal(self) -> str | None:
+        """The principal of the call; None if that is not recorded."""
+        return None if self.received is None else str((self.received.scope or {}).get("principal", ""))
+
+    def is_the_call(self, other: HandedIn) -> bool:
+        """Return whether another call is this one, handed in again: with a caller's key, or with its id in the same provider's message."""
+        if self.received is None or (self.key and self.key == other.key):
+            return bool(self.key) and self.key == other.key
+        scope, recorded = other.scope, self.received.scope or {}
+        message = (str(recorded.get("message_id", "")), str(recorded.get("conversation", "")), self.received.id)
+        return bool(scope.message_id) and not has_made_id(other.raw) and message == (scope.message_id, scope.conversation, other.raw.id)
 
 
 def _settled(events: Sequence[Event], result: ToolResult | None) -> Literal["nothing", "happened"] | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from operator import attrgetter
 
 import msgspec
@@ -34,11 +35,14 @@ __all__ = [
     "ScopeFacts",
     "Started",
     "Verdict",
+    "approval_id_of",
     "arguments_hash",
     "clean",
     "decode_reason",
+    "decode_received",
     "decode_result",
     "has_made_id",
+    "utc_text",
     "valid_text",
     "verdict_of",
     "with_id",
@@ -246,6 +250,7 @@ class Reason(_Json, frozen=True, kw_only=True, omit_defaults=True, gc=False):
 _VERDICTS = frozenset({"call.verdict", "call.started"})
 _decode_verdict = msgspec.json.Decoder(Verdict).decode
 decode_reason = msgspec.json.Decoder(Reason).decode
+decode_received = msgspec.json.Decoder(Received).decode
 decode_result = msgspec.json.Decoder(ToolResult).decode
 
 
@@ -253,6 +258,12 @@ def verdict_of(event: Event) -> Verdict | None:
     """Return the verdict that an event records, alone or together with a start; None if it records none."""
     verdict = _decode_verdict(event.body) if event.kind in _VERDICTS else None
     return verdict if verdict is not None and (verdict.verdict or event.kind == "call.verdict") else None
+
+
+def approval_id_of(event: Event) -> str:
+    """Return the id of the question for which an event suspended its call: that of an earlier call if this one was handed in again."""
+    approval_id = (decode_reason(event.body).details or {}).get("approval")
+    return approval_id if isinstance(approval_id, str) and approval_id else event.call
 
 
 def arguments_hash(encoded: bytes) -> str:
@@ -296,6 +307,11 @@ def _mapping_as_text(arguments: Mapping[str, object], redactor: Redactor | None)
 
 def _in_utf8(text: str | bytes) -> bytes:
     return text if isinstance(text, bytes) else text.encode("utf-8", "backslashreplace")
+
+
+def utc_text(at_ns: int) -> str:
+    """Return a time as text, to the second."""
+    return datetime.fromtimestamp(at_ns / 1e9, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def valid_text(text: object) -> str:

@@ -171,7 +171,7 @@ class RunState:
 
         Raises:
             IdempotencyConflict: The key belongs to another tool or other arguments.
-            OutcomeUnknown: An engine that ended before it could record a result started that call.
+            OutcomeUnknown: That call was started and has no result, because its engine or its caller ended before.
         """
         known = self.known.get(key)
         if known is None:
@@ -288,8 +288,8 @@ class RunState:
 
 def _not_known(tool: str, uid: str) -> str:
     return (
-        f"{tool} was started before as {uid} and its outcome is not known, because the engine ended before it answered. It may have taken"
-        f" effect. It was not run again. {until_settled(uid)}"
+        f"{tool} was started before as {uid} and its outcome is not known, because its engine or its caller ended before it answered. It"
+        f" may have taken effect. It was not run again. {until_settled(uid)}"
     )
 
 
@@ -329,7 +329,8 @@ async def earlier_result(known: Known, call: RepeatedCall, journal: Journal, tim
     result = known.result or (await off_loop(journal, partial(_from_journal, known, journal)) if known.kept else None)
     if result is None:
         raise OutcomeUnknown(
-            f"{known.tool} was handed in again while {known.uid} ran, and that call gave no result. {until_settled(known.uid)}",
+            f"{known.tool} was handed in again while {known.uid} ran, and that call was ended without a result. It may have taken effect."
+            f" {until_settled(known.uid)}",
             details={EARLIER: known.uid},
         )
     notes = (*result.metadata.notes, *_notes(known, call))

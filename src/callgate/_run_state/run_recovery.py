@@ -8,14 +8,13 @@ Starts nothing, decides nothing, and knows neither models nor messages.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
 
 import msgspec
 from msgspec import Struct
 
 from callgate._json import canonical, decode
 from callgate._run_state.approvals import Answer, Question
-from callgate._run_state.event_bodies import Reason, Started, Verdict, arguments_hash, decode_reason, decode_result, verdict_of
+from callgate._run_state.event_bodies import Reason, Started, Verdict, arguments_hash, decode_reason, decode_result, utc_text, verdict_of
 from callgate._run_state.idempotency import Known, Origin, RunState, Uncertain
 from callgate._run_state.settlements import until_settled, used_result
 from callgate.calls import ToolResult
@@ -108,7 +107,7 @@ def _claimed(call: Unfinished, worker: str) -> Unfinished:
 def why_unknown(unfinished: Unfinished, because: str = "") -> OutcomeUnknown:
     """Return the error for a call with an unknown outcome, with all that is known of the call."""
     started = unfinished.started
-    at = datetime.fromtimestamp(unfinished.started_ns / 1e9, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    at = utc_text(unfinished.started_ns)
     details: dict[str, object] = {"may_have_executed": True, "started_at": at, "attempt": unfinished.attempts, "retry_safe": False}
     if started is not None:
         details["idempotency_key"] = started.tool_key

@@ -22,6 +22,7 @@ from callgate.protocols import Journal
 __all__ = [
     "EARLIER",
     "SETTLEMENTS",
+    "OpensRuns",
     "Settlement",
     "call_in_doubt",
     "did_happen",
@@ -47,10 +48,14 @@ class Settlement(Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
-class SettlesCalls(Protocol):
-    """Loads the states of runs, and settles their calls."""
+class OpensRuns(Protocol):
+    """Loads the states of runs."""
 
     async def open(self, run: str) -> None: ...
+
+
+class SettlesCalls(Protocol):
+    """Settles the calls of runs that are open."""
 
     def settle_by_hand(self, uid: str, said: Settlement, *, cause: int = 0) -> int | None: ...
 
@@ -115,7 +120,7 @@ def why_not_in_doubt(events: list[Event], uid: str) -> str:
     return f"The call '{uid[:80]}' is not in doubt: {why}. Nothing was changed."
 
 
-async def settle_call(uid: str, said: Settlement, known: SettlesCalls, recorder: Recorder) -> int:
+async def settle_call(uid: str, said: Settlement, runs: OpensRuns, known: SettlesCalls, recorder: Recorder) -> int:
     """Record whether a call happened, and return the event's position.
 
     Args:
@@ -129,7 +134,7 @@ async def settle_call(uid: str, said: Settlement, known: SettlesCalls, recorder:
     events = await off_loop(recorder.journal, partial(_of_call, recorder.journal, uid))
     first = call_in_doubt(events, uid)
     if events:
-        await known.open(first.rsplit("/", 2)[0])
+        await runs.open(first.rsplit("/", 2)[0])
     position = known.settle_by_hand(first, said)
     if position is None:
         own = events if first == uid else await off_loop(recorder.journal, partial(_of_call, recorder.journal, first))

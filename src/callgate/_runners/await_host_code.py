@@ -12,14 +12,16 @@ from typing import Any, TypeVar, cast
 
 from msgspec import Struct
 
-from callgate._abort_signals import AbortSignal
+from callgate._abort_signals import FAILURES, AbortSignal
 from callgate._runners.abandoned_code import AbandonedCode
 from callgate._runners.deadlines import Deadlines
 from callgate._runners.inline_runner import Drive, _first_step
+from callgate._runners.offload_to_threads import Offload, WorkAbandoned
+from callgate._runners.return_values import ReadingTimeout
 from callgate._runners.started_tasks import INSIDE
 from callgate.protocols import Execution, RunRequest
 
-__all__ = ["HostAnswer", "HostAwaits"]
+__all__ = ["HostAnswer", "HostAwaits", "answer_in_thread"]
 
 _FOREVER_S = 1e9
 _T = TypeVar("_T")
@@ -114,3 +116,15 @@ def _carry_over(context: Context) -> None:
     for variable, value in context.items():
         if variable is not INSIDE and variable.get(None) is not value:
             variable.set(value)
+
+
+async def answer_in_thread(offload: Offload, work: Callable[[], Any], timeout_s: float) -> HostAnswer:
+    """Return the answer of a plain function of the host, which runs in a thread; a `TimeoutError` if it takes too long."""
+    if offload.refusal:
+        return HostAnswer(error=RuntimeError(offload.refusal))
+    try:
+        return HostAnswer(value=await offload.run(work, ReadingTimeout(timeout_s, AbortSignal())))
+    except WorkAbandoned:
+        return HostAnswer(error=TimeoutError(f"it took longer than {timeout_s:.3g} s"))
+    except FAILURES as error:
+        return HostAnswer(error=error)

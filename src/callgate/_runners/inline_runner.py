@@ -82,12 +82,12 @@ def _enter(request: RunRequest) -> Execution | tuple[Coro, object]:
     value = approved.call.tool.tool.invoke(request.context, decode(approved.arguments_json))
     if type(value) is not CoroutineType:
         if not inspect.isawaitable(value):
-            return _returned(value)
+            return value if type(value) is Execution else Execution(status="returned", value=value)
         value = _awaiting(value)
     try:
         return value, value.send(None)
-    except StopIteration as end:
-        return _returned(end.value)
+    except StopIteration as end:  # without a call of `_returned`: most async tools end here
+        return end.value if type(end.value) is Execution else Execution(status="returned", value=end.value)
 
 
 def _returned(value: object) -> Execution:

@@ -11,6 +11,7 @@ import os
 import stat
 import sys
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 
@@ -23,6 +24,11 @@ __all__ = ["Returned", "may_hold_parts", "part_data", "returned"]
 _PARTS = (Image, Audio, Link, Resource, Text)
 _BYTES = (bytes, bytearray, memoryview)
 _NAMES = {Text: "text", Image: "an image", Audio: "audio", Resource: "a file"}
+_CONTAINERS = frozenset({dict, list, tuple})
+_PLAIN = frozenset({str, int, float, bool, type(None)})
+_MOST_ITEMS = 10_000
+"""The number of items in which parts are searched, so that large data costs little."""
+_MOST_DEPTH = 50
 _PICTURE_FORMATS = frozenset({"PNG", "JPEG", "GIF", "WEBP"})
 
 
@@ -38,9 +44,9 @@ def may_hold_parts(value: object) -> bool:
     """Return whether a value can have parts, so that `returned` has to read it. Runs no foreign code."""
     kind = type(value)
     if kind is list or kind is tuple:
-        return any(_is_part(item) for item in value)  # type: ignore[attr-defined]
+        return any(_is_part(item) for item in value) or _holds_own(value)  # type: ignore[attr-defined]
     if kind is dict:
-        return any(_is_own(item) or (type(item) is list and any(map(_is_own, item))) for item in value.values())  # type: ignore[attr-defined]
+        return _holds_own(value)
     return _is_part(value) or isinstance(value, Path)
 
 
@@ -57,11 +63,14 @@ def returned(value: object, max_bytes: int, workspace: str | None) -> Returned |
     if not may_hold_parts(value):
         return None
     reader = _PartReader(max_bytes, workspace)
-    if isinstance(value, dict):
-        return reader.of_dict(value)
+    if isinstance(value, dict) or (isinstance(value, (list, tuple)) and not any(map(_is_part, value))):
+        data, parts = reader.of_data(value)
+        return Returned(data, parts, tuple(dict.fromkeys(reader.changes)))
     if isinstance(value, (list, tuple)):
-        parts = tuple([reader.part(item) for item in value])
-        return Returned([part_data(part) for part in parts], parts, tuple(dict.fromkeys(reader.changes)))
+        items = [reader.of_item(item) for item in value]
+        return Returned(
+            [data for data, _ in items], tuple([part for _, parts in items for part in parts]), tuple(dict.fromkeys(reader.changes))
+        )
     if isinstance(value, Path):
         file = reader.file(value)
         return None if file is None else Returned(part_data(file), (file,))
@@ -75,24 +84,46 @@ class _PartReader:
     def __init__(self, max_bytes: int, workspace: str | None) -> None:
         self._left = max_bytes
         self._workspace = workspace
+        self._visited = 0
         self.changes: list[str] = []
 
-    def of_dict(self, value: dict[object, object]) -> Returned:
-        """Return the parts among the values of a dict, after the text of the dict without their bytes."""
+    def of_item(self, item: object) -> tuple[object, tuple[Part, ...]]:
+        """Return the data and the parts of one item of a list that has parts."""
+        if type(item) in _CONTAINERS and _holds_own(item):
+            return self.of_data(item)
+        part = self.part(item)
+        return part_data(part), (part,)
+
+    def of_data(self, value: object) -> tuple[object, tuple[Part, ...]]:
+        """Return a dict or list without the bytes of its parts, and its text, followed by its parts at any depth."""
         parts: list[Part] = []
-        plain: dict[object, object] = {}
-        for key, item in value.items():
-            if _is_own(item):
-                parts.append(self.part(item))
-                plain[key] = part_data(parts[-1])
-            elif type(item) is list and any(map(_is_own, item)):
-                own = [self.part(one) for one in item]
-                parts += [part for part in own if not isinstance(part, Text)]
-                plain[key] = [part_data(part) for part in own]
-            else:
-                plain[key] = item
-        data, changes = to_jsonable(plain, max_bytes=max(0, self._left))
-        return Returned(data, (Text(text=json_text(data)), *parts), (*dict.fromkeys(self.changes), *changes))
+        data, changes = to_jsonable(self._without_parts(value, parts, 0), max_bytes=max(0, self._left))
+        self.changes += changes
+        return data, (Text(text=json_text(data)), *parts)
+
+    def _without_parts(self, value: object, parts: list[Part], depth: int) -> object:
+        """Return a value with the data of each part in its place, and add these parts to `parts`."""
+        self._visited += 1
+        if self._visited > _MOST_ITEMS or depth > _MOST_DEPTH:  # also ends in a value that contains itself
+            return value
+        if _is_own(value):
+            parts.append(self.part(value))
+            return part_data(parts[-1])
+        if type(value) is dict:
+            return {key: self._without_parts(item, parts, depth + 1) for key, item in value.items()}
+        if type(value) is list or type(value) is tuple:
+            has_parts = any(map(_is_own, value))
+            return [self._item_without_parts(item, parts, depth + 1, has_parts=has_parts) for item in value]
+        return value
+
+    def _item_without_parts(self, item: object, parts: list[Part], depth: int, *, has_parts: bool) -> object:
+        """Do the same for an item of a list. Bytes beside a part are a part, too."""
+        if not has_parts or type(item) in _CONTAINERS or _is_own(item):
+            return self._without_parts(item, parts, depth)
+        part = self.part(item)
+        if not isinstance(part, Text):
+            parts.append(part)
+        return part_data(part)
 
     def part(self, item: object) -> Part:
         """Return one item as a part: text and parts unchanged, bytes and files by their content, anything else as JSON text."""
@@ -162,6 +193,23 @@ class _PartReader:
                 " the path as text.",
                 code="output_too_large",
             )
+
+
+def _holds_own(value: object) -> bool:
+    """Return whether a dict or list contains what can only be meant as a part, at any depth. Large values are not searched to their end."""
+    left = _MOST_ITEMS
+    waiting: list[Any] = [value]
+    while waiting:
+        item = waiting.pop()
+        kind = type(item)
+        if kind in _CONTAINERS:
+            left -= len(item)
+            if left < 0:
+                return False
+            waiting.extend(item.values() if kind is dict else item)
+        elif kind not in _PLAIN and _is_own(item):
+            return True
+    return False
 
 
 def _is_own(value: object) -> bool:

@@ -19,6 +19,7 @@ from pathlib import Path
 import msgspec
 
 from callgate import inbox
+from callgate._json import json_text
 from callgate._terminal_text import one_line
 from callgate.cli import _exit_codes as _exits
 from callgate.cli._call_arguments import read_arguments, refuse_odd_text
@@ -27,7 +28,7 @@ from callgate.cli._console import grid, output, print_json, say
 from callgate.cli._journal_location import MEMORY, default_journal, without_password
 from callgate.cli._run_names import run_named
 from callgate.errors import UsageError
-from callgate.inbox import CallToRepeat, MessageOutcome, PendingApproval, SentMessage
+from callgate.inbox import CallToRepeat, MessageOutcome, PendingApproval, SentAnswer, SentMessage
 
 __all__ = ["given_arguments", "list_waiting", "login", "refuse_memory", "say_fate", "tell"]
 
@@ -66,7 +67,7 @@ def _show_waiting(found: list[PendingApproval], *, as_json: bool, whole: bool) -
     if not found:
         say("Nothing waits for a human." if whole else "Nothing else waits for a human.")
         return
-    table = grid("approval", "tool", "arguments", "question", "expires", "worked on by")
+    table = grid("approval", "tool", "arguments", "question", "expires", "worked on by", "answer")
     for one in found:
         table.add_row(*_row(one))
     output().print(table, soft_wrap=False)
@@ -74,15 +75,24 @@ def _show_waiting(found: list[PendingApproval], *, as_json: bool, whole: bool) -
 
 
 def _row(one: PendingApproval) -> tuple[str, ...]:
-    expires = datetime.fromtimestamp(one.expires_ns / 1e9, UTC).astimezone().strftime("%m-%d %H:%M")
     return (
         one_line(one.approval),
         one_line(one.tool, 40),
         one_line(one.arguments, 80),
         one_line(one.question, 120),
-        expires,
+        _time(one.expires_ns),
         one.held_by or "nobody",
+        "" if one.sent is None else f"{_answer_text(one.sent)}, not taken yet",
     )
+
+
+def _answer_text(sent: SentAnswer) -> str:
+    said = "no" if not sent.allow else "yes" if sent.arguments is None else f"yes, with {one_line(json_text(sent.arguments), 80)}"
+    return f"{said} by {one_line(sent.by, 80)} at {_time(sent.at_ns)}"
+
+
+def _time(ns: int) -> str:
+    return datetime.fromtimestamp(ns / 1e9, UTC).astimezone().strftime("%m-%d %H:%M")
 
 
 def given_arguments(text: str) -> dict[str, object] | None:
@@ -131,6 +141,13 @@ def say_fate(what: str, target: str, sent: SentMessage, options: InboxOptions) -
 
 
 def _say(what: str, target: str, posted: SentMessage, fate: MessageOutcome, journal: str) -> None:
+    if posted.replaces is not None and not fate.refused:
+        say(f"This replaces an earlier answer that no process has taken: {_answer_text(posted.replaces)}.")
+    if posted.left_out and not fate.refused:
+        names = one_line(", ".join(posted.left_out), 200)
+        say(
+            f"Note: these arguments replace all of the call's, which also has {names}. Approve again with all of them to keep it.", "yellow"
+        )
     if fate.refused:
         say(f"{posted.held_by}, which works on the run, refused the message: {fate.refused}", "red")
     elif fate.position:

@@ -6,6 +6,8 @@ Contains help texts and exit codes only. A callgate error is printed as one sent
 from __future__ import annotations
 
 import logging
+import shlex
+from pathlib import Path
 from typing import Annotated
 
 from cyclopts import App, CycloptsError, Parameter
@@ -83,6 +85,8 @@ def _carry_out(words: list[str]) -> int:
         return int(command(*bound.args, **bound.kwargs) or 0)
     except CycloptsError as error:
         say(f"{error}".strip(), "red")
+        for journal in filter(_names_journal, getattr(error, "unused_tokens", None) or ()):
+            say(f"A journal is named by an option. Did you mean --journal {shlex.quote(journal)}?")
         say("`callgate --help` and `callgate COMMAND --help` list the commands and options.")
         return _exits.USAGE
     except CallgateError as error:
@@ -96,6 +100,13 @@ def _carry_out(words: list[str]) -> int:
         return _exits.USAGE
     except KeyboardInterrupt:
         return _exits.INTERRUPTED
+
+
+def _names_journal(word: str) -> bool:
+    """Return whether a word that no command takes looks like a journal."""
+    from callgate._journal.journal_reader import is_url
+
+    return is_url(word) or Path(word).suffix in (".db", ".sqlite") or Path(word).is_file()
 
 
 @app.command

@@ -11,10 +11,11 @@ import json
 import os
 import sys
 from collections.abc import Iterable
-from typing import Any, TextIO
+from typing import Any, Literal, TextIO
 
 import msgspec
-from rich.console import Console, ConsoleOptions, RenderableType
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
@@ -24,8 +25,11 @@ from callgate._terminal_text import one_line, printable, printable_json
 
 __all__ = ["SIGNS", "STYLES", "DetailTable", "console", "field", "grid", "output", "print_json", "say", "status_text", "write_text"]
 
-_WIDE = 120
+_UNWRAPPED = 100_000
+"""The width for an output that is no terminal: a program that reads the lines gets each row on one line."""
 _WIDEST = 2_000
+_IDS = ("approval", "call")
+"""The titles of columns with ids, which people copy: they are not broken unless they need more than half of the width."""
 STYLES = {
     "ok": "green",
     "error": "red",
@@ -54,6 +58,13 @@ class DetailTable(Table):
     def add_row(self, *fields: RenderableType | None, **options: Any) -> None:
         super().add_row(*(field(one) if isinstance(one, str) else one for one in fields), **options)
 
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for column in self.columns:
+            if column.header in _IDS:
+                longest = max((cell_len(str(cell)) for cell in column.cells), default=0)
+                column.no_wrap = longest <= options.max_width // 2
+        yield from super().__rich_console__(console, options)
+
 
 def field(text: str, limit: int = _WIDEST) -> str:
     """Return a table field: printable, on one line, at most `limit` characters."""
@@ -72,7 +83,7 @@ def console() -> Console:
 
 def _width(stream: TextIO) -> int | None:
     """Return the width in characters, or None to let rich ask the terminal."""
-    return None if stream.isatty() or "COLUMNS" in os.environ else _WIDE
+    return None if stream.isatty() or "COLUMNS" in os.environ else _UNWRAPPED
 
 
 def say(line: str, style: str = "") -> None:
@@ -94,7 +105,8 @@ def grid(*titles: str, right: tuple[str, ...] = ()) -> DetailTable:
     """Return a table without borders, for aligned columns."""
     table = DetailTable(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", show_header=any(titles))
     for title in titles:
-        table.add_column(title, justify="right" if title in right else "left", overflow="fold")
+        justify: Literal["left", "right"] = "right" if title in right else "left"
+        table.add_column(title, justify=justify, overflow="fold")
     return table
 
 

@@ -67,7 +67,7 @@ def deny(approval: Question, /, *, options: InboxOptions | None = None) -> int:
 
 
 def settle(
-    call: Annotated[str, Parameter(name="call", help="The call's id, as `callgate log list` shows it.")],
+    call: Annotated[str, Parameter(name="call", help="The call's id. Without one, the calls that must be settled are listed.")] = "",
     /,
     *,
     happened: Annotated[bool | None, Parameter(negative="--not-happened")] = None,
@@ -76,21 +76,25 @@ def settle(
     """Record whether a call with an unknown outcome took effect, after you have checked.
 
     Works whether or not a process works on the run. If the call did not happen, the same call may be sent again in its
-    run. If it did, the next call like it returns this as its result and does not run.
+    run. If it did, the next call like it returns this as its result and does not run. If its tool has a key of its effect,
+    this holds for all calls with the key, in every run.
 
     ```
+    callgate settle
     callgate settle case-7/0/0 --not-happened --reason 'the bank has no such refund'
     ```
 
-    Exit codes: 0 settled or sent · 1 refused by the process that works on the run · 2 its outcome is not unknown.
+    Exit codes: 0 settled, sent or listed · 1 refused by the process that works on the run · 2 its outcome is not unknown.
 
     Parameters
     ----------
     happened
         Whether the call took effect.
     """
-    from callgate.cli._settle import settle_call
+    from callgate.cli._settle import list_unsettled, settle_call
 
+    if not call and happened is None:
+        return list_unsettled(options or InboxOptions())
     return settle_call(call, happened, options or InboxOptions())
 
 

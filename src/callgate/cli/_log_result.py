@@ -9,7 +9,7 @@ from callgate.cli._call_arguments import refuse_odd_text
 from callgate.cli._command_options import LogOptions
 from callgate.cli._console import say, write_text
 from callgate.cli._journal_location import stored_blobs
-from callgate.cli._log_query import reading
+from callgate.cli._log_query import end_orphans, reading
 from callgate.cli._show_log import events_of
 from callgate.errors import UsageError
 
@@ -21,10 +21,12 @@ def show_result(identity: str, options: LogOptions) -> int:
     refuse_odd_text(id=identity)
     with reading(options) as reader:
         call = _one_call(summarise(events_of(reader, identity)), identity)
+        end_orphans([call], options.journal)
         blobs = stored_blobs(reader, options.journal) if call.blob else None
         whole = blobs.get(call.blob) if blobs is not None else None
     if not call.result:
-        say(f"{call.uid} has no result: its status is '{call.status}'. `callgate log show {call.uid}` shows its events.", "red")
+        why = f" ({call.error})" if call.error else ""
+        say(f"{call.uid} has no result: its status is '{call.status}'{why}. `callgate log show {call.uid}` shows its events.", "red")
         return _exits.FAILED
     if call.blob and whole is None:
         say(

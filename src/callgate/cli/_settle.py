@@ -1,12 +1,13 @@
 """`callgate settle`: record whether a call with an unknown outcome took effect.
 
 If another process works on the call's run, this command sends it a message through the journal's inbox. Otherwise this
-command writes the record itself.
+command writes the record itself. Without a call, it lists those that somebody has to settle.
 """
 
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 
 from callgate import inbox
 from callgate._call_summary import CallSummary, summarise
@@ -17,22 +18,60 @@ from callgate.cli import _exit_codes as _exits
 from callgate.cli._answer_approvals import login, refuse_memory, say_fate
 from callgate.cli._call_arguments import refuse_odd_text
 from callgate.cli._command_options import InboxOptions
-from callgate.cli._console import print_json, say
-from callgate.cli._journal_location import CommandJournal
+from callgate.cli._console import grid, output, print_json, say
+from callgate.cli._journal_location import CommandJournal, journal_option
+from callgate.cli._unknown_calls import unsettled_calls
 from callgate.engine import Engine
 from callgate.errors import RunHeld, UsageError
 from callgate.event_queries import EventQuery
 
-__all__ = ["settle_call"]
+__all__ = ["list_unsettled", "settle_call"]
 
 _THEN = {
     True: "The next call like it in run {run} gets that as its result and does not run.",
     False: "The same call may be sent again in run {run}.",
 }
+_THEN_FOR_KEY = {
+    True: "Every call with the same key of its effect, in any run, gets that as its result and does not run.",
+    False: "A call with the same key of its effect may be sent again, in any run.",
+}
+
+
+def list_unsettled(options: InboxOptions) -> int:
+    """Print the calls that somebody has to settle; return the exit code."""
+    refuse_memory(options.journal)
+    reader = open_reader(options.journal)
+    try:
+        calls = unsettled_calls(reader, options.journal)
+    finally:
+        reader.close()
+    if options.json:
+        for call in calls:
+            print_json(_as_json(call))
+    elif calls:
+        table = grid("call", "tool", "arguments", "started", "why nobody knows")
+        for call in calls:
+            table.add_row(call.uid, call.tool, one_line(call.arguments, 200), _day(call.at_ns), one_line(call.error or call.code, 200))
+        output().print(table, soft_wrap=False)
+        say(f"Check each, then `callgate settle CALL --happened` or `--not-happened`{journal_option(options.journal)}.")
+    else:
+        say("No call has to be settled: no outcome is unknown.")
+    return _exits.OK
+
+
+def _as_json(call: CallSummary) -> dict[str, object]:
+    fields = ("uid", "run", "tool", "arguments", "at_ns", "code", "error", "effect_key")
+    return {name: getattr(call, name) for name in fields}
+
+
+def _day(ns: int) -> str:
+    return datetime.fromtimestamp(ns / 1e9, UTC).astimezone().strftime("%m-%d %H:%M")
 
 
 def settle_call(call: str, happened: bool | None, options: InboxOptions) -> int:
     """Record or send the settlement; return the exit code."""
+    if not call:
+        raise UsageError("Name the call that you have checked. `callgate settle` without options lists the calls that must be settled.")
     refuse_odd_text(call=call, reason=options.reason, by=options.by)
     refuse_memory(options.journal)
     if happened is None:
@@ -48,7 +87,7 @@ def settle_call(call: str, happened: bool | None, options: InboxOptions) -> int:
         print_json({"status": "settled", "call": found.uid, "run": found.run, "happened": happened, "by": by})
     else:
         said = "happened" if happened else "did not happen"
-        then = _THEN[happened].format(run=one_line(found.run, 120))
+        then = (_THEN_FOR_KEY if found.effect_key else _THEN)[happened].format(run=one_line(found.run, 120))
         say(f"Settled: {one_line(found.uid, 120)} ({one_line(found.tool, 80)}) {said}. {then}")
     return _exits.OK
 

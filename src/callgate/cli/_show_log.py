@@ -27,6 +27,7 @@ from callgate.cli._journal_location import journal_option, without_password
 from callgate.cli._log_query import asked, end_orphans, has_run, reading
 from callgate.cli._run_names import LAST, newest_run
 from callgate.cli._standard_streams import reader_is_gone
+from callgate.cli._unknown_calls import calls_without_end, is_unsettled, summaries_of
 from callgate.errors import UsageError
 from callgate.event_queries import EventQuery
 from callgate.events import Event
@@ -36,6 +37,8 @@ __all__ = ["clock", "event_json", "events_of", "follow", "list_calls", "show", "
 _POLL_S = 0.1
 _MOST_CALLS = 1_000
 _TOGETHER = 200
+_WITHOUT_END = ("open", "unknown", "aborted")
+"""The statuses that a call without a recorded end can have."""
 _MOST_EVENTS = 2_000
 _DEEPEST = 30
 
@@ -61,13 +64,20 @@ def _calls(reader: JournalReader, options: LogOptions) -> tuple[list[CallSummary
     most = _MOST_CALLS if query.limit is None else query.limit
     kinds = query.kinds or (("call.",) if query.field else ("call.received",))
     uids = _newest(reader.find(replace(query, kinds=kinds, limit=None, newest_first=True)), most + 1)
-    calls = []
-    for first in range(0, min(len(uids), most), _TOGETHER):
-        some = reader.find(EventQuery(calls=tuple(uids[first : min(first + _TOGETHER, most)])))
-        calls += [call for call in summarise(some) if call.position > query.after]
+    calls = [call for call in summaries_of(reader, uids[:most]) if call.position > query.after]
     end_orphans(calls, options.journal)
+    if query.field is not None and query.field[0] == "status":
+        calls = _with_status(reader, query, calls, options.journal)
     _settle_repeats(reader, calls)
-    return sorted(calls, key=lambda call: call.position), len(uids) > most
+    calls.sort(key=lambda call: call.position)
+    return calls[-most:], len(uids) > most or len(calls) > most
+
+
+def _with_status(reader: JournalReader, query: EventQuery, calls: list[CallSummary], journal: str) -> list[CallSummary]:
+    """Return the calls, and those without a recorded end to which the list gives the requested status."""
+    known, status = {call.uid for call in calls}, query.field and query.field[1]
+    more = calls_without_end(reader, query, journal) if status in _WITHOUT_END and not query.kinds else []
+    return calls + [call for call in more if call.status == status and call.uid not in known]
 
 
 def _settle_repeats(reader: JournalReader, calls: Iterable[CallSummary]) -> None:
@@ -98,6 +108,7 @@ def _print_calls(calls: Iterable[CallSummary]) -> None:
     table = grid("time", "call", "tool", "status", "ms", "rule", right=("ms",))
     for call in calls:
         why = call.code or call.failure_class or call.command_end
+        why += _about_unknown(call)
         of_another = f" of {call.earlier_call}" if call.settled and call.earlier_call else ""
         why += f", settled{of_another}: {call.settled.replace('_', ' ')}" if call.settled else ""
         if call.replayed:  # the tool did not run again
@@ -105,6 +116,15 @@ def _print_calls(calls: Iterable[CallSummary]) -> None:
         status = Text.assemble(status_text(call.status, call.command_end), f" {one_line(why)}" if why else "")
         table.add_row(clock(call.at_ns), one_line(call.uid), one_line(call.tool), status, f"{call.duration_ms:,.0f}", one_line(call.rule))
     output().print(table, soft_wrap=False)
+
+
+def _about_unknown(call: CallSummary) -> str:
+    """Return whether a call with an unknown outcome may have happened itself, or was refused because an earlier one may have."""
+    if call.status != "unknown" or call.settled:
+        return ""
+    if call.earlier_call:
+        return f", not run: nobody knows whether {call.earlier_call} happened"
+    return ", may have happened" if is_unsettled(call) else ""
 
 
 def _call_json(call: CallSummary) -> dict[str, object]:
@@ -125,20 +145,15 @@ def show(identity: str, options: LogOptions) -> int:
             _print_event(event, options, indent=min(depth, 8))
         if not events:
             say(f"None of the events of {identity} match. Leave the options out to show all of them.")
-        for call in _in_doubt(events, options.journal):
+        calls = summarise(events)
+        end_orphans(calls, options.journal)
+        for call in filter(is_unsettled, calls):
             say(
                 f"Nobody knows whether {one_line(call.uid, 120)} took effect. Check, then `callgate settle {one_line(call.uid, 120)}"
                 f" --happened` or `--not-happened`{journal_option(options.journal)}.",
                 "yellow",
             )
     return _exits.OK
-
-
-def _in_doubt(events: Iterable[Event], journal: str) -> list[CallSummary]:
-    """Return the calls of these events that have an effect and an unknown outcome, and are not settled."""
-    calls = summarise(events)
-    end_orphans(calls, journal)
-    return [call for call in calls if call.status == "unknown" and call.starts and call.effect != "none" and not call.settled]
 
 
 def events_of(reader: JournalReader, identity: str) -> list[Event]:

@@ -6,7 +6,7 @@ for each framework has the wrapper that takes an agent's calls along the engine'
 
 `openapi` makes tools from an OpenAPI document.
 
-Read `external_tool`, then `framework_call`, which all wrappers share, then a framework's module.
+Read `external_tool`, then `framework_call` and `wrapped_tools`, which all wrappers share, then a framework's module.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from callgate.integrations.framework_call import until_ended
 from callgate.integrations.import_tools import ToolDescription
 from callgate.tools import ToolContext
 
-__all__ = ["describe", "encode", "is_sync", "restore", "text_of"]
+__all__ = ["describe", "encode", "is_async", "is_sync", "restore", "text_of"]
 
 _KEY = "langchain"
 _KEPT = ("artifact", "additional_kwargs", "response_metadata", "id")
@@ -49,6 +49,11 @@ def describe(item: object) -> tuple[ToolDescription, ...] | None:
 def is_sync(tool: BaseTool) -> bool:
     """Return whether LangChain runs the tool's code in a thread, so that a cancellation does not stop it."""
     return getattr(tool, "coroutine", None) is None and type(tool)._arun in (BaseTool._arun, StructuredTool._arun, TextTool._arun)
+
+
+def is_async(tool: BaseTool) -> bool:
+    """Return whether the tool has only async code, which LangChain does not run without an event loop."""
+    return isinstance(tool, (StructuredTool, TextTool)) and tool.func is None
 
 
 def _schema(tool: BaseTool) -> Mapping[str, Any]:

@@ -10,35 +10,55 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
-from langchain_core.tools import BaseTool
+from langgraph import errors as graph_errors
+from langgraph.config import get_config
 from langgraph.errors import GraphBubbleUp
 from langgraph.prebuilt.tool_node import ToolCallRequest
+from langgraph.types import interrupt
 from msgspec.structs import replace
 
 from callgate._run_in_thread import in_thread
 from callgate.argument_checks import possible_names
 from callgate.calls import Outcome, RawCall, Scope, Suspended, ToolResult
 from callgate.engine import Engine
-from callgate.integrations._langchain_tools import describe, encode, is_sync, restore
+from callgate.errors import UsageError
+from callgate.integrations._langchain_tools import describe, encode, is_async, is_sync, restore
 from callgate.integrations.framework_call import (
     CallsEngine,
     Decide,
     FrameworkCall,
     HumanDecision,
+    PausedByTool,
+    check_scope,
     run_call,
     scope_of,
     until_ended,
     whole_value,
 )
-from callgate.integrations.import_tools import register_missing
+from callgate.integrations.open_questions import was_asked
+from callgate.integrations.wrapped_tools import WrappedTools
 
-__all__ = ["DECISIONS", "BlockingEngine", "GraphCalls", "ScopeOf", "decision_of", "place_of", "question_about", "without_loop"]
+__all__ = [
+    "DECISIONS",
+    "BlockingEngine",
+    "GraphCalls",
+    "ScopeOf",
+    "TaskAnswers",
+    "decision_of",
+    "place_of",
+    "question_about",
+    "without_loop",
+]
 
 T = TypeVar("T")
 ScopeOf = Scope | Callable[[ToolCallRequest], Scope]
 """The scope of an agent's calls, or a function of the request that returns it. The run, the conversation and the message are added."""
 Handler = Callable[[ToolCallRequest], Any]
 DECISIONS = ("approve", "edit", "reject")
+_is_invalid_resume: Callable[[BaseException], bool] = getattr(graph_errors, "is_invalid_resume", lambda error: False)
+"""Whether a human's answer to an interrupt had another form than it asked for; LangGraph 1.2 has this since one of its later versions."""
+_SCRATCHPAD = "__pregel_scratchpad"
+"""The key of what LangGraph keeps for a task, such as the answers to its interrupts. LangGraph has no public name for it."""
 
 
 class BlockingEngine:
@@ -68,61 +88,108 @@ def without_loop(work: Coroutine[Any, Any, T]) -> T:
     raise AssertionError("the coroutine was suspended")
 
 
+class TaskAnswers:
+    """The answers to the interrupts of one task of a graph, in one execution of it.
+
+    LangGraph hands them out in order, to whatever asks next in the task.
+    """
+
+    def __init__(self) -> None:
+        self._asked = False
+
+    def ask(self, value: dict[str, Any]) -> Any:
+        """Return the next answer, or interrupt the graph."""
+        self._asked = True
+        return interrupt(value)
+
+    def holds_another(self) -> bool:
+        """Return whether the task was resumed with an answer, and this execution has not asked for one."""
+        scratchpad = get_config()["configurable"].get(_SCRATCHPAD)
+        return not self._asked and scratchpad is not None and bool(scratchpad.resume or scratchpad.get_null_resume() is not None)
+
+
 class GraphCalls:
     """Makes the calls of one middleware or tool node.
 
     Args:
+        wrapper: The name of the middleware or node, for messages.
         engine: The engine. Tools that it does not have are registered with the effect `once`.
         scope: For whom the calls run.
     """
 
-    def __init__(self, engine: Engine, scope: ScopeOf) -> None:
-        register_missing(engine, ())
+    def __init__(self, wrapper: str, engine: Engine, scope: ScopeOf) -> None:
+        self.tools = WrappedTools(wrapper, engine)
+        check_scope(scope)
         self._engine = engine
         self._scope = scope
         self._blocking = BlockingEngine(engine)
-        self._known: dict[str, BaseTool] = {}
-        """The tools whose registration was compared with them, by name."""
 
-    def make_sync(self, request: ToolCallRequest, handler: Handler, decide: Decide | None) -> Any:
-        """Make a call from a thread without an event loop, as `make` does."""
+    def make_sync(self, request: ToolCallRequest, handler: Handler, answers: TaskAnswers, decide: Decide | None) -> Any:
+        """Make a call from a thread without an event loop, as `make` does.
+
+        Raises:
+            UsageError: The tool has only async code.
+        """
+        if request.tool is not None and is_async(request.tool):
+            raise UsageError(
+                f"{request.tool.name} has only async code, and the graph runs with invoke. Run it with ainvoke, or give the tool a plain"
+                " function."
+            )
 
         def run(changed: ToolCallRequest) -> Awaitable[Any]:
             return until_ended(in_thread(partial(handler, changed)))
 
-        return without_loop(self._make(self._blocking, request, run, decide))
+        return without_loop(self._make(self._blocking, request, run, answers, decide))
 
-    async def make(self, request: ToolCallRequest, handler: Handler, decide: Decide | None) -> Any:
+    async def make(self, request: ToolCallRequest, handler: Handler, answers: TaskAnswers, decide: Decide | None) -> Any:
         """Make a call. Return LangGraph's own result, or `Suspended`.
 
         Args:
             handler: Runs the tool in LangGraph's own way.
+            answers: Those of the task that the call runs in.
+            decide: Asks a human in the graph. Without it, a call that waits for one is `Suspended`.
         """
 
         def run(changed: ToolCallRequest) -> Awaitable[Any]:
             return until_ended(handler(changed)) if changed.tool is not None and is_sync(changed.tool) else handler(changed)
 
-        return await self._make(self._engine, request, run, decide)
+        return await self._make(self._engine, request, run, answers, decide)
 
-    async def _make(self, engine: CallsEngine, request: ToolCallRequest, run: Handler, decide: Decide | None) -> Any:
-        scope = self._placed(request)
+    async def _make(self, engine: CallsEngine, request: ToolCallRequest, run: Handler, answers: TaskAnswers, decide: Decide | None) -> Any:
+        scope = self.placed(request)
         if request.tool is None:
             request, scope = self._meant(request, scope)
         call = request.tool_call
-        if request.tool is not None and call["name"] not in self._engine.tools:
-            register_missing(self._engine, describe(request.tool) or ())
+        if request.tool is not None:
+            self.tools.add_once(call["name"], request.tool, describe)
+
+        async def run_tool(arguments: dict[str, Any]) -> Any:
+            await self._drop_decision(call, scope, answers)
+            try:
+                return await run(_with_arguments(request, arguments))
+            except ValueError as error:
+                if not _is_invalid_resume(error):
+                    raise
+                made.ended_by = error  # the graph asks again
+                raise PausedByTool(f"{call['name']} got an answer of another form than it asked for") from error
+
         made = FrameworkCall(
             name=call["name"],
             arguments=call["args"],
             id=call["id"] or "",
             scope=scope,
-            run=lambda arguments: run(_with_arguments(request, arguments)),
+            run=run_tool,
             encode=encode,
             pauses=(GraphBubbleUp,),
             origin="langgraph",
         )
         result = await run_call(engine, made, decide)
         return result if isinstance(result, Suspended) else _output(engine, made, result, call)
+
+    async def _drop_decision(self, call: Mapping[str, Any], scope: Scope, answers: TaskAnswers) -> None:
+        """Take the decision with which the graph was resumed, if the engine was told another way, so that the tool cannot read it."""
+        if self._engine.may_ask and answers.holds_another() and await was_asked(self._engine, call["name"], call["id"] or "", scope):
+            answers.ask({"description": f"A human has decided about {call['name']}. Resume with any decision."})
 
     def _meant(self, request: ToolCallRequest, scope: Scope) -> tuple[ToolCallRequest, Scope]:
         """Return the request with the tool that its name means, if it is almost the name of one of the agent's tools.
@@ -137,7 +204,7 @@ class GraphCalls:
             return request, scope
         return request, replace(scope, deliberate=True, allowed_tools=frozenset(tools))
 
-    def _placed(self, request: ToolCallRequest) -> Scope:
+    def placed(self, request: ToolCallRequest) -> Scope:
         """Return the scope of a call, with what identifies its run and its message."""
         scope = scope_of(self._scope, request)
         info = request.runtime.execution_info

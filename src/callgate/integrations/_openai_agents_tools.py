@@ -7,24 +7,27 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, get_args, get_origin
 
 from agents import FunctionTool
+from agents import Tool as AgentTool
 from agents.exceptions import ModelBehaviorError
 from agents.tool import set_function_tool_failure_error_function
 from agents.tool_context import ToolContext as CallContext
 
 from callgate._json import json_text
+from callgate._option_checks import shown
 from callgate.calls import Audio, Image, Link, Part, Resource, Text, ToolResult
 from callgate.engine import Engine
-from callgate.errors import NotDone
+from callgate.errors import NotDone, UsageError
 from callgate.integrations.framework_call import FrameworkCall, until_ended, whole_value
 from callgate.integrations.import_tools import ToolDescription
 from callgate.tools import Tool, ToolContext
 
-__all__ = ["as_it_is", "describe", "function_tool", "invoke", "is_routed", "output_of", "raising", "value_of"]
+__all__ = ["as_it_is", "describe", "function_tool", "invoke", "is_routed", "listed_tools", "output_of", "raising", "value_of"]
 
+_KINDS = (Tool, *(get_origin(kind) or kind for kind in get_args(AgentTool)))
 _MEDIA = ("image_url", "file_id", "file_data", "file_url")
 """The keys of an output that is an image or a file; it has one of them."""
 
@@ -40,8 +43,34 @@ def describe(item: object) -> tuple[ToolDescription, ...] | None:
         call: CallContext[Any] = CallContext(context.extra, tool_name=tool.name, tool_call_id=context.call_id, tool_arguments=text)
         return await invoke(tool, call, text)
 
-    source = f"the function tool {tool.name} of the OpenAI Agents SDK"
-    return (ToolDescription(name=tool.name, description=tool.description, parameters=tool.params_json_schema, run=run, source=source),)
+    return (
+        ToolDescription(
+            name=tool.name,
+            description=tool.description,
+            parameters=tool.params_json_schema,
+            run=run,
+            source=f"the function tool {tool.name} of the OpenAI Agents SDK",
+            timeout_s=tool.timeout_seconds,
+        ),
+    )
+
+
+def listed_tools(tools: object) -> list[Any]:
+    """Return the tools of an agent as a list.
+
+    Raises:
+        UsageError: It is not a list of tools.
+    """
+    if not isinstance(tools, Iterable) or isinstance(tools, (str, bytes, Mapping)):
+        raise UsageError(f"callgate_tools was given {shown(tools)}; it takes a list of tools.")
+    listed = list(tools)
+    for one in listed:
+        if not isinstance(one, _KINDS):
+            raise UsageError(
+                f"callgate_tools was given {shown(one)}, which is not a tool of the OpenAI Agents SDK. For a function, take"
+                " agents.function_tool or callgate.tool."
+            )
+    return listed
 
 
 def is_routed(tool: object) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 from pydantic import TypeAdapter
@@ -17,7 +19,7 @@ from callgate.integrations.framework_call import until_ended
 from callgate.integrations.import_tools import ToolDescription
 from callgate.tools import ToolContext
 
-__all__ = ["declared_schema", "defined", "describe", "encode", "has_files", "listed", "plain", "restore"]
+__all__ = ["declared", "defined", "describe", "encode", "has_files", "listed", "plain", "restore", "timeout_of", "without_timeout"]
 
 _TOOL_RETURN = "tool-return"
 _tool_return: TypeAdapter[Any] = TypeAdapter(ToolReturn)
@@ -31,12 +33,13 @@ def describe(item: object) -> tuple[ToolDescription, ...] | None:
     """
     if isinstance(item, Tool):
         return (_described(item),)
-    return tuple(map(_described, _tools_of(item))) if isinstance(item, AbstractToolset) else None
+    return tuple(_tools_of(item)) if isinstance(item, AbstractToolset) else None
 
 
-def _tools_of(toolset: AbstractToolset[Any]) -> Iterator[Tool[Any]]:
+def _tools_of(toolset: AbstractToolset[Any]) -> Iterator[ToolDescription]:
     if isinstance(toolset, FunctionToolset):
-        yield from toolset.tools.values()
+        for tool in toolset.tools.values():
+            yield _described(tool, toolset.timeout)
     elif isinstance(toolset, CombinedToolset):
         for one in toolset.toolsets:
             yield from _tools_of(one)
@@ -55,7 +58,7 @@ def listed(toolset: AbstractToolset[Any]) -> tuple[ToolDescription, ...]:
         return ()
 
 
-def _described(tool: Tool[Any]) -> ToolDescription:
+def _described(tool: Tool[Any], timeout_s: float | None = None) -> ToolDescription:
     async def run(context: ToolContext, arguments: dict[str, Any]) -> object:
         if tool.takes_ctx:
             raise NotDone(f"{tool.name} needs the run context of a Pydantic AI agent; call it through CallgateToolset")
@@ -63,30 +66,48 @@ def _described(tool: Tool[Any]) -> ToolDescription:
         work = schema.call(schema.validator.validate_python(arguments), cast("Any", None))
         return encode(await (work if schema.is_async else until_ended(work)))
 
-    return defined(tool.tool_def, run)
+    return defined(tool.tool_def, run, timeout_s)
 
 
-def defined(tool: ToolDefinition, run: Any = None) -> ToolDescription:
+def defined(tool: ToolDefinition, run: Any = None, timeout_s: float | None = None) -> ToolDescription:
     """Return the description of a tool from its definition.
 
     Args:
         run: The tool's code outside of an agent; None if it cannot run there.
+        timeout_s: The timeout of the tool's toolset, for a tool without one of its own.
     """
 
     async def refuse(context: ToolContext, arguments: dict[str, Any]) -> object:
         raise NotDone(f"{tool.name} runs only in a Pydantic AI agent; call it through CallgateToolset")
 
-    source = f"the Pydantic AI tool {tool.name}"
-    parameters = tool.parameters_json_schema
-    return ToolDescription(name=tool.name, description=tool.description or "", parameters=parameters, run=run or refuse, source=source)
+    return ToolDescription(
+        name=tool.name,
+        description=tool.description or "",
+        parameters=tool.parameters_json_schema,
+        run=run or refuse,
+        source=f"the Pydantic AI tool {tool.name}",
+        timeout_s=tool.timeout if tool.timeout is not None else timeout_s,
+    )
 
 
-def declared_schema(tool: ToolsetTool[Any]) -> Mapping[str, Any] | None:
-    """Return the schema of a tool's code, before a function of the agent prepares it for a step; None if it is not known."""
+def timeout_of(tool: ToolsetTool[Any]) -> float | None:
+    """Return the timeout that Pydantic AI would stop the tool after; None if it would not."""
+    own = tool.tool_def.timeout
     while (source := getattr(tool, "source_tool", None)) is not None:
         tool = source
-    known = tool.toolset.tools.get(tool.tool_def.name) if isinstance(tool.toolset, FunctionToolset) else None
-    return known.tool_def.parameters_json_schema if known is not None else None
+    return own if own is not None or not isinstance(tool.toolset, FunctionToolset) else tool.toolset.timeout
+
+
+def without_timeout(tool: ToolsetTool[Any]) -> ToolsetTool[Any]:
+    """Return the tool, which Pydantic AI does not stop: it would tell the model to try again, whatever the tool has done."""
+    return replace(tool, tool_def=replace(tool.tool_def, timeout=math.inf))
+
+
+def declared(tool: ToolsetTool[Any]) -> Tool[Any] | None:
+    """Return the tool as it was declared, before a function of the agent prepares it for a step; None if it is not known."""
+    while (source := getattr(tool, "source_tool", None)) is not None:
+        tool = source
+    return tool.toolset.tools.get(tool.tool_def.name) if isinstance(tool.toolset, FunctionToolset) else None
 
 
 def plain(arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ try:
         Content,
         FunctionInvocationContext,
         FunctionMiddleware,
+        MiddlewareFailure,
         MiddlewareTermination,
         MiddlewareTypes,
     )
@@ -30,9 +31,10 @@ from callgate.calls import Effect, Scope, Suspended, ToolResult
 from callgate.engine import Engine
 from callgate.integrations._agent_framework_messages import DENIED, HandOnDenials, KeepMalformedArguments
 from callgate.integrations._agent_framework_tools import describe, encode, from_part, from_parts, is_sync, plain, restore
-from callgate.integrations.framework_call import FrameworkCall, HumanDecision, run_call, scope_of, until_ended, whole_value
-from callgate.integrations.import_tools import register_missing
+from callgate.integrations.framework_call import FrameworkCall, HumanDecision, check_scope, run_call, scope_of, until_ended, whole_value
 from callgate.integrations.open_questions import only_asked
+from callgate.integrations.wrapped_tools import WrappedTools
+from callgate.tools import ToolOptions
 
 __all__ = ["callgate_middleware"]
 
@@ -44,7 +46,13 @@ _APPROVED = getattr(framework_tools, "_APPROVED_ARGUMENTS_CONTEXT_KEY", "")
 _PAUSES = (UserInputRequiredException, MiddlewareTermination)
 
 
-def callgate_middleware(engine: Engine, *, effects: Mapping[str, Effect] | None = None, scope: ScopeOf = _NOBODY) -> list[MiddlewareTypes]:
+def callgate_middleware(
+    engine: Engine,
+    *,
+    effects: Mapping[str, Effect] | None = None,
+    options: Mapping[str, ToolOptions] | None = None,
+    scope: ScopeOf = _NOBODY,
+) -> list[MiddlewareTypes]:
     """Return the middleware that takes an agent's tool calls along the route: `Agent(..., middleware=callgate_middleware(engine))`.
 
     A failed call returns text that tells the model what to do. A call that a human has to decide about ends the run with
@@ -56,27 +64,42 @@ def callgate_middleware(engine: Engine, *, effects: Mapping[str, Effect] | None 
     before them wraps the call as a whole, and what is listed after them becomes part of the tool.
 
     Args:
-        engine: The engine. Tools that it does not have are registered when they are called; `import_tools` can give
-            them more options.
+        engine: The engine. Tools that it does not have are registered when they are called.
         effects: The effects of tools that the engine does not have. A tool without an entry is `once`.
+        options: More options of those tools, such as `{"refund": {"key": "refund:{order}", "timeout_s": 20}}`.
         scope: For whom the calls run, or a function of the invocation's context that returns it. Run and conversation
             are the id of the session if the scope does not name them.
 
     Raises:
-        UsageError: `engine` is not an engine.
+        UsageError: `engine` is not an engine, or an effect or option cannot be used. In a call, such mistakes are the cause of the
+            framework's `MiddlewareFailure`, which ends the run.
     """
-    register_missing(engine, ())
+    tools = WrappedTools("callgate_middleware", engine, effects, options)
+    check_scope(scope)
     malformed: dict[str, str] = {}
-    return [HandOnDenials(), KeepMalformedArguments(malformed), _CallgateMiddleware(engine, effects or {}, scope, malformed)]
+    return [HandOnDenials(), KeepMalformedArguments(malformed), _CallgateMiddleware(engine, tools, scope, malformed)]
 
 
 class _CallgateMiddleware(FunctionMiddleware):
-    def __init__(self, engine: Engine, effects: Mapping[str, Effect], scope: ScopeOf, malformed: dict[str, str]) -> None:
-        self._engine, self._effects, self._scope, self._malformed = engine, effects, scope, malformed
+    def __init__(self, engine: Engine, tools: WrappedTools, scope: ScopeOf, malformed: dict[str, str]) -> None:
+        self._engine, self._tools, self._scope, self._malformed = engine, tools, scope, malformed
 
     async def process(self, context: FunctionInvocationContext, call_next: Next) -> None:
-        if context.function.name not in self._engine.tools:
-            register_missing(self._engine, describe(context.function) or (), self._effects)
+        """Make a call.
+
+        Raises:
+            MiddlewareFailure: The host has made a mistake, or the engine cannot go on. The framework would tell the model that the
+                tool has failed, if it were another exception.
+        """
+        try:
+            await self._make(context, call_next)
+        except (*_PAUSES, MiddlewareFailure):
+            raise
+        except Exception as error:
+            raise MiddlewareFailure(str(error)) from error
+
+    async def _make(self, context: FunctionInvocationContext, call_next: Next) -> None:
+        self._tools.add_once(context.function.name, context.function, describe)
         response = context.metadata.get("approval_response")
         denied = response is not None and DENIED in response.additional_properties
         call = self._call(context, call_next, denied=denied)
@@ -99,11 +122,17 @@ class _CallgateMiddleware(FunctionMiddleware):
             if arguments != given:
                 context.arguments = arguments
                 context.metadata.pop(_APPROVED, None)
-            await (until_ended(call_next()) if is_sync(context.function) else call_next())
+            before = context.function.invocation_count
+            try:
+                await (until_ended(call_next()) if is_sync(context.function) else call_next())
+            except MiddlewareTermination as end:
+                if context.function.invocation_count == before:
+                    raise  # the tool has not started, so that the call can be made again
+                call.ended_by = end
             return context.result
 
         call_id = context.metadata.get("call_id") or str(uuid4())
-        return FrameworkCall(
+        call = FrameworkCall(
             name=context.function.name,
             arguments=self._malformed.pop(call_id, given),
             id=call_id,
@@ -111,9 +140,11 @@ class _CallgateMiddleware(FunctionMiddleware):
             run=only_asked if denied else run,
             encode=encode,
             pauses=_PAUSES,
+            escapes=(MiddlewareFailure,),
             failures=(ToolException,),
             origin="agent_framework",
         )
+        return call
 
     def _placed(self, context: FunctionInvocationContext, call_id: str) -> Scope:
         """Return the scope of a call, with what identifies its run and its message."""

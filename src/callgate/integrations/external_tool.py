@@ -75,6 +75,10 @@ class ExternalTool(FunctionTool):
         call = started_by(context)
         return call.start(arguments) if call is not None else self._run(context, arguments)
 
+    def has_option(self, name: str, given: ToolOptions) -> bool:
+        """Return whether the tool was made with the given value of an option."""
+        return name in self._options and dict(self._options)[name] == dict(given)[name]
+
     def keywords(self) -> Keywords:
         return Keywords()
 

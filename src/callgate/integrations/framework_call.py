@@ -26,7 +26,9 @@ __all__ = [
     "Decide",
     "FrameworkCall",
     "HumanDecision",
+    "PausedByTool",
     "answer",
+    "check_scope",
     "run_call",
     "scope_of",
     "started_by",
@@ -78,6 +80,8 @@ class FrameworkCall(Struct, kw_only=True, eq=False):
     """Turns the framework's own result into JSON data, or into other values that the engine can write as JSON."""
     pauses: tuple[type[BaseException], ...] = ()
     """Exceptions by which a tool's code tells the framework to pause or to go on elsewhere. They are raised again."""
+    escapes: tuple[type[BaseException], ...] = ()
+    """Exceptions that end the framework's run. They are raised again; what the tool has done until then is not known."""
     failures: tuple[type[Exception], ...] = ()
     """Exceptions with which a tool's code answers the model, so that they do not leave the outcome unknown."""
     origin: str = ""
@@ -87,17 +91,21 @@ class FrameworkCall(Struct, kw_only=True, eq=False):
     encoded: object = None
     failed_with: Exception | None = None
     """The exception with which the tool's code answered the model in this call."""
-    paused_by: BaseException | None = None
+    ended_by: BaseException | None = None
+    """The exception with which the tool's code has paused or ended the framework's run in this call."""
 
     async def start(self, arguments: dict[str, Any]) -> object:
         """Run the tool as its code in the route; called by `ExternalTool`."""
         try:
             native = await self.run(arguments)
         except self.pauses as pause:
-            self.paused_by = pause
+            self.ended_by = pause
             raise PausedByTool(
                 f"{self.name} has paused the run ({type(pause).__name__}); the same call is made again after that"
             ) from pause
+        except self.escapes as end:
+            self.ended_by = end
+            raise
         except self.failures as failure:
             self.failed_with = failure
             return {"success": False, "error": str(failure) or type(failure).__name__}
@@ -125,6 +133,12 @@ def started_by(context: ToolContext) -> FrameworkCall | None:
     return call if call is not None and call.name == context.tool and _call_id(call.id) == context.call_id else None
 
 
+def check_scope(given: object) -> None:
+    """Raise `UsageError` if a wrapper was given neither a scope nor a function."""
+    if not callable(given):
+        scope_of(given, None)
+
+
 def scope_of(given: object, context: object) -> Scope:
     """Return the scope that a wrapper was given, or that its function of the framework's context returns.
 
@@ -150,7 +164,7 @@ async def run_call(engine: CallsEngine, call: FrameworkCall, decide: Decide | No
 
     Raises:
         UsageError: The engine is closed, or belongs to another event loop.
-        BaseException: What the tool's code raised to pause the framework's run.
+        BaseException: What the tool's code raised to pause or end the framework's run.
     """
     outcome = await _outcome(engine, call)
     problem = ""
@@ -158,8 +172,8 @@ async def run_call(engine: CallsEngine, call: FrameworkCall, decide: Decide | No
         problem = await answer(engine, outcome, decision)
         if not problem:
             outcome = await _outcome(engine, call)
-    if call.paused_by is not None:
-        raise call.paused_by
+    if call.ended_by is not None:
+        raise call.ended_by
     match outcome:
         case Answered(result=result):
             return result
@@ -218,7 +232,7 @@ async def until_ended(work: Awaitable[T]) -> T:
 
 async def _outcome(engine: CallsEngine, call: FrameworkCall) -> Outcome:
     raw = RawCall(name=call.name, arguments=call.arguments, id=_call_id(call.id), origin=call.origin)
-    call.native = call.paused_by = call.failed_with = None
+    call.native = call.ended_by = call.failed_with = None
     token = _call_of.set(call)
     try:
         return await engine.call(raw, call.scope)

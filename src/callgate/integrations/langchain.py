@@ -15,13 +15,12 @@ from callgate.errors import UsageError
 try:
     from langchain.agents.middleware import AgentMiddleware
     from langchain.agents.middleware.types import ToolCallRequest
-    from langgraph.types import interrupt
 except ModuleNotFoundError as error:
     raise UsageError("callgate.integrations.langchain needs LangChain 1.4 or later: pip install 'langchain>=1.4'.") from error
 
 from callgate.calls import Scope, Suspended
 from callgate.engine import Engine
-from callgate.integrations._langgraph_calls import GraphCalls, ScopeOf, decision_of, question_about
+from callgate.integrations._langgraph_calls import GraphCalls, ScopeOf, TaskAnswers, decision_of, question_about
 from callgate.integrations.framework_call import Decide, HumanDecision
 from callgate.integrations.langgraph import CallgateToolNode
 
@@ -48,16 +47,18 @@ class CallgateMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def __init__(self, engine: Engine, *, scope: ScopeOf = _NOBODY) -> None:
         super().__init__()
-        self._calls = GraphCalls(engine, scope)
+        self._calls = GraphCalls("CallgateMiddleware", engine, scope)
 
     def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]) -> Any:
-        return self._calls.make_sync(request, handler, _interrupting(request))
+        answers = TaskAnswers()
+        return self._calls.make_sync(request, handler, answers, _interrupting(request, answers))
 
     async def awrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Any]]) -> Any:
-        return await self._calls.make(request, handler, _interrupting(request))
+        answers = TaskAnswers()
+        return await self._calls.make(request, handler, answers, _interrupting(request, answers))
 
 
-def _interrupting(request: ToolCallRequest) -> Decide:
+def _interrupting(request: ToolCallRequest, answers: TaskAnswers) -> Decide:
     """Return what asks a human about a call: an interrupt of the graph.
 
     A decision that cannot be used interrupts again. An exception would leave it in the checkpoint, where each later resume would find it.
@@ -70,6 +71,6 @@ def _interrupting(request: ToolCallRequest) -> Decide:
         return made
 
     def ask(suspended: Suspended, problem: str) -> HumanDecision | str:
-        return decision_of(interrupt({"type": "tool_approval", **question_about(call, suspended, problem)}), call)
+        return decision_of(answers.ask({"type": "tool_approval", **question_about(call, suspended, problem)}), call)
 
     return decide

@@ -5,7 +5,8 @@ Needs LangGraph only. Agents of `create_agent` use the middleware in `callgate.i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
@@ -17,11 +18,12 @@ try:
     from langchain_core.messages import ToolMessage
     from langchain_core.runnables import RunnableConfig
     from langchain_core.tools import BaseTool
+    from langgraph.errors import GraphInterrupt
     from langgraph.prebuilt.tool_node import ToolCallRequest, ToolNode
-    from langgraph.types import interrupt
 except ModuleNotFoundError as error:
     raise UsageError("callgate.integrations.langgraph needs LangGraph 1.2 or later: pip install 'langgraph>=1.2'.") from error
 
+from callgate._run_in_thread import in_thread
 from callgate.calls import Scope, Suspended
 from callgate.engine import Engine
 from callgate.integrations._langchain_tools import describe
@@ -30,13 +32,14 @@ from callgate.integrations._langgraph_calls import (
     BlockingEngine,
     GraphCalls,
     ScopeOf,
+    TaskAnswers,
     decision_of,
     place_of,
     question_about,
     without_loop,
 )
 from callgate.integrations.framework_call import CallsEngine, HumanDecision, answer
-from callgate.integrations.import_tools import register_missing
+from callgate.integrations.open_questions import paused_or_asked
 
 __all__ = ["CallgateToolNode"]
 
@@ -52,7 +55,34 @@ class _AskedCall(Struct, frozen=True):
     suspended: Suspended
 
 
-_waiting: ContextVar[list[_AskedCall]] = ContextVar("callgate calls of a tool node that wait for a human")
+class _Execution:
+    """One execution of the node, which is one task of the graph."""
+
+    def __init__(self) -> None:
+        self.answers = TaskAnswers()
+        self.forget_calls()
+
+    def forget_calls(self) -> None:
+        """Forget the calls, which are made again."""
+        self.requests: dict[str, ToolCallRequest] = {}
+        self.waiting: list[_AskedCall] = []
+        self.paused: dict[str, GraphInterrupt] = {}
+        """The interrupts by which tools have paused the graph, by the ids of their calls."""
+
+    def noted(self, request: ToolCallRequest, output: Any) -> Any:
+        """Return a call's output; note it if it waits for a human, and return a placeholder."""
+        call: dict[str, Any] = dict(request.tool_call)
+        self.requests[call["id"]] = request
+        if isinstance(output, Suspended):
+            self.waiting.append(_AskedCall(place_of(request)[1], call, output))
+        elif isinstance(output, GraphInterrupt):
+            self.paused[call["id"]] = output
+        else:
+            return output
+        return ToolMessage(content="", tool_call_id=call["id"])
+
+
+_execution: ContextVar[_Execution] = ContextVar("callgate execution of a tool node")
 
 
 class CallgateToolNode(ToolNode):
@@ -72,62 +102,97 @@ class CallgateToolNode(ToolNode):
     """
 
     def __init__(self, tools: Sequence[BaseTool | Callable[..., Any]], engine: Engine, *, scope: ScopeOf = _NOBODY, **options: Any) -> None:
-        calls = GraphCalls(engine, scope)
+        self._calls = calls = GraphCalls("CallgateToolNode", engine, scope)
         self._engine = engine
 
         def wrap(request: ToolCallRequest, execute: Callable[[ToolCallRequest], Any]) -> Any:
-            return _noted(request, calls.make_sync(request, execute, None))
+            execution = _execution.get()
+            try:
+                output = calls.make_sync(request, execute, execution.answers, None)
+            except GraphInterrupt as pause:
+                output = pause
+            return execution.noted(request, output)
 
         async def awrap(request: ToolCallRequest, execute: Callable[[ToolCallRequest], Any]) -> Any:
-            return _noted(request, await calls.make(request, execute, None))
+            execution = _execution.get()
+            try:
+                output = await calls.make(request, execute, execution.answers, None)
+            except GraphInterrupt as pause:
+                output = pause
+            return execution.noted(request, output)
 
         super().__init__(tools, wrap_tool_call=wrap, awrap_tool_call=awrap, **options)
-        register_missing(engine, [one for tool in self.tools_by_name.values() for one in describe(tool) or ()])
+        for name, one in self.tools_by_name.items():
+            calls.tools.add_once(name, one, describe)
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
-        while True:
-            waiting: list[_AskedCall] = []
-            token = _waiting.set(waiting)
-            try:
+        with _new_execution() as execution:
+            while True:
                 output = super().invoke(input, config, **kwargs)
-            finally:
-                _waiting.reset(token)
-            if not waiting:
-                return output
-            without_loop(_ask(BlockingEngine(self._engine), waiting))
+                if not (execution.waiting or execution.paused):
+                    return output
+                self._interrupt_of_a_tool(execution)
+                without_loop(_ask(BlockingEngine(self._engine), execution))
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
-        while True:
-            waiting: list[_AskedCall] = []
-            token = _waiting.set(waiting)
-            try:
+        with _new_execution() as execution:
+            while True:
                 output = await super().ainvoke(input, config, **kwargs)
-            finally:
-                _waiting.reset(token)
-            if not waiting:
-                return output
-            await _ask(self._engine, waiting)
+                if not (execution.waiting or execution.paused):
+                    return output
+                await in_thread(lambda: self._interrupt_of_a_tool(execution))
+                await _ask(self._engine, execution)
+
+    def _interrupt_of_a_tool(self, execution: _Execution) -> None:
+        """Raise the interrupt with which a tool has paused the graph, if one has.
+
+        LangGraph hands the answers of a task out in order, and a call with a stored result does not ask for its answer again. So only one
+        call of a message can have interrupts of its own, and only if no other call asks a human.
+
+        Raises:
+            UsageError: Another call of the message has such interrupts, too, or asks a human, now or in an earlier execution.
+        """
+        if len(execution.requests) > 1:
+            request = next(iter(execution.requests.values()))
+            paused, asked = paused_or_asked(self._engine.journal, self._calls.placed(request))
+            paused |= execution.paused.keys()
+            involved = paused | asked | {one.call["id"] for one in execution.waiting}
+            if paused and len(involved) > 1:
+                calls = [one.tool_call for one in sorted(execution.requests.values(), key=place_of) if one.tool_call["id"] in involved]
+                raise UsageError(_MIXED % ", ".join(f"{one['name']} ({one['id']})" for one in calls))
+        for pause in execution.paused.values():
+            raise pause
 
 
-def _noted(request: ToolCallRequest, output: Any) -> Any:
-    """Return a call's output; note it if it waits for a human, and return a placeholder."""
-    if not isinstance(output, Suspended):
-        return output
-    _waiting.get().append(_AskedCall(place_of(request)[1], dict(request.tool_call), output))
-    return ToolMessage(content="", tool_call_id=request.tool_call["id"])
+_MIXED = (
+    "These calls of one message ask for answers in one task of the graph, and a tool of theirs calls interrupt(): %s. LangGraph hands out"
+    " the answers of a task in order, so a call would read the answer to another one. Run each call in a task of its own: with an edge that"
+    " returns [Send(node, [call]) for call in message.tool_calls], or with create_agent and CallgateMiddleware."
+)
 
 
-async def _ask(engine: CallsEngine, waiting: list[_AskedCall]) -> None:
+@contextmanager
+def _new_execution() -> Iterator[_Execution]:
+    execution = _Execution()
+    token = _execution.set(execution)
+    try:
+        yield execution
+    finally:
+        _execution.reset(token)
+
+
+async def _ask(engine: CallsEngine, execution: _Execution) -> None:
     """Ask a human about all waiting calls of the node in one interrupt, and answer the engine's questions.
 
     Decisions that cannot be used are asked for again, with the reason, by the next interrupt.
     """
-    waiting.sort(key=lambda one: (one.position, str(one.call["id"])))
+    waiting = sorted(execution.waiting, key=lambda one: (one.position, str(one.call["id"])))
+    execution.forget_calls()
     problems = dict.fromkeys((one.suspended.approval_id for one in waiting), "")
     while waiting:
         asked = [question_about(one.call, one.suspended, problems[one.suspended.approval_id]) for one in waiting]
         configs = [{"action_name": one.call["name"], "allowed_decisions": list(DECISIONS)} for one in waiting]
-        given = interrupt({"action_requests": asked, "review_configs": configs})
+        given = execution.answers.ask({"action_requests": asked, "review_configs": configs})
         for one, decision in zip(waiting, _decisions(given, waiting), strict=True):
             unusable = decision if isinstance(decision, str) else await answer(engine, one.suspended, decision)
             problems[one.suspended.approval_id] = unusable

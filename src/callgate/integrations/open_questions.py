@@ -16,9 +16,10 @@ from callgate.calls import Scope, Suspended
 from callgate.engine import Engine
 from callgate.errors import CallgateError, NotDone
 from callgate.event_queries import EventQuery
+from callgate.integrations.framework_call import PausedByTool
 from callgate.protocols import Journal
 
-__all__ = ["OpenQuestions", "only_asked", "was_asked"]
+__all__ = ["OpenQuestions", "only_asked", "paused_or_asked", "was_asked"]
 
 _MOST = 1_000
 
@@ -41,18 +42,33 @@ async def was_asked(engine: Engine, name: str, call_id: str, scope: Scope) -> bo
 
     def find() -> bool:
         asked = journal.find(EventQuery(run=scope.run, tool=name, kinds=("call.suspended",), newest_first=True, limit=_MOST))
-        return any(_is_of(journal, event.call, call_id, scope) for event in asked)
+        return any(_id_in(journal, event.call, scope) == call_id for event in asked)
 
     return await in_thread(find) if journal.remote else find()
 
 
-def _is_of(journal: Journal, uid: str, call_id: str, scope: Scope) -> bool:
-    """Return whether a recorded call has this id and was made in this message."""
+def paused_or_asked(journal: Journal, scope: Scope) -> tuple[set[str], set[str]]:
+    """Return the ids of the calls of a message whose tool has paused the run, and of those that a human was asked about."""
+    paused, asked = set(), set()
+    kinds = ("call.raised", "call.suspended")
+    for event in journal.find(EventQuery(run=scope.run, kinds=kinds, newest_first=True, limit=_MOST)):
+        call_id = _id_in(journal, event.call, scope)
+        if call_id is None:
+            continue
+        if event.kind == "call.suspended":
+            asked.add(call_id)
+        elif decode(event.body)["exception"] == PausedByTool.__name__:
+            paused.add(call_id)
+    return paused, asked
+
+
+def _id_in(journal: Journal, uid: str, scope: Scope) -> str | None:
+    """Return the id of a recorded call; None if it was made in another message."""
     for event in journal.find(EventQuery(call=uid, kinds=("call.received",), limit=1)):
         body = decode(event.body)
-        if body["id"] == call_id and body.get("scope", {}).get("message_id", "") == scope.message_id:
-            return True
-    return False
+        if body.get("scope", {}).get("message_id", "") == scope.message_id:
+            return str(body["id"])
+    return None
 
 
 class OpenQuestions:

@@ -24,10 +24,21 @@ from callgate._json import json_text
 from callgate.calls import Effect, RawCall, Scope, Suspended
 from callgate.engine import Engine
 from callgate.integrations._openai_agents_runs import run_id_of
-from callgate.integrations._openai_agents_tools import as_it_is, describe, function_tool, invoke, is_routed, output_of, raising, value_of
-from callgate.integrations.framework_call import FrameworkCall, HumanDecision, run_call, scope_of
-from callgate.integrations.import_tools import refuse_other_names, register_missing
+from callgate.integrations._openai_agents_tools import (
+    as_it_is,
+    describe,
+    function_tool,
+    invoke,
+    is_routed,
+    listed_tools,
+    output_of,
+    raising,
+    value_of,
+)
+from callgate.integrations.framework_call import FrameworkCall, HumanDecision, check_scope, run_call, scope_of
 from callgate.integrations.open_questions import OpenQuestions, only_asked
+from callgate.integrations.wrapped_tools import WrappedTools
+from callgate.tools import ToolOptions
 
 __all__ = ["callgate_tools"]
 
@@ -36,7 +47,12 @@ _NOBODY = Scope()
 
 
 def callgate_tools(
-    tools: Iterable[Any], engine: Engine, *, effects: Mapping[str, Effect] | None = None, scope: ScopeOf = _NOBODY
+    tools: Iterable[Any],
+    engine: Engine,
+    *,
+    effects: Mapping[str, Effect] | None = None,
+    options: Mapping[str, ToolOptions] | None = None,
+    scope: ScopeOf = _NOBODY,
 ) -> list[Any]:
     """Return the tools for an agent, with function tools whose calls take the engine's route.
 
@@ -47,18 +63,21 @@ def callgate_tools(
 
     Args:
         tools: The SDK's tools, and tools of callgate. Hosted tools and agents as tools are returned unchanged.
-        engine: The engine. Tools that it does not have are registered; `import_tools` can give them more options.
+        engine: The engine. Tools that it does not have are registered.
         effects: The effects of tools that the engine does not have. A tool without an entry is `once`.
+        options: More options of those tools, such as `{"refund": {"key": "refund:{order}", "timeout_s": 20}}`.
         scope: For whom the calls run, or a function of the run context that returns it. Without a `run` in it,
             each run of the SDK gets an id, which its `RunState` keeps.
 
     Raises:
-        UsageError: `engine` is not an engine, or a tool cannot be registered.
+        UsageError: `engine` is not an engine, an item is not a tool, or a tool cannot be registered.
     """
-    listed = list(tools)
+    listed = listed_tools(tools)
     described = [one for tool in listed for one in describe(tool) or ()]
-    refuse_other_names("callgate_tools(effects=...)", effects or {}, [one.name for one in described])
-    register_missing(engine, described, effects)
+    check_scope(scope)
+    wrapped = WrappedTools("callgate_tools", engine, effects, options)
+    wrapped.refuse_other_names(one.name for one in described)
+    wrapped.add(described)
     questions = OpenQuestions(engine)
     return [_Route(engine, scope, questions, function_tool(tool, engine)).tool() if is_routed(tool) else tool for tool in listed]
 
@@ -74,6 +93,7 @@ class _Route:
         made = copy.copy(self._own)
         made.on_invoke_tool = self._invoke
         made.is_enabled = self._is_enabled
+        made.timeout_seconds = None  # it is the engine's, see ToolDescription
         if self._engine.may_ask:
             made.needs_approval = self._needs_approval
         return made

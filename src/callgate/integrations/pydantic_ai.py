@@ -26,10 +26,22 @@ except ModuleNotFoundError as error:
 
 from callgate.calls import Effect, Scope, Suspended, ToolResult
 from callgate.engine import Engine
-from callgate.integrations._pydantic_ai_tools import declared_schema, defined, encode, has_files, listed, plain, restore
-from callgate.integrations.framework_call import FrameworkCall, HumanDecision, run_call, scope_of, until_ended, whole_value
-from callgate.integrations.import_tools import ToolDescription, refuse_other_names, register_missing
+from callgate.integrations._pydantic_ai_tools import (
+    declared,
+    defined,
+    encode,
+    has_files,
+    listed,
+    plain,
+    restore,
+    timeout_of,
+    without_timeout,
+)
+from callgate.integrations.framework_call import FrameworkCall, HumanDecision, check_scope, run_call, scope_of, until_ended, whole_value
+from callgate.integrations.import_tools import ToolDescription
 from callgate.integrations.open_questions import was_asked
+from callgate.integrations.wrapped_tools import WrappedTools
+from callgate.tools import ToolOptions
 
 __all__ = ["CallgateCapability", "CallgateToolset"]
 
@@ -54,12 +66,14 @@ class CallgateToolset(WrapperToolset[Any]):
         engine: The engine, made with `Engine(import_tools(tools, effects={...}))`.
         effects: The effects of tools that the engine does not have, such as those of an MCP server, which are
             registered when the agent lists them. A tool without an entry is `once`.
+        options: More options of those tools, such as `{"refund": {"key": "refund:{order}", "timeout_s": 20}}`.
         scope: For whom the calls run, or a function of the run context that returns it. Conversation, message and call
             ids are Pydantic AI's own.
     """
 
     engine: Engine
-    effects: Mapping[str, Effect]
+    effects: Mapping[str, Effect] | None
+    options: Mapping[str, ToolOptions] | None
     scope: ScopeOf
 
     def __init__(
@@ -68,39 +82,43 @@ class CallgateToolset(WrapperToolset[Any]):
         engine: Engine,
         *,
         effects: Mapping[str, Effect] | None = None,
+        options: Mapping[str, ToolOptions] | None = None,
         scope: ScopeOf = _NOBODY,
     ) -> None:
-        register_missing(engine, ())
+        self._tools = WrappedTools("CallgateToolset", engine, effects, options)
+        check_scope(scope)
         super().__init__(wrapped if isinstance(wrapped, AbstractToolset) else FunctionToolset(list(wrapped)))
-        self.engine, self.effects, self.scope = engine, effects or {}, scope
+        self.engine, self.effects, self.options, self.scope = engine, effects, options, scope
 
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
         tools = await super().get_tools(ctx)
-        register_missing(self.engine, [self._description(one) for one in tools.values()], self.effects)
-        if self.effects and not all(name in self.engine.tools for name in self.effects):
-            names = [*self.engine.tools.names(), *(one.name for one in listed(self.wrapped))]
-            refuse_other_names("CallgateToolset(effects=...)", self.effects, names)
+        for name, one in tools.items():
+            self._tools.add_once(name, declared(one) or one, partial(self._description, one))
+        if self._tools.unregistered():
+            self._tools.refuse_other_names([*self.engine.tools.names(), *(one.name for one in listed(self.wrapped))])
         return tools
 
-    def _description(self, tool: ToolsetTool[Any]) -> ToolDescription:
+    def _description(self, tool: ToolsetTool[Any], _: object) -> tuple[ToolDescription]:
         """Return a tool's description with the schema that its code declares, which is compared with that of a registered tool.
 
         A schema that is made anew for each step is not compared: that of a tool of a server, or of a tool with a `prepare` function.
         """
         registered = self.engine.tools.get(tool.tool_def.name)
-        schema = declared_schema(tool) or (registered and registered.tool.parameters)
-        found = defined(tool.tool_def)
-        return replace(found, parameters=schema) if schema else found
+        known = declared(tool)
+        schema = known.tool_def.parameters_json_schema if known is not None else registered and registered.tool.parameters
+        found = defined(tool.tool_def, timeout_s=timeout_of(tool))
+        return (replace(found, parameters=schema) if schema else found,)
 
     async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]) -> Any:
         given = plain(tool_args)
         scope = self._placed(ctx)
         asked = await self._asked(given, scope, ctx, tool)
+        untimed = tool if timeout_of(tool) is None else without_timeout(tool)
 
         def run(arguments: dict[str, Any]) -> Awaitable[Any]:
             same = arguments == given
             valid = tool_args if same else tool.args_validator.validate_python(arguments, context=ctx.validation_context)
-            work = self.wrapped.call_tool(name, valid, ctx, tool)
+            work = self.wrapped.call_tool(name, valid, ctx, untimed)
             return until_ended(work) if _is_sync(tool) else work
 
         call = FrameworkCall(
@@ -158,13 +176,22 @@ class CallgateCapability(AbstractCapability[Any]):
     Args:
         engine: The engine. It may be made without tools.
         effects: The effects of tools that the engine does not have. A tool without an entry is `once`.
+        options: More options of those tools, such as `{"refund": {"key": "refund:{order}", "timeout_s": 20}}`.
         scope: For whom the calls run, or a function of the run context that returns it.
     """
 
-    def __init__(self, engine: Engine, *, effects: Mapping[str, Effect] | None = None, scope: ScopeOf = _NOBODY) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        effects: Mapping[str, Effect] | None = None,
+        options: Mapping[str, ToolOptions] | None = None,
+        scope: ScopeOf = _NOBODY,
+    ) -> None:
         super().__init__()
-        register_missing(engine, ())
-        self._wrap = partial(CallgateToolset, engine=engine, effects=effects, scope=scope)
+        check_scope(scope)
+        WrappedTools("CallgateCapability", engine, effects, options)  # refuses at once what the toolset of each run would refuse
+        self._wrap = partial(CallgateToolset, engine=engine, effects=effects, options=options, scope=scope)
 
     def get_wrapper_toolset(self, toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
         return self._wrap(toolset)

@@ -55,6 +55,8 @@ class ToolList:
         refusals, effects = await self._checked(definitions)
         now = {definition["name"]: definition for definition in definitions if definition["name"] not in refusals}
         offered = {name: self._tool(name, definition, effects) for name, definition in now.items()}
+        fresh = [tool for name, tool in offered.items() if self._offered.get(name) is not tool]
+        await in_thread(partial(self._catalogue.prepare, self._server.name, fresh))
         self._note_missing(offered, refusals)
         self._offered, self._refused, self._listed = offered, self._gone | dict(refusals), True
         self._catalogue.withdraw(self._server.name, {self._shown(name): why for name, why in self._refused.items()})

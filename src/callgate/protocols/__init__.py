@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from callgate.protocols.blob_and_cache_stores import BlobStore, CacheStore, HasCachePath, HoldsBlobs, OnDisk
 from callgate.protocols.inbox import Inbox, InboxMessage
-from callgate.protocols.journals import Journal, JournalStatus, NamesWriters, QueuedJournal, RunWatcher
+from callgate.protocols.journals import Journal, JournalStatus, NamesWriters, OffersLeases, QueuedJournal, RunWatcher
 from callgate.protocols.judges import CallJudge, JudgeContext, Judgment
 from callgate.protocols.leases import Lease, LeaseStore
 from callgate.protocols.observers import CapturedChange, Follower, RestartHandler, WriteLog
@@ -56,6 +56,7 @@ __all__ = [
     "LeaseStore",
     "Modify",
     "NamesWriters",
+    "OffersLeases",
     "OnDisk",
     "PathFilter",
     "PathPolicy",

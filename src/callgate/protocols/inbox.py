@@ -33,6 +33,8 @@ class InboxMessage(Struct, frozen=True, kw_only=True):
     """The position of the event that the message refers to: the question, or the run's latest event; 0 if there is
     none.
     """
+    replaced_by: int = 0
+    """The id of a later answer to the same question, if both were in the inbox when they were read; 0 otherwise."""
 
 
 class Inbox(Protocol):
@@ -56,6 +58,10 @@ class Inbox(Protocol):
             known: The ids of messages to leave out.
             limit: The maximum number of messages.
         """
+        ...
+
+    def unrecorded(self, run: str) -> list[InboxMessage]:
+        """Return the messages to a run that no event has recorded yet, in the order of arrival, without their causes."""
         ...
 
     def position(self, id: int) -> int:

@@ -11,7 +11,7 @@ from callgate.event_queries import EventQuery
 from callgate.events import Draft, Event
 from callgate.protocols.inbox import InboxMessage
 
-__all__ = ["Journal", "JournalStatus", "NamesWriters", "QueuedJournal", "RunWatcher"]
+__all__ = ["Journal", "JournalStatus", "NamesWriters", "OffersLeases", "QueuedJournal", "RunWatcher"]
 
 
 class JournalStatus(Struct, frozen=True, kw_only=True):
@@ -104,6 +104,19 @@ class Journal(Protocol):
 
     async def close(self) -> None:
         """Make all events durable and release the journal. Idempotent."""
+        ...
+
+
+@runtime_checkable
+class OffersLeases(Protocol):
+    """A journal that can hold the lease of an idle run until another engine wants it."""
+
+    def offer_lease(self, run: str) -> None:
+        """Let other engines take the lease of a run when all its events are written. Never waits.
+
+        Until one does, this journal holds the lease and receives the messages for the run. After that, events of the run are refused until
+        `acquire_lease` is called, which keeps the lease again. Its watcher is not told of the loss, unless it was writing to the run.
+        """
         ...
 
 

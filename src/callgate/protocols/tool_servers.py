@@ -24,6 +24,10 @@ class ToolCatalogue(Protocol):
     @property
     def clock(self) -> Clock: ...
 
+    def prepare(self, server: str, tools: Sequence[Tool]) -> None:
+        """Prepare tools that will be offered next. Takes a millisecond for each; call it in a thread, so that it does not hold the loop."""
+        ...
+
     def offer(self, server: str, tools: Sequence[Tool]) -> None:
         """Replace all tools of a server. Calls that already run are not affected.
 

@@ -3,8 +3,9 @@
     response or chunks -> model events -> message and calls -> (the engine) -> items of the next request
 
 In reading order: `provider_names` (which API a name means), `plain_values` (an SDK's objects as JSON data), `api_detection` (which API a
-value belongs to), `tool_definitions` (tools as a request declares them, and their names there), `response_reader` (a whole response),
-`stream_reader` (chunks), and `history_items` (a message with its results). `refused_values` has the errors for all other values.
+value belongs to), `message_shapes` (whether its message is spoilt), `tool_definitions` (tools as a request declares them, and their names
+there), `response_reader` (a whole response), `stream_reader` (chunks), and `history_items` (a message with its results). `refused_values`
+has the errors for all other values.
 
 Imports no SDK, opens no connection, and runs no call. The decoding and encoding is that of `callgate.models.wire`.
 """

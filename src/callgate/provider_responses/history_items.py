@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callgate.calls import ToolResult
-from callgate.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
+from callgate.messages import AssistantMessage, Message, Native, ToolCall, ToolMessage, UserMessage
 from callgate.models.wire import codec
 from callgate.models.wire.request import ModelRequest
 from callgate.models.wire.tool_names import WireNames
@@ -39,29 +39,32 @@ def history_items(response: ProviderResponse, results: Sequence[ToolResult | Non
 
     Args:
         response: The response, as `read_response` returned it.
-        results: For each call of the message, its result; None leaves the call out of the message.
+        results: For each call of the message, its result; None leaves the call, and all calls that the host answers itself, out of the
+            message.
     """
-    message, answers = _answered(response.message, results)
+    message, answers = _answered(response, results)
     if not message.parts:
         return HistoryItems(messages=[], results=[])
     wire, api = codec(response.provider.api), response.provider
     conversation: list[Message] = [_QUESTION, message, *answers]
     request = ModelRequest(model=response.model, messages=conversation)
-    items = wire.encode_history(request, response.names or WireNames(), api.quirks)[1:]
+    items = wire.encode_history(request, response.names or WireNames(), {**api.quirks, "citations": True})[1:]
     if response.takes_bytes:
         items = cast("list[_Item]", with_bytes(items))
     first = next((place for place, item in enumerate(items) if _is_result(item)), len(items))
     return HistoryItems(messages=items, results=items[first:])
 
 
-def _answered(message: AssistantMessage, results: Sequence[ToolResult | None]) -> tuple[AssistantMessage, list[ToolMessage]]:
-    """Return the message with only those calls that have a result, and the results."""
+def _answered(response: ProviderResponse, results: Sequence[ToolResult | None]) -> tuple[AssistantMessage, list[ToolMessage]]:
+    """Return the message and the results. If a call has no result, the message has only those calls that have one."""
+    message = response.message
     answers = [_tool_message(call, result) for call, result in zip(message.calls, results, strict=True) if result is not None]
     if None not in results:
         return message, answers
     left = iter(results)
-    parts = tuple(part for part in message.parts if not isinstance(part, ToolCall) or next(left) is not None)
-    return replace(message, parts=parts), answers
+    parts = [part for part in message.parts if not isinstance(part, ToolCall) or next(left) is not None]
+    kept = tuple([part for part in parts if not (isinstance(part, Native) and part.item in response.host_calls)])
+    return replace(message, parts=kept), answers
 
 
 def _tool_message(call: ToolCall, result: ToolResult) -> ToolMessage:

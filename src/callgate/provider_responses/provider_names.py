@@ -10,7 +10,7 @@ from msgspec import Struct
 from callgate.errors import UsageError
 from callgate.models.wire import known_apis
 
-__all__ = ["ProviderApi", "provider_api"]
+__all__ = ["ProviderApi", "provider_api", "shown_api"]
 
 _USUAL = ("openai", "openai-responses", "anthropic", "gemini", "bedrock", "mistral", "cohere", "ollama")
 
@@ -21,6 +21,13 @@ class ProviderApi(Struct, frozen=True, kw_only=True):
     api: str
     """The API's name in `callgate.models.wire`, such as `openai.chat`."""
     quirks: Mapping[str, object] = {}
+
+
+def shown_api(api: str, given: object) -> ProviderApi:
+    """Return the API that a response or chunk has shown, with the differences of the provider whose SDK it came from."""
+    if api == "openai.chat" and type(given).__module__.startswith("mistralai"):
+        return provider_api("mistral")
+    return ProviderApi(api=api)
 
 
 def provider_api(provider: str) -> ProviderApi:

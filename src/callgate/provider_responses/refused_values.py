@@ -16,6 +16,7 @@ __all__ = [
     "described",
     "refuse_non_response",
     "refuse_non_stream",
+    "several_choices",
     "unknown_chunk",
     "unknown_response",
 ]
@@ -115,10 +116,19 @@ def check_single_choice(value: Mapping[str, object], reader: str) -> None:
     for field in ("choices", "candidates"):
         count = len(as_objects(value.get(field)))
         if count > 1:
-            raise UsageError(
-                f"{reader} was given a response with {count} {field}, and a conversation continues with one. Request one, or give it a"
-                f" copy of the response whose `{field}` has only the one that you chose."
-            )
+            raise several_choices(reader, field, count)
+
+
+def several_choices(reader: str, field: str, count: int | str) -> UsageError:
+    """Return the error for a response or stream with several answers.
+
+    Args:
+        field: `choices` or `candidates`.
+    """
+    return UsageError(
+        f"{reader} was given a response with {count} {field}, and a conversation continues with one. Request one, or give it a copy of the"
+        f" response whose `{field}` has only the one that you chose."
+    )
 
 
 def described(value: object) -> str:

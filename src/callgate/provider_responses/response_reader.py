@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from itertools import count
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -20,8 +20,9 @@ from callgate.models.wire.base_decoder import new_call_id
 from callgate.models.wire.json_fields import as_object, as_objects
 from callgate.models.wire.tool_names import WireNames
 from callgate.provider_responses.api_detection import api_of_response, message_id
+from callgate.provider_responses.message_shapes import check_response_shape
 from callgate.provider_responses.plain_values import camel_case_keys, has_bytes, plain_value
-from callgate.provider_responses.provider_names import ProviderApi, provider_api
+from callgate.provider_responses.provider_names import ProviderApi, provider_api, shown_api
 from callgate.provider_responses.refused_values import (
     check_complete,
     check_single_choice,
@@ -58,6 +59,10 @@ class ProviderResponse(Struct, frozen=True, kw_only=True):
     """The model's message."""
     calls: tuple[RawCall, ...] = ()
     """The message's calls for the engine, in order; calls that the provider ran itself are not among them."""
+    host_calls: tuple[Mapping[str, Any], ...] = ()
+    """The items of the message that the host must answer itself, as received: calls of tools that the provider defines and the host runs,
+    such as `computer_call`, and requests for approval. They are in no tool's format, so they are not among `calls`.
+    """
     finish: FinishReason
     """Why the message ended."""
     said: str = ""
@@ -95,7 +100,7 @@ def read_response(
         reader: The name of the function that the host called, for errors.
 
     Raises:
-        UsageError: It is not a whole response, its format is not known, or it has several choices.
+        UsageError: It is not a whole response, its format is not known, its message is spoilt, or it has several choices.
     """
     refuse_non_response(response, reader)
     value = plain_gemini(plain_value(response))
@@ -103,6 +108,7 @@ def read_response(
     check_complete(value, reader)
     refuse_chunk(value, reader)
     check_single_choice(value, reader)
+    check_response_shape(api.api, value, reader)
     found_id = message_id or _message_id(api.api, value)
     names = tools.names(api.api) if tools is not None else None
     decoder = codec(api.api).decoder(streamed=False, names=names, new_id=call_ids(lambda: found_id), calls_per_message=calls_per_message)
@@ -129,6 +135,7 @@ def finished_response(
         provider=api,
         message=finished.message,
         calls=tuple(raw_call(call, closed.get(place, default), api.api) for place, call in enumerate(finished.message.calls)),
+        host_calls=codec(api.api).host_calls(finished.message),
         finish=finished.reason,
         said=finished.said,
         message_id=message_id,
@@ -214,7 +221,7 @@ def _api_of(given: object, value: Mapping[str, object], provider: str | None, re
     if provider is None:
         if shown is None:
             raise unknown_response(given, value, reader)
-        return ProviderApi(api=shown)
+        return shown_api(shown, given)
     named = provider_api(provider)
     if shown not in (None, named.api) and named.api != "bedrock.invoke":  # it passes on the formats of other APIs
         raise UsageError(f"{reader} was told that the response is of '{provider}' ({named.api}), but it has the format of {shown}.")

@@ -9,11 +9,13 @@ from callgate._engine_limits import Limits
 from callgate.models.model_events import CallReopened, CallSealed, Finished, ModelEvent, Usage
 from callgate.models.wire import codec
 from callgate.models.wire.base_decoder import Decoder
+from callgate.models.wire.json_fields import as_objects
 from callgate.models.wire.tool_names import WireNames
 from callgate.provider_responses.api_detection import api_of_chunk, message_id
+from callgate.provider_responses.message_shapes import check_chunk_shape
 from callgate.provider_responses.plain_values import is_model_object, plain_value
-from callgate.provider_responses.provider_names import ProviderApi, provider_api
-from callgate.provider_responses.refused_values import refuse_non_stream, unknown_chunk
+from callgate.provider_responses.provider_names import provider_api, shown_api
+from callgate.provider_responses.refused_values import check_single_choice, refuse_non_stream, several_choices, unknown_chunk
 from callgate.provider_responses.response_reader import (
     ProviderResponse,
     call_ids,
@@ -75,13 +77,20 @@ class StreamReader:
         self._takes_bytes = takes_bytes
         self._decoder: Decoder | None = None
         self._names: WireNames | None = None
+        self._choice: object = None
+        """The index of the stream's choice or candidate."""
         self._events: list[ModelEvent] = []
         self._last: object = None
         self._ends_with_usage = False
         """Whether the last chunk reported token counts."""
 
     def feed(self, chunk: object) -> list[ModelEvent]:
-        """Take the next chunk, an SDK's object or a dict; return the events that it completes."""
+        """Take the next chunk, an SDK's object or a dict; return the events that it completes.
+
+        Raises:
+            UsageError: The chunk is spoilt: a field of its message has a type that the API does not have. Or the stream has several
+                choices or candidates.
+        """
         self._last = chunk
         inner = _raw_chunk(chunk)
         if inner is None:
@@ -90,6 +99,8 @@ class StreamReader:
         decoder = self._decoder or self._started(inner, value)
         if decoder is None or self._provider is None:
             return []
+        check_chunk_shape(self._provider.api, value)
+        self._check_choice(value)
         if not self.message_id:
             self.message_id = safe_message_id(message_id(self._provider.api, value))
         self._takes_bytes = self._takes_bytes or takes_bytes(inner, self._provider.api)
@@ -119,13 +130,22 @@ class StreamReader:
         """The name of the API; empty until a chunk shows it."""
         return self._provider.api if self._provider is not None else ""
 
+    def _check_choice(self, value: Mapping[str, object]) -> None:
+        """Raise `UsageError` for a choice or candidate besides the first one, which the decoder would ignore."""
+        check_single_choice(value, "engine.watch")
+        for field in ("choices", "candidates"):
+            for choice in as_objects(value.get(field)):
+                self._choice = choice.get("index") or 0 if self._choice is None else self._choice
+                if (choice.get("index") or 0) != self._choice:
+                    raise several_choices("engine.watch", field, "several")
+
     def _started(self, chunk: object, value: Mapping[str, object]) -> Decoder | None:
         """Make the decoder, if the API is known or shown by this chunk."""
         if self._provider is None:
             api = api_of_chunk(value)
             if api is None:
                 return None
-            self._provider = ProviderApi(api=api)
+            self._provider = shown_api(api, chunk)
         api = self._provider.api
         self._names = self._tools.names(api) if self._tools is not None else None
         self._decoder = codec(api).decoder(

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Iterable
+from types import NoneType
 
+from callgate._option_checks import refused
 from callgate.errors import UsageError
 from callgate.models.wire import codec
 from callgate.models.wire.request import ToolSpec
@@ -51,9 +53,11 @@ class ToolDefinitions:
             allowed: The tools that may be returned, by name or alias. None: all.
 
         Raises:
-            UsageError: The provider is unknown, or no tool has one of the names.
+            UsageError: The provider is unknown, `names` is no iterable of names, or no tool has one of them.
         """
         api = provider_api(provider)
+        if isinstance(names, (str, bytes)) or not isinstance(names, (Iterable, NoneType)):
+            raise refused("schemas", "names", names, "a list of names of tools, such as ['search'], or None for all")
         chosen = self._tools if names is None else [self._tool(name) for name in names]
         return codec(api.api).encode_tools(tool_specs(chosen, allowed), self.names(api.api), api.quirks)
 

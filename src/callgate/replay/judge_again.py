@@ -7,7 +7,7 @@ Decisions of a limit or the agent loop are not judged again.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -18,10 +18,12 @@ from callgate._option_checks import check
 from callgate._pipeline.ask_judges import Judges
 from callgate._pipeline.call_hooks import HookChain, HostAnswer, HostAwaits
 from callgate._pipeline.engine_options import check_policies
-from callgate._pipeline.gate import gate, policies_to_ask
+from callgate._pipeline.engine_policies import policies_to_ask
+from callgate._pipeline.gate import gate
 from callgate._pipeline.parse import parse
 from callgate._pipeline.resolve import resolve
 from callgate._pipeline.validate import Modified, validate
+from callgate._run_in_thread import in_thread
 from callgate._run_state.approvals import Question, older_binding
 from callgate._run_state.event_bodies import MOST_CHARS, clean
 from callgate.errors import ApprovalNeeded, CallAborted, CallDenied, CallFailed, DangerousLimitReached
@@ -149,6 +151,9 @@ class _ReplayHost:
     async def ask(self, answer: Awaitable[Any], timeout_s: float, name: str) -> HostAnswer:
         return await self._guards.ask(answer, timeout_s=timeout_s, grace_s=self._grace_s, name=name)
 
+    async def in_thread(self, work: Callable[[], Any], timeout_s: float) -> HostAnswer:
+        return await self.ask(in_thread(work), timeout_s, "host function")
+
     def hook_failed(self, hook: Hook, call: ValidatedCall, why: str) -> None:
         """Do nothing, because the failure of an observer changes nothing."""
 
@@ -226,6 +231,8 @@ class _JudgingContext:
         return Decision(word="allow", rule=then.rule, arguments=plain_bytes(valid.arguments), notes=valid.notes)
 
     # The gate's interface
+
+    coerce = False  # no answer of a human is applied here; see `answer_to`
 
     def modified(self, change: Modified) -> None:
         """Ignore a verdict on arguments that are changed later. Only the final verdict counts."""

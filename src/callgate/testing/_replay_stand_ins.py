@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from callgate._abort_signals import Control
 from callgate._clock import SystemClock
 from callgate._json import canonical, decode
-from callgate._pipeline.normalise import SHOWN_NOTES
+from callgate._pipeline.normalise import shown_notes
 from callgate._pipeline.result_check import Ran, check
 from callgate._run_state.settlements import EARLIER
 from callgate.agent.run_recorder import BlobReader
@@ -235,6 +235,8 @@ def _value(result: ToolResult, blobs: BlobReader) -> object:
 def _has_parts(result: ToolResult) -> bool:
     """Return whether the tool returned parts, such as images, instead of one value."""
     mime = result.metadata.mime
+    if any(note.kind == "replayed" for note in result.metadata.notes):  # the note stands in the content, beside the value
+        return True
     if result.metadata.content_key:
         return False
     if any(not isinstance(part, Text) for part in result.content) or mime not in ("text/plain", "application/json"):
@@ -244,8 +246,7 @@ def _has_parts(result: ToolResult) -> bool:
 
 def _returned_parts(result: ToolResult) -> tuple[Part, ...]:
     """Return the parts of a result without the notes, which the engine adds again."""
-    notes = sum(note.kind in SHOWN_NOTES for note in result.metadata.notes)
-    return result.content[: len(result.content) - notes]
+    return result.content[: len(result.content) - shown_notes(result)]
 
 
 def _told(result: ToolResult) -> dict[str, Any]:

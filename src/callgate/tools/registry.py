@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from callgate._engine_limits import Limits
 from callgate._json import canonical, strict_object
+from callgate._option_checks import shown
 from callgate._schema import CompiledSchema, compile_schema
 from callgate.calls import Category, Effect, Scope
 from callgate.errors import UsageError
@@ -28,7 +29,7 @@ from callgate.tools.resource_conflicts import TouchedKeys
 from callgate.tools.retry_policy import NO_RETRY, RetryPolicy
 from callgate.tools.tool_declaration import CacheScope, RunnerName, Tool
 
-__all__ = ["LAYERS", "BoundTool", "Layer", "ToolRegistry", "instance_of"]
+__all__ = ["LAYERS", "BoundTool", "Layer", "ToolRegistry", "instance_of", "prepared_tool"]
 
 Layer = Literal["builtin", "capability", "mcp"]
 LAYERS: tuple[Layer, ...] = ("builtin", "capability", "mcp")
@@ -100,13 +101,22 @@ def instance_of(tool: object) -> Tool:
         tool = tool.__func__.bound_to(tool.__self__)
     if not (isinstance(tool, type) and issubclass(tool, Tool)):
         if not isinstance(tool, Tool):
-            raise UsageError(f"{tool!r} is not a tool. Put @tool over the function, or give a subclass of Tool or an instance of one.")
+            raise UsageError(
+                f"{_named(tool)} is not a tool. Put @tool over the function, or give a subclass of Tool or an instance of one. Tools of"
+                " other frameworks become tools with callgate.integrations.import_tools([...])."
+            )
         return tool
     try:
         return tool()
     except Exception as error:
         where, why = f"{tool.__module__}.{tool.__qualname__}", f"{type(error).__name__}: {str(error)[:200]}"
         raise UsageError(f"The tool {where} cannot be made without arguments ({why}). Make it yourself, and give the instance.") from error
+
+
+def _named(item: object) -> str:
+    """Return what an object is, for messages: its class and name, or its shortened repr."""
+    name, kind = getattr(item, "name", None), type(item)
+    return f"{kind.__name__} '{name:.80}' ({kind.__module__})" if isinstance(name, str) else shown(item)
 
 
 class ToolRegistry:
@@ -180,10 +190,11 @@ class ToolRegistry:
         names[bound.name] = bound
         self._aliases.update(dict.fromkeys(tool.aliases, bound.name))
 
-    def replace(self, layer: Layer, tools: Iterable[Tool], check: Check) -> dict[str, str]:
+    def replace(self, layer: Layer, tools: Iterable[Tool], check: Check, prepared: Mapping[Tool, BoundTool]) -> dict[str, str]:
         """Replace all tools of a layer. A tool object that is registered already is kept as it is.
 
         Args:
+            prepared: What `prepared_tool` has returned for some of the tools.
             check: Called with all tools after each change; an exception refuses the tool.
 
         Returns:
@@ -193,7 +204,7 @@ class ToolRegistry:
         for tool in tools:
             known = before.get(tool.name)
             try:
-                bound.append(known if known is not None and known.tool is tool else _bind(tool, layer))
+                bound.append(known if known is not None and known.tool is tool else prepared.get(tool) or _bind(tool, layer))
             except UsageError as error:
                 refused[tool.name] = str(error)
         self._clear(layer)
@@ -277,6 +288,14 @@ class ToolRegistry:
 
     def __contains__(self, name: str) -> bool:
         return self.get(name) is not None
+
+
+def prepared_tool(tool: Tool, layer: Layer) -> BoundTool | None:
+    """Return what registration computes of a tool, which takes a millisecond; None if it cannot be registered. Runs in any thread."""
+    try:
+        return _bind(tool, layer)
+    except UsageError:
+        return None
 
 
 def _bind(tool: Tool, layer: Layer) -> BoundTool:

@@ -84,8 +84,9 @@ class FunctionTool(Tool):
             function, self._is_of_class = given_function.__func__, True
         if not callable(function) or not hasattr(function, "__qualname__"):
             raise UsageError(
-                f"@tool was given a {type(function).__name__}, which is not a function."
-                " Write a def that calls it, with the parameters a model should see, and decorate that."
+                f"@tool was given a {type(function).__name__} ({type(function).__module__}), which is not a function."
+                " Write a def that calls it, with the parameters a model should see, and decorate that. For a tool of another framework,"
+                " take callgate.integrations.import_tools([...])."
             )
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise UsageError(

@@ -116,8 +116,8 @@ def _tools(document: Document, chosen: Sequence[tuple[Listed, str, Effect | None
         tools.append(OperationTool(operation, server, name, effect or _EFFECTS[listed.method]))
     if unsendable:
         raise UsageError(
-            f"{'; '.join(unsendable)}. Bodies can be sent as JSON, as a form or as text. Leave these operations out with exclude=[...], and"
-            " write tools for them."
+            f"{'; '.join(unsendable)}. A multipart body can only be a form. Leave these operations out with exclude=[...], and write"
+            " tools for them."
         )
     return tools
 

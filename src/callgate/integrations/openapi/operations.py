@@ -20,7 +20,7 @@ __all__ = ["BODY", "Body", "BodyKind", "Hidden", "Listed", "Operation", "Paramet
 BODY = "body"
 """The argument with the request's body."""
 
-BodyKind = Literal["json", "form", "text"]
+BodyKind = Literal["json", "form", "multipart", "text", "bytes"]
 
 Location = Literal["path", "query", "header", "cookie"]
 _METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
@@ -59,6 +59,10 @@ class Body(Struct, frozen=True, kw_only=True):
     required: bool
     fields: Mapping[str, Parameter] = {}
     """How the fields of a form are written whose encoding has a style."""
+    media_types: Mapping[str, str] = {}
+    """The media types of fields in a multipart form, if the document names them."""
+    files: frozenset[str] = frozenset()
+    """The fields of a multipart form that are files. Their arguments are base64."""
 
 
 class Operation(Struct, frozen=True, kw_only=True):
@@ -278,13 +282,36 @@ class _OperationReader:
         place = f"requestBody/content/{media_type}"
         media = self._document.resolved(content[media_type], f"{self._where}, {place}")
         schema = self._schemas.read(media.get("schema", {}), place)
-        if isinstance(node.get("description"), str) and "description" not in schema:
-            schema = schema | {"description": node["description"]}
-        self._properties[BODY] = schema
+        files = self._files(media, place) if kind == "multipart" else frozenset()
+        self._properties[BODY] = _described(schema if kind != "bytes" else {"type": "string"}, node, kind, files)
         required = node.get("required") is True
         if required:
             self._required.append(BODY)
-        return Body(media_type=media_type, kind=kind, required=required, fields=self._fields(media, place) if kind == "form" else {})
+        return Body(
+            media_type=media_type,
+            kind=kind,
+            required=required,
+            fields=self._fields(media, place) if kind == "form" else {},
+            media_types=_media_types(media) if kind == "multipart" else {},
+            files=files,
+        )
+
+    def _files(self, media: Mapping[str, Any], place: str) -> frozenset[str]:
+        """Return the fields of a multipart form that are files, or lists of files."""
+        found, seen, waiting = set[str](), set[int](), [media.get("schema", {})]
+        while waiting:
+            schema = self._document.resolved(waiting.pop(), f"{self._where}, {place}")
+            parts = schema.get("allOf")
+            waiting += parts if isinstance(parts, list) and id(schema) not in seen else []
+            seen.add(id(schema))
+            properties = schema.get("properties")
+            for name, inner in properties.items() if isinstance(properties, Mapping) else ():
+                field = self._document.resolved(inner, f"{self._where}, {place}/{name}") if isinstance(inner, Mapping) else {}
+                items = field.get("items")
+                one = self._document.resolved(items, f"{self._where}, {place}/{name}/items") if isinstance(items, Mapping) else field
+                if one.get("format") in ("binary", "byte", "base64") or "contentEncoding" in one or "contentMediaType" in one:
+                    found.add(name)
+        return frozenset(found)
 
     def _fields(self, media: Mapping[str, Any], place: str) -> dict[str, Parameter]:
         """Return how the fields are written whose encoding has a style. All others are written in the default way."""
@@ -297,8 +324,26 @@ class _OperationReader:
         return found
 
 
+def _described(schema: dict[str, Any], node: Mapping[str, Any], kind: BodyKind, files: frozenset[str]) -> dict[str, Any]:
+    """Return the schema of a body with a description that says what is base64."""
+    given = schema.get("description") or node.get("description")
+    texts = [given] if isinstance(given, str) else []
+    if kind == "bytes":
+        texts.append("The bytes as base64.")
+    if files:
+        texts.append(f"Files as base64: {', '.join(sorted(files))}.")
+    return schema | {"description": " ".join(texts)} if texts else schema
+
+
+def _media_types(media: Mapping[str, Any]) -> dict[str, str]:
+    encoding = media.get("encoding")
+    nodes = encoding.items() if isinstance(encoding, Mapping) else ()
+    named = {str(name): str(node.get("contentType") or "").partition(",")[0].strip() for name, node in nodes if isinstance(node, Mapping)}
+    return {name: one for name, one in named.items() if one and one.isascii() and one.isprintable() and "*" not in one}
+
+
 def _sendable(content: Mapping[str, Any]) -> tuple[BodyKind, str]:
-    """Return the first media type that is JSON, else a form, else text."""
+    """Return the first media type that is JSON, else a form, else text, else any other but a multipart one."""
     plain = {media_type: media_type.partition(";")[0].strip().lower() for media_type in content}
     for media_type, name in plain.items():
         if name == "application/json" or name.endswith("+json") or name == "*/*":
@@ -307,6 +352,12 @@ def _sendable(content: Mapping[str, Any]) -> tuple[BodyKind, str]:
         if name == "application/x-www-form-urlencoded":
             return "form", media_type
     for media_type, name in plain.items():
-        if name.startswith("text/"):
+        if name == "multipart/form-data":
+            return "multipart", media_type
+    for media_type, name in plain.items():
+        if name.startswith("text/") or name == "application/xml" or name.endswith("+xml"):
             return "text", media_type
+    for media_type, name in plain.items():
+        if not name.startswith("multipart/"):
+            return "bytes", media_type
     raise Unsendable(", ".join(map(str, content)))

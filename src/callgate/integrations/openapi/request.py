@@ -5,6 +5,7 @@ Writes values in the styles of OpenAPI, with everything escaped that could chang
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, unquote
@@ -12,6 +13,7 @@ from urllib.parse import quote, unquote
 from msgspec import Struct
 
 from callgate._json import json_text, plain_bytes
+from callgate.integrations.openapi.multipart import Part, write_multipart
 from callgate.integrations.openapi.operations import BODY, Body, Operation, Parameter
 
 __all__ = ["Request", "find_unsendable", "make_request"]
@@ -54,8 +56,7 @@ def make_request(operation: Operation, arguments: Mapping[str, object]) -> Reque
         headers["Cookie"] = "; ".join(cookies)
     content = None
     if operation.body is not None and BODY in arguments:
-        content = _content(operation.body, arguments[BODY])
-        headers["Content-Type"] = operation.body.media_type if operation.body.media_type != "*/*" else "application/json"
+        headers["Content-Type"], content = _content(operation.body, arguments[BODY])
     return Request(method=operation.method, path=path, query="&".join(query), headers=headers, content=content)
 
 
@@ -79,7 +80,30 @@ def find_unsendable(operation: Operation, arguments: Mapping[str, object]) -> li
                 errors.append(f"{parameter.argument} is sent as a header, which takes printable ASCII only. Leave other characters out.")
     if {".", ".."} & set(unquote(path).replace("\\", "/").split("/")):
         errors.append(f"The path {operation.path} would get the step '.' or '..' and lead elsewhere. Give its values without such steps.")
+    if operation.body is not None and BODY in arguments:
+        errors += [
+            f"{place} is a file; give its bytes as base64."
+            for place, text in _files(operation.body, arguments[BODY])
+            if not _is_base64(text)
+        ]
     return errors
+
+
+def _files(body: Body, value: object) -> Iterator[tuple[str, object]]:
+    """Yield the arguments that are files, with their places."""
+    if body.kind == "bytes":
+        yield BODY, value
+    fields: Mapping[str, object] = value if isinstance(value, Mapping) else {}
+    for name in sorted(body.files):
+        found = fields.get(name)
+        yield from ((f"{BODY}.{name}", one) for one in (found if isinstance(found, (list, tuple)) else (found,)) if one is not None)
+
+
+def _is_base64(text: object) -> bool:
+    try:
+        return isinstance(text, str) and b64decode(text, validate=True) is not None
+    except ValueError:
+        return False
 
 
 def _in_path(parameter: Parameter, value: object) -> str:
@@ -152,14 +176,31 @@ def _text(value: object) -> str:
     return "" if value is None else json_text(value)
 
 
-def _content(body: Body, value: object) -> bytes:
+def _content(body: Body, value: object) -> tuple[str, bytes]:
+    """Return the media type and the bytes of a body."""
+    media_type = body.media_type if body.media_type != "*/*" else "application/json"
     match body.kind:
         case "json":
-            return plain_bytes(value)
+            return media_type, plain_bytes(value)
         case "text":
-            return _text(value).encode("utf-8", "replace")
+            return media_type, _text(value).encode("utf-8", "replace")
+        case "bytes":
+            return media_type, b64decode(_text(value))
     fields = value.items() if isinstance(value, Mapping) else ()
-    return "&".join(f"{key}={text}" for name, item in fields for key, text in _field(body, str(name), item)).encode()
+    if body.kind == "multipart":
+        boundary, content = write_multipart([part for name, item in fields for part in _parts(body, str(name), item)])
+        return f"multipart/form-data; boundary={boundary}", content
+    return media_type, "&".join(f"{key}={text}" for name, item in fields for key, text in _field(body, str(name), item)).encode()
+
+
+def _parts(body: Body, name: str, value: object) -> Iterator[Part]:
+    """Yield the parts of a field of a multipart form. A list repeats the field, and an object is sent as JSON."""
+    for item in value if isinstance(value, (list, tuple)) else (value,):
+        if name in body.files:
+            content, default = b64decode(_text(item)), "application/octet-stream"
+        else:
+            content, default = _text(item).encode("utf-8", "replace"), "application/json" if isinstance(item, Mapping) else ""
+        yield Part(name=name, content=content, media_type=body.media_types.get(name, default), is_file=name in body.files)
 
 
 def _field(body: Body, name: str, value: object) -> Pairs:

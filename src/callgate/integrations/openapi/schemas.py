@@ -146,12 +146,15 @@ class SchemaReader:
         properties = mapping(dict(schema), "properties")
         return {name for name, inner in properties.items() if self._is_read_only(inner, f"{place}/properties/{name}")}
 
-    def _is_read_only(self, schema: object, place: str) -> bool:
+    def _is_read_only(self, schema: object, place: str, seen: frozenset[str] = frozenset()) -> bool:
         if not isinstance(schema, Mapping):
             return False
-        if "$ref" in schema and schema.get("readOnly") is not True:
-            schema = self._document.target(schema["$ref"], self._where(place))
-        return isinstance(schema, Mapping) and schema.get("readOnly") is True
+        if schema.get("readOnly") is True:
+            return True
+        if "$ref" in schema:
+            target, reference = self._document.target(schema["$ref"], self._where(place)), str(schema["$ref"])
+            return reference not in seen and self._is_read_only(target, place, seen | {reference})
+        return any(self._is_read_only(one, f"{place}/allOf", seen) for one in _list(schema, "allOf"))
 
 
 def _list(schema: Mapping[str, Any], keyword: str) -> list[Any]:

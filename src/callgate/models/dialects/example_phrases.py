@@ -46,7 +46,7 @@ _INSTRUCTION = re.compile(
 )
 """Matches text that tells the reader how to make a call."""
 _LABEL = re.compile(
-    rf"^\W*(?:\w+ ){{0,3}}(?:usage|syntax|{_FORM_WORD})\W*$"
+    rf"^\W*(?:\w+ ){{0,3}}(?:usage|syntax|{_FORM_WORD}|formats|templates|notations)\W*$"
     rf"|\b(?:syntax|{_FORM_WORD})(?: (?:for|of) \w+ \w+)? (?:is|are|looks?|must be|should be)(?: [\w']+){{0,4}}\W*$"
     r"|^\W*(?:wrong|incorrect|bad|invalid|not (?:so|like this)|instead of|avoid)\W*$"
     rf"|{_SENTENCE_START}(?:do not|don['\u2019]t|never) (?:\w+ )?{_CALL_VERB}\b"
@@ -63,21 +63,45 @@ _SHOWING = re.compile(
 """Matches text with which a model says that it shows a call, also about itself."""
 _SOURCE = (
     r"(?:docs?|documentation|readme|manual|guide|tutorial|spec|specification|template|prompt|logs?|transcript|article|page|paper|snippet"
-    r"|parser|tests?|changelog|comments?|issue|instructions?|post|answer|message|text|file|code)"
+    r"|parser|tests?|changelog|comments?|issue|instructions?|post|answer|message|text|file|code|results?|output|response|e-?mail|document"
+    r"|(?:web ?)?site|web ?page|ticket|description|attachment|content|data)"
 )
+_ACTOR = rf"(?:tool|function|command|search|query|server|api|script|program|shell|{_SOURCE})"
+_SHOWN = r"(?:calls?|line|block|snippet|text|content|string|message|result|output|response|answer|instructions?|json|xml|data)"
 _QUOTED = (
     r"(?: (?:this|that|the following|exactly|to (?:write|use|call|send)"
-    r"|(?:an?|this|such an?|the following) (?:\w+ )?(?:calls?|line|block|snippet)))?\W*$"
+    rf"|(?:an?|this|these|some|such an?|the following) (?:\w+ )?{_SHOWN}))?\W*$"
 )
 _QUOTATION = re.compile(
     rf"\b{_SOURCE} (?:\w+ )?(?:say|show|read|state|contain|describe|give|suggest|recommend|mention|expect|include|ha)s?{_QUOTED}"
     rf"|\b(?:they|he|she|someone|somebody|the (?:user|author|other \w+|model|assistant|agent|developer)|you|{_SOURCE}) "
     rf"(?:wrote|said|sent|posted|typed|quoted|replied|answered|showed){_QUOTED}"
     rf"|^\W*(?:from|in|per|according to) (?:the|its|their|your) (?:\w+ )?{_SOURCE}\W*$"
+    rf"|\b{_ACTOR} (?:\w+ )?(?:return(?:s|ed)|respond(?:s|ed)(?: with)?|print(?:s|ed)|contained|included|had|output|gave|sent){_QUOTED}"
+    rf"|\b(?:results?|output|response|reply|answer) (?:(?:of|from) \w+ \w+ )?(?:was|were){_QUOTED}"
     r"|^\W*(?:as documented|for reference|quote|quoting(?: [\w']+){0,4})\W*$",
     re.IGNORECASE,
 )
 """Matches a line that announces what another text contains."""
+_RECEIVED = re.compile(
+    rf"\b(?:I|we) (?:\w+ )?(?:found|got|received|saw|read|see) (?:this|that|the following|the|an?)(?: (?:\w+ )?{_SHOWN})?"
+    rf" (?:in|inside|from|on) (?:the|a|an|its|your|their) (?:\w+ )?{_ACTOR}\W*$",
+    re.IGNORECASE,
+)
+"""Matches a line with which a model says what it received, also about itself."""
+_PAST = r"(?:called|used|invoked|ran|tried|wrote|sent|emitted|made)"
+_NOT = r"(?: not|n['\u2019]t)"
+_REST_OF_CLAUSE = r"\b[^.,;:]*[:\s]*$"
+_NOT_DONE = re.compile(
+    rf"\b(?:I|we) (?:\w+ )?(?:won['\u2019]t|can(?:not|['\u2019]t)|(?:will|would|could|can|should|must|may|do|did|am|are|was|were){_NOT}) "
+    rf"(?:\w+ )?(?:{_CALL_VERB}|make|execute|calling|using|running|making|executing){_REST_OF_CLAUSE}"
+    rf"|\b(?:earlier|previously|before|last time)\b[^.,;:]*\b(?:I|we) (?:had )?{_PAST}{_REST_OF_CLAUSE}"
+    rf"|\b(?:I|we) (?:had )?(?:already|previously|earlier|just) {_PAST}{_REST_OF_CLAUSE}"
+    rf"|\b(?:I|we) (?:would|could|might) (?:\w+ )?(?:write|put|type|emit){_REST_OF_CLAUSE}",
+    re.IGNORECASE,
+)
+"""Matches the end of a clause in which the model says that it does not make a call, made it before, or could write it."""
+_CONDITIONAL = re.compile(rf"\b(?:I|we) (?:would|could|might) (?:\w+ )?{_CALL_VERB}{_REST_OF_CLAUSE}", re.IGNORECASE)
 _HEADING = re.compile(r"\s*(?:#{1,6} |(?:\*\*|__)[^*_]+(?:\*\*|__)\s*$)")
 _HEADING_TERMS = re.compile(rf"\b{_EXAMPLE_WORD}\b|\b(?:usage|syntax|how (?:to|you) {_CALL_VERB})\b|用法|示例", re.IGNORECASE)
 _FIRST_PERSON = re.compile(r"\b(?:[Ii](?!\.e\b)|[Ww]e|[Ll]et)\b")
@@ -95,7 +119,7 @@ def announces_example(line: str) -> bool:
         return True
     if not _FINAL_COLON.search(line):
         return False
-    if _EXAMPLE.search(line) or _SHOWING.search(line):
+    if _EXAMPLE.search(line) or _SHOWING.search(line) or _NOT_DONE.search(line):
         return True
     sentence = _SENTENCE_END.split(line)[-1]
     is_about_itself = _FIRST_PERSON.search(sentence) or _PROGRESSIVE.match(sentence)
@@ -105,7 +129,9 @@ def announces_example(line: str) -> bool:
 def announces_quotation(line: str) -> bool:
     """Whether a line announces what another text contains. Only what directly follows is a quotation."""
     line = _collapsed(line)
-    return bool(_FINAL_COLON.search(line) and _QUOTATION.search(line)) and not _FIRST_PERSON.search(line)
+    if not _FINAL_COLON.search(line):
+        return False
+    return bool(_RECEIVED.search(line) or (_QUOTATION.search(line) and not _FIRST_PERSON.search(line)))
 
 
 def _collapsed(line: str) -> str:
@@ -114,6 +140,8 @@ def _collapsed(line: str) -> str:
 
 
 def discusses_calls(line: str) -> bool:
-    """Whether a line ends within a sentence about calls that is not about the model's own actions."""
+    """Whether a line ends within a sentence about calls that the model does not make in it."""
     sentence = _SENTENCE_END.split(line)[-1]
+    if _NOT_DONE.search(sentence) or _CONDITIONAL.search(sentence):
+        return True
     return bool(_CALL_TERMS.search(sentence)) and not _FIRST_PERSON.search(sentence) and not _PROGRESSIVE.match(sentence)

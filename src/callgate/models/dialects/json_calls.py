@@ -354,7 +354,7 @@ class MarkedJson:
         yield from cursor.skip_space()
         if (yield from cursor.peek()) not in ("{", "["):
             raise NotACall
-        while (yield from cursor.peek()) in ("{", "["):
+        while (yield from cursor.peek()) in ("{", "[") and not (yield from cursor.at_any(*self._closers)):
             if (yield from _is_python_list(cursor)):
                 yield from read_python_calls(cursor, tools, known_only=True)
             else:

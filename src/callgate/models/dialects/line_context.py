@@ -15,8 +15,11 @@ __all__ = ["InlineCode", "LineContext"]
 _MAX_LINE_CHARS = 300
 """Characters of a line that are examined."""
 _TICK_RUNS = re.compile(r"`+|'+|[^`']+")
-_QUOTATION_PARTS = ("```", "<")
+_FENCE = "```"
+_QUOTATION_PARTS = (_FENCE, "<")
 """A line with a fence or a quoted call does not end a quotation."""
+_AGENT_LABEL = re.compile(r"[*_]*(?:thought|action(?: input)?|observation)(?: \d)?[*_]* ?:", re.IGNORECASE)
+"""Begins a line of a ReAct call. Such a line does not end an example or a quotation."""
 _QUOTE_MARKS = frozenset({'"', '"""', "'''", "\u201c", "\u201d", "\u201e", "\u00ab", "\u00bb"})
 
 
@@ -30,6 +33,7 @@ class LineContext:
         self._example = False
         self._quotation = False
         """Whether the last line with text, a fence apart, announced a quotation."""
+        self._in_shown_fence = False
         self._between_quotes = False
 
     @property
@@ -43,10 +47,15 @@ class LineContext:
         return self._between_quotes
 
     @property
+    def in_shown_fence(self) -> bool:
+        """Whether a fence is open that follows an announcement. All of its lines belong to the example or quotation."""
+        return self._in_shown_fence
+
+    @property
     def in_example(self) -> bool:
-        """Whether earlier lines announced an example that has not ended. A line of prose ends it."""
+        """Whether earlier lines announced an example that has not ended. A line of prose outside of its fence ends it."""
         line = self._line.lstrip()
-        return (self._example and not _is_prose(line)) or (self._quotation and not line)
+        return self._in_shown_fence or (self._example and not _is_prose(line)) or (self._quotation and not line)
 
     @property
     def announces_example(self) -> bool:
@@ -73,6 +82,7 @@ class LineContext:
         """Record a marker or a call. It ends an example, unless the marker is ignored."""
         self._example = ignored and (self._example or self.announces_example)
         self._quotation = ignored and self._quotation
+        self._in_shown_fence = ignored and self._in_shown_fence
         self._line, self._from_line_start = "", False
 
     def _append(self, text: str) -> None:
@@ -84,14 +94,17 @@ class LineContext:
             return
         if line in _QUOTE_MARKS:
             self._between_quotes = not self._between_quotes
+        if line.startswith(_FENCE):
+            self._in_shown_fence = bool(line.strip("`")) if self._in_shown_fence else self._example or self._quotation
+        is_label = _AGENT_LABEL.match(line) is not None
         if not line.startswith(_QUOTATION_PARTS):
-            self._quotation = announces_quotation(line)
-        if _is_prose(line):
-            self._example = announces_example(line)
+            self._quotation = announces_quotation(line) or (is_label and self._quotation)
+        if _is_prose(line) or is_label:
+            self._example = announces_example(line) or (is_label and self._example)
 
 
 def _is_prose(line: str) -> bool:
-    return line[:1].isalnum() or line[:1] in tuple("*_#(")
+    return (line[:1].isalnum() or line[:1] in tuple("*_#(")) and not _AGENT_LABEL.match(line)
 
 
 class InlineCode:

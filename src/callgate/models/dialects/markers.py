@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from callgate.models.dialects.dialect import Dialect
 from callgate.models.dialects.families import ALL_DIALECTS
 
-__all__ = ["ANSWER_TAGS", "CODE_FENCE", "END_MARKERS", "FINAL_ANSWERS", "OBSERVATIONS", "Markers", "markers_for"]
+__all__ = ["ANSWER_TAGS", "CODE_FENCE", "END_MARKERS", "FINAL_ANSWERS", "OBSERVATIONS", "OTHERS_TEXT", "Markers", "markers_for"]
 
 CODE_FENCE = "```"
 FINAL_ANSWERS = frozenset({"Final Answer:", "**Final Answer:**", "**Final Answer**:"})
@@ -29,6 +29,26 @@ Elsewhere they are text.
 """
 ANSWER_TAGS = {"<response>": "</response>", "<answer>": "</answer>"}
 """Tags that some models put around an answer after their reasoning."""
+_RESULT_TAGS = ("tool_response", "tool_result", "tool_results", "tool_output", "function_response", "function_result", "function_results")
+_DEEPSEEK_OUTPUTS = tuple(f"<{bar}tool{gap}output{gap}{{}}{bar}>" for bar in "\uff5c|" for gap in "\u2581_ ")
+_ROLES = ("user", "tool", "system", "developer", "function", "ipython", "tool_response")
+OTHERS_TEXT = {
+    **{f"<{tag}>": f"</{tag}>" for tag in _RESULT_TAGS},
+    **{form.format("begin"): form.format("end") for form in _DEEPSEEK_OUTPUTS},
+    "[TOOL_RESULTS]": "[/TOOL_RESULTS]",
+    "<|START_TOOL_RESULT|>": "<|END_TOOL_RESULT|>",
+    "<|tool_response_start|>": "<|tool_response_end|>",
+    "<|tool_response>response:": "<tool_response|>",
+    "<start_function_response>response:": "<end_function_response>",
+    **{f"<|im_start|>{role}\n": "" for role in _ROLES},
+    **{f"<|start_header_id|>{role}<|end_header_id|>": "" for role in _ROLES},
+    **{f"<|start_of_role|>{role}<|end_of_role|>": "" for role in _ROLES},
+    **{f"<|start|>{role}": "" for role in ("user", "system", "developer", "functions.", "tool")},
+    "<start_of_turn>user": "",
+}
+"""Markers of text that is not the model's own, and the markers that end it: results of tools, and turns of other roles. A turn has no end,
+because a model that writes the turn of another role invents all that follows.
+"""
 _IGNORED = (
     "<|im_end|>",
     "<|im_start|>assistant",
@@ -70,6 +90,7 @@ class Markers:
         self.closers = frozenset(closer for _, closer in pairs)
         self.line_start = frozenset(literal for literal in line_start if all(one.line_start_only for one in self.dialects.get(literal, ())))
         literals = {*self.dialects, *self.ignored, *self.reasoning, *self.closers, *self.line_start, *ANSWER_TAGS, *ANSWER_TAGS.values()}
+        literals.update(OTHERS_TEXT, filter(None, OTHERS_TEXT.values()))
         anywhere = literals - self.line_start
         self.anywhere = re.compile(_alternation(_minimal(anywhere)))
         self.at_line_start = re.compile(rf"(?:\n[ \t]*|[.!?] ?)({_alternation(_minimal(self.line_start))})")

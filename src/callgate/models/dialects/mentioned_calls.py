@@ -43,6 +43,18 @@ class MentionFinder:
                     return chars
         return 0
 
+    def quoted_marker_chars(self, literal: str) -> Incremental[int]:
+        """Return the length of a marker without meaning that directly follows an opening quote; else 0.
+
+        It may begin a quoted call.
+        """
+        if not self._output.is_quoted():
+            return 0
+        for marker in self._markers.starting_with(literal):
+            if marker in self._markers.ignored and (yield from self._cursor.at(marker)):
+                return len(marker)
+        return 0
+
     def _mention_chars(self, dialect: Dialect, opener: str) -> Incremental[int]:
         cursor = self._cursor
         cursor.start_candidate()
@@ -52,6 +64,8 @@ class MentionFinder:
             for found in dialect.read(cursor, self._tools, opener):
                 if found is None:
                     yield
+            while (yield from cursor.take(*self._markers.ignored)):
+                pass
             chars = cursor.offset - start
             while len(cursor.ahead(2)) < 2 and (yield from cursor.wait_more()):
                 pass

@@ -6,7 +6,7 @@ A model that writes a file about tools may write call tags into a value. Four ru
 - The tag that ends a parameter ends the value only if a parameter, or the end of the call, follows.
 - The tag of another parameter ends the value only if the tool has that parameter, and in some families only at the start
   of a line.
-- The tag that ends the call ends the value only if nothing but further calls follows.
+- The tag that ends the call ends the value only if nothing but further calls follows, and no end tag of a parameter.
 
 Each dialect passes its own tags. This module knows only the tags that several families share.
 """
@@ -29,6 +29,8 @@ TURN_ENDS = ("<|", "<\uff5c", "</s>")
 _ATTRIBUTE = re.compile(r"""([\w-]+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'=<>/]+))""")
 _LAST_LINE_BREAK = re.compile(r"\r?\n[ \t]*\Z")
 _MAX_TAG_CHARS = 300
+_MAX_LOOK_AHEAD_CHARS = 2_000
+"""How far the text behind the end of a call is searched for the end of a value that seems to have none."""
 _SHARED_END = "</parameter>"
 _SHARED_CALLS, _SHARED_CALL_ENDS, _SHARED_PARAMETERS = (
     ("<function=", "<function name=", "<invoke "),
@@ -129,6 +131,10 @@ def _ends_value(cursor: TextCursor, tag: str, tags: ValueTags, schema: Schema | 
     cursor.give_back(tag)
     if tag in tags.end:
         ends = yield from cursor.is_followed_by(tag, *tags.call_followers)
+        if ends:  # not if the value's own end tag still comes
+            following = yield from cursor.peek_first(_MAX_LOOK_AHEAD_CHARS, *tags.end_parameter, *tags.parameter, *tags.call)
+            cut_off = cursor.truncated and len(cursor.ahead(_MAX_LOOK_AHEAD_CHARS)) < _MAX_LOOK_AHEAD_CHARS
+            ends = following not in tags.end_parameter and (bool(following) or not cut_off)
     else:
         name = tag_name((yield from cursor.peek_until(tags.end_name, _MAX_TAG_CHARS))[len(tag) :])
         ends = name != key and "<" not in name and has_parameter(schema, name) and (at_line_start or not tags.inline_tags_are_text)

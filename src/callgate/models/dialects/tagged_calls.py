@@ -20,7 +20,7 @@ from callgate.models.dialects.text_and_call_parts import FoundCall
 from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCursor
 from callgate.models.dialects.typed_values import allowed_types, json_object, json_string, parameter_schema, to_typed_json
 
-__all__ = ["CallTags", "invoke_tags", "read_tagged_call", "read_tagged_calls", "with_space_variants"]
+__all__ = ["CallTags", "invoke_tags", "read_parameters", "read_tagged_call", "read_tagged_calls", "with_space_variants"]
 
 _CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
 _LINE_BREAK, _LAST_LINE_BREAK = re.compile(r"\r?\n"), re.compile(r"\r?\n\Z")
@@ -90,6 +90,11 @@ def read_tagged_call(cursor: TextCursor, tools: KnownTools, tags: CallTags, *clo
     yield from cursor.skip_space()
     if (yield from cursor.peek()) == "{":
         return (yield from _read_json_body(cursor, tags, name))
+    return (yield from read_parameters(cursor, tools, tags, name, *closers))
+
+
+def read_parameters(cursor: TextCursor, tools: KnownTools, tags: CallTags, name: str, *closers: str) -> Incremental[FoundCall]:
+    """Read the parameters of a call of `name` to its end, or to what closes all calls."""
     members: dict[str, str] = {}
     while True:
         yield from cursor.skip_space()

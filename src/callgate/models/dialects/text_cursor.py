@@ -220,6 +220,19 @@ class TextCursor:
             if found or len(before) >= limit or not (yield from self.wait_more()):
                 return before if found else ""
 
+    def peek_first(self, limit: int, *markers: str) -> Incremental[str]:
+        """Return the first of `markers` within the next `limit` characters, or an empty string. Consumes nothing."""
+        pattern, overlap, scanned = _compile_any(markers), max(map(len, markers)) - 1, 0
+        while True:
+            window = self.ahead(limit)
+            self.work += len(window) - scanned
+            found = pattern.search(window, scanned)
+            if found or len(window) == limit:
+                return found.group() if found else ""
+            scanned = max(0, len(window) - overlap)
+            if not (yield from self.wait_more()):
+                return ""
+
     def read_until(self, *markers: str, end: bool = False, limit: int = MAX_CANDIDATE_CHARS) -> Incremental[tuple[str, str]]:
         """Consume the text up to and including the first of `markers`; return the text and the marker.
 

@@ -42,6 +42,8 @@ class TextOutput:
         self._line_context = LineContext()
         self._nesting = JsonNesting()
         self._last_chars = ""
+        self._after_quoted_marker = False
+        """Whether only spaces have come since a marker that directly followed an opening quote."""
         self._parts: list[ParsedPart] = []
         self._held_parts: list[ParsedPart] = []
         self._text_pieces: list[str] = []
@@ -65,6 +67,10 @@ class TextOutput:
         """
         if not text:
             return
+        if self._after_quoted_marker and not text.strip(" "):
+            self.add_quoted_marker(text)
+            return
+        self._after_quoted_marker = False
         visible = _CALL_PLACEHOLDER if as_word else text
         _, line, last = visible.rpartition("\n")
         self.line_is_blank = (bool(line) or self.line_is_blank) and not last.strip()
@@ -81,12 +87,19 @@ class TextOutput:
         if not self.discarding:
             self._text_pieces.append(text)
 
+    def add_quoted_marker(self, marker: str) -> None:
+        """Add a marker without meaning, or spaces after it, as text. What follows counts as directly after the quote before it."""
+        self._after_quoted_marker = True
+        if not self.discarding:
+            self._text_pieces.append(marker)
+
     def add_marker(self, *, ignored: bool = False) -> None:
         """Record a marker or a call. What follows counts as the start of a line.
 
         An ignored marker keeps the white space around it.
         """
         self._flush_text()
+        self._after_quoted_marker = False
         self._line_context.add_marker(ignored=ignored)
         self.after_marker = not ignored or self.after_marker or self.is_empty
         self.line_is_blank, self._last_chars, self._inline_code = True, "", InlineCode()
@@ -146,6 +159,11 @@ class TextOutput:
             or self._line_context.in_example
             or (self.line_is_blank and self._line_context.between_quotes)
         )
+
+    @property
+    def in_shown_fence(self) -> bool:
+        """Whether the current position is in a fence that shows an announced example or quotation."""
+        return self._line_context.in_shown_fence
 
     @property
     def in_json(self) -> bool:

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from callgate.models.dialects.dialect import Dialect
 from callgate.models.dialects.known_tools import KnownTools
 from callgate.models.dialects.marker_search import MarkerSearch
-from callgate.models.dialects.markers import ANSWER_TAGS, CODE_FENCE, END_MARKERS, FINAL_ANSWERS, OBSERVATIONS, markers_for
+from callgate.models.dialects.markers import ANSWER_TAGS, CODE_FENCE, END_MARKERS, FINAL_ANSWERS, OBSERVATIONS, OTHERS_TEXT, markers_for
 from callgate.models.dialects.mentioned_calls import WASTED_CHARS, WASTED_PER_CHAR, MentionFinder
 from callgate.models.dialects.text_and_call_parts import ParsedPart, ParsedText, collect_parts
 from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCursor
@@ -66,6 +66,8 @@ class TextReader:
         self._had_reasoning = thinking
         self._answer_end_tag = ""
         """The closing tag of the tags around the answer."""
+        self._others_text_end: str | None = None
+        """The marker that ends text that is not the model's own; empty if nothing ends it, None outside of such text."""
         self._code_language: str | None = None
         """The language of the current code block; None outside."""
         self._called_unmarked = self._answered = False
@@ -142,7 +144,12 @@ class TextReader:
             mention_chars = 0 if self._code_language is not None else (yield from self._mention_finder.mention_chars(literal))
             if not mention_chars and self._may_count(literal) and (yield from self._read_marker(literal)):
                 continue
-            yield from self._emit_text(self._cursor.pos + (mention_chars or 1), as_word=mention_chars > 0)
+            marker_chars = 0 if mention_chars else (yield from self._mention_finder.quoted_marker_chars(literal))
+            if marker_chars:
+                self._output.add_quoted_marker(self._cursor.ahead(marker_chars))
+                self._cursor.pos += marker_chars
+            else:
+                yield from self._emit_text(self._cursor.pos + (mention_chars or 1), as_word=mention_chars > 0)
 
     def _next_marker(self) -> Incremental[str | None]:
         """Emit text up to the next marker and return it, or the start of it; None at the end."""
@@ -175,11 +182,13 @@ class TextReader:
         """Whether a marker has its meaning here: not in quotes, code or discarded text."""
         if self._output.discarding:
             return False
+        if self._others_text_end is not None:
+            return True
         if self._reasoning_closers:
             return not self._output.in_code or any(closer.startswith(literal) for closer in self._reasoning_closers)
         if literal == CODE_FENCE:
             return self._output.line_is_blank
-        return not self._output.in_code and not self._code_language and not self._output.is_quoted()
+        return not (self._output.in_code or self._code_language or self._output.is_quoted() or self._output.in_shown_fence)
 
     def _read_marker(self, literal: str) -> Incremental[bool]:
         """Read a marker; return False if it is text."""
@@ -194,9 +203,11 @@ class TextReader:
     def _apply_marker(self, literal: str) -> Incremental[bool]:
         if literal in self._reasoning_closers:
             self._skip_marker(literal)
-            self._reasoning_closers = frozenset()
+            self._reasoning_closers, self._others_text_end = frozenset(), None
             self._output.switch_reasoning(to_reasoning=False)
             return True
+        if self._others_text_end is not None or literal in OTHERS_TEXT:
+            return (yield from self._pass_others_text(literal))
         if (yield from self._read_calls(literal)):
             return True
         if self._reasoning_closers:
@@ -206,6 +217,18 @@ class TextReader:
         if literal in self._markers.reasoning:
             return (yield from self._begin_reasoning(literal))
         return self._skip_if_answer_tag(literal) or (yield from self._read_line_start_marker(literal))
+
+    def _pass_others_text(self, literal: str) -> Incremental[bool]:
+        """Read a marker that begins or ends text that is not the model's own, or that stands in such text, where no call is read."""
+        if self._others_text_end is None:
+            self._others_text_end = OTHERS_TEXT[literal]
+        elif literal == self._others_text_end:
+            self._others_text_end = None
+        elif literal not in self._markers.ignored:
+            return False
+        if not self._skip_if_ignored(literal):
+            yield from self._emit_text(self._cursor.pos + len(literal))
+        return True
 
     def _begin_reasoning(self, literal: str) -> Incremental[bool]:
         """Begin reasoning, unless its marker is used as a word in a sentence. Return whether it began."""

@@ -101,7 +101,7 @@ def to_typed_json(text: str, schema: Schema | None, root: Schema | None = None) 
         kind = json_type(reading)
         if kind in types or (kind == "integer" and "number" in types) or (kind == "number" and _is_whole(reading) and "integer" in types):
             return reading if kind != "string" or "string" not in types else json_string(text)
-    return json_string(text)
+    return "null" if word == "null" and "string" not in types else json_string(text)
 
 
 def _alternative_readings(text: str) -> Iterator[str]:

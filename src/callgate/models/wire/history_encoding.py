@@ -45,7 +45,9 @@ def argument_object(call: ToolCall) -> dict[str, object]:
     try:
         value = _decode(call.arguments) if call.arguments.strip() else {}
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        value = None if call.arguments.strip() != "null" else {}
+        value = call.arguments
+    if value is None:  # as the parser reads it
+        return {}
     if isinstance(value, dict):
         return value
     return {"malformed_arguments": call.arguments.encode("utf-8", "replace").decode()}

@@ -8,12 +8,16 @@ from importlib import import_module
 from msgspec import Struct
 
 from callgate.errors import UsageError
-from callgate.messages import ToolMessage
+from callgate.messages import AssistantMessage, ToolMessage
 from callgate.models.wire.base_decoder import Decoder
 from callgate.models.wire.request import HttpRequest, ModelRequest, ToolSpec
 from callgate.models.wire.tool_names import WireNames
 
 __all__ = ["Codec", "codec", "known_apis"]
+
+
+def _no_items(message: AssistantMessage) -> tuple[Mapping[str, object], ...]:
+    return ()
 
 
 class Codec(Struct, frozen=True, kw_only=True):
@@ -32,6 +36,8 @@ class Codec(Struct, frozen=True, kw_only=True):
     """Encodes tools as the field of the body that declares them."""
     encode_result: Callable[[ToolMessage, WireNames], dict[str, object]]
     """Encodes a tool's result as an item of the next request."""
+    host_calls: Callable[[AssistantMessage], tuple[Mapping[str, object], ...]] = _no_items
+    """Finds the items of a message that the host must answer itself, because the provider defines them and does not run them."""
     allow_dashes: bool = True
     """Whether tool names may contain `-`."""
 

@@ -28,6 +28,7 @@ from callgate.models.dialects.families.kimi_k2 import KIMI_K2
 from callgate.models.dialects.families.kimi_k3 import KIMI_K3
 from callgate.models.dialects.families.lfm2 import LFM2
 from callgate.models.dialects.families.llama_python_tag import LLAMA_PYTHON_TAG
+from callgate.models.dialects.families.lm_studio import LM_STUDIO
 from callgate.models.dialects.families.longcat import LONGCAT
 from callgate.models.dialects.families.minicpm import MINICPM
 from callgate.models.dialects.families.minimax_m2 import MINIMAX_M2
@@ -78,6 +79,7 @@ ALL_DIALECTS: tuple[Dialect, ...] = (
     GIGACHAT,
     INKLING,
     LONGCAT,
+    LM_STUDIO,
     PHI4,
     FUNCTIONARY,
     SOLAR,

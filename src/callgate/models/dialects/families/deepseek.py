@@ -2,7 +2,7 @@
 
     <｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>{"city": "Paris"}<｜tool▁call▁end｜><｜tool▁calls▁end｜>
 
-Older models write `function` before the separator, and after it the name and a JSON fence.
+Older models write `function` before the separator, and after it the name and a JSON fence. Some leave out the separator.
 
 Source: the chat templates of DeepSeek-R1, DeepSeek-V3 and DeepSeek-V3.1; the model card of Step3.
 """
@@ -57,14 +57,14 @@ def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
     yield from cursor.skip_space()
     header = ""
     if not (yield from cursor.at(_STEP.call[0])):
-        header, marker = yield from cursor.read_until(*_SEPARATOR, *_END, "\n", limit=MAX_HEADER_CHARS)
-        if "<" in header:
+        header, marker = yield from cursor.read_until(*_SEPARATOR, *_END, "\n", "{", limit=MAX_HEADER_CHARS)
+        if "<" in header or marker in _END:
             raise NotACall
-        if marker == "\n":
-            yield from cursor.skip_space()
-            yield from cursor.expect(*_SEPARATOR)
-        elif marker not in _SEPARATOR:
-            raise NotACall
+        cursor.give_back("{" if marker == "{" else "")
+        yield from cursor.skip_space()
+        if marker not in _SEPARATOR and not (yield from cursor.take(*_SEPARATOR)):
+            yield (yield from _read_call_without_separator(cursor, tools, header.strip()))
+            return
         yield from cursor.skip_space()
     if (yield from cursor.take(*_STEP.call)):
         yield (yield from read_tagged_call(cursor, tools, _STEP))
@@ -72,6 +72,15 @@ def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
         yield (yield from _read_json_call(cursor, tools, header.strip()))
     yield from cursor.skip_space()
     yield from cursor.take(*_END)
+
+
+def _read_call_without_separator(cursor: TextCursor, tools: KnownTools, header: str) -> Incremental[FoundCall]:
+    """Read a call whose arguments directly follow the name. They must be an object, and the call's end must follow."""
+    name = header.removeprefix("function ").strip()
+    found = yield from _read_json_call(cursor, tools, name)
+    yield from cursor.skip_space()
+    yield from cursor.expect(*_END)
+    return found
 
 
 def _read_json_call(cursor: TextCursor, tools: KnownTools, header: str) -> Incremental[FoundCall]:

@@ -28,6 +28,7 @@ Schema = Mapping[str, object]
 _WORD = re.compile(r"[\w.\-/:]+")
 _WORD_CHARS = re.compile(r"[\w.\-/:]*")
 _NAME = re.compile(r"[^<{\n]*")
+_SPACE = re.compile(r"\s*")
 
 
 class KeyValueReader:
@@ -104,21 +105,36 @@ class KeyValueReader:
     def _read_members(self, cursor: TextCursor, schema: Schema | None) -> Incremental[dict[str, str]]:
         """Return the keys and their values as JSON.
 
-        If a key is repeated, its last value counts. A tag that is not closed ends at the next tag.
+        If a key is repeated, its last value counts. A tag that is not closed ends at the next tag. A tag around a key may be written twice.
         """
         members: dict[str, str] = {}
         while (yield from cursor.take(self._key)):
-            kind: Schema | None = None
-            key, marker = yield from cursor.read_until(self._end_key, self._value, limit=MAX_HEADER_CHARS)
-            if marker == self._end_key:
-                yield from cursor.skip_space()
-                yield from cursor.take("\\n")
-                kind = yield from self._read_type(cursor)
-                yield from cursor.expect(self._value)
-            value = yield from read_value(cursor, self._tags, schema, key.strip())
-            members[key.strip()] = to_typed_json(value, parameter_schema(schema, key.strip()) or kind, schema)
+            yield from cursor.take(self._key)
+            header, marker = yield from cursor.read_until(self._end_key, self._value, limit=MAX_HEADER_CHARS)
+            key = header.strip()
+            kind, is_open = (yield from self._read_before_value(cursor)) if marker == self._end_key else (None, True)
+            value = yield from (read_value(cursor, self._tags, schema, key) if is_open else self._read_unopened_value(cursor))
+            members[key] = to_typed_json(value, parameter_schema(schema, key) or kind, schema)
             yield from cursor.skip_space()
         return members
+
+    def _read_before_value(self, cursor: TextCursor) -> Incremental[tuple[Schema | None, bool]]:
+        """Read what stands between a key and its value. Return the value's type, and whether the value has its opening tag."""
+        yield from cursor.take(self._end_key)
+        space = yield from cursor.take_while(_SPACE)
+        yield from cursor.take("\\n")
+        kind = yield from self._read_type(cursor)
+        is_open = bool((yield from cursor.take(self._value)))
+        if not is_open and space not in ("", "\n"):  # the space may belong to the value
+            raise NotACall
+        return kind, is_open
+
+    def _read_unopened_value(self, cursor: TextCursor) -> Incremental[str]:
+        """Read a value whose opening tag is missing. Its closing tag must be the next tag, and be where a value may end."""
+        value, marker = yield from cursor.read_until(self._end_value, self._value, self._key, self._end, self._begin)
+        if marker != self._end_value or not (yield from cursor.is_followed_by("", *self._tags.value_followers)):
+            raise NotACall
+        return value
 
     def _read_type(self, cursor: TextCursor) -> Incremental[Schema | None]:
         """Read the tag with a value's type, if there is one."""

@@ -36,11 +36,13 @@ _decode = msgspec.json.Decoder().decode
 class _ContentBlock:
     """One content block while it is written."""
 
-    __slots__ = ("call", "initial_input", "input_applied", "native", "pieces", "stopped_pieces", "text_pieces")
+    __slots__ = ("call", "citations", "initial_input", "input_applied", "native", "pieces", "stopped_pieces", "text_pieces")
 
     def __init__(self, initial_input: object, *, call: OpenCall | None = None, native: dict[str, object] | None = None) -> None:
         self.call = call
         self.native = native
+        self.citations: list[object] = []
+        """The sources of a text."""
         self.initial_input = initial_input
         """The input that the block began with; pieces that follow replace it."""
         self.pieces: list[str] = []
@@ -121,6 +123,7 @@ class AnthropicDecoder(Decoder):
         kind, opened = as_text(block.get("type")), _ContentBlock(block.get("input"))
         if kind == "text":
             self.message.append_text(as_text(block.get("text")))
+            opened.citations += as_objects(block.get("citations"))
         elif kind == "thinking":
             signature = as_text(block.get("signature"))
             self.message.append_reasoning(
@@ -149,6 +152,8 @@ class AnthropicDecoder(Decoder):
             self.message.append_reasoning(as_text(delta["thinking"]))
         elif "signature" in delta:
             self.message.append_reasoning(opaque={"signature": delta["signature"]})
+        elif block and "citation" in delta:
+            block.citations.append(delta["citation"])
         elif block and block.native is not None:
             _append_delta(block.native, block.text_pieces, delta)
 
@@ -164,6 +169,9 @@ class AnthropicDecoder(Decoder):
             self.message.add_fault("bad_frame", "Arguments arrived that belong to no call.")
 
     def _stop_block(self, block: _ContentBlock | None) -> None:
+        if block and block.citations:
+            self.message.append_reasoning(opaque={"citations": block.citations}, new_part=True)
+            block.citations = []
         if block and block.call and block.call.size:
             self.message.seal(block.call)
         elif block:

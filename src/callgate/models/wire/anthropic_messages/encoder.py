@@ -1,7 +1,8 @@
 """Encode a conversation as a request of the messages API: alternating turns of user and assistant, results first in their turn.
 
-Quirks: `max_tokens` (the API requires one), `version_in_body` (Vertex and Bedrock name no model in the body). Codecs of other hosts with
-the same format call `messages_body` with their own `api`.
+Quirks: `max_tokens` (the API requires one), `version_in_body` (Vertex and Bedrock name no model in the body), `citations` (send citations
+back, because the conversation still has their sources). Codecs of other hosts with the same format call `messages_body` with their own
+`api`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from callgate.models.wire.history_encoding import (
     result_text,
     system_text,
 )
+from callgate.models.wire.image_types import with_accepted_images
 from callgate.models.wire.json_fields import as_object
 from callgate.models.wire.request import HttpRequest, ModelRequest, ToolSpec
 from callgate.models.wire.result_order import order_results
@@ -32,7 +34,6 @@ __all__ = ["PARAMETER_NAME", "encode", "encode_history", "encode_result", "encod
 _API = "anthropic.messages"
 _DEFAULT_MAX_TOKENS = 8192
 _EMPTY_RESULT = "(no output)"
-_IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 PARAMETER_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 """Parameter names that Anthropic's models accept on every host."""
 _CALL_ID = re.compile(r"[A-Za-z0-9_-]+")
@@ -98,7 +99,7 @@ def encode_history(request: ModelRequest, names: WireNames, quirks: Mapping[str,
     Args:
         api: Whose reasoning and opaque parts are sent back.
     """
-    messages = request.messages
+    messages = with_accepted_images(request.messages)
     turns: list[_Item] = []
     answered_ids = _answered_native_calls(messages)
     placed = list(group_results(order_results(messages)))
@@ -116,6 +117,8 @@ def encode_history(request: ModelRequest, names: WireNames, quirks: Mapping[str,
                 blocks += _encode_parts(images_of_failed_results(message))
             case AssistantMessage():
                 role, blocks = "assistant", _encode_answer(message, names, api, None if at == last else answered_ids)
+                if quirks.get("citations") and message.api == api:
+                    _add_citations(blocks, message)
                 toolsets |= _toolset_fields(message, api)
         if not turns and (role == "assistant" or not blocks):
             turns.append(_first_user_turn())
@@ -177,6 +180,17 @@ def _encode_answer(message: AssistantMessage, names: WireNames, api: str, answer
     return blocks if any(block["type"] not in ("thinking", "redacted_thinking") for block in blocks) else []
 
 
+def _add_citations(blocks: Sequence[_Item], message: AssistantMessage) -> None:
+    """Add to each text the citations that follow it in the message: the model refers to its sources by them."""
+    texts = (block for block in blocks if block["type"] == "text")
+    block: _Item | None = None
+    for part in message.parts:
+        if isinstance(part, Text) and part.text.strip():
+            block = next(texts, None)
+        elif isinstance(part, Reasoning) and part.opaque and "citations" in part.opaque and block is not None:
+            block["citations"] = part.opaque["citations"]
+
+
 def _is_unanswered(part: Native, answered_ids: frozenset[object]) -> bool:
     """Whether this is a provider-run call without a result: refused in the middle of a conversation."""
     return part.kind.endswith("_tool_use") and part.id not in answered_ids
@@ -206,7 +220,7 @@ def _encode_parts(parts: Iterable[Part]) -> list[_Item]:
 
 def _encode_part(part: Part) -> _Item:
     match part:
-        case Image(data=data, mime_type=mime) if mime in _IMAGE_TYPES:
+        case Image(data=data, mime_type=mime):
             return {"type": "image", "source": {"type": "base64", "media_type": mime, "data": data}}
         case Resource() if data := pdf_data(part):
             return {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": data}}

@@ -26,6 +26,7 @@ from callgate.models.wire.history_encoding import (
     pdf_data,
     system_text,
 )
+from callgate.models.wire.image_types import with_accepted_images
 from callgate.models.wire.json_fields import as_object
 from callgate.models.wire.request import HttpRequest, ModelRequest, ToolSpec
 from callgate.models.wire.result_order import order_results
@@ -36,7 +37,6 @@ __all__ = ["encode", "encode_history", "encode_result", "encode_tools"]
 
 _CALL_ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 _ANTHROPIC_CALL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_IMAGE_FORMATS = frozenset({"png", "jpeg", "gif", "webp"})
 _FIRST_USER_TEXT = "(The conversation begins.)"
 _EMPTY_TEXT = "(no text)"
 
@@ -88,7 +88,8 @@ def encode_history(request: ModelRequest, names: WireNames, quirks: Mapping[str,
     """Return the conversation as the request's `messages`: alternating turns, the user's first."""
     turns: list[tuple[str, list[_Block]]] = [("user", [])]
     is_anthropic = "anthropic" in request.model.lower()
-    for message in group_results(_with_anthropic_ids(message) if is_anthropic else message for message in order_results(request.messages)):
+    placed = order_results(with_accepted_images(request.messages))
+    for message in group_results(_with_anthropic_ids(message) if is_anthropic else message for message in placed):
         role = "assistant" if isinstance(message, AssistantMessage) else "user"
         blocks = _encode_message(message, names)
         if not blocks:
@@ -153,9 +154,8 @@ def _encode_answer_part(part: object, names: WireNames, *, same_api: bool) -> li
 
 
 def _encode_part(part: Part) -> list[_Block]:
-    kind = part.mime_type.rpartition("/")[2].replace("jpg", "jpeg") if isinstance(part, Image) else ""
-    if isinstance(part, Image) and kind in _IMAGE_FORMATS:
-        return [{"image": {"format": kind, "source": {"bytes": part.data}}}]
+    if isinstance(part, Image):
+        return [{"image": {"format": part.mime_type.rpartition("/")[2], "source": {"bytes": part.data}}}]
     if data := pdf_data(part):
         return [{"document": {"format": "pdf", "name": _document_name(part), "source": {"bytes": data}}}]
     return _encode_text(part)

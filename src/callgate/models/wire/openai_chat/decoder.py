@@ -142,7 +142,8 @@ class OpenAIChatDecoder(Decoder):
             if part.get("type") == "thinking":
                 thinking = part.get("thinking")
                 text = thinking if isinstance(thinking, str) else "".join(as_text(item.get("text")) for item in as_objects(thinking))
-                self.message.append_reasoning(text, opaque={"key": "thinking"})
+                signature = {"signature": part["signature"]} if part.get("signature") else {}
+                self.message.append_reasoning(text, opaque={"key": "thinking", "server": self.message.server, **signature})
             else:
                 self.message.append_text(as_text(part.get("text") or part.get("refusal")))
 

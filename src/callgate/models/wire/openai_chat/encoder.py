@@ -9,10 +9,12 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from callgate.content_parts import Audio, Image, Part, Resource, Text, part_text
-from callgate.messages import AssistantMessage, Message, Reasoning, SystemMessage, ToolCall, ToolMessage, UserMessage
+from callgate.messages import AssistantMessage, Message, Native, Reasoning, SystemMessage, ToolCall, ToolMessage, UserMessage
 from callgate.models.wire.history_encoding import argument_text, encode_body, file_name, group_results, parts_apart, pdf_data, result_text
+from callgate.models.wire.image_types import with_accepted_images
 from callgate.models.wire.request import HttpRequest, ModelRequest, ToolSpec
 from callgate.models.wire.result_order import order_results
 from callgate.models.wire.tool_names import WireNames
@@ -21,6 +23,7 @@ from callgate.models.wire.tool_schemas import tool_schema
 __all__ = ["encode", "encode_history", "encode_messages", "encode_result", "encode_tool_choice", "encode_tools"]
 
 
+_API = "openai.chat"
 _MISTRAL_MODEL = re.compile(r"[sx]tral")
 """Matches the names of Mistral's models: mistral, codestral, devstral, pixtral, mixtral."""
 _AUDIO_FORMATS = {"audio/mpeg": "mp3", "audio/x-wav": "wav", "audio/wave": "wav"}
@@ -50,7 +53,7 @@ def encode(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]
 
 def encode_history(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]) -> list[dict[str, object]]:
     """Return the conversation as the request's `messages`."""
-    messages = encode_messages(request.messages, names, quirks)
+    messages = encode_messages(with_accepted_images(request.messages), names, quirks)
     if quirks.get("answers_results", bool(_MISTRAL_MODEL.search(request.model.lower()))):
         return _insert_bridges(messages)
     return messages
@@ -137,15 +140,36 @@ def _is_empty(item: Mapping[str, object]) -> bool:
 
 
 def _encode_answer(message: AssistantMessage, names: WireNames, quirks: Mapping[str, object]) -> dict[str, object]:
-    item: dict[str, object] = {"role": "assistant", "content": message.text or (None if message.calls else "")}
+    item: dict[str, object] = {"role": "assistant", "content": _answer_content(message, quirks)}
     if message.calls:
         item["tool_calls"] = [_encode_call(call, names, quirks) for call in message.calls]
     key = quirks.get("reasoning_key")
-    reasoning_parts = [part for part in message.parts if isinstance(part, Reasoning) and message.api == "openai.chat"]
+    reasoning_parts = [part for part in message.parts if isinstance(part, Reasoning) and message.api == _API]
     reasoning = "".join(part.text for part in reasoning_parts)
     if isinstance(key, str) and reasoning:
         item[key] = reasoning
     return item | _provider_fields(reasoning_parts, quirks)
+
+
+def _answer_content(message: AssistantMessage, quirks: Mapping[str, object]) -> object:
+    """Return the text of an answer; with reasoning that was part of the content, as of Mistral's models, the parts in order."""
+    parts = [part for part in map(partial(_content_part, message, quirks), message.parts) if part is not None]
+    if any(part["type"] == "thinking" for part in parts):
+        return parts
+    return message.text or (None if message.calls else "")
+
+
+def _content_part(
+    message: AssistantMessage, quirks: Mapping[str, object], part: Text | Reasoning | ToolCall | Native
+) -> dict[str, object] | None:
+    """Return a part of an answer's content; None for a part that does not belong to it."""
+    if isinstance(part, Text):
+        return {"type": "text", "text": part.text} if part.text else None
+    opaque = part.opaque if isinstance(part, Reasoning) and message.api == _API else None
+    if not isinstance(part, Reasoning) or not opaque or opaque.get("key") != "thinking" or not _is_same_server(opaque, quirks):
+        return None
+    signature = {"signature": opaque["signature"]} if opaque.get("signature") else {}
+    return {"type": "thinking", "thinking": [{"type": "text", "text": part.text}], **signature} if part.text else None
 
 
 def _provider_fields(reasoning_parts: Sequence[Reasoning], quirks: Mapping[str, object]) -> dict[str, object]:

@@ -3,7 +3,7 @@
 Items that this API sent are sent back one by one. A reasoning item precedes the item that it led to; if that item is
 not sent back, the reasoning item is left out too, because the API refuses it alone. Quirks: `store` (whether the server
 keeps responses; without it, only encrypted reasoning is sent back), `encrypted_reasoning` (request it), `result_parts`
-(results may hold images), `strict`.
+(results may hold images), `strict`, `host_calls` (keep the calls that the host answers after this history).
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from callgate.models.wire.history_encoding import (
     parts_apart,
     pdf_data,
 )
+from callgate.models.wire.image_types import with_accepted_images
+from callgate.models.wire.openai_responses.host_calls import is_host_call, is_unanswered
 from callgate.models.wire.request import HttpRequest, ModelRequest, ToolSpec
 from callgate.models.wire.result_order import order_results
 from callgate.models.wire.tool_names import WireNames
@@ -39,7 +41,7 @@ _Item = dict[str, object]
 
 def encode(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]) -> HttpRequest:
     """Return the request for `/responses`."""
-    instructions, messages = _split_instructions(order_results(request.messages))
+    instructions, messages = _split_instructions(order_results(with_accepted_images(request.messages)))
     items = _encode_items(messages, names, quirks)
     body: _Item = {"model": request.model, "input": items, "stream": request.stream}
     if instructions:
@@ -61,8 +63,9 @@ def encode(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]
 
 
 def encode_history(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]) -> list[_Item]:
-    """Return the conversation as the request's `input`, without the instructions at its start."""
-    return _encode_items(_split_instructions(order_results(request.messages))[1], names, quirks)
+    """Return the conversation as the request's `input`, without the instructions at its start. The host may append to it."""
+    messages = order_results(with_accepted_images(request.messages))
+    return _encode_items(_split_instructions(messages)[1], names, {**quirks, "host_calls": True})
 
 
 def _encode_items(messages: Sequence[Message], names: WireNames, quirks: Mapping[str, object]) -> list[_Item]:
@@ -142,7 +145,7 @@ def _encode_answer(message: AssistantMessage, names: WireNames, quirks: Mapping[
             case ToolCall() as call:
                 item = _encode_call(call, names, ("id", *_CALL_FIELDS) if with_ids else _CALL_FIELDS if same_api else ())
             case Native() as native if same_api:
-                item = dict(native.item) if not _is_unanswered(native, message) else None
+                item = dict(native.item) if _goes_back(native, message, quirks) else None
             case Reasoning(opaque=opaque) if same_api and opaque and "item" in opaque:
                 item = _encode_reasoning(opaque["item"], quirks) if has_successor else None
                 has_successor = has_successor and item is not None
@@ -204,13 +207,9 @@ def _all_reasoning_goes_back(message: AssistantMessage, quirks: Mapping[str, obj
     return all(isinstance(item, Mapping) and _is_known(item, quirks) for item in items)
 
 
-def _is_unanswered(native: Native, message: AssistantMessage) -> bool:
-    """Whether this is a provider-run call without its output in the same answer. The API refuses such a call."""
-    call_id = native.item.get("call_id")
-    if not call_id or not native.kind.endswith("_call"):
-        return False
-    others = (part for part in message.parts if isinstance(part, Native) and part is not native)
-    return not any(other.item.get("call_id") == call_id for other in others)
+def _goes_back(native: Native, message: AssistantMessage, quirks: Mapping[str, object]) -> bool:
+    """Whether an action of the provider is sent back. The API refuses a call without its output, which a host may append."""
+    return not is_unanswered(native, message) or (bool(quirks.get("host_calls")) and is_host_call(native, message))
 
 
 def _encode_tool(tool: ToolSpec, names: WireNames, quirks: Mapping[str, object]) -> _Item:

@@ -1,0 +1,84 @@
+"""One call of a message: its place in the order, what it waits for, and how it ended.
+
+`Emission` decides with these slots when each call starts. A slot only knows its own call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+from msgspec import Struct
+
+from callgate._abort_signals import AbortSignal, settled
+from callgate._json import canonical
+from callgate._pipeline.call_state import CallState
+from callgate._pipeline.concurrency import UNDECLARED_READ, Footprint
+from callgate.calls import Outcome
+from callgate.errors import CallFailed
+from callgate.stage_types import ValidatedCall
+
+__all__ = ["CallSlot", "SameIdCalls"]
+
+_FOREVER_S = 1e9
+
+
+class CallSlot(Struct, eq=False):
+    """One call of a message on the route."""
+
+    state: CallState
+    index: int
+    refusal: CallFailed | None = None
+    """The error with which the loop refuses the call, or None."""
+    size_bytes: int = 0
+    """The approximate size of the call's arguments."""
+    footprint: Footprint = UNDECLARED_READ
+    """The resources that the call touches: as requested and, once it is approved, as it will run."""
+    running: bool = False
+    """Whether its tool may have started."""
+    call: ValidatedCall | None = None
+    outcome: Outcome | None = None
+    waits: tuple[int, ...] = ()
+    early: bool = False
+    started: bool = False
+    entered: bool = False
+    """Whether the call is in the second half of the route, which records its end."""
+    ended: asyncio.Future[None] | None = None
+    """Resolved when the call ends. Created by the first task that waits for it."""
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the call is neither prepared nor ended."""
+        return self.call is None and self.outcome is None and not self.state.ended
+
+    async def wait_end(self, kill: AbortSignal) -> None:
+        """Wait until the call has ended, whether or not it has started; or until the message is killed."""
+        if self.outcome is None and not kill.aborted:
+            self.ended = self.ended or asyncio.get_running_loop().create_future()
+            await settled(self.ended, kill, _FOREVER_S)
+
+    def notify_end(self) -> None:
+        """Wake the tasks that wait for the end of the call."""
+        if self.ended is not None and not self.ended.done():
+            with suppress(RuntimeError):  # the event loop of the waiting task is closed
+                self.ended.set_result(None)
+
+
+class SameIdCalls(Struct, eq=False):
+    """The calls of one message that the model gave the same id, in order."""
+
+    slots: list[CallSlot] = []
+    _seen: int = 0
+    _firsts: dict[tuple[str, bytes], CallSlot] = {}
+
+    def first_like(self, call: ValidatedCall) -> CallSlot:
+        """Return the first call of the same tool with the same arguments."""
+        for slot in self.slots[self._seen :]:
+            self._seen += 1
+            if slot.call is not None:
+                self._firsts.setdefault(_likeness(slot.call), slot)
+        return self._firsts[_likeness(call)]
+
+
+def _likeness(call: ValidatedCall) -> tuple[str, bytes]:
+    return call.tool.identity, canonical(call.arguments)

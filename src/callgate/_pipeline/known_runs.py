@@ -1,0 +1,173 @@
+"""The state of the runs of one engine, read from the journal when a run is opened.
+
+`Work` is the engine's current work on a run, such as that of an agent. Knows no route, no tool, and no messages of other processes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Mapping
+from functools import partial
+from itertools import islice
+
+from msgspec import Struct, field
+
+from callgate._pipeline.engine_options import EngineContext
+from callgate._run_state.event_bodies import Reason
+from callgate._run_state.idempotency import RunState
+from callgate._run_state.recorder import off_loop
+from callgate._run_state.run_recovery import RunReader
+from callgate._run_state.settlements import Settlement
+from callgate.events import Draft
+
+__all__ = ["KnownRuns", "Work"]
+
+_MOST_RUNS = 1_000
+_LOOKED_AT = 8
+"""The number of runs to examine when there are too many, because some of them may be in use."""
+_PIECE = 1_000
+"""The number of events of a record to read at a time: some milliseconds."""
+
+
+class Work(Struct):
+    """The work of this engine on one run."""
+
+    count: int = 0
+    conversations: set[str] = field(default_factory=set)
+    begun: bool = False
+    """Whether the run has its turn of the conversation."""
+    end_wanted: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set while a stop or kill is pending until the run begins."""
+
+
+class KnownRuns:
+    """The state of each run, as one engine knows it. Read from the journal on first use, dropped when the run is idle.
+
+    Args:
+        own: The engine's own run.
+        work: The engine's current work, by run.
+    """
+
+    def __init__(self, context: EngineContext, own: str, work: Mapping[str, Work]) -> None:
+        self._recorder = context.recorder
+        self._approvals = context.approvals
+        self._remember = context.limits.remembered_calls
+        self.by_run: OrderedDict[str, RunState] = OrderedDict()
+        """The states, by run."""
+        self._opening = asyncio.Lock()
+        self._own = own
+        self._work = work
+        self._counts: dict[str, dict[str, int]] = {}
+        """The numbers of dangerous calls started by tick (`Scope.tick`), for runs whose state has to be read again."""
+
+    def is_busy(self, run: str) -> bool:
+        """Return whether the run is being worked on."""
+        if run == self._own or run in self._work:
+            return True
+        state = self.by_run.get(run)
+        return state is not None and state.under_way > 0
+
+    def state(self, run: str) -> RunState:
+        """Return the state of a run; read it from the journal the first time."""
+        state = self.by_run.get(run)
+        if state is None:
+            reading = RunReader(run, remember=self._remember)
+            reading.take(self._recorder.journal.read(run=run))
+            state = self._keep(run, reading)
+        return state
+
+    async def open(self, run: str, *, new: bool = False) -> None:
+        """Acquire the run's lease and load its state, in pieces, because reading a long record must not block the event loop.
+
+        Args:
+            new: Whether no other engine can know the run, and it has no record.
+
+        Raises:
+            RunHeld: Another engine works on the run.
+        """
+        if new:
+            self.by_run.setdefault(run, RunState(run, remember=self._remember))
+            return
+        async with self._opening:
+            if await self._recorder.journal.acquire_lease(run):
+                self._approvals.forget(run)
+                self._set_aside(run)
+            reading, after = RunReader(run, remember=self._remember), 0
+            while run not in self.by_run:
+                piece = partial(self._recorder.journal.read, run=run, after=after, limit=_PIECE)
+                events = list(await off_loop(self._recorder.journal, piece))
+                reading.take(events)
+                if len(events) < _PIECE:
+                    self._keep(run, reading)
+                    return
+                after = events[-1].position
+                await asyncio.sleep(0)
+
+    def _set_aside(self, run: str) -> None:
+        """Drop the run's state except for this engine's own counts, because other engines may have written to its record since."""
+        state = self.by_run.pop(run, None)
+        if state is not None and state.dangerous:
+            self._counts[run] = state.dangerous
+
+    def knows(self, run: str) -> bool:
+        return run in self.by_run
+
+    def lost(self, run: str) -> None:
+        """Forget the run, because another engine has its lease and may change its state."""
+        self._set_aside(run)
+        self._approvals.forget(run)
+
+    def _keep(self, run: str, reading: RunReader) -> RunState:
+        state = self.by_run[run] = reading.state()
+        state.dangerous.update(self._counts.pop(run, {}))
+        self._approvals.restore(reading.questions.values())
+        self._forget_idle_runs()
+        return state
+
+    def _forget_idle_runs(self) -> None:
+        """Drop the oldest idle runs above a limit; they can be read from the journal again.
+
+        Examines only a few runs each time, and moves those in use to the end, so that the cost of a new run does not depend on their
+        number.
+        """
+        for run in list(islice(self.by_run, _LOOKED_AT)) if len(self.by_run) > _MOST_RUNS else ():
+            if not self.by_run[run].idle or self.is_busy(run):
+                self.by_run.move_to_end(run)
+                continue
+            del self.by_run[run]
+            self._recorder.journal.release_lease(run)
+            if len(self.by_run) <= _MOST_RUNS:
+                return
+
+    def settle(self, uid: str, *, happened: bool, why: str, details: Mapping[str, object] | None = None) -> int | None:
+        """Record whether a call with an unknown outcome took effect. Return the event's position; None if its outcome was not unknown."""
+        state = self.by_run.get(str(uid).rsplit("/", 2)[0])
+        if state is None or not state.is_in_doubt(uid):
+            return None
+        body = Reason(reason=why, status="happened" if happened else "not_happened", details=details)
+        position = self._recorder.write(Draft(kind="fact.settled", run=state.run, body=body, call=uid))
+        state.settle(uid, happened=happened)
+        return position
+
+    def settle_by_hand(self, uid: str, said: Settlement, *, cause: int = 0) -> int | None:
+        """Record an operator's statement about a call.
+
+        Return the event's position; None if no unknown outcome of the call is known.
+        """
+        state = self.by_run.get(uid.rsplit("/", 2)[0])
+        if state is None or not state.is_in_doubt(uid):
+            return None
+        by, reason = self._recorder.cut(said.by) or "the operator", self._recorder.cut(said.reason)
+        body = Reason(reason=reason or "the operator said so", status="happened" if said.happened else "not_happened", details={"by": by})
+        parents = (cause,) if cause else ()
+        position = self._recorder.write(Draft(kind="fact.settled", run=state.run, body=body, call=uid, parents=parents))
+        state.settle(uid, happened=said.happened, by=by)
+        return position
+
+    def tell_happened(self, uid: str, details: Mapping[str, object]) -> None:
+        """Record that an operator's statement about one call has answered another call."""
+        run = uid.rsplit("/", 2)[0]
+        body = Reason(reason="an identical call was told that this one happened", status="happened", details=details)
+        self._recorder.write(Draft(kind="fact.settled", run=run, body=body, call=uid))
+        self.by_run[run].told_happened(uid)

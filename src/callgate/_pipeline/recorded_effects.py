@@ -1,0 +1,190 @@
+"""Make the key of a call's effect, and find the earlier call with this key and its result in the journal.
+
+For tools with `key=`. `effect_claims` asks before a call starts. The route asks when a policy or the tool wants a human to decide: a call
+that has a stored result will not run, so no human is asked about it. Reads only; claims nothing and starts nothing.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from msgspec.structs import replace
+
+from callgate._abort_signals import AbortSignal
+from callgate._json import canonical
+from callgate._pipeline.call_state import CallState
+from callgate._pipeline.engine_options import EngineContext
+from callgate._pipeline.normalise import shown_notes
+from callgate._run_state.earlier_effect import EarlierEffect, effect_run
+from callgate._run_state.event_bodies import Reason, decode_reason, decode_result
+from callgate._run_state.recorder import off_loop
+from callgate._runners.offload_to_threads import WorkAbandoned
+from callgate._runners.return_values import ReadingTimeout
+from callgate.calls import Metadata, Note, Text, ToolResult
+from callgate.errors import ApprovalNeeded, CallNotStarted, RecordFailed, ToolRaised
+from callgate.protocols import NamesWriters
+from callgate.stage_types import ValidatedCall
+from callgate.tools.effect_key import EffectKeyOf
+
+__all__ = ["RecordedEffects", "not_started"]
+
+_MOST_SHOWN: Final = 200
+"""Characters of a key that are shown and recorded."""
+
+
+class RecordedEffects:
+    """The effects that the journal of one engine has recorded, by key."""
+
+    def __init__(self, context: EngineContext) -> None:
+        self._journal = context.journal
+        self._recorder = context.recorder
+        self._offload = context.offload
+        self._host_timeout_s = context.limits.hook_timeout_s
+
+    async def key_of(self, call: ValidatedCall, kill: AbortSignal, within_s: float) -> EffectKeyOf:
+        """Return the key of a call. A function of the host that makes it runs in a thread, within the time of a hook.
+
+        Raises:
+            ArgumentsInvalid, ToolRaised: The key of the call cannot be made.
+            CallNotStarted: The call was killed.
+        """
+        effect_key = call.tool.effect_key
+        assert effect_key is not None
+        make = partial(effect_key.from_call, call.arguments, call.scope)
+        if not effect_key.is_function:
+            return make()
+        if self._offload.refusal:
+            raise _no_key(call, f"was not called: {self._offload.refusal.rstrip('.')}")
+        timeout_s = min(self._host_timeout_s, within_s)
+        try:
+            return await self._offload.run(make, ReadingTimeout(timeout_s, kill))
+        except WorkAbandoned as error:
+            if kill.reason is not None:
+                raise not_started(kill.reason) from error
+            raise _no_key(call, f"did not return within {timeout_s:.3g} s. Tell the operator") from error
+
+    def shown(self, key: EffectKeyOf) -> str:
+        """Return the key as text for people, models and the record."""
+        return self._recorder.cut(key.text, _MOST_SHOWN)
+
+    async def earlier(self, tool: str, run: str, uid: str) -> EarlierEffect | None:
+        """Return what the journal says of the call that claimed a key last.
+
+        Args:
+            run: The run that has the claims of the key.
+            uid: The call that asks.
+
+        Returns:
+            None if there is no claim, or if it is that of the call that asks, resumed.
+
+        Raises:
+            RecordFailed: The journal cannot be read.
+        """
+        try:
+            return await off_loop(self._journal, partial(self._read, run, uid))
+        except Exception as error:
+            raise RecordFailed(
+                f"{tool} was not run: the record of the key of its effect cannot be used ({error}). Tell the operator."
+            ) from error
+
+    def _read(self, run: str, uid: str) -> EarlierEffect | None:
+        journal = self._journal
+        for event in journal.read(run=run, limit=1, newest_first=True):
+            if event.call != uid:
+                writer = str((decode_reason(event.body).details or {}).get("writer", ""))
+                has_ended = journal.has_ended if isinstance(journal, NamesWriters) else _never
+                return EarlierEffect.of(event.call, writer, list(journal.read(call=event.call)), has_ended)
+        return None
+
+    # Calls about which a human would be asked
+
+    async def answers(self, call: ValidatedCall, kill: AbortSignal) -> bool:
+        """Return whether a call has a stored result, so that it will not run if its policies let it; see `replay`."""
+        return call.tool.effect_key is not None and (await self._stored(call, kill))[1] is not None
+
+    async def replay(self, state: CallState, call: ValidatedCall, asks: ApprovalNeeded) -> ToolResult | None:
+        """Return the stored result of an earlier call with the same key, instead of asking a human about this call.
+
+        The verdict `ask` is recorded, and that nobody was asked because this call does not run.
+
+        Args:
+            call: The call with its final arguments. No policy has denied it.
+            asks: The question that a human would be asked.
+
+        Returns:
+            None if a human has to be asked: there is no stored result, or it belongs to another principal.
+        """
+        if call.tool.effect_key is None or state.doubtful:
+            return None
+        key, earlier = await self._stored(call, state.kill)
+        if earlier is None:
+            return None
+        state.verdict("ask", call.tool.name, rule=asks.rule, reason=asks.question, judgments=asks.judgments)
+        return self.replayed(state, call, canonical(call.arguments), self.shown(key), earlier, details={"asked": "nobody"})
+
+    async def _stored(self, call: ValidatedCall, kill: AbortSignal) -> tuple[EffectKeyOf, EarlierEffect | None]:
+        """Return the key of a call, and the earlier call with a result that this call gets without a human; None if there is none."""
+        key = await self.key_of(call, kill, self._host_timeout_s)
+        earlier = await self.earlier(call.tool.name, effect_run(call.tool.name, key.digest), call.uid)
+        # A human might not want to show the principal what was done for another one.
+        mine = earlier is not None and earlier.state in ("answered", "happened") and earlier.principal == call.scope.principal
+        return key, earlier if mine else None
+
+    # The result of an earlier call
+
+    def replayed(
+        self,
+        state: CallState,
+        call: ValidatedCall,
+        encoded: bytes,
+        key: str,
+        earlier: EarlierEffect,
+        *,
+        joined: bool = False,
+        details: dict[str, object] | None = None,
+    ) -> ToolResult:
+        """Record that a call gets the result of an earlier one, and return this result.
+
+        Args:
+            encoded: The final arguments of the call, as canonical JSON.
+            joined: Whether the call has waited for the earlier one.
+            details: Further facts for the record.
+        """
+        facts = {"uid": earlier.uid, "effect_key": key} | (details or {})
+        state.write("call.replayed", Reason(reason="joined" if joined else "replayed", details=facts))
+        metadata = Metadata(replayed=not joined, joined=joined)
+        if earlier.state == "happened" or earlier.result is None:
+            name = call.tool.name
+            said = f"{name} took effect before, as {earlier.uid} with the same key ({key}). Its result was not kept. Nothing was run."
+            return ToolResult(id=state.raw.id, uid=state.uid, name=name, status="ok", content=(Text(text=said),), metadata=metadata)
+        own = decode_result(canonical(earlier.result))  # a copy, because callers may change it
+        others = earlier.had_other_arguments(encoded)
+        content, notes = own.content, own.metadata.notes
+        if others or own.status != "ok" or not earlier.is_the_call(state):
+            told = _note(own, key, earlier, others=others)
+            notes = (*notes, Note(kind="replayed", text=told))
+            if others or own.status != "ok" or state.parent is None:  # a tool that made the call reads the result as data
+                value = len(content) - shown_notes(own)
+                content = (*content[:value], Text(text=f"Note: {told}"), *content[value:])
+        metadata = replace(own.metadata, replayed=not joined, joined=joined, notes=notes)
+        return replace(own, id=state.raw.id, uid=state.uid, content=content, metadata=metadata)
+
+
+def _note(result: ToolResult, key: str, earlier: EarlierEffect, *, others: bool) -> str:
+    """Return what a model is told that may take the result of an earlier call for that of a second effect."""
+    did = "did it before" if result.status == "ok" else "tried it before"
+    had = f"with the same key of its effect ({key}){' and other arguments' if others else ''}"
+    return f"Nothing was run for this call: {earlier.uid} {did}, {had}; it ended at {earlier.ended_at}. This is its result."
+
+
+def _never(writer: str) -> bool:
+    return False
+
+
+def not_started(reason: str) -> CallNotStarted:
+    return CallNotStarted(f"It was not started: {reason}. Nothing happened; it may be sent again.")
+
+
+def _no_key(call: ValidatedCall, why: str) -> ToolRaised:
+    return ToolRaised(f"{call.raw.name} was not run: the function that makes the key of its effect {why}.", code="effect_key")

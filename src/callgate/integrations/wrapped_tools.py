@@ -1,0 +1,112 @@
+"""The tools of a wrapper in its engine: registered if the engine does not have them, and compared with those that it has.
+
+Frameworks allow two agents to have different tools of one name; an engine has one tool of a name. So a wrapper compares each tool once,
+when it first sees it. Must not know any framework.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+
+from callgate.calls import Effect
+from callgate.engine import Engine
+from callgate.errors import UsageError
+from callgate.integrations.external_tool import ExternalTool
+from callgate.integrations.given_options import GivenOptions
+from callgate.integrations.import_tools import ToolDescription
+from callgate.tools import ToolOptions
+from callgate.tools.registry import BoundTool
+
+__all__ = ["WrappedTools"]
+
+log = logging.getLogger("callgate")
+
+_ADVICE = "Give one of them another name, or give the agents engines of their own."
+
+
+class WrappedTools:
+    """The tools of one wrapper.
+
+    Args:
+        wrapper: The name of the wrapper, for messages.
+        engine: The engine.
+        effects: The effects of tools that the engine does not have. A tool without an entry is `once`.
+        options: More options of those tools.
+
+    Raises:
+        UsageError: `engine` is not an engine, or an effect or option cannot be used.
+    """
+
+    def __init__(
+        self,
+        wrapper: str,
+        engine: Engine,
+        effects: Mapping[str, Effect] | None = None,
+        options: Mapping[str, ToolOptions] | None = None,
+    ) -> None:
+        if not isinstance(engine, Engine):
+            raise UsageError(
+                f"{wrapper} was given a {type(engine).__name__} as its engine. Give callgate.Engine(import_tools(tools, effects={{...}}))."
+            )
+        self._engine = engine
+        self._given = GivenOptions(wrapper, effects, options)
+        self._known: dict[str, object] = {}
+        """The framework's tools that were added, by name."""
+
+    def add(self, descriptions: Iterable[ToolDescription]) -> None:
+        """Register the tools that the engine does not have, and compare the others.
+
+        Raises:
+            UsageError: A tool cannot be registered, or the engine has another tool of its name.
+        """
+        for one in descriptions:
+            registered = self._engine.tools.get(one.name)
+            if registered is None:
+                self._register(one)
+            else:
+                _refuse_other_tool(registered, one, self._given.of(one.name))
+
+    def add_once(self, name: str, item: object, describe: Callable[[object], Iterable[ToolDescription] | None]) -> None:
+        """Add a framework's tool, unless this very tool was added before."""
+        if self._known.get(name) is not item:
+            self.add(describe(item) or ())
+            self._known[name] = item
+
+    def unregistered(self) -> bool:
+        """Return whether an effect or option is given for a tool that the engine does not have."""
+        return any(name not in self._engine.tools for _, name in self._given.entries())
+
+    def refuse_other_names(self, names: Iterable[str]) -> None:
+        """Raise `UsageError` if an effect or option is given for a tool that is none of these."""
+        self._given.refuse_other_names(list(dict.fromkeys(names)))
+
+    def _register(self, one: ToolDescription) -> None:
+        given = self._given.of(one.name)
+        self._engine.register(one.tool(given))
+        if "effect" not in given and "category" not in given:
+            log.info(
+                "The tool %s (%s) was registered with the effect `once`, because the engine did not have it. To say what its calls may do,"
+                " give Engine(import_tools(tools, effects={...})).",
+                one.name,
+                one.source,
+            )
+
+
+def _refuse_other_tool(registered: BoundTool, wanted: ToolDescription, given: ToolOptions) -> None:
+    """Raise `UsageError` if calls of a tool would take the route of another one, whose name it has."""
+    found = registered.tool
+    if isinstance(found, ExternalTool) and found.parameters != wanted.parameters:
+        raise UsageError(f"The engine already has another tool '{wanted.name}' ({found.where()}) than {wanted.source}. {_ADVICE}")
+    effect = given.get("effect")
+    if effect is not None and effect != registered.effect:
+        raise UsageError(
+            f"effects says that '{wanted.name}' is `{effect}`, but the engine already has the tool with the effect `{registered.effect}`"
+            f" ({found.where()}). Say it in one place, where the tool is registered first. {_ADVICE}"
+        )
+    other = [name for name in given if name != "effect" and not (isinstance(found, ExternalTool) and found.has_option(name, given))]
+    if other:
+        raise UsageError(
+            f"options sets {', '.join(other)} of '{wanted.name}', but the engine already has the tool without that ({found.where()})."
+            f" Say it in one place, where the tool is registered first. {_ADVICE}"
+        )

@@ -1,0 +1,163 @@
+"""The options that wrappers take for tools that the engine does not have."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from agent_framework import tool as framework_tool
+from agents import Agent as OpenAIAgent
+from agents import Runner, function_tool
+from pydantic_ai import Agent
+from pydantic_ai.tools import Tool
+from pydantic_ai.toolsets import FunctionToolset
+
+from callgate import Engine, UsageError
+from callgate.integrations import import_tools
+from callgate.integrations.agent_framework import callgate_middleware
+from callgate.integrations.openai_agents import callgate_tools
+from callgate.integrations.pydantic_ai import CallgateCapability, CallgateToolset
+from callgate.tools import ToolOptions
+from tests.integrations.agent_framework_agents import ScriptedClient, agent_of
+from tests.integrations.contract import Call
+from tests.integrations.test_openai_agents_contract import QUIET
+from tests.integrations.test_openai_agents_contract import agent_of as openai_agent_of
+from tests.integrations.test_openai_agents_contract import told_in as openai_told_in
+from tests.integrations.test_pydantic_ai_contract import scripted, told_in
+from tests.waiting import PATIENCE_S
+
+_OPTIONS: dict[str, ToolOptions] = {"refund": {"key": "refund:{order}", "timeout_s": 20.0}}
+
+
+async def refund(order: str) -> str:
+    """Refund an order."""
+    return f"{order} refunded"
+
+
+def _wrapped(wrapper: str, engine: Engine, **options: Any) -> Any:
+    match wrapper:
+        case "capability":
+            return CallgateCapability(engine, **options)
+        case "toolset":
+            return CallgateToolset([refund], engine, **options)
+        case "agent framework":
+            return callgate_middleware(engine, **options)
+        case _:
+            return callgate_tools([function_tool(refund)], engine, **options)
+
+
+async def _run(wrapper: str, engine: Engine, made: Any) -> None:
+    """Run an agent that has the wrapper and calls the tool."""
+    step = [Call("refund", {"order": "A7"})]
+    match wrapper:
+        case "capability":
+            await Agent(scripted(step, "done"), tools=[refund], capabilities=[made]).run("go")
+        case "toolset":
+            await Agent(scripted(step, "done"), toolsets=[made]).run("go")
+        case "agent framework":
+            agent = agent_of(engine, [framework_tool(refund)])
+            agent.client, agent.middleware = ScriptedClient(step, "done"), made
+            await agent.run("go")
+        case _:
+            OpenAIAgent(name="shop", tools=made)
+
+
+_wrappers: Callable[..., Any] = pytest.mark.parametrize("wrapper", ["capability", "toolset", "agent framework", "openai agents"])
+
+
+@_wrappers
+async def test_a_tool_that_the_engine_does_not_have_gets_the_given_options(wrapper: str) -> None:
+    async with Engine() as engine:
+        await _run(wrapper, engine, _wrapped(wrapper, engine, options=_OPTIONS))
+        bound = engine.tools.get("refund")
+    assert bound is not None
+    assert bound.effect_key is not None
+    assert bound.timeout_s == 20
+
+
+@_wrappers
+async def test_options_that_the_engines_own_tool_does_not_have_are_refused(wrapper: str) -> None:
+    async with Engine(import_tools([refund])) as engine:
+        with pytest.raises(Exception, match=r"options sets key, timeout_s of 'refund'.*Say it in one place"):
+            await _run(wrapper, engine, _wrapped(wrapper, engine, options=_OPTIONS))
+
+
+@_wrappers
+async def test_a_second_wrapper_may_give_the_same_options(wrapper: str) -> None:
+    async with Engine() as engine:
+        for _ in range(2):
+            await _run(wrapper, engine, _wrapped(wrapper, engine, options=_OPTIONS))
+        assert engine.tools.names() == ["refund"]
+
+
+@_wrappers
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"refund": {"timeout": 5}}, "timeout"),
+        ({"refund": {"name": "pay"}}, "sets the name of 'refund'"),
+        ({"refund": {"effect": "non"}}, "has the effect 'non'"),
+        ({"refund": 5}, "must be a mapping"),
+        ([], "must be a mapping"),
+    ],
+    ids=["unknown", "name", "effect", "no options", "no mapping"],
+)
+async def test_options_that_cannot_be_used_are_refused_when_the_wrapper_is_made(wrapper: str, options: Any, said: str) -> None:
+    async with Engine() as engine:
+        with pytest.raises(UsageError, match=said):
+            _wrapped(wrapper, engine, options=options)
+
+
+@_wrappers
+async def test_a_scope_that_is_none_is_refused_when_the_wrapper_is_made(wrapper: str) -> None:
+    async with Engine() as engine:
+        with pytest.raises(UsageError, match="The scope of the wrapper is 'ann'"):
+            _wrapped(wrapper, engine, scope="ann")
+
+
+@pytest.mark.parametrize(
+    "tools", ["refund", None, {"refund": refund}, [refund], [5]], ids=["text", "none", "mapping", "function", "number"]
+)
+async def test_what_is_no_list_of_the_sdks_tools_is_refused(tools: Any) -> None:
+    """A function would be left out of the route, and the SDK would refuse it later."""
+    async with Engine() as engine:
+        with pytest.raises(UsageError, match="callgate_tools was given"):
+            callgate_tools(tools, engine)
+
+
+async def _told_about_a_timeout(tool: str, engine: Engine) -> str:
+    """Run an agent whose tool has its framework's own timeout and does not end. Return what the model reads."""
+
+    async def hang() -> str:
+        """Hang."""
+        await asyncio.Event().wait()
+        return "never"
+
+    step = [Call("hang")]
+    if tool == "function tool":
+        openai_agent = openai_agent_of(engine, [function_tool(hang, timeout=0.1)], step, "done")
+        return openai_told_in(await Runner.run(openai_agent, "go", run_config=QUIET))["c1"].text
+    capabilities = [CallgateCapability(engine)]
+    if tool == "tool":
+        agent = Agent(scripted(step, "done"), tools=[Tool(hang, timeout=0.1)], capabilities=capabilities)
+    elif tool == "toolset":
+        agent = Agent(scripted(step, "done"), toolsets=[FunctionToolset([hang], timeout=0.1)], capabilities=capabilities)
+    else:
+        toolset = FunctionToolset([hang], timeout=0.1)
+        for one in import_tools([toolset]):
+            engine.register(one)
+        agent = Agent(scripted(step, "done"), toolsets=[CallgateToolset(toolset, engine)])
+    return told_in((await agent.run("go")).all_messages())["c1"].text
+
+
+@pytest.mark.parametrize("tool", ["function tool", "tool", "toolset", "imported toolset"])
+async def test_a_frameworks_own_timeout_is_the_engines_and_the_model_reads_that_the_outcome_is_not_known(tool: str) -> None:
+    async with Engine() as engine:
+        told = await asyncio.wait_for(_told_about_a_timeout(tool, engine), PATIENCE_S)
+        bound = engine.tools.get("hang")
+    assert bound is not None
+    assert bound.timeout_s == 0.1
+    assert "did not end within 0.1 s" in told
+    assert "It may have taken effect. It was not run again." in told

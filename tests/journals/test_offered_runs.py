@@ -1,0 +1,153 @@
+"""An idle run may be continued by any engine of the journal. The one that had it reads it anew when it gets it back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from callgate import Engine, MemoryJournal, PostgresJournal, RawCall, Scope, SqliteJournal, Suspended, Tool, inbox, tool
+from callgate.errors import RunHeld
+from tests.effect_ledger import Ledger
+from tests.effect_tools import paying, paying_amounts
+from tests.engine_calls import call, kinds, result_of, said
+from tests.waiting import PATIENCE_S, soon
+
+Stored = MemoryJournal | SqliteJournal | PostgresJournal
+Journals = tuple[Stored, Stored]
+CHAT = Scope(run="chat-1", conversation="chat-1")
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+async def journals(request: pytest.FixtureRequest, tmp_path: object) -> AsyncIterator[Journals]:
+    """Two openings of one journal. No lease expires meanwhile."""
+    first: Stored
+    second: Stored
+    if request.param == "memory":
+        first = MemoryJournal(shared=True)
+        second = MemoryJournal(shared_with=first)
+    elif request.param == "sqlite":
+        first, second = (SqliteJournal(f"{tmp_path}/journal.db", lease_s=3_000) for _ in range(2))
+    else:
+        url = request.getfixturevalue("database")
+        first, second = PostgresJournal(url, lease_s=3_000), PostgresJournal(url, lease_s=3_000)
+    yield first, second
+    await first.close()
+    await second.close()
+
+
+def engines(journals: Journals, *tools: Tool, **options: object) -> tuple[Engine, Engine]:
+    one, other = (Engine(tools, journal=journal, **options) for journal in journals)  # type: ignore[arg-type]
+    return one, other
+
+
+async def test_two_engines_serve_the_calls_of_one_run_in_turn(journals: Journals, ledger: Ledger) -> None:
+    one, other = engines(journals, paying(ledger))
+    async with one, other:
+        results = [
+            await said(engine, call("pay", id=f"c{number}", to=str(number)), CHAT)
+            for number, engine in enumerate((one, other, one, one, other))
+        ]
+    assert [result.code for result in results] == [None] * 5
+    assert len({result.uid for result in results}) == 5
+    assert ledger.lines() == ["0", "1", "2", "3", "4"]
+
+
+async def test_an_engine_that_gets_a_run_back_knows_what_the_other_one_did(journals: Journals, ledger: Ledger) -> None:
+    one, other = engines(journals, paying(ledger))
+    async with one, other:
+        await said(one, call("pay", id="a", to="ann"), CHAT)
+        await said(other, call("pay", id="b", to="bob"), CHAT)
+        again = await said(one, call("pay", id="b", to="bob"), CHAT)
+    assert (again.metadata.replayed, ledger.lines()) == (True, ["ann", "bob"])
+
+
+async def test_a_question_of_one_engine_is_answered_and_used_up_at_another(journals: Journals, ledger: Ledger) -> None:
+    one, other = engines(journals, paying(ledger, requires_approval=True))
+    raw = call("pay", id="a", to="ann")
+    async with one, other:
+        asked = await one.call(raw, CHAT)
+        assert isinstance(asked, Suspended)
+        await other.approve(asked.approval_id, by="bob")
+        assert (await said(other, raw, CHAT)).success
+        again = await said(one, raw, CHAT)
+        assert isinstance(await one.call(call("pay", id="b", to="ann"), CHAT), Suspended)
+    assert (again.metadata.replayed, ledger.lines()) == (True, ["ann"])
+
+
+async def test_an_idle_engine_still_gets_the_answers_that_another_process_sends(journals: Journals, ledger: Ledger) -> None:
+    journal = journals[0]
+    if not isinstance(journal, SqliteJournal):
+        pytest.skip("one store is enough")
+    async with Engine([paying(ledger, requires_approval=True)], journal=journal) as engine:
+        asked = await engine.call(call("pay", id="a", to="ann"), CHAT)
+        assert isinstance(asked, Suspended)
+        assert await soon(lambda: "chat-1" in journal._commits._writing.leases.offered)
+        sent = await asyncio.to_thread(inbox.approve, journal.path, asked.approval_id, by="carol")
+        assert sent.held_by
+        await asyncio.to_thread(inbox.outcome, journal.path, sent.id, wait_s=PATIENCE_S)
+        question = engine.approval(asked.approval_id)
+        assert question is not None
+        assert (question.allowed, question.by) == (True, "carol")
+
+
+async def test_a_run_with_a_call_in_flight_is_not_handed_over(journals: Journals, ledger: Ledger) -> None:
+    hang = asyncio.Event()
+    one, other = engines(journals, paying_amounts(ledger, hang))
+    async with one, other:
+        running = asyncio.ensure_future(said(one, call("pay", id="a", to="ann"), CHAT))
+        assert await soon(lambda: ledger.lines() == ["ann 1"])
+        assert (await said(other, call("pay", id="b", to="bob"), CHAT)).code == "run_held"
+        hang.set()
+        assert (await running).success
+        assert (await said(other, call("pay", id="b", to="bob"), CHAT)).success
+    assert ledger.lines() == ["ann 1", "bob 1"]
+
+
+async def test_a_run_with_an_unknown_outcome_stays_with_the_engine_that_can_settle_it(journals: Journals) -> None:
+    @tool
+    async def pay(to: str) -> str:
+        """Pay somebody."""
+        raise ConnectionError(to)
+
+    one, other = engines(journals, pay)
+    async with one, other:
+        unknown = await said(one, call("pay", id="a", to="ann"), CHAT)
+        assert unknown.status == "unknown"
+        assert (await said(other, call("pay", id="b", to="bob"), CHAT)).code == "run_held"
+        await one.settle(unknown.uid, happened=False)
+        assert (await said(other, call("pay", id="b", to="bob"), CHAT)).status == "unknown"
+
+
+async def test_the_own_run_of_an_engine_is_never_handed_over(journals: Journals, ledger: Ledger) -> None:
+    one, other = engines(journals, paying(ledger))
+    async with one, other:
+        await said(one, call("pay", id="a", to="ann"))
+        with pytest.raises(RunHeld):
+            await other.runs.open(Scope(run=one.run))
+
+
+async def test_an_emission_that_was_made_without_the_other_engines_calls_starts_nothing(journals: Journals, ledger: Ledger) -> None:
+    """Its run was handed over while the model wrote; its calls would have the numbers and the effects of the other engine's."""
+    one, other = engines(journals, paying(ledger))
+    async with one, other:
+        await said(one, call("pay", id="a", to="ann"), CHAT)
+        emission = one.emission(CHAT)
+        await said(other, call("pay", id="b", to="bob"), CHAT)
+        emission.add(call("pay", id="b", to="bob"))
+        (outcome,) = await emission.seal()
+        assert result_of(outcome).code == "lease_lost"
+        again = await said(one, call("pay", id="b", to="bob"), CHAT)
+    assert (again.metadata.replayed, ledger.lines()) == (True, ["ann", "bob"])
+
+
+async def test_an_engine_that_keeps_an_idle_run_does_not_read_it_again(journals: Journals, ledger: Ledger) -> None:
+    one = Engine([paying(ledger)], journal=journals[0])
+    async with one:
+        await said(one, call("pay", id="a", to="ann"), CHAT)
+        state = one._parts.known.by_run["chat-1"]
+        assert await soon(lambda: one._parts.latest_scope.opened is None)
+        await said(one, RawCall(name="pay", arguments={"to": "bob"}, id="b"), CHAT)
+        assert one._parts.known.by_run["chat-1"] is state
+        assert kinds(one).count("call.completed") == 2

@@ -1,0 +1,90 @@
+"""Calls in which a model left out a tag or a token, or wrote it twice: read if nothing else can be meant."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from callgate.models.dialects import TextReader, collect_parts, read_text
+from tests.models.dialect_texts import TOOLS, calls_in
+
+PARIS = [("get_weather", {"city": "Paris", "days": 3})]
+ROME = '{"city": "Paris", "days": 3}'
+CITY, DAYS = "<parameter=city>\nParis\n</parameter>\n", "<parameter=days>\n3\n</parameter>\n"
+KEYS = "<arg_key>city</arg_key>", "<arg_key>days</arg_key>"
+VALUES = "<arg_value>Paris</arg_value>", "<arg_value>3</arg_value>"
+BEGIN, END, SEPARATOR = "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>", "<｜tool▁sep｜>"
+FORMS = {
+    "a name without its tag": f"<tool_call>get_weather\n{CITY}{DAYS}</function>\n</tool_call>",
+    "a name on a line of its own": f"<tool_call>\nget_weather\n{CITY}{DAYS}</tool_call>",
+    "a value without its opening tag": f"<tool_call>get_weather{KEYS[0]}Paris</arg_value>{KEYS[1]}{VALUES[1]}</tool_call>",
+    "values without opening tags on lines": f"<tool_call>get_weather\n{KEYS[0]}\nParis</arg_value>\n{KEYS[1]}\n3</arg_value>\n</tool_call>",
+    "a key that is closed twice": f"<tool_call>get_weather{KEYS[0]}</arg_key>{VALUES[0]}{KEYS[1]}{VALUES[1]}</tool_call>",
+    "a key that is opened twice": f"<tool_call>get_weather<arg_key>{KEYS[0]}{VALUES[0]}{KEYS[1]}{VALUES[1]}</tool_call>",
+    "no separator": f"{BEGIN}get_weather{ROME}{END}",
+    "no separator before a fence": f"{BEGIN}get_weather\n```json\n{ROME}\n```{END}",
+    "no separator after the type": f"{BEGIN}function get_weather\n```json\n{ROME}\n```{END}",
+}
+
+
+@pytest.mark.parametrize("text", FORMS.values(), ids=FORMS.keys())
+def test_a_call_with_a_missing_or_repeated_tag_is_read(text: str) -> None:
+    """Also behind prose, twice in a message, and in pieces of any size."""
+    for whole, count in ((text, 1), (f"I look it up.\n\n{text}", 1), (text + text, 2)):
+        reading = read_text(whole, TOOLS)
+        assert calls_in(reading) == PARIS * count
+        assert reading.content.strip() in ("", "I look it up.")
+        reader = TextReader(TOOLS)
+        assert collect_parts([*(part for letter in whole for part in reader.feed(letter)), *reader.close()]) == reading
+
+
+@pytest.mark.parametrize("text", FORMS.values(), ids=FORMS.keys())
+def test_such_a_call_is_never_completed(text: str) -> None:
+    for end in range(len(text)):
+        reading = read_text(text[:end], TOOLS, partial=True)
+        assert reading.calls == () or calls_in(reading) == PARIS
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<tool_call>get_weather would be the tool, with <parameter=city> in it</tool_call>",
+        f"<tool_call>get_weather\nin {CITY}</tool_call>",
+        f"<tool_call>the name {CITY}</tool_call>",
+        f"<tool_call>get_weather{KEYS[0]}Paris{KEYS[1]}3</tool_call>",
+        f"<tool_call>get_weather{KEYS[0]}  Paris</arg_value></tool_call>",
+        f"<tool_call>get_weather{KEYS[0]}a </arg_value> b</arg_value></tool_call>",
+        f"{BEGIN}get_weather{ROME}",
+        f"{BEGIN}get_weather{ROME} and so on{END}",
+        f"{BEGIN}I call get_weather {ROME}{END}",
+        f"{BEGIN}get_weather {SEPARATOR[:-1]} {ROME}{END}",
+    ],
+)
+def test_text_that_may_be_something_else_makes_no_call(text: str) -> None:
+    """A sentence about a marker, a value whose end is not certain, and arguments that something else follows."""
+    assert read_text(text, TOOLS).calls == ()
+
+
+@pytest.mark.parametrize("value", ["a </function>\n</tool_call> b", "a\n</function>\n</tool_call>", "a</function></tool_call>\n\nb"])
+def test_a_value_with_its_own_end_tag_is_not_cut_at_the_end_of_a_call_in_it(value: str) -> None:
+    """Without the end tag of the parameter, the end of the call ends the value."""
+    call = f"<tool_call>\n<function=search>\n<parameter=query>\n{value}\n</parameter>\n</function>\n</tool_call>"
+    assert calls_in(read_text(call * 2, TOOLS)) == [("search", {"query": value})] * 2
+    reader = TextReader(TOOLS)
+    assert collect_parts([*(part for letter in call for part in reader.feed(letter)), *reader.close()]) == read_text(call, TOOLS)
+    for end in range(len(call)):
+        assert [found[1] for found in calls_in(read_text(call[:end], TOOLS, partial=True))] in ([], [{"query": value}])
+    without = "<tool_call>\n<function=search>\n<parameter=query>\na\n</function>\n</tool_call>"
+    assert calls_in(read_text(without * 2 + call, TOOLS)) == [("search", {"query": "a"})] * 2 + [("search", {"query": value})]
+
+
+@pytest.mark.parametrize(
+    ("lines", "meant"),
+    [
+        ('print(now())\nprint(search(query="x"))', [("now", {}), ("search", {"query": "x"})]),
+        ('print(now())\nprint(now())\nsearch(query="x")', [("now", {}), ("now", {}), ("search", {"query": "x"})]),
+    ],
+)
+def test_each_printed_call_of_a_tool_code_block_is_read(lines: str, meant: list[tuple[str, Any]]) -> None:
+    assert calls_in(read_text(f"```tool_code\n{lines}\n```", TOOLS)) == meant

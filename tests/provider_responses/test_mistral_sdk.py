@@ -1,0 +1,83 @@
+"""`engine.respond` and `engine.watch` with objects of Mistral's SDK, which tell the engine what Mistral's server wants."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+
+from callgate import Engine
+from tests.provider_responses.recorded_bodies import ANSWERS, BODIES, QUESTIONS, body
+from tests.provider_responses.recorded_server import RecordedServer
+from tests.provider_responses.recorded_streams import CHUNKS
+from tests.provider_responses.sdk_requests import ASK, SDK_WARNINGS
+from tests.provider_responses.shop import stock
+
+pytestmark = SDK_WARNINGS
+
+JSON, EVENTS = "application/json", "text/event-stream"
+THOUGHT = {"type": "thinking", "thinking": [{"type": "text", "text": "Count them."}]}
+
+
+def sse(chunks: list[dict[str, Any]]) -> list[bytes]:
+    return [b"".join(b"data: " + json.dumps(chunk).encode() + b"\n\n" for chunk in chunks) + b"data: [DONE]\n\n"]
+
+
+def ids(messages: list[dict[str, Any]]) -> list[str]:
+    """Return the ids of the calls, then those of the results."""
+    return [call["id"] for call in messages[0]["tool_calls"]] + [item["tool_call_id"] for item in messages[1:]]
+
+
+@pytest.mark.parametrize("call_id", [None, "call_1234567890"])
+async def test_ids_of_calls_have_nine_characters_as_mistral_demands(call_id: str | None) -> None:
+    """A proxy gives no ids, or those of another server."""
+    sent = copy.deepcopy(BODIES["mistral"])
+    del sent["choices"][0]["message"]["tool_calls"][1]
+    call = sent["choices"][0]["message"]["tool_calls"][0]
+    call.pop("id")
+    call |= {"id": call_id} if call_id else {}
+    chunks = copy.deepcopy([chunk for half in CHUNKS["mistral"] for chunk in half])
+    streamed = chunks[1]["choices"][0]["delta"]["tool_calls"][0]
+    streamed.pop("id")
+    streamed |= {"id": call_id} if call_id else {}
+    with RecordedServer((JSON, body(sent)), (EVENTS, sse(chunks))) as server:
+        async with Engine([stock]) as engine:
+            tools, question = engine.schemas("mistral"), QUESTIONS["mistral"]
+            reply = await engine.respond(await ASK["mistral"](server.url, question, tools))
+            watched = await engine.watch(await ASK["mistral"](server.url, question, tools, stream=True)).reply()
+    for messages in (reply.messages, watched.messages):
+        made, answered = ids(messages)
+        assert made == answered
+        assert len(made) == 9
+        assert made.isalnum()
+
+
+async def test_what_a_reasoning_model_thought_comes_back_with_its_answer() -> None:
+    content = [THOUGHT, {"type": "text", "text": "One moment."}]
+    thinking = copy.deepcopy(BODIES["mistral"])
+    thinking["choices"][0]["message"]["content"] = content
+    with RecordedServer((JSON, body(thinking)), (JSON, body(ANSWERS["mistral"]))) as server:
+        async with Engine([stock]) as engine:
+            tools, messages = engine.schemas("mistral"), list(QUESTIONS["mistral"])
+            reply = await engine.respond(await ASK["mistral"](server.url, messages, tools))
+            await ASK["mistral"](server.url, [*messages, *reply.messages], tools)
+    assert reply.messages[0]["content"] == content
+    assert reply.text == "One moment."
+    sent = server.requests[1]["messages"][1]["content"]
+    assert [part["type"] for part in sent] == ["thinking", "text"]
+    assert sent[0]["thinking"] == THOUGHT["thinking"]
+
+
+async def test_a_thought_that_arrives_in_pieces_comes_back_whole() -> None:
+    chunks = copy.deepcopy([chunk for half in CHUNKS["mistral"] for chunk in half])
+    pieces = [{**THOUGHT, "thinking": [{"type": "text", "text": text}]} for text in ("Count ", "them.")]
+    for piece in reversed(pieces):
+        chunks.insert(1, copy.deepcopy(chunks[0]))
+        chunks[1]["choices"][0]["delta"] = {"content": [piece]}
+    with RecordedServer((EVENTS, sse(chunks))) as server:
+        async with Engine([stock]) as engine:
+            stream = await ASK["mistral"](server.url, QUESTIONS["mistral"], engine.schemas("mistral"), stream=True)
+            reply = await engine.watch(stream).reply()
+    assert reply.messages[0]["content"] == [THOUGHT]
