@@ -61,7 +61,8 @@ class FakePlugin:
 
     def call(self, message: dict[str, Any]) -> None:
         number, arguments = message["id"], message["arguments"]
-        for step in self.script["steps"] if message["tool"] == "work" else [{"echo": True}]:
+        steps: list[dict[str, Any]] = self.script["steps"] if message["tool"] == "work" else [{"echo": True}]
+        for step in steps:
             ((act, value),) = step.items()
             if act == "echo":
                 send({"kind": "result", "id": number, "value": arguments})

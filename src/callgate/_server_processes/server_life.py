@@ -144,7 +144,7 @@ class ServerLife(Generic[S]):
             if self.state == "quarantined":
                 self._leave_quarantine()
             elif self.state == "backoff" and (left_s := self._left_s()) > self._policy.patience_s:
-                raise self.unavailable(f"{self.problem.removesuffix('.')}. It is started again in {left_s:.0f} s")
+                raise self._later(left_s)
             await self._attempted()
         return self.ready
 
@@ -209,7 +209,7 @@ class ServerLife(Generic[S]):
             self.enter("lost")
             self._retry_at = self._clock.monotonic() + wait_s
             if not ran or wait_s > self._policy.patience_s:  # other calls wait for the next start
-                self._fail_attempt(self.unavailable(self.problem))
+                self._fail_attempt(self._later(wait_s))
                 self._renew_attempt()
             await self._wait_until_due(wait_s)
         else:
@@ -233,6 +233,11 @@ class ServerLife(Generic[S]):
                 self.wake.clear()
         finally:
             sleeping.cancel()
+
+    def _later(self, left_s: float) -> NotSent:
+        """Return the refusal of a call before the next start."""
+        when = f". It is started again in {left_s:.0f} s" if left_s > self._policy.patience_s else ""
+        return self.unavailable(f"{self.problem.removesuffix('.')}{when}")
 
     def _leave_quarantine(self) -> None:
         """Let the owner start the server again if the quarantine is over.
