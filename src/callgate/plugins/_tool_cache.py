@@ -23,7 +23,7 @@ __all__ = ["cache_folder", "cached_tools", "keep_tools"]
 _MAX_BYTES = 10_485_760
 
 
-class _Entry(Struct, frozen=True):
+class _CachedTools(Struct, frozen=True):
     fingerprint: str
     tools: tuple[ToolSettings, ...]
 
@@ -41,14 +41,14 @@ def cached_tools(folder: Path, fingerprint: str) -> tuple[ToolSettings, ...] | N
     with suppress(OSError, RuntimeError, msgspec.MsgspecError, ValueError):
         path = _path(folder)
         if path.stat().st_size <= _MAX_BYTES:
-            entry = msgspec.json.decode(path.read_bytes(), type=_Entry)
+            entry = msgspec.json.decode(path.read_bytes(), type=_CachedTools)
             return entry.tools if entry.fingerprint == fingerprint else None
     return None
 
 
 def keep_tools(folder: Path, fingerprint: str, tools: Sequence[ToolSettings]) -> None:
     """Keep the tools instead of what was kept before."""
-    data = msgspec.json.encode(_Entry(fingerprint=fingerprint, tools=tuple(tools)))
+    data = msgspec.json.encode(_CachedTools(fingerprint=fingerprint, tools=tuple(tools)))
     with suppress(OSError, RuntimeError):
         path = _path(folder)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
