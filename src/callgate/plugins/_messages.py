@@ -18,6 +18,7 @@ from callgate._server_processes.server_errors import ProtocolError
 from callgate.content_parts import Part, Text
 from callgate.plugins.manifest import ToolSettings
 from callgate.protocols import Execution
+from callgate.tools.effect_evidence import Evidence
 
 __all__ = ["Message", "UnreadableFrame", "described_tools", "encoded", "execution_of", "read_frame"]
 
@@ -113,8 +114,15 @@ def _failure(plugin: str, answer: Mapping[str, Any]) -> Execution:
         status="raised",
         error=text,
         error_type=code if isinstance(code, str) else "",
-        evidence=("not_sent" if again_s is not None else "not_done") if not_done else "",
+        evidence=_evidence(not_done=not_done, again=again_s is not None),
         not_started=not_done and again_s is not None,
         retryable=again_s is not None,
         retry_after_s=again_s,
     )
+
+
+def _evidence(*, not_done: bool, again: bool) -> Evidence:
+    """Return what a failure proves: the same as `NotDone` and `Retryable` of a tool in the engine's process."""
+    if not_done:
+        return "not_sent" if again else "not_done"
+    return "reply_lost" if again else ""
