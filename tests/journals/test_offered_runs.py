@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from callgate import Engine, MemoryJournal, PostgresJournal, RawCall, Scope, SqliteJournal, Suspended, Tool, inbox, tool
+from callgate._pipeline.open_runs import NO_SCOPE
 from callgate.errors import RunHeld
 from tests.effect_ledger import Ledger
 from tests.effect_tools import paying, paying_amounts
@@ -147,7 +148,7 @@ async def test_an_engine_that_keeps_an_idle_run_does_not_read_it_again(journals:
     async with one:
         await said(one, call("pay", id="a", to="ann"), CHAT)
         state = one._parts.known.by_run["chat-1"]
-        assert await soon(lambda: one._parts.latest_scope.opened is None)
+        assert await soon(lambda: one._parts.latest_scope.opened is NO_SCOPE)
         await said(one, RawCall(name="pay", arguments={"to": "bob"}, id="b"), CHAT)
         assert one._parts.known.by_run["chat-1"] is state
         assert kinds(one).count("call.completed") == 2

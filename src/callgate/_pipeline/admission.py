@@ -20,7 +20,7 @@ from callgate._pipeline.call_state import CallState, Nest
 from callgate._pipeline.engine_lifecycle import Lifecycle
 from callgate._pipeline.engine_options import EngineContext, HostFields
 from callgate._pipeline.known_runs import KnownRuns
-from callgate._pipeline.open_runs import LatestScope, OpenRuns
+from callgate._pipeline.open_runs import NO_SCOPE, LatestScope, OpenRuns
 from callgate._pipeline.outcomes import Outcomes
 from callgate._pipeline.run_leases import RunLeases
 from callgate._run_state.event_bodies import MOST_CHARS, ScopeFacts, valid_text, with_id
@@ -197,7 +197,7 @@ class Admission:
     def _take(self, scope: Scope, placed: Scope) -> None:
         """Keep the values computed from a scope, for the calls that use it."""
         latest = self._latest
-        latest.scope, latest.placed, latest.opened = scope, placed, None
+        latest.scope, latest.placed, latest.opened = scope, placed, NO_SCOPE
         latest.facts = ScopeFacts(placed, self._recorder.redactor)
 
     def _place(self, scope: Scope) -> Scope:

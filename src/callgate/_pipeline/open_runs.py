@@ -23,12 +23,16 @@ from callgate.calls import Scope
 from callgate.errors import RunHeld
 from callgate.protocols import OffersLeases
 
-__all__ = ["LatestScope", "OpenRuns"]
+__all__ = ["NO_SCOPE", "LatestScope", "OpenRuns"]
 
 _WAIT_S: Final = 3 * IDLE_RUN_S
 """Seconds to wait for a run that another engine holds. An idle run is offered within twice `IDLE_RUN_S`."""
 _FIRST_LOOK_S: Final = 0.01
 _LONGEST_LOOK_S: Final = 0.1
+
+
+NO_SCOPE: Final = Scope()
+"""A scope that no caller has: it is compared by identity."""
 
 
 class LatestScope(Struct):
@@ -39,8 +43,8 @@ class LatestScope(Struct):
     placed: Scope
     """With its run."""
     facts: ScopeFacts
-    opened: Scope | None = None
-    """The scope, once its run is open; None before that, and when another engine may take the run."""
+    opened: Scope = NO_SCOPE
+    """The scope, once its run is open; before that, and when another engine may take the run, `NO_SCOPE`."""
 
 
 class OpenRuns:
@@ -98,7 +102,7 @@ class OpenRuns:
             else:
                 del self._last_calls[run]
                 if self._latest.placed.run == run:
-                    self._latest.opened = None
+                    self._latest.opened = NO_SCOPE
                 journal.offer_lease(run)
         again = bool(self._last_calls)
         self._timer = asyncio.get_running_loop().call_later(IDLE_RUN_S, self._offer_idle, journal) if again else None
