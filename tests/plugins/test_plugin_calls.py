@@ -103,22 +103,38 @@ async def test_a_reading_call_of_a_plugin_that_ends_is_sent_again(tmp_path: Path
     assert len(fake.seen("call")) >= 2
 
 
-async def test_a_cancelled_call_is_cancelled_in_the_plugin_which_goes_on(tmp_path: Path) -> None:
+async def killed_call(engine: Engine, fake: FakeFolder) -> None:
+    """Make a call of `work`, and kill it once the plugin has it."""
+    calling = asyncio.ensure_future(engine.call(call("work"), Scope(conversation="c")))
+    await until(lambda: fake.seen("call"))
+    engine.control.kill("c")
+    await calling
+
+
+async def test_a_killed_call_is_cancelled_in_the_plugin_which_goes_on(tmp_path: Path) -> None:
     fake = FakeFolder(tmp_path, {"until_cancelled": True}, fail(code="cancelled"), head="parallel = 2")
-    async with Engine(servers=[fake.plugin(options={"work": {"timeout_s": 0.2}})]) as engine:
-        ended = await said(engine, call("work"))
-        assert (ended.status, ended.code) == ("unknown", "timeout")
+    async with Engine(servers=[fake.plugin()]) as engine:
+        await killed_call(engine, fake)
         await until(lambda: fake.seen("cancel"))
         assert fake.seen("cancel")[0]["id"] == fake.seen("call")[0]["id"]
         assert (await said(engine, call("echo", text="alive"))).data == {"text": "alive"}
     assert len(fake.pids) == 1
 
 
+async def test_a_call_that_takes_too_long_is_cancelled_in_the_plugin(tmp_path: Path) -> None:
+    fake = FakeFolder(tmp_path, {"until_cancelled": True}, fail(code="cancelled"))
+    async with Engine(servers=[fake.plugin(options={"work": {"timeout_s": 0.2}})]) as engine:
+        await said(engine, call("echo"))  # starts the process
+        ended = await said(engine, call("work"))
+        assert (ended.status, ended.code) == ("unknown", "timeout")
+        await until(lambda: fake.seen("cancel"))
+
+
 async def test_a_plugin_that_does_not_end_a_cancelled_call_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("callgate.plugins._plugin_session.CANCEL_S", 0.05)
     fake = FakeFolder(tmp_path, {"until_cancelled": True}, deaf_to=["cancel"])
-    async with Engine(servers=[fake.plugin(options={"work": {"timeout_s": 0.2}})]) as engine:
-        assert (await said(engine, call("work"))).code == "timeout"
+    async with Engine(servers=[fake.plugin()]) as engine:
+        await killed_call(engine, fake)
         await until(lambda: len(fake.pids) == 2)
         with pytest.raises(ProcessLookupError):
             os.kill(fake.pids[0], 0)
