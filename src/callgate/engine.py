@@ -48,6 +48,7 @@ from callgate.tools.registry import Layer, instance_of
 if TYPE_CHECKING:
     from callgate._runners.process import ProcessLimits
     from callgate.mcp import McpServer
+    from callgate.plugins import Plugin
     from callgate.provider_responses import ToolDefinitions
     from callgate.response_calls import ResponseReply
     from callgate.response_streams import WatchedStream
@@ -72,8 +73,8 @@ class Engine:
 
     Args:
         tools: The tools to register as built-in. For a class, an instance is created. A server may be among them.
-        servers: Sources of tools outside of this process, such as `mcp("uvx mcp-server-git")`. They are started by
-            `async with`, or else by the first call, and their tools are registered then.
+        servers: Sources of tools outside of this process, such as `mcp("uvx mcp-server-git")` and
+            `plugin("./invoices")`. They are started by `async with`, or else by the first call, and their tools are registered then.
         policies: Asked in order about every call. If there are none, every valid call may run. Rules that name a tool,
             an argument or a value that does not exist are refused.
         hooks: The user's code that runs before and after calls.
@@ -105,9 +106,9 @@ class Engine:
     @by_name
     def __init__(
         self,
-        tools: Iterable[Tool | type[Tool] | McpServer | ToolServer] = (),
+        tools: Iterable[Tool | type[Tool] | McpServer | Plugin | ToolServer] = (),
         *,
-        servers: Iterable[McpServer | ToolServer] = (),
+        servers: Iterable[McpServer | Plugin | ToolServer] = (),
         policies: Iterable[Policy | CallJudge] = (),
         hooks: Iterable[Hook] = (),
         journal: Journal | None = None,

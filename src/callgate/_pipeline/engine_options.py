@@ -38,6 +38,7 @@ from callgate.tools.registry import ToolRegistry
 
 if TYPE_CHECKING:
     from callgate.mcp import McpServer
+    from callgate.plugins import Plugin
 
 __all__ = [
     "EngineContext",
@@ -95,7 +96,7 @@ def check_parts(**parts: object) -> None:
 
 
 def servers_of(
-    tools: Iterable[Tool | type[Tool] | McpServer | ToolServer], servers: Iterable[McpServer | ToolServer]
+    tools: Iterable[Tool | type[Tool] | McpServer | Plugin | ToolServer], servers: Iterable[McpServer | Plugin | ToolServer]
 ) -> tuple[tuple[Tool | type[Tool], ...], tuple[ToolServer, ...]]:
     """Return the tools, and the tool servers among both arguments, each in order.
 
@@ -130,6 +131,11 @@ def _tool_server(given: object) -> ToolServer | None:
         from callgate.mcp._supervisor import SupervisedServer
 
         return SupervisedServer(given) if isinstance(given, McpServer) else None
+    if type(given).__module__.startswith("callgate.plugins"):
+        from callgate.plugins import Plugin
+        from callgate.plugins._supervised_plugin import SupervisedPlugin
+
+        return SupervisedPlugin(given) if isinstance(given, Plugin) else None
     return None
 
 

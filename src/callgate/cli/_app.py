@@ -22,6 +22,7 @@ from callgate.cli._interrupt_signals import unwinding_on_termination
 from callgate.cli._log_commands import log_app
 from callgate.cli._mcp_commands import mcp_app
 from callgate.cli._memory_commands import memory_app
+from callgate.cli._plugin_commands import plugin_app
 from callgate.cli._replay_commands import replay as replay_words
 from callgate.cli._run_commands import resume as resume_words
 from callgate.cli._run_commands import run as run_words
@@ -54,6 +55,7 @@ app.command(rules_app)
 app.command(log_app)
 app.command(memory_app)
 app.command(mcp_app)
+app.command(plugin_app)
 add_undo(app)
 add_inbox(app)
 

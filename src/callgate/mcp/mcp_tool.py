@@ -10,8 +10,9 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol
 
+from callgate._server_processes.server_executions import failed
 from callgate.calls import Effect
-from callgate.mcp._call_results import executed, failed, refused
+from callgate.mcp._call_results import executed, refused
 from callgate.mcp._connection import McpError, Message
 from callgate.mcp._messages import RpcError
 from callgate.mcp._session import OnProgress
