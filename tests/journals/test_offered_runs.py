@@ -153,6 +153,26 @@ async def test_a_run_with_a_call_in_flight_is_not_handed_over(journals: Journals
     assert ledger.lines() == ["ann 1", "bob 1"]
 
 
+async def test_a_loop_is_told_that_another_engine_works_on_the_run_instead_of_asking_the_model_again(
+    journals: Journals, ledger: Ledger
+) -> None:
+    hang = asyncio.Event()
+    one, other = engines(journals, paying_amounts(ledger, hang))
+    paid = {"id": "c1", "type": "function", "function": {"name": "pay", "arguments": '{"to":"bob"}'}}
+    message = {"role": "assistant", "content": None, "tool_calls": [paid]}
+    response = {"id": "m1", "object": "chat.completion", "choices": [{"index": 0, "finish_reason": "tool_calls", "message": message}]}
+    async with one, other:
+        running = asyncio.ensure_future(said(one, call("pay", id="a", to="ann"), CHAT))
+        assert await soon(lambda: ledger.lines() == ["ann 1"])
+        reply = await other.respond(response, CHAT)
+        hang.set()
+        await running
+        again = await other.respond(response, CHAT)
+    assert (reply.ended, reply.done, reply.messages, reply.results) == ("held", True, [], [])
+    assert "is being worked on by" in reply.reason
+    assert (again.ended, ledger.lines()) == (None, ["ann 1", "bob 1"])
+
+
 async def test_a_run_with_an_unknown_outcome_is_handed_over_if_its_code_has_ended(journals: Journals) -> None:
     @tool
     async def pay(to: str) -> str:
