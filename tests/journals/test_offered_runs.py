@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
@@ -152,7 +153,27 @@ async def test_a_run_with_a_call_in_flight_is_not_handed_over(journals: Journals
     assert ledger.lines() == ["ann 1", "bob 1"]
 
 
-async def test_a_run_with_an_unknown_outcome_stays_with_the_engine_that_can_settle_it(journals: Journals) -> None:
+async def test_a_loop_is_told_that_another_engine_works_on_the_run_instead_of_asking_the_model_again(
+    journals: Journals, ledger: Ledger
+) -> None:
+    hang = asyncio.Event()
+    one, other = engines(journals, paying_amounts(ledger, hang))
+    paid = {"id": "c1", "type": "function", "function": {"name": "pay", "arguments": '{"to":"bob"}'}}
+    message = {"role": "assistant", "content": None, "tool_calls": [paid]}
+    response = {"id": "m1", "object": "chat.completion", "choices": [{"index": 0, "finish_reason": "tool_calls", "message": message}]}
+    async with one, other:
+        running = asyncio.ensure_future(said(one, call("pay", id="a", to="ann"), CHAT))
+        assert await soon(lambda: ledger.lines() == ["ann 1"])
+        reply = await other.respond(response, CHAT)
+        hang.set()
+        await running
+        again = await other.respond(response, CHAT)
+    assert (reply.ended, reply.done, reply.messages, reply.results) == ("held", True, [], [])
+    assert "is being worked on by" in reply.reason
+    assert (again.ended, ledger.lines()) == (None, ["ann 1", "bob 1"])
+
+
+async def test_a_run_with_an_unknown_outcome_is_handed_over_if_its_code_has_ended(journals: Journals) -> None:
     @tool
     async def pay(to: str) -> str:
         """Pay somebody."""
@@ -162,9 +183,30 @@ async def test_a_run_with_an_unknown_outcome_stays_with_the_engine_that_can_sett
     async with one, other:
         unknown = await said(one, call("pay", id="a", to="ann"), CHAT)
         assert unknown.status == "unknown"
-        assert (await said(other, call("pay", id="b", to="bob"), CHAT)).code == "run_held"
-        await one.settle(unknown.uid, happened=False)
-        assert (await said(other, call("pay", id="b", to="bob"), CHAT)).status == "unknown"
+        again = await said(other, call("pay", id="b", to="ann"), CHAT)
+        assert (again.status, again.data) == ("unknown", {"earlier_call": unknown.uid})
+        await other.settle(unknown.uid, happened=False)
+        assert (await said(other, call("pay", id="c", to="ann"), CHAT)).data != again.data
+
+
+async def test_a_run_stays_at_its_engine_while_code_of_an_unknown_call_runs_there(journals: Journals, ledger: Ledger) -> None:
+    ends = threading.Event()
+
+    @tool(timeout_s=0.05)
+    def wait() -> str:
+        """Wait."""
+        ends.wait(PATIENCE_S)
+        return "waited"
+
+    one, other = engines(journals, wait, paying(ledger))
+    async with one, other:
+        unknown = await said(one, call("wait", id="a"), CHAT)
+        held = await said(other, call("pay", id="b", to="bob"), CHAT)
+        ends.set()
+        assert await soon(lambda: one._parts.latest_scope.opened is NO_SCOPE)
+        assert (await said(other, call("pay", id="b", to="bob"), CHAT)).success
+    assert (unknown.status, held.code) == ("unknown", "run_held")
+    assert f"Code of wait ({unknown.uid}), whose outcome is unknown, may still run there." in held.text
 
 
 async def test_the_own_run_of_an_engine_is_never_handed_over(journals: Journals, ledger: Ledger) -> None:
