@@ -17,7 +17,7 @@ from callgate._clock import Clock
 from callgate._engine_limits import Limits
 from callgate._limits_from_environment import timeout_from_environment
 from callgate._option_checks import Pause, by_name, check, refuse_unknown
-from callgate._pipeline.admission import check_scope
+from callgate._pipeline.admission import check_call, check_scope
 from callgate._pipeline.approval_answers import answer_approval, as_approval, check_answer, check_said, edited_arguments
 from callgate._pipeline.engine_assembly import EngineParts, GivenParts
 from callgate._pipeline.engine_lifecycle import SyncRunner
@@ -180,6 +180,7 @@ class Engine:
         if not parts.servers.settled:
             await self.start()
         if scope is not parts.latest_scope.opened:
+            check_call(raw)
             parts.admission.check_extra(scope)
             try:
                 await self._open(scope)
@@ -665,6 +666,16 @@ class Engine:
                 still runs.
         """
         self._sync_runner.close(self._parts.lifecycle.shut, self.close)
+
+    def __enter__(self) -> Never:
+        """Refuse `with`, because closing waits."""
+        raise UsageError(
+            "An engine is closed by 'async with Engine(...) as engine:'. In synchronous code, write 'engine = Engine(...)' and call"
+            " engine.close_sync() at the end."
+        )
+
+    def __exit__(self, *exception: object) -> None:
+        """Do nothing: `with` is refused."""
 
     async def __aenter__(self) -> Self:
         try:

@@ -199,7 +199,7 @@ def runners_of(runners: Mapping[str, Runner] | None) -> dict[str, Runner]:
 
 def _listed(name: str, given: Iterable[T]) -> tuple[T, ...]:
     if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
-        raise UsageError(f"Engine({name}=...) was given a {_kind(given)}; it must be a list of them.")
+        raise UsageError(f"Engine({name}=...) was given a {_kind(given)}; it must be a list of them.{_how_to_write(name)}")
     return tuple(given)
 
 
@@ -208,7 +208,16 @@ def _check_part(name: str, part: object, methods: tuple[str, ...]) -> None:
         raise UsageError(f"Engine({name}=...) was given the class {part.__name__}; it must be an instance. Write {part.__name__}(...).")
     missing = [method for method in methods if not callable(getattr(part, method, None))]
     if missing:
-        raise UsageError(f"Engine({name}=...) was given a {_kind(part)}, which has no method {', '.join(missing)}.")
+        raise UsageError(f"Engine({name}=...) was given a {_kind(part)}, which has no method {', '.join(missing)}.{_how_to_write(name)}")
+
+
+def _how_to_write(name: str) -> str:
+    """Return what to write for a policy, because a plain function is often given for one."""
+    if name != "policies":
+        return ""
+    return (
+        " Write policies=[Rules.parse(...)], or an object with 'async def decide(self, call)' that returns Allow(), Deny(...) or Ask(...)."
+    )
 
 
 def _kind(value: object) -> str:
