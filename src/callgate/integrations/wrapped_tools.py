@@ -46,9 +46,8 @@ class WrappedTools:
         options: Mapping[str, ToolOptions] | None = None,
     ) -> None:
         if not isinstance(engine, Engine):
-            raise UsageError(
-                f"{wrapper} was given a {type(engine).__name__} as its engine. Give callgate.Engine(import_tools(tools, effects={{...}}))."
-            )
+            given = f"the class {engine.__name__}" if isinstance(engine, type) else f"a {type(engine).__name__}"
+            raise UsageError(f"{wrapper} was given {given} as its engine. Give callgate.Engine(import_tools(tools, effects={{...}})).")
         self._engine = engine
         self._given = GivenOptions(wrapper, effects, options)
         self._known: dict[str, object] = {}
