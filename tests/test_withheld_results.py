@@ -90,6 +90,7 @@ async def test_a_result_withheld_or_redacted_by_hooks_is_in_no_file_or_log(
     """The journal, blobs, cache, memory, undo store and log are checked, with small, structured, large, failed and repeated results."""
     caplog.set_level(logging.DEBUG)
     workspace, kept = tmp_path / "workspace", tmp_path / "kept"
+    kept.mkdir()
     workspace.mkdir()
     async with Engine(
         TOOLS,

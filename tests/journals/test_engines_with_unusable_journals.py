@@ -117,6 +117,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 async def test_a_path_that_begins_with_a_tilde_is_in_the_home_folder(home: Path) -> None:
+    (home / "runs").mkdir()
     async with Engine(journal=SqliteJournal("~/runs/j.db")) as engine:
         assert (await said(engine, call("missing"))).code == "unknown_tool"
     SqliteCache("~/cache.db").close()
@@ -128,6 +129,7 @@ async def test_a_path_that_begins_with_a_tilde_is_in_the_home_folder(home: Path)
 
 
 async def test_a_file_whose_name_is_a_tilde_can_still_be_given(home: Path) -> None:
+    (home / "elsewhere" / "~").mkdir()
     await SqliteJournal("./~/j.db").close()
     assert (home / "elsewhere" / "~" / "j.db").is_file()
 

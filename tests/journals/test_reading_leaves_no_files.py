@@ -29,6 +29,7 @@ async def written(path: Path) -> None:
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     path = tmp_path / "kept" / "journal.db"
+    path.parent.mkdir()
     asyncio.run(written(path))
     return path
 

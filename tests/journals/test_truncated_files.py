@@ -156,6 +156,7 @@ asyncio.run(main())
 
 async def test_moving_the_folder_of_an_open_journal_is_detected(path: Path) -> None:
     folder = path.parent / "folder"
+    folder.mkdir()
     journal = SqliteJournal(folder / "journal.db")
     await journal.durable(journal.append(draft(0)))
     folder.rename(path.parent / "elsewhere")

@@ -48,6 +48,7 @@ TOOL_OPTIONS = (
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,63}")
 _LAUNCHERS = frozenset({"bunx", "docker", "node", "npx", "npm", "pipx", "podman", "pnpm", "python", "python3", "uv", "uvx", "yarn"})
 _LAUNCHER_WORDS = frozenset({"dlx", "exec", "run", "tool", "x"})
+_GENERIC_NAMES = frozenset({"__main__", "app", "bin", "build", "dist", "index", "lib", "main", "out", "server", "src", "/"})
 _AFFIXES = re.compile(r"^(?:mcp[-_]server[-_]|server[-_]|mcp[-_])|(?:[-_]mcp[-_]server|[-_]server|[-_]mcp)$")
 
 
@@ -194,9 +195,16 @@ def _name_of_command(command: tuple[str, ...]) -> str:
     words = [PurePath(command[0]).name, *(word for word in command[1:] if not word.startswith("-"))]
     while len(words) > 1 and (words[0] in _LAUNCHERS or words[0] in _LAUNCHER_WORDS or re.fullmatch(r"python3\.\d+", words[0])):
         words.pop(0)
-    found = PurePath(words[0]).name
-    found = re.sub(r"(?:@[^/]*|[=<>~\[].*|\.(?:py|js|mjs|ts))$", "", found) or found
-    return _short(found)
+    return _short(_program_name(PurePath(words[0])))
+
+
+def _program_name(path: PurePath) -> str:
+    """Return the name of a program's file without its version and ending, or of its folder if the file is called `index.js` or the like."""
+    for part in reversed(path.parts):
+        name = re.sub(r"(?:@[^/]*|[=<>~\[].*|\.(?:py|js|mjs|cjs|ts))$", "", part)
+        if name and name not in _GENERIC_NAMES:
+            return name
+    return path.stem
 
 
 def _name_of_host(url: str) -> str:
