@@ -62,6 +62,7 @@ _MEANT: Mapping[str, tuple[str, ...]] = {
     "call_id": ("id",),
     "tool_call_id": ("id",),
     "key": ("idempotency_key",),
+    "idempotency_key": ("key",),
     "user": ("principal", "by"),
     "user_id": ("principal",),
     "tenant": ("principal",),

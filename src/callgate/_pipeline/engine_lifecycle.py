@@ -12,6 +12,7 @@ import asyncio
 import logging
 import os
 import threading
+import warnings
 from asyncio import get_running_loop
 from collections.abc import Callable, Coroutine
 from concurrent.futures import wait
@@ -86,6 +87,7 @@ class Lifecycle:
         self.ending = False
         """Whether running calls are being ended, so that nothing further of them may begin."""
         self.loop: asyncio.AbstractEventLoop | None = None
+        self._binding = threading.Lock()
         self._journal = journal
         self._watcher = watcher
         self._outcomes = outcomes
@@ -105,14 +107,18 @@ class Lifecycle:
         loop = get_running_loop()
         if self.loop is not loop:
             refuse_while_importing()
+            self._bind(loop)
+        self.check_unclosed()
+
+    def _bind(self, loop: asyncio.AbstractEventLoop) -> None:
+        with self._binding:  # two threads may use a new engine at once, each with a loop of its own
             if self.loop is not None:
                 raise UsageError(
                     "This engine belongs to another event loop. Make an engine for each loop, inside the function"
                     " that asyncio.run gets. Code without a loop, such as call_sync or the invoke of a graph, needs one of its own, too."
                 )
             self.loop = loop
-            self._journal.watch(self._watcher)
-        self.check_unclosed()
+        self._journal.watch(self._watcher)
 
     def shut(self) -> None:
         """Refuse all new calls and runs."""
@@ -271,12 +277,26 @@ class _HandedOver:
         return self._decided.acquire(blocking=False)
 
 
+def _is_idle_here(loop: asyncio.AbstractEventLoop) -> bool:
+    """Return whether a loop is this thread's own between two uses, as the `run_sync` of some frameworks leaves it."""
+    if loop.is_running() or loop.is_closed():
+        return False
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        try:
+            return asyncio.get_event_loop() is loop
+        except RuntimeError:
+            return False
+
+
 def _run_on(loop: asyncio.AbstractEventLoop, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run `work` on an event loop that runs in another thread, and wait for it.
+    """Run `work` on an event loop that runs in another thread, or that is this thread's own and idle, and wait for it.
 
     Raises:
         UsageError: The loop does not run, or waits for this thread.
     """
+    if _is_idle_here(loop):
+        return loop.run_until_complete(work())
     if not loop.is_running():
         raise UsageError(
             "This engine belongs to an event loop that no longer runs. Make a new engine: one for each loop, and one for code without a"

@@ -77,7 +77,12 @@ class GivenOptions:
 
     def _check(self, name: str, given: ToolOptions) -> None:
         place = f"options={{'{name}': ...}}"
-        refuse_unknown(f"{self._where}({place})", self._mapping(place, given), ToolOptions.__annotations__)
+        if not isinstance(given, Mapping):
+            raise UsageError(
+                f"{self._where}({place}) has {given!r:.80} as the options of the tool '{name}'; they must be a mapping."
+                " options is a mapping by the names of tools, such as {'refund': {'key': '{order}'}}."
+            )
+        refuse_unknown(f"{self._where}({place})", given, ToolOptions.__annotations__)
         for label in _LABELS:
             if label in given and not (label == "description" and name in self._functions):
                 raise UsageError(f"{self._where}(options=...) sets the {label} of '{name}'. It stays the framework's own; change it there.")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
@@ -78,6 +78,8 @@ class CallgateToolset(WrapperToolset[Any]):
     effects: Mapping[str, Effect] | None
     options: Mapping[str, ToolOptions] | None
     scope: ScopeOf
+    _wrapper: ClassVar[str] = "CallgateToolset"
+    """The name of what the user has made, for messages."""
 
     def __init__(
         self,
@@ -88,12 +90,13 @@ class CallgateToolset(WrapperToolset[Any]):
         options: Mapping[str, ToolOptions] | None = None,
         scope: ScopeOf = _NOBODY,
     ) -> None:
-        self._tools = WrappedTools("CallgateToolset", engine, effects, options)
+        self._tools = WrappedTools(self._wrapper, engine, effects, options)
         check_scope(scope)
         super().__init__(wrapped if isinstance(wrapped, AbstractToolset) else FunctionToolset(list(wrapped)))
         self.engine, self.effects, self.options, self.scope = engine, effects, options, scope
 
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
+        await self.engine.start()  # refuses another event loop before two threads register the same tool
         tools = await super().get_tools(ctx)
         for name, one in tools.items():
             self._tools.add_once(name, declared(one) or one, partial(self._description, one))
@@ -177,6 +180,12 @@ class CallgateToolset(WrapperToolset[Any]):
         return restore(whole_value(self.engine, result), result)
 
 
+class _AgentToolset(CallgateToolset):
+    """All tools of an agent with a `CallgateCapability`."""
+
+    _wrapper = "CallgateCapability"
+
+
 def recorded_answers(requests: DeferredToolRequests | Iterable[str]) -> DeferredToolResults:
     """Return results with which a run goes on with the answers that the engine's journal has, and with no others.
 
@@ -211,7 +220,7 @@ class CallgateCapability(AbstractCapability[Any]):
         super().__init__()
         check_scope(scope)
         WrappedTools("CallgateCapability", engine, effects, options)  # refuses at once what the toolset of each run would refuse
-        self._wrap = partial(CallgateToolset, engine=engine, effects=effects, options=options, scope=scope)
+        self._wrap = partial(_AgentToolset, engine=engine, effects=effects, options=options, scope=scope)
 
     def get_wrapper_toolset(self, toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
         return self._wrap(toolset)
