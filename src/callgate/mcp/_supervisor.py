@@ -8,10 +8,10 @@ most. `TRANSITIONS` is the whole state machine. Knows nothing of what a call is 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from contextvars import Context
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from callgate._backoff import backoff_s
 from callgate.errors import UsageError
@@ -29,6 +29,7 @@ from callgate.protocols import Execution, ToolCatalogue
 
 __all__ = ["TRANSITIONS", "Event", "State", "SupervisedServer", "connection_of"]
 
+T = TypeVar("T")
 State = Literal["idle", "starting", "ready", "degraded", "backoff", "quarantined", "closed"]
 Event = Literal["start", "started", "silent", "heard", "lost", "failed_too_often", "due", "close"]
 
@@ -83,6 +84,7 @@ class SupervisedServer:
 
     def __init__(self, server: McpServer, connect: Connect = connection_of) -> None:
         self.name = server.name
+        self.timeout_s = server.timeout_s
         self.state: State = "idle"
         self._server = server
         self._connect = connect
@@ -152,13 +154,21 @@ class SupervisedServer:
             return await self._call(name, arguments, uid, on_progress)
 
     async def _call(self, name: str, arguments: Mapping[str, Any], uid: str, on_progress: OnProgress) -> Message:
+        return await self.on_session(lambda session: session.call_tool(name, arguments, uid, on_progress))
+
+    async def on_session(self, work: Callable[[Session], Awaitable[T]]) -> T:
+        """Run requests on the session that runs now.
+
+        Raises:
+            NotSent: None runs; `until_ready` waits for one.
+        """
         session = self._ready
         if session is None:
             raise self._unavailable(self._problem or "it is not running")
         self._running += 1
         try:
-            result = await session.call_tool(name, arguments, uid, on_progress)
-        except asyncio.CancelledError:  # the call has timed out or was stopped: perhaps the server answers nothing any more
+            result = await work(session)
+        except asyncio.CancelledError:  # the request has timed out or was stopped: perhaps the server answers nothing any more
             self._doubted = True
             self._wake.set()
             raise
