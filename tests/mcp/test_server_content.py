@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from callgate import Engine, UsageError
-from callgate.mcp import McpError, NotSent, ProtocolError, RequestRefused, mcp
+from callgate.mcp import McpError, NotSent, ProtocolError, RequestRejected, mcp
 from tests.engine_calls import call, said
 from tests.mcp.fakes import Fake
 from tests.waiting import until
@@ -18,7 +18,7 @@ from tests.waiting import until
 pytestmark = pytest.mark.process
 
 ALL: dict[str, Any] = {"resources": {}, "prompts": {}, "completions": {}}
-RESOURCES = [
+RESOURCES: list[dict[str, Any]] = [
     {"result": {"resources": [{"uri": "a://1", "name": "one", "x-vendor": {"b": 1, "a": 2}, "_meta": {"k": 1}}], "nextCursor": "1"}},
     {"result": {"resources": [{"uri": "a://2", "name": "two", "icons": [{"src": "data:,"}]}]}},
 ]
@@ -52,9 +52,9 @@ async def test_a_list_whose_cursors_repeat_ends(tmp_path: Path) -> None:
 
 async def test_an_error_of_the_server_has_its_code_and_data(tmp_path: Path) -> None:
     async with Engine(servers=[fake(tmp_path, resources_read=REFUSED).server()]) as engine:
-        with pytest.raises(RequestRefused, match="'fake' answered resources/read with an error: Resource not found") as refused:
+        with pytest.raises(RequestRejected, match="'fake' answered resources/read with an error: Resource not found") as refused:
             await engine.server("fake").read_resource("a://9")
-    assert (refused.value.code, refused.value.rpc_code, refused.value.data) == ("request_refused", -32002, {"uri": "a://9"})
+    assert (refused.value.code, refused.value.rpc_code, refused.value.data) == ("request_rejected", -32002, {"uri": "a://9"})
 
 
 async def test_an_answer_without_the_form_of_a_resource_is_a_protocol_error(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from callgate.mcp._tool_changes import AcceptedTool, Definition, FieldChange, To
 from callgate.mcp.accepted_tools import AcceptedTools
 from callgate.mcp.config_files import ConfiguredServer, configured_servers, read_mcp_servers
 from callgate.mcp.server_config import ChecksDefinitions, McpServer, mcp
-from callgate.mcp.server_content import RequestRefused, ServerContent
+from callgate.mcp.server_content import RequestRejected, ServerContent
 
 __all__ = [
     "AcceptedTool",
@@ -29,7 +29,7 @@ __all__ = [
     "McpServer",
     "NotSent",
     "ProtocolError",
-    "RequestRefused",
+    "RequestRejected",
     "ServerContent",
     "ToolChange",
     "ToolComparison",

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from callgate.mcp._session import Session
     from callgate.mcp._supervisor import SupervisedServer
 
-__all__ = ["RequestRefused", "ServerContent", "content_of"]
+__all__ = ["RequestRejected", "ServerContent", "content_of"]
 
 T = TypeVar("T")
 
 
-class RequestRefused(McpError):
+class RequestRejected(McpError):
     """The server answered a request with an error.
 
     Args:
@@ -34,7 +34,7 @@ class RequestRefused(McpError):
         data: The `data` of the error, as the server sent it; None if there is none.
     """
 
-    code = "request_refused"
+    code = "request_rejected"
 
     def __init__(self, message: str, *, rpc_code: int, data: object = None) -> None:
         super().__init__(message)
@@ -48,7 +48,7 @@ class ServerContent:
     Each function starts the engine's servers if they do not run yet, and may be called while calls of tools run.
 
     Every function raises `UsageError` if the server says that it has no such thing, and `McpError` if there is no valid answer:
-    `RequestRefused` with the server's code, `NotSent` with the reason if the server is down, `ConnectionLost`, `ProtocolError`, or
+    `RequestRejected` with the server's code, `NotSent` with the reason if the server is down, `ConnectionLost`, `ProtocolError`, or
     `McpError` with the code `timeout`.
 
     Args:
@@ -138,7 +138,7 @@ class ServerContent:
         except RpcError as error:
             said = error.message[:1_000] or "without a text"
             text = f"The MCP server '{self.name}' answered {method} with an error: {said} ({error.code})"
-            raise RequestRefused(text, rpc_code=error.code, data=error.data) from error
+            raise RequestRejected(text, rpc_code=error.code, data=error.data) from error
         except TimeoutError as error:
             if not waiting.expired():
                 raise

@@ -10,7 +10,7 @@ import pytest
 
 from callgate import Engine, UsageError
 from callgate.events import Progress
-from callgate.mcp import RequestRefused, mcp
+from callgate.mcp import RequestRejected, mcp
 from callgate.tools.retry_policy import NO_RETRY
 from tests.engine_calls import call, said
 from tests.mcp.http.fake_server import FakeServer, Reply, Sent, result_of
@@ -41,7 +41,7 @@ async def test_resources_and_prompts_are_read(server: SdkServer) -> None:
         assert [one["name"] for one in await content.list_prompts()] == ["review"]
         prompt = await content.get_prompt("review", {"language": "Python"})
         assert prompt["messages"][0]["content"]["text"] == "Review this Python code."
-        with pytest.raises(RequestRefused) as refused:
+        with pytest.raises(RequestRejected) as refused:
             await content.read_resource("absent://one")
     assert refused.value.rpc_code in (-32602, -32002)
 
