@@ -47,7 +47,7 @@ from callgate.tools.registry import Layer, instance_of
 
 if TYPE_CHECKING:
     from callgate._runners.process import ProcessLimits
-    from callgate.mcp import McpServer
+    from callgate.mcp import McpServer, ServerContent
     from callgate.plugins import Plugin
     from callgate.provider_responses import ToolDefinitions
     from callgate.response_calls import ResponseReply
@@ -441,6 +441,19 @@ class Engine:
             parts.admission.check_extra(scope)
             await self._open(scope)
         return await parts.route.asks_human(raw, scope)
+
+    # Resources and prompts of servers
+
+    @by_name
+    def server(self, name: str) -> ServerContent:
+        """Return the resources and prompts of one of the engine's MCP servers. Starts nothing.
+
+        Raises:
+            UsageError: The engine has no MCP server with this name.
+        """
+        from callgate.mcp.server_content import content_of
+
+        return content_of(self._parts.servers.named(name), self.start, self._parts.timeout_s)
 
     # What an operator does
 

@@ -47,6 +47,7 @@ class FakeServer:
         self.guard = threading.Lock()
         self.cancelled: dict[Any, threading.Event] = {}
         self.tools: list[dict[str, Any]] = script.get("tools", [])
+        self.capabilities = {"tools": {"listChanged": True}, **script.get("capabilities", {})}
         self.replies: dict[Any, Any] = {}
         self.replied = threading.Condition()
 
@@ -105,6 +106,10 @@ class FakeServer:
             threading.Thread(target=self.call, args=(number, message["params"]), daemon=True).start()
         elif method == "ping":
             self.answer(number, {})
+        elif method in self.script.get("answers", {}):
+            given = self.script["answers"][method]
+            page = int(message.get("params", {}).get("cursor", 0))
+            self.send({"jsonrpc": "2.0", "id": number, **(given[page] if isinstance(given, list) else given)})
         elif method != "subscriptions/listen":
             self.refuse(number, -32601, "Method not found")
 
@@ -112,14 +117,13 @@ class FakeServer:
         if self.script.get("era") == "handshake":
             self.refuse(number, -32601, "Method not found")
             return
-        capabilities = {"tools": {"listChanged": True}}
-        self.answer(number, {"resultType": "complete", "supportedVersions": [STATELESS], "capabilities": capabilities})
+        self.answer(number, {"resultType": "complete", "supportedVersions": [STATELESS], "capabilities": self.capabilities})
 
     def initialize(self, number: Any, version: str) -> None:
         info = {"name": "fake", "version": "1"}
         self.answer(
             number,
-            {"protocolVersion": self.script.get("version", version), "capabilities": {"tools": {"listChanged": True}}, "serverInfo": info},
+            {"protocolVersion": self.script.get("version", version), "capabilities": self.capabilities, "serverInfo": info},
         )
 
     def list_tools(self, number: Any, cursor: str | None) -> None:

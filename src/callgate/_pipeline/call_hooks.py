@@ -210,8 +210,10 @@ async def _replaced(call: ValidatedCall, answer: object, before: Checked, host: 
         return _rechecked(call, await host.read(answer), before, host.redactor)
     if before.status == "ok":
         fresh = _rechecked(call, await host.read(answer.value), before, host.redactor)
-        return replace(fresh, content=before.content) if answer.value == before.value else fresh
+        return replace(fresh, content=before.content, server_fields=before.server_fields) if answer.value == before.value else fresh
     after = before if answer.value == before.value else _rechecked(call, await host.read(answer.value), before, host.redactor)
+    if answer.error != before.error:  # the fields may have what the hook removes from the text
+        after = replace(after, server_fields=None)
     told = await host.read({"error": answer.error, "details": answer.details})
     match told.value:
         case {"error": str() as error, "details": None}:

@@ -25,6 +25,18 @@ _SHORT_CHARS = 1_000
 _NOTHING_HAPPENED = frozenset({METHOD_NOT_FOUND, INVALID_PARAMS, -32020, -32021, -32022})
 """Errors with which a server refuses a request before it does anything."""
 
+_READ = frozenset({"content", "structuredContent", "isError", "resultType"})
+"""The fields of a result that become its value, its parts and its status."""
+_MEDIA: Mapping[str, type] = {"data": str, "mimeType": str}
+_KEPT_BY_PARTS: Mapping[str, Mapping[str, type]] = {
+    "text": {"text": str},
+    "image": _MEDIA,
+    "audio": _MEDIA,
+    "resource_link": {"uri": str, "name": str, "mimeType": str},
+    "resource": {"resource": dict},
+}
+"""The fields that a part keeps, by the type of the item."""
+
 
 def executed(server: str, result: Message) -> Execution:
     """Return the execution of a call that the server has answered with a result.
@@ -41,8 +53,9 @@ def executed(server: str, result: Message) -> Execution:
     parts = tuple([content_part(item, changes) for item in content])
     if is_error:
         return _declared(result, parts, tuple(changes))
-    value, parts = _value(result, parts)
-    return Execution(status="returned", value=value, content=parts, read=True, changes=tuple(changes))
+    value, shown = _value(result, parts)
+    fields = _other_fields(result)
+    return Execution(status="returned", value=value, content=shown, read=True, changes=tuple(changes), server_fields=fields)
 
 
 def refused(server: str, error: RpcError) -> Execution:
@@ -65,7 +78,8 @@ def _declared(result: Message, parts: Sequence[Part], changes: tuple[str, ...]) 
         value = text  # the error is cut, and the whole is kept as the value
     failure = text or "The tool reported a failure without a text"
     others = tuple(part for part in parts if not isinstance(part, Text))
-    return Execution(status="returned", value=value, content=others, failure=failure, read=True, changes=changes)
+    fields = _other_fields(result)
+    return Execution(status="returned", value=value, content=others, failure=failure, read=True, changes=changes, server_fields=fields)
 
 
 def _value(result: Message, parts: tuple[Part, ...]) -> tuple[object, tuple[Part, ...]]:
@@ -83,3 +97,22 @@ def _is_same(parts: tuple[Part, ...], value: object) -> bool:
     if not parts:
         return True
     return len(parts) == 1 and isinstance(parts[0], Text) and parts[0].text == json_text(value)
+
+
+def _other_fields(result: Message) -> dict[str, object] | None:
+    """Return what a result has beyond its value and its parts; None if that is nothing."""
+    fields = {key: value for key, value in result.items() if key not in _READ}
+    if "structuredContent" in result and result["structuredContent"] is None:
+        fields["structuredContent"] = None
+    items = [_other_item_fields(item) for item in result.get("content", [])]
+    if any(items):
+        fields["content"] = items
+    return fields or None
+
+
+def _other_item_fields(item: Message) -> Message | None:
+    """Return what an item of the content has that its part has not: the whole item if its type is not known."""
+    kept = _KEPT_BY_PARTS.get(item["type"])
+    if kept is None:
+        return item
+    return {key: value for key, value in item.items() if key != "type" and not isinstance(value, kept.get(key, ()))} or None

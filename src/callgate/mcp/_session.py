@@ -19,6 +19,7 @@ from callgate._secret_redaction import RedactedLog
 from callgate.mcp import _messages as messages
 from callgate.mcp._connection import ConnectionEvents, Message, NotSent, ProtocolError, ServerConnection
 from callgate.mcp._messages import RpcError
+from callgate.mcp._pages import all_items
 from callgate.mcp._revisions import (
     CLIENT_INFO,
     HANDSHAKE_REVISIONS,
@@ -44,9 +45,7 @@ T = TypeVar("T")
 _PROBE_S = 5.0
 """Seconds of silence after which a server is taken for one of the older era."""
 _MOST_ROUNDS = 10
-"""How often a server may ask for input during one call."""
-_MOST_PAGES = 1_000
-_MOST_TOOLS = 5_000
+"""How often a server may ask for input during one request."""
 _KEPT_IDS = 1_000
 _LOGGED_NOISE = 5
 
@@ -170,50 +169,40 @@ class Session:
         Raises:
             McpError: The server does not answer, or its answer is no list.
         """
-        found: list[Message] = []
-        cursor: str | None = None
-        seen: set[str] = set()
-        for _ in range(_MOST_PAGES):
-            try:
-                result = await self._send("tools/list", {} if cursor is None else {"cursor": cursor})
-            except RpcError as error:
-                if error.code == messages.METHOD_NOT_FOUND and not found:
-                    return []
-                raise ProtocolError(f"{self._named} did not list its tools: {error.message[:300]} ({error.code}).") from error
-            tools = result.get("tools")
-            if not isinstance(tools, list):
-                raise ProtocolError(f"{self._named} sent a list of tools that is no list.")
-            found += [one for one in tools if isinstance(one, dict)]
-            following = result.get("nextCursor")
-            if not isinstance(following, str):
-                return found
-            if following in seen or len(found) > _MOST_TOOLS:
-                break
-            seen.add(following)
-            cursor = following
-        self._log.warning("%s lists more than %s tools or %s pages; the rest is left out", self._named, _MOST_TOOLS, _MOST_PAGES)
-        return found[:_MOST_TOOLS]
+        try:
+            return await self.list_all("tools/list", "tools")
+        except RpcError as error:
+            if error.code == messages.METHOD_NOT_FOUND:
+                return []
+            raise ProtocolError(f"{self._named} did not list its tools: {error.message[:300]} ({error.code}).") from error
+
+    async def list_all(self, method: str, key: str) -> list[Message]:
+        """Return the items of all pages of a list; see `all_items`."""
+        return await all_items(self._send, method, key, self._named, self._log)
 
     async def call_tool(self, name: str, arguments: Mapping[str, Any], uid: str, on_progress: OnProgress) -> Message:
-        """Call a tool and return the result as the server sent it.
+        """Call a tool and return the result as the server sent it; see `ask`."""
+        return await self.ask("tools/call", {"name": name, "arguments": arguments}, uid=uid, on_progress=on_progress)
 
-        If the server asks for input, it is given, and the same call is continued, as the protocol says.
+    async def ask(self, method: str, params: Mapping[str, Any], *, uid: str = "", on_progress: OnProgress | None = None) -> Message:
+        """Send a request and return the result as the server sent it.
+
+        If the server asks for input, it is given, and the same request is continued, as the protocol says.
 
         Raises:
             McpError: See `ServerConnection.request`.
             RpcError: The server answered with an error.
         """
-        params: dict[str, Any] = {"name": name, "arguments": arguments}
         given = params
         for _ in range(_MOST_ROUNDS + 1):
-            result = await self._send("tools/call", given, uid=uid, on_progress=on_progress)
+            result = await self._send(method, given, uid=uid, on_progress=on_progress)
             kind = result.get("resultType", "complete")
             if kind == "complete":
                 return result
             if kind != "input_required" or self.era != "stateless":
                 raise ProtocolError(f"{self._named} answered with a result of the unknown type {kind!r:.40}.")
-            given = params | await self._input(result)
-        raise ProtocolError(f"{self._named} asked for input more than {_MOST_ROUNDS} times during one call.")
+            given = {**params, **await self._input(result)}
+        raise ProtocolError(f"{self._named} asked for input more than {_MOST_ROUNDS} times during one request.")
 
     async def _input(self, result: Message) -> dict[str, Any]:
         """Return what continues a call, after which the server has asked for input."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from callgate._backoff import backoff_s
 from callgate._clock import Clock
@@ -29,6 +29,8 @@ from callgate.mcp.server_config import McpServer
 from callgate.protocols import Execution, ToolCatalogue
 
 __all__ = ["SupervisedServer", "connection_of"]
+
+T = TypeVar("T")
 
 _FIRST_WAIT_S = 0.1
 _LONGEST_WAIT_S = 10.0
@@ -73,6 +75,7 @@ class SupervisedServer:
 
     def __init__(self, server: McpServer, connect: Connect = connection_of) -> None:
         self.name = server.name
+        self.timeout_s = server.timeout_s
         self._life = ServerLife[Session](f"The MCP server '{server.name}'", _Backoff())
         self._server = server
         self._connect = connect
@@ -119,13 +122,21 @@ class SupervisedServer:
             return await self._call(name, arguments, uid, on_progress)
 
     async def _call(self, name: str, arguments: Mapping[str, Any], uid: str, on_progress: OnProgress) -> Message:
+        return await self.on_session(lambda session: session.call_tool(name, arguments, uid, on_progress))
+
+    async def on_session(self, work: Callable[[Session], Awaitable[T]]) -> T:
+        """Run requests on the session that runs now.
+
+        Raises:
+            NotSent: None runs; `until_ready` waits for one.
+        """
         session = self._life.ready
         if session is None:
             raise self._life.unavailable(self._life.problem or "it is not running")
         self._running += 1
         try:
-            result = await session.call_tool(name, arguments, uid, on_progress)
-        except asyncio.CancelledError:  # the call has timed out or was stopped: perhaps the server answers nothing any more
+            result = await work(session)
+        except asyncio.CancelledError:  # the request has timed out or was stopped: perhaps the server answers nothing any more
             self._doubted = True
             self._life.wake.set()
             raise
