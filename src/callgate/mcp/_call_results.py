@@ -8,7 +8,7 @@ Sources: MCP 2025-11-25 and 2026-07-28, Tools: "Tool Result", "Error Handling".
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from callgate._json import json_text, plain_bytes
 from callgate._runners.returned_content import part_data
