@@ -38,6 +38,7 @@ from callgate.integrations._langgraph_calls import (
     question_about,
     without_loop,
 )
+from callgate.integrations._langgraph_order import MessageOrder, calls_of_input
 from callgate.integrations.framework_call import CallsEngine, HumanDecision, answer, no_because
 from callgate.integrations.open_questions import paused_or_asked
 from callgate.integrations.outdated_answers import why_outdated
@@ -62,6 +63,7 @@ class _Execution:
 
     def __init__(self) -> None:
         self.answers = TaskAnswers()
+        self.order = MessageOrder((), lambda name: False)
         self.forget_calls()
 
     def forget_calls(self) -> None:
@@ -109,10 +111,11 @@ class CallgateToolNode(ToolNode):
 
         def wrap(request: ToolCallRequest, execute: Callable[[ToolCallRequest], Any]) -> Any:
             execution = _execution.get()
-            try:
-                output = calls.make_sync(request, execute, execution.answers, None)
-            except GraphInterrupt as pause:
-                output = pause
+            with execution.order.turn(request.tool_call["id"]):
+                try:
+                    output = calls.make_sync(request, execute, execution.answers, None)
+                except GraphInterrupt as pause:
+                    output = pause
             return execution.noted(request, output, calls)
 
         async def awrap(request: ToolCallRequest, execute: Callable[[ToolCallRequest], Any]) -> Any:
@@ -130,6 +133,7 @@ class CallgateToolNode(ToolNode):
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         with _new_execution() as execution:
             while True:
+                execution.order = MessageOrder(calls_of_input(input, self._messages_key), self._only_reads)
                 output = super().invoke(input, config, **kwargs)
                 if not (execution.waiting or execution.paused):
                     return output
@@ -144,6 +148,10 @@ class CallgateToolNode(ToolNode):
                     return output
                 await in_thread(lambda: self._interrupt_of_a_tool(execution))
                 await _ask(self._engine, execution)
+
+    def _only_reads(self, name: str) -> bool:
+        tool = self._engine.tools.get(name)
+        return tool is not None and tool.effect == "none"
 
     def _interrupt_of_a_tool(self, execution: _Execution) -> None:
         """Raise the interrupt with which a tool has paused the graph, if one has.
