@@ -41,8 +41,8 @@ TRANSITIONS: Mapping[tuple[State, Event], State] = {
 }
 """The states of a server, and what changes them.
 
-ready: calls are sent. degraded: a call has timed out and the server is silent. backoff: it starts again soon. quarantined: it has failed
-too often, and calls are refused until the quarantine is over; the next call then starts it.
+ready: calls are sent. degraded: a call has timed out and the server is silent, so new calls wait. backoff: it starts again soon.
+quarantined: it has failed too often, and calls are refused until the quarantine is over; the next call then starts it.
 """
 
 STABLE_S = 30.0
@@ -162,6 +162,18 @@ class ServerLife(Generic[S]):
             self.ready = None
             self._renew_attempt()
         self.wake.set()
+
+    def hold(self) -> None:
+        """Let new calls wait, because the server is silent: until it is heard again, or has been started anew."""
+        self.enter("silent")
+        self.stop_sending()
+
+    def resume(self, ready: S) -> None:
+        """Let calls be sent again to a server that was silent and is heard."""
+        self.enter("heard")
+        self.ready = ready
+        if self._attempt is not None and not self._attempt.done():
+            self._attempt.set_result(None)
 
     def restart(self) -> None:
         """Forget the failures, and start a server that waits for its restart at once."""

@@ -47,12 +47,6 @@ class ServerLook(Struct, frozen=True, kw_only=True):
 class _NoCalls:
     """Carries no calls, because a look makes none."""
 
-    async def until_ready(self) -> None:
-        raise AssertionError("a look makes no call")
-
-    def check(self, *_: Any) -> None:
-        raise AssertionError("a look makes no call")
-
     async def call_tool(self, *_: Any) -> Any:
         raise AssertionError("a look makes no call")
 

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from callgate._secret_redaction import RedactedLog
 from callgate.mcp import _messages as messages
-from callgate.mcp._connection import ConnectionEvents, Message, NotSent, ProtocolError, ServerConnection
+from callgate.mcp._connection import ConnectionEvents, ConnectionLost, Message, NotSent, ProtocolError, ServerConnection
 from callgate.mcp._messages import RpcError
 from callgate.mcp._revisions import (
     CLIENT_INFO,
@@ -206,7 +206,12 @@ class Session:
         params: dict[str, Any] = {"name": name, "arguments": arguments}
         given = params
         for _ in range(_MOST_ROUNDS + 1):
-            result = await self._send("tools/call", given, uid=uid, on_progress=on_progress)
+            try:
+                result = await self._send("tools/call", given, uid=uid, on_progress=on_progress)
+            except NotSent as error:
+                if given is params:
+                    raise
+                raise ConnectionLost(f"{self._named} asked for input, which could not be sent: {error}") from error
             kind = result.get("resultType", "complete")
             if kind == "complete":
                 return result

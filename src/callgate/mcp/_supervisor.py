@@ -17,13 +17,14 @@ from callgate._clock import Clock
 from callgate._server_processes.server_life import ServerLife, ServerWork, State
 from callgate.errors import UsageError
 from callgate.mcp._call_results import executed, refused
-from callgate.mcp._connection import ConnectionEvents, McpError, Message, ServerConnection
+from callgate.mcp._connection import ConnectionEvents, McpError, Message, NotSent, ServerConnection
 from callgate.mcp._http_connection import HttpConnection
 from callgate.mcp._messages import RpcError
 from callgate.mcp._revisions import Era
 from callgate.mcp._server_requests import ServerRequests
 from callgate.mcp._session import Connect, OnProgress, Session
 from callgate.mcp._stdio_connection import StdioConnection
+from callgate.mcp._tool_changes import Definition
 from callgate.mcp._tool_list import ToolList
 from callgate.mcp.server_config import McpServer
 from callgate.protocols import Execution, ToolCatalogue
@@ -36,6 +37,8 @@ _MOST_FAILURES = 5
 """Failures in a row after which a server is quarantined."""
 _QUARANTINE_S = 60.0
 _SILENT_S = 5.0
+_LONGEST_SILENCE_S = 120.0
+"""A silent server is ended after this time, even if calls still wait for its answers."""
 _SETTLE_S = 0.05
 """How long notices about changed tools are collected before the tools are listed again."""
 _LIST_EVERY_S = 1.0
@@ -106,26 +109,34 @@ class SupervisedServer:
 
     # Of its tools
 
-    async def until_ready(self) -> None:
-        await self._life.until_ready()
+    async def call_tool(self, definition: Definition, arguments: Mapping[str, Any], uid: str, on_progress: OnProgress) -> Message:
+        try:
+            session = await self._place()
+        except asyncio.CancelledError as error:  # the call's deadline or its kill
+            raise NotSent(f"The MCP server '{self.name}' was not ready for the call in time.") from error
+        try:
+            self._list.check(definition)
+            return await self._call(session, definition["name"], arguments, uid, on_progress)
+        finally:
+            if self._places is not None:
+                self._places.release()
 
-    def check(self, name: str, definition: Mapping[str, Any]) -> None:
-        self._list.check(name, definition)
+    async def _place(self) -> Session:
+        """Return the running session, with one of the server's places taken."""
+        while True:
+            session = await self._life.until_ready()
+            if self._places is None:
+                return session
+            await self._places.acquire()
+            if session is self._life.ready:
+                return session
+            self._places.release()
 
-    async def call_tool(self, name: str, arguments: Mapping[str, Any], uid: str, on_progress: OnProgress) -> Message:
-        if self._places is None:
-            return await self._call(name, arguments, uid, on_progress)
-        async with self._places:
-            return await self._call(name, arguments, uid, on_progress)
-
-    async def _call(self, name: str, arguments: Mapping[str, Any], uid: str, on_progress: OnProgress) -> Message:
-        session = self._life.ready
-        if session is None:
-            raise self._life.unavailable(self._life.problem or "it is not running")
+    async def _call(self, session: Session, name: str, arguments: Mapping[str, Any], uid: str, on_progress: OnProgress) -> Message:
         self._running += 1
         try:
             result = await session.call_tool(name, arguments, uid, on_progress)
-        except asyncio.CancelledError:  # the call has timed out or was stopped: perhaps the server answers nothing any more
+        except (asyncio.CancelledError, NotSent):  # it has timed out or was stopped: perhaps the server answers nothing any more
             self._doubted = True
             self._life.wake.set()
             raise
@@ -177,18 +188,22 @@ class SupervisedServer:
     async def _hears(self, session: Session) -> bool:
         """Return whether a server that left a call without an answer still answers anything.
 
-        A silent server is given up only when no call waits for it any more, so that no call loses its answer.
+        While it is silent, new calls wait. It is given up when no earlier call waits for it any more, so that none loses its answer, or
+        when it has been silent for too long.
         """
-        heard = session.heard
+        heard, clock = session.heard, self._catalogue.clock
+        latest = clock.monotonic() + _LONGEST_SILENCE_S
         while True:
             with suppress(TimeoutError, McpError):
                 async with asyncio.timeout(_SILENT_S):
                     await session.is_alive()
-            if session.heard != heard or session.connection.lost.done():
-                self._life.enter("heard")
+            if session.connection.lost.done():
                 return True
-            self._life.enter("silent")
-            if not self._running:
+            if session.heard != heard:
+                self._life.resume(session)
+                return True
+            self._life.hold()
+            if not self._running or clock.monotonic() >= latest:
                 return False
 
     def _start_problem(self, error: Exception) -> str:

@@ -41,6 +41,8 @@ _LOOK_S = 1.0
 _PING_S = 30.0
 """A plugin from which nothing was heard for this long is asked whether it is alive, if no call runs."""
 _PONG_S = 5.0
+_LONGEST_WAIT_S = 120.0
+"""How long a plugin that does not end a cancelled call is kept for its other calls."""
 
 
 class _FixedWaits:
@@ -190,7 +192,8 @@ class SupervisedPlugin:
                 self._described = None
             if self._stuck or await self._has_changed():
                 self._life.stop_sending()
-                await session.until_idle()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(session.until_idle(), _LONGEST_WAIT_S if self._stuck else None)
                 return ""
             if not await self._is_alive(session):
                 return f"it answered no ping within {_PONG_S:g} s"

@@ -5,12 +5,11 @@ A call waits until the plugin runs, is sent once, and ends as the answer says.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol
 
-from callgate._server_processes.server_errors import NotSent, ToolServerError
+from callgate._server_processes.server_errors import ToolServerError
 from callgate._server_processes.server_executions import failed
 from callgate.plugins._messages import Message, execution_of
 from callgate.plugins._plugin_session import Report
@@ -72,10 +71,6 @@ class PluginTool(Tool):
         try:
             answer = await self._carrier.call_tool(self.settings, context.uid, arguments, _told(context), context.report)
             return execution_of(self.plugin, answer)
-        except NotSent as error:
-            if isinstance(error.__cause__, asyncio.CancelledError):  # the call's deadline or its kill
-                return Execution(status="not_started", error=str(error), not_started=True)
-            return failed(error)
         except ToolServerError as error:
             return failed(error)
 
