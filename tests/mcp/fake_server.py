@@ -49,6 +49,7 @@ class FakeServer:
         self.tools: list[dict[str, Any]] = script.get("tools", [])
         self.replies: dict[Any, Any] = {}
         self.replied = threading.Condition()
+        self.late: Any = None
 
     def note(self, **fact: Any) -> None:
         with self.guard:
@@ -112,10 +113,17 @@ class FakeServer:
         if self.script.get("era") == "handshake":
             self.refuse(number, -32601, "Method not found")
             return
+        if self.script.get("late_discover") and not self.late:
+            self.late = number
+            return
         capabilities = {"tools": {"listChanged": True}}
         self.answer(number, {"resultType": "complete", "supportedVersions": [STATELESS], "capabilities": capabilities})
 
     def initialize(self, number: Any, version: str) -> None:
+        if self.script.get("late_discover"):
+            self.refuse(number, -32601, "Method not found")
+            self.discover(self.late)
+            return
         info = {"name": "fake", "version": "1"}
         self.answer(
             number,

@@ -60,3 +60,14 @@ async def test_a_call_that_times_out_before_the_server_reads_it_was_not_started(
         unsent = await said(engine, call("echo", text="late"))
     assert sent[0].status == "unknown"
     assert (unsent.status, unsent.code) == ("error", "timeout"), unsent
+
+
+async def test_a_stateless_server_whose_start_takes_longer_than_the_first_question_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("callgate.mcp._session._PROBE_S", 0.05)
+    fake = Fake(tmp_path, ANSWER, late_discover=True)
+    async with Engine(servers=[fake.server()]) as engine:
+        assert (await said(engine, call("work"))).text == "done"
+    assert len(fake.pids) == 1
+    assert len(fake.seen("initialize")) == 1

@@ -36,6 +36,10 @@ class StdioConnection:
         self._ended: dict[int, None] = {}
         """Ids of requests that have ended, the latest last; an answer to one of them is late."""
 
+    @property
+    def last_words(self) -> str:
+        return self._process.last_words
+
     async def open(self) -> None:
         await self._process.open()
 

@@ -98,11 +98,17 @@ class SupervisedServer:
         self._catalogue = catalogue
         self._requests = ServerRequests(self._server, catalogue.log)
         self._list = ToolList(self._server, self, catalogue)
-        work = ServerWork(serve=self._serve, end=self._end_session, problem_of=self._start_problem, on_problem=self._list.unavailable)
+        work = ServerWork(
+            serve=self._serve,
+            end=self._end_session,
+            problem_of=self._start_problem,
+            last_words=self._last_words,
+            on_problem=self._list.unavailable,
+        )
         self._life.begin(work, catalogue.clock, catalogue.log)
         await self._life.first_attempt()
         if self._life.problem and self._server.required:
-            raise UsageError(f"{self._life.problem}. The engine needs it, because it has required=True.", code="server_unavailable")
+            raise UsageError(f"{self._life.full_problem}. The engine needs it, because it has required=True.", code="server_unavailable")
 
     async def close(self) -> None:
         await self._life.close()
@@ -216,6 +222,9 @@ class SupervisedServer:
             self._catalogue.log.error("MCP server %s: it could not be served", self.name, error=error)
             return f"an error in callgate ({type(error).__name__})"
         return str(error).removesuffix(".")
+
+    def _last_words(self) -> str:
+        return self._session.connection.last_words if self._session is not None else ""
 
     async def _end_session(self) -> None:
         session, self._session = self._session, None

@@ -149,6 +149,11 @@ class PluginSession:
         await self._idle.wait()
 
     @property
+    def last_words(self) -> str:
+        """The end of its standard error once it is lost, for the operator."""
+        return self._process.last_words
+
+    @property
     def is_idle(self) -> bool:
         return self._idle.is_set()
 
