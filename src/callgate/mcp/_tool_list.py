@@ -19,6 +19,7 @@ from callgate.mcp.accepted_tools import AcceptedTools
 from callgate.mcp.mcp_tool import CallsTools, McpTool
 from callgate.mcp.server_config import ChecksDefinitions, McpServer
 from callgate.protocols import ToolCatalogue
+from callgate.tools.prefixed_names import prefixed_name
 
 __all__ = ["ToolList"]
 
@@ -135,7 +136,7 @@ class ToolList:
             del self._gone[next(iter(self._gone))]
 
     def _shown(self, name: str) -> str:
-        return f"{self._server.name}.{name}" if self._server.prefix and name else name
+        return prefixed_name(self._server.name, name) if self._server.prefix and name else name
 
 
 def _ask(

@@ -19,6 +19,7 @@ from callgate.mcp._tool_changes import Definition
 from callgate.mcp.server_config import McpServer
 from callgate.protocols import Execution
 from callgate.tools import ToolContext
+from callgate.tools.prefixed_names import prefixed_name
 from callgate.tools.tool_declaration import Tool
 
 __all__ = ["CallsTools", "McpTool"]
@@ -64,7 +65,7 @@ class McpTool(Tool):
         self._caller = caller
         self.remote_name = _text(definition.get("name"))
         """The name on the server."""
-        self.name = f"{server.name}.{self.remote_name}" if server.prefix else self.remote_name
+        self.name = prefixed_name(server.name, self.remote_name) if server.prefix else self.remote_name
         self.description = _description(definition, server.name)
         self.parameters = _schema(definition.get("inputSchema"))
         output = definition.get("outputSchema")

@@ -17,6 +17,7 @@ from callgate.plugins.manifest import ToolSettings
 from callgate.plugins.plugin_config import Plugin
 from callgate.protocols import Execution
 from callgate.tools import ToolContext
+from callgate.tools.prefixed_names import prefixed_name
 from callgate.tools.tool_declaration import Tool
 
 __all__ = ["CarriesCalls", "PluginTool"]
@@ -52,7 +53,7 @@ class PluginTool(Tool):
         self.plugin = plugin.name
         self.settings = settings
         self._carrier = carrier
-        self.name = f"{plugin.name}.{settings.name}" if plugin.prefix else settings.name
+        self.name = prefixed_name(plugin.name, settings.name) if plugin.prefix else settings.name
         self.description = settings.description or f"The tool {settings.name} of the plugin {plugin.name}."
         self.parameters = settings.input_schema if isinstance(settings.input_schema, dict) else {"type": "object"}
         self.output_schema = settings.output_schema if isinstance(settings.output_schema, dict) else None
