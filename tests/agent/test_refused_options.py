@@ -104,8 +104,8 @@ async def hears_later(event: object) -> None:
         (lambda: Agent(MODEL, tool=[]), "Agent has no option 'tool'; did you mean 'tools'? It takes model, engine, instructions, "),  # type: ignore[call-arg]
         (lambda: Agent(), "Agent lacks model. It takes model, engine, instructions, "),  # type: ignore[call-arg]
         (lambda: Agent(MODEL, None, []), "Agent was given [] without a name. By name it takes instructions=..., output=..., "),  # type: ignore[arg-type, call-arg]
-        (lambda: Engine(policy=[]), "Engine has no option 'policy'; did you mean 'policies'? It takes tools, policies, "),  # type: ignore[call-arg]
-        (lambda: Engine([], []), "Engine was given [] without a name. By name it takes policies=..., hooks=..., "),  # type: ignore[call-arg]
+        (lambda: Engine(policy=[]), "Engine has no option 'policy'; did you mean 'policies'? It takes tools, servers, policies, "),  # type: ignore[call-arg]
+        (lambda: Engine([], []), "Engine was given [] without a name. By name it takes servers=..., policies=..., hooks=..., "),  # type: ignore[call-arg]
         (lambda: tool(efect="none"), "@tool has no option 'efect'; did you mean 'effect'? It takes name, description, "),  # type: ignore[call-overload]
         (
             lambda: before_call("pay", prio=3),  # type: ignore[call-arg]

@@ -78,6 +78,15 @@ async def test_an_error_that_proves_that_nothing_was_done_is_an_error_and_any_ot
     assert doubtful.status == "unknown"
 
 
+async def test_a_failure_of_a_tool_that_has_come_to_its_end_is_an_error(tmp_path: Path) -> None:
+    fake = FakeFolder(tmp_path, fail(done=True))
+    async with Engine(servers=[fake.plugin()]) as engine:
+        failed = await said(engine, call("work"))
+    assert failed.status == "error"
+    assert "the printer is off" in failed.text
+    assert len(fake.seen("call")) == 1
+
+
 async def test_a_call_of_a_plugin_that_is_killed_is_unknown_and_is_not_sent_again(tmp_path: Path) -> None:
     fake = FakeFolder(tmp_path, {"until_cancelled": True})
     async with Engine(servers=[fake.plugin()]) as engine:

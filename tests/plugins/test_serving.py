@@ -66,6 +66,11 @@ def raises() -> None:
     raise ValueError("halfway")
 
 @tool
+def odd() -> object:
+    """Return what is no JSON."""
+    return object()
+
+@tool
 def leaves() -> None:
     """End the thread."""
     sys.exit(3)
@@ -91,7 +96,7 @@ def pays(cents: int) -> str:
     """Pay."""
     return "paid"
 
-serve([waits, watches, scope, noisy, picture, raises, leaves, second_time, halves, pays])
+serve([waits, watches, scope, noisy, picture, raises, odd, leaves, second_time, halves, pays])
 '''
 
 
@@ -143,6 +148,13 @@ async def test_an_exception_leaves_a_call_with_an_effect_unknown(served: Plugin,
         assert found.status == "unknown"
         assert text in found.text
         assert (await said(engine, call("scope"))).success
+
+
+async def test_a_result_that_cannot_be_written_as_json_is_an_error_as_in_the_engines_process(served: Plugin) -> None:
+    async with Engine(servers=[served]) as engine:
+        found = await said(engine, call("odd"))
+    assert found.status == "error"
+    assert len(found.text) > 20
 
 
 async def test_a_temporary_failure_of_a_reading_tool_is_tried_again(served: Plugin) -> None:

@@ -86,7 +86,7 @@ def _enter(request: RunRequest) -> Execution | tuple[Coro, object]:
         value = _awaiting(value)
     try:
         return value, value.send(None)
-    except StopIteration as end:  # without a call of `_returned`: most async tools end here
+    except StopIteration as end:  # without a call of `_returned`, here and in `_first_step`: most async tools end so
         return end.value if type(end.value) is Execution else Execution(status="returned", value=end.value)
 
 
@@ -100,7 +100,7 @@ def _first_step(request: RunRequest, coro: Coro) -> Execution | tuple[Coro, obje
     try:
         return coro, coro.send(None)
     except StopIteration as end:
-        return _returned(end.value)
+        return end.value if type(end.value) is Execution else Execution(status="returned", value=end.value)
 
 
 async def _awaiting(value: Awaitable[object]) -> object:

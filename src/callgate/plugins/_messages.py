@@ -108,6 +108,8 @@ def _failure(plugin: str, answer: Mapping[str, Any]) -> Execution:
     text, code, wait_s = answer.get("message"), answer.get("code"), answer.get("retry_after_s")
     if not isinstance(text, str):
         raise ProtocolError(f"The plugin '{plugin}' sent an error without a message.")
+    if answer.get("done") is True:
+        return Execution(status="returned", failure=text, read=True)
     again_s = float(wait_s) if isinstance(wait_s, (int, float)) and not isinstance(wait_s, bool) and 0 <= wait_s < math.inf else None
     not_done = answer.get("not_done") is True
     return Execution(

@@ -189,6 +189,7 @@ def _answer(execution: Execution) -> dict[str, object]:
         "kind": "error",
         "message": execution.error,
         "code": execution.error_type,
+        "done": execution.status == "returned",  # only its result cannot be used
         "not_done": execution.evidence in ("not_done", "not_sent"),
         "retry_after_s": (execution.retry_after_s or 0.0) if execution.retryable else None,
     }
