@@ -324,7 +324,7 @@ class Session:
         if report is None:
             return
         done, total, text = (params.get(key) for key in ("progress", "total", "message"))
-        amount = f"{done:g}" + (f"/{total:g}" if _is_number(total) else "") if _is_number(done) else ""
+        amount = f"{done:.15g}" + (f"/{total:.15g}" if _is_number(total) else "") if _is_number(done) else ""
         report(": ".join(part for part in (amount, text) if isinstance(part, str) and part))
 
     def _asked(self, number: object, method: object, params: object) -> None:
