@@ -50,6 +50,7 @@ class FakeServer:
         self.capabilities = {"tools": {"listChanged": True}, **script.get("capabilities", {})}
         self.replies: dict[Any, Any] = {}
         self.replied = threading.Condition()
+        self.late: Any = None
 
     def note(self, **fact: Any) -> None:
         with self.guard:
@@ -117,9 +118,16 @@ class FakeServer:
         if self.script.get("era") == "handshake":
             self.refuse(number, -32601, "Method not found")
             return
+        if self.script.get("late_discover") and not self.late:
+            self.late = number
+            return
         self.answer(number, {"resultType": "complete", "supportedVersions": [STATELESS], "capabilities": self.capabilities})
 
     def initialize(self, number: Any, version: str) -> None:
+        if self.script.get("late_discover"):
+            self.refuse(number, -32601, "Method not found")
+            self.discover(self.late)
+            return
         info = {"name": "fake", "version": "1"}
         self.answer(
             number,

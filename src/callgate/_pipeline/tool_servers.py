@@ -21,6 +21,7 @@ from callgate._secret_redaction import RedactedLog
 from callgate.errors import UsageError
 from callgate.protocols import CallJudge, Policy, ToolServer
 from callgate.tools import BoundTool, Tool, ToolRegistry
+from callgate.tools.prefixed_names import prefixed_name
 from callgate.tools.registry import prepared_tool
 
 __all__ = ["Catalogue", "ToolServers"]
@@ -135,7 +136,7 @@ class Catalogue:
         for tool in self._offered.get(server, ()):
             name = tool.name
             if name in taken and self._prefixable[server]:
-                name = f"{server}.{name}"
+                name = prefixed_name(server, name)
             if name in taken:
                 refused.setdefault(name, f"Another tool has the name '{name}' already. Give the server another name, or prefix=True.")
                 continue

@@ -28,6 +28,7 @@ from callgate._runners.process.supervisor.frames import frame, split
 from callgate._runners.process.worker_connection import end_marked
 from callgate._secret_redaction import RedactedLog
 from callgate._server_processes.server_errors import NotSent
+from callgate._server_processes.shown_command import secrets_of, shown_text
 
 __all__ = ["ProcessExit", "ServerCommand", "ServerProcess"]
 
@@ -37,6 +38,7 @@ _STDERR_BYTES = 65_536
 _STDERR_LINE = 4_096
 _SAID_LINES = 3
 _SAID_CHARS = 300
+_SAID_BYTES = 16_384
 _REAP_S = 0.002
 _END_S = 0.5
 """Seconds after the grace period until the supervisor itself is killed."""
@@ -96,6 +98,9 @@ class ServerProcess:
         self._marker = secrets.token_hex(8)
         self._unread = bytearray()
         self._stderr = bytearray()
+        self._line = b""
+        """The beginning of a line of its standard error."""
+        self._secrets = secrets_of(server.command, server.env.values())
         self._stderr_transport: asyncio.ReadTransport | None = None
         self._sweep: asyncio.Task[None] | None = None
         environment = _environment(server.env)
@@ -119,8 +124,9 @@ class ServerProcess:
 
     @property
     def last_words(self) -> str:
-        """The last lines that the server wrote to its standard error, for logs and for the operator."""
-        lines = [line.strip() for line in self._stderr.decode("utf-8", "replace").splitlines() if line.strip()]
+        """The last lines that the server wrote to its standard error, without credentials. For logs and the operator, not for a model."""
+        text = shown_text(self._stderr[-_SAID_BYTES:].decode("utf-8", "replace"), self._secrets)
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
         return " | ".join(line[:_SAID_CHARS] for line in lines[-_SAID_LINES:])
 
     def stop(self, grace_s: float) -> None:
@@ -188,7 +194,11 @@ class ServerProcess:
     def _keep(self, data: bytes) -> None:
         self._stderr += data
         del self._stderr[:-_STDERR_BYTES]
-        self._log.debug("%s wrote to stderr: %s", self._server, data[:_STDERR_LINE].decode("utf-8", "replace").rstrip())
+        written, end, self._line = (self._line + data).rpartition(b"\n")  # whole lines, so that no credential is cut in two
+        self._line = self._line[-_STDERR_LINE:]
+        if end:
+            text = shown_text(written.decode("utf-8", "replace"), self._secrets)
+            self._log.debug("%s wrote to stderr: %s", self._server, text[:_STDERR_LINE].rstrip())
 
 
 class _Stderr(asyncio.Protocol):

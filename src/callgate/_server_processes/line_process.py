@@ -49,6 +49,8 @@ class LineProcess:
         self._loop = asyncio.get_running_loop()
         self.lost: asyncio.Future[str] = self._loop.create_future()
         """Done, with the reason as a sentence, when nothing more can be answered."""
+        self.last_words = ""
+        """The end of its standard error once it is lost, for the log and the operator, not for a model."""
         self._process: ServerProcess | None = None
         self._writing: asyncio.WriteTransport | None = None
         self._reading: asyncio.ReadTransport | None = None
@@ -172,9 +174,12 @@ class LineProcess:
     def _lose(self, why: str) -> None:
         if self.lost.done():
             return
-        words = self._process.last_words if self._process is not None else ""
-        self.lost.set_result(why if not words else f"{why}; the end of its stderr: {words}")
-        self._receiver.ended(self._cut_off or ConnectionLost(self._gone(f"it ended before it answered: {why}"), details={"end": why}))
+        self.last_words = self._process.last_words if self._process is not None else ""
+        details: dict[str, object] = {"end": why}
+        if self.last_words:
+            details["stderr"] = self.last_words
+        self.lost.set_result(why)
+        self._receiver.ended(self._cut_off or ConnectionLost(self._gone(f"it ended before it answered: {why}"), details=details))
         if self._writing is not None:
             self._writing.close()
         self._input.ended()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from callgate._server_processes.server_errors import NotSent, ProtocolError, ToolServerError
 from callgate.protocols import Execution
 
@@ -11,6 +13,8 @@ __all__ = ["failed"]
 def failed(error: ToolServerError) -> Execution:
     """Return the execution of a call that got no answer, or none that can be used."""
     told = str(error)
+    if isinstance(error, NotSent) and isinstance(error.__cause__, asyncio.CancelledError):  # the call's deadline or its kill
+        return Execution(status="not_started", error=told, not_started=True)
     if isinstance(error, NotSent) and not error.retryable:
         return Execution(status="raised", error_type="NotSent", error=told, evidence="not_sent", details=error.details)
     if isinstance(error, NotSent):

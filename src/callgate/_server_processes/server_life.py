@@ -19,7 +19,7 @@ from callgate._clock import Clock
 from callgate._secret_redaction import RedactedLog
 from callgate._server_processes.server_errors import NotSent
 
-__all__ = ["TRANSITIONS", "Event", "RestartPolicy", "ServerLife", "ServerWork", "State"]
+__all__ = ["TRANSITIONS", "Event", "RestartPolicy", "ServerLife", "ServerWork", "State", "with_last_words"]
 
 State = Literal["idle", "starting", "ready", "degraded", "backoff", "quarantined", "closed"]
 Event = Literal["start", "started", "silent", "heard", "lost", "failed_too_often", "due", "close"]
@@ -41,8 +41,8 @@ TRANSITIONS: Mapping[tuple[State, Event], State] = {
 }
 """The states of a server, and what changes them.
 
-ready: calls are sent. degraded: a call has timed out and the server is silent. backoff: it starts again soon. quarantined: it has failed
-too often, and calls are refused until the quarantine is over; the next call then starts it.
+ready: calls are sent. degraded: a call has timed out and the server is silent, so new calls wait. backoff: it starts again soon.
+quarantined: it has failed too often, and calls are refused until the quarantine is over; the next call then starts it.
 """
 
 STABLE_S = 30.0
@@ -82,6 +82,8 @@ class ServerWork(Struct, frozen=True, kw_only=True, eq=False):
     """Ends what `serve` has started, in bounded time."""
     problem_of: Callable[[Exception], str]
     """Returns why `serve` has raised, as a sentence."""
+    last_words: Callable[[], str]
+    """Returns the end of what the server wrote to its standard error, which only the operator is told."""
     on_problem: Callable[[str], None]
     """Called with why the server does not run."""
 
@@ -102,7 +104,9 @@ class ServerLife(Generic[S]):
         closed."""
         self.failures = 0
         self.problem = ""
-        """Why the server does not run, as a sentence; empty if it runs."""
+        """Why the server does not run, as a sentence; empty if it runs. A model may be told."""
+        self.full_problem = ""
+        """The same with the end of its standard error, for the operator."""
         self.wake = asyncio.Event()
         """Set if `serve` has something to look at."""
         self._policy = policy
@@ -163,6 +167,18 @@ class ServerLife(Generic[S]):
             self._renew_attempt()
         self.wake.set()
 
+    def hold(self) -> None:
+        """Let new calls wait, because the server is silent: until it is heard again, or has been started anew."""
+        self.enter("silent")
+        self.stop_sending()
+
+    def resume(self, ready: S) -> None:
+        """Let calls be sent again to a server that was silent and is heard."""
+        self.enter("heard")
+        self.ready = ready
+        if self._attempt is not None and not self._attempt.done():
+            self._attempt.set_result(None)
+
     def restart(self) -> None:
         """Forget the failures, and start a server that waits for its restart at once."""
         self.failures, self._retry_at = 0, 0.0
@@ -192,16 +208,18 @@ class ServerLife(Generic[S]):
                     problem = await work.serve()
                 except Exception as error:  # whatever it is, calls must not wait for a server that nobody starts
                     problem = work.problem_of(error)
+                words = work.last_words()
                 await _ended(work)
-                await self._wait_for_next(problem, work)
+                await self._wait_for_next(problem, words, work)
         finally:
             await _ended(work)
 
-    async def _wait_for_next(self, problem: str, work: ServerWork) -> None:
+    async def _wait_for_next(self, problem: str, words: str, work: ServerWork) -> None:
         """Wait until the server is to be started again."""
         ran, self.failures = self.state != "starting", self.failures + 1
         self.problem = problem if problem.startswith(self.label) else f"{self.label} has ended: {problem}"
-        self._log.warning("%s", self.problem)
+        self.full_problem = with_last_words(self.problem, words)
+        self._log.warning("%s", self.full_problem)
         work.on_problem(self.problem)
         wait_s = self._policy.wait_s(self.failures, self._clock)
         self.wake.clear()
@@ -272,6 +290,11 @@ class ServerLife(Generic[S]):
         if self._attempt is not None and not self._attempt.done():
             self._attempt.set_exception(error)
             self._attempt.exception()  # nobody has to wait for it
+
+
+def with_last_words(why: str, words: str) -> str:
+    """Return why a server has ended, with the end of its standard error, for the operator."""
+    return f"{why.removesuffix('.')}; the end of its stderr: {words}" if words else why
 
 
 async def _ended(work: ServerWork) -> None:

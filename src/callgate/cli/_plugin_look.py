@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from callgate._secret_redaction import RedactedLog
+from callgate._server_processes.server_life import with_last_words
 from callgate._terminal_text import one_line
 from callgate.cli._console import grid, output, say
 from callgate.cli._error_advice import at_terminal
@@ -71,7 +72,7 @@ async def look_at_plugin(plugin: Plugin, *, start: bool) -> PluginLook:
     except ToolServerError as error:
         failure = at_terminal(str(error))
         if session.lost.done():
-            failure = f"The plugin '{plugin.name}' ended before it was ready: {session.lost.result()}."
+            failure = f"The plugin '{plugin.name}' ended before it was ready: {with_last_words(session.lost.result(), session.last_words)}."
     except TimeoutError:
         failure = f"The plugin '{plugin.name}' did not answer hello and ping within {plugin.start_timeout_s:g} s."
     finally:

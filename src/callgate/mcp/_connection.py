@@ -44,6 +44,11 @@ class ServerConnection(Protocol):
     lost: asyncio.Future[str]
     """Done, with the reason as a sentence, when no further request can succeed on this connection."""
 
+    @property
+    def last_words(self) -> str:
+        """The end of what the process has written to its standard error, once it is lost. For the operator, not for a model."""
+        ...
+
     async def open(self) -> None:
         """Start the server's process; do nothing for a server on the network.
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from callgate._server_processes.child_process import ServerCommand
 from callgate._server_processes.line_process import LineProcess
-from callgate.mcp._connection import ConnectionEvents, McpError, Message, ProtocolError
+from callgate.mcp._connection import ConnectionEvents, McpError, Message, NotSent, ProtocolError
 from callgate.mcp._messages import UnreadableMessage, answer_id, encoded, notification, read_message, response_fault
 from callgate.mcp.server_config import McpServer
 
@@ -36,6 +36,10 @@ class StdioConnection:
         self._ended: dict[int, None] = {}
         """Ids of requests that have ended, the latest last; an answer to one of them is late."""
 
+    @property
+    def last_words(self) -> str:
+        return self._process.last_words
+
     async def open(self) -> None:
         await self._process.open()
 
@@ -43,7 +47,7 @@ class StdioConnection:
         """Lines are the same in all revisions."""
 
     async def request(self, message: Message, on_message: Callable[[Message], None]) -> Message:
-        await self._process.drained()
+        await self._drained(message)
         number: int = message["id"]
         waiting: asyncio.Future[Message] = self._loop.create_future()
         self._waiting[number] = waiting
@@ -60,6 +64,19 @@ class StdioConnection:
             self._ended[number] = None
             if len(self._ended) > _ENDED_IDS:
                 del self._ended[next(iter(self._ended))]
+
+    async def _drained(self, message: Message) -> None:
+        """Wait until the server reads.
+
+        Raises:
+            NotSent: The caller of a tool no longer waits.
+        """
+        try:
+            await self._process.drained()
+        except asyncio.CancelledError as error:
+            if message["method"] != "tools/call":
+                raise
+            raise NotSent(f"The MCP server '{self._server.name}' did not read its input in time, so the call was not sent.") from error
 
     async def notify(self, message: Message) -> None:
         self._process.notify(encoded(message))

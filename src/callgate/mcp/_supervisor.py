@@ -17,13 +17,14 @@ from callgate._clock import Clock
 from callgate._server_processes.server_life import ServerLife, ServerWork, State
 from callgate.errors import UsageError
 from callgate.mcp._call_results import executed, refused
-from callgate.mcp._connection import ConnectionEvents, McpError, Message, ServerConnection
+from callgate.mcp._connection import ConnectionEvents, McpError, Message, NotSent, ServerConnection
 from callgate.mcp._http_connection import HttpConnection
 from callgate.mcp._messages import RpcError
 from callgate.mcp._revisions import Era
 from callgate.mcp._server_requests import ServerRequests
 from callgate.mcp._session import Connect, OnProgress, Session
 from callgate.mcp._stdio_connection import StdioConnection
+from callgate.mcp._tool_changes import Definition
 from callgate.mcp._tool_list import ToolList
 from callgate.mcp.server_config import McpServer
 from callgate.protocols import Execution, ToolCatalogue
@@ -38,6 +39,8 @@ _MOST_FAILURES = 5
 """Failures in a row after which a server is quarantined."""
 _QUARANTINE_S = 60.0
 _SILENT_S = 5.0
+_LONGEST_SILENCE_S = 120.0
+"""A silent server is ended after this time, even if calls still wait for its answers."""
 _SETTLE_S = 0.05
 """How long notices about changed tools are collected before the tools are listed again."""
 _LIST_EVERY_S = 1.0
@@ -98,45 +101,62 @@ class SupervisedServer:
         self._catalogue = catalogue
         self._requests = ServerRequests(self._server, catalogue.log)
         self._list = ToolList(self._server, self, catalogue)
-        work = ServerWork(serve=self._serve, end=self._end_session, problem_of=self._start_problem, on_problem=self._list.unavailable)
+        work = ServerWork(
+            serve=self._serve,
+            end=self._end_session,
+            problem_of=self._start_problem,
+            last_words=self._last_words,
+            on_problem=self._list.unavailable,
+        )
         self._life.begin(work, catalogue.clock, catalogue.log)
         await self._life.first_attempt()
         if self._life.problem and self._server.required:
-            raise UsageError(f"{self._life.problem}. The engine needs it, because it has required=True.", code="server_unavailable")
+            raise UsageError(f"{self._life.full_problem}. The engine needs it, because it has required=True.", code="server_unavailable")
 
     async def close(self) -> None:
         await self._life.close()
 
     # Of its tools
 
-    async def until_ready(self) -> None:
-        await self._life.until_ready()
+    async def call_tool(self, definition: Definition, arguments: Mapping[str, Any], uid: str, on_progress: OnProgress) -> Message:
+        try:
+            session = await self._place()
+        except asyncio.CancelledError as error:  # the call's deadline or its kill
+            raise NotSent(f"The MCP server '{self.name}' was not ready for the call in time.") from error
+        try:
+            self._list.check(definition)
+            return await self._call(session, definition["name"], arguments, uid, on_progress)
+        finally:
+            if self._places is not None:
+                self._places.release()
 
-    def check(self, name: str, definition: Mapping[str, Any]) -> None:
-        self._list.check(name, definition)
+    async def _place(self) -> Session:
+        """Return the running session, with one of the server's places taken."""
+        while True:
+            session = await self._life.until_ready()
+            if self._places is None:
+                return session
+            await self._places.acquire()
+            if session is self._life.ready:
+                return session
+            self._places.release()
 
-    async def call_tool(self, name: str, arguments: Mapping[str, Any], uid: str, on_progress: OnProgress) -> Message:
-        if self._places is None:
-            return await self._call(name, arguments, uid, on_progress)
-        async with self._places:
-            return await self._call(name, arguments, uid, on_progress)
-
-    async def _call(self, name: str, arguments: Mapping[str, Any], uid: str, on_progress: OnProgress) -> Message:
-        return await self.on_session(lambda session: session.call_tool(name, arguments, uid, on_progress))
+    async def _call(self, session: Session, name: str, arguments: Mapping[str, Any], uid: str, on_progress: OnProgress) -> Message:
+        return await self._run(session, lambda on: on.call_tool(name, arguments, uid, on_progress))
 
     async def on_session(self, work: Callable[[Session], Awaitable[T]]) -> T:
-        """Run requests on the session that runs now.
+        """Run requests on the session, as soon as one is ready.
 
         Raises:
-            NotSent: None runs; `until_ready` waits for one.
+            NotSent: The server cannot be started.
         """
-        session = self._life.ready
-        if session is None:
-            raise self._life.unavailable(self._life.problem or "it is not running")
+        return await self._run(await self._life.until_ready(), work)
+
+    async def _run(self, session: Session, work: Callable[[Session], Awaitable[T]]) -> T:
         self._running += 1
         try:
             result = await work(session)
-        except asyncio.CancelledError:  # the request has timed out or was stopped: perhaps the server answers nothing any more
+        except (asyncio.CancelledError, NotSent):  # it has timed out or was stopped: perhaps the server answers nothing any more
             self._doubted = True
             self._life.wake.set()
             raise
@@ -188,18 +208,22 @@ class SupervisedServer:
     async def _hears(self, session: Session) -> bool:
         """Return whether a server that left a call without an answer still answers anything.
 
-        A silent server is given up only when no call waits for it any more, so that no call loses its answer.
+        While it is silent, new calls wait. It is given up when no earlier call waits for it any more, so that none loses its answer, or
+        when it has been silent for too long.
         """
-        heard = session.heard
+        heard, clock = session.heard, self._catalogue.clock
+        latest = clock.monotonic() + _LONGEST_SILENCE_S
         while True:
             with suppress(TimeoutError, McpError):
                 async with asyncio.timeout(_SILENT_S):
                     await session.is_alive()
-            if session.heard != heard or session.connection.lost.done():
-                self._life.enter("heard")
+            if session.connection.lost.done():
                 return True
-            self._life.enter("silent")
-            if not self._running:
+            if session.heard != heard:
+                self._life.resume(session)
+                return True
+            self._life.hold()
+            if not self._running or clock.monotonic() >= latest:
                 return False
 
     def _start_problem(self, error: Exception) -> str:
@@ -212,6 +236,9 @@ class SupervisedServer:
             self._catalogue.log.error("MCP server %s: it could not be served", self.name, error=error)
             return f"an error in callgate ({type(error).__name__})"
         return str(error).removesuffix(".")
+
+    def _last_words(self) -> str:
+        return self._session.connection.last_words if self._session is not None else ""
 
     async def _end_session(self) -> None:
         session, self._session = self._session, None

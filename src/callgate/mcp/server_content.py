@@ -133,7 +133,6 @@ class ServerContent:
         try:
             async with waiting:
                 await self._start()
-                await self._server.until_ready()
                 return await self._server.on_session(lambda session: self._allowed(session, capability, work))
         except RpcError as error:
             said = error.message[:1_000] or "without a text"

@@ -103,7 +103,10 @@ class PluginSession:
             ConnectionLost: It has ended before its answer.
             ProtocolError: Its answer is none.
         """
-        await self._process.drained()
+        try:
+            await self._process.drained()
+        except asyncio.CancelledError as error:
+            raise NotSent(f"The plugin '{self._name}' did not read its input in time, so the call was not sent.") from error
         number = next(self._ids)
         waiting: asyncio.Future[Message] = self._loop.create_future()
         self._waiting[number] = waiting
@@ -144,6 +147,11 @@ class PluginSession:
     async def until_idle(self) -> None:
         """Wait until no call runs."""
         await self._idle.wait()
+
+    @property
+    def last_words(self) -> str:
+        """The end of its standard error once it is lost, for the operator."""
+        return self._process.last_words
 
     @property
     def is_idle(self) -> bool:

@@ -31,6 +31,7 @@ from callgate.plugins.manifest import PluginManifest, ToolSettings, read_manifes
 from callgate.plugins.plugin_config import Plugin
 from callgate.plugins.plugin_tool import PluginTool
 from callgate.protocols import Execution, ToolCatalogue
+from callgate.tools.prefixed_names import prefixed_name
 
 __all__ = ["SupervisedPlugin", "command_of"]
 
@@ -41,6 +42,8 @@ _LOOK_S = 1.0
 _PING_S = 30.0
 """A plugin from which nothing was heard for this long is asked whether it is alive, if no call runs."""
 _PONG_S = 5.0
+_LONGEST_WAIT_S = 120.0
+"""How long a plugin that does not end a cancelled call is kept for its other calls."""
 
 
 class _FixedWaits:
@@ -102,10 +105,16 @@ class SupervisedPlugin:
         self._begin()
         await self._life.first_attempt()
         if not self._tools and self._life.problem and self._config.required:
-            raise UsageError(f"{self._life.problem} The engine needs it, because it has required=True.", code="server_unavailable")
+            raise UsageError(f"{self._life.full_problem} The engine needs it, because it has required=True.", code="server_unavailable")
 
     def _begin(self) -> None:
-        work = ServerWork(serve=self._serve, end=self._end_session, problem_of=self._problem_of, on_problem=self._unavailable)
+        work = ServerWork(
+            serve=self._serve,
+            end=self._end_session,
+            problem_of=self._problem_of,
+            last_words=self._last_words,
+            on_problem=self._unavailable,
+        )
         self._life.begin(work, self._catalogue.clock, self._catalogue.log)
 
     async def close(self) -> None:
@@ -190,7 +199,8 @@ class SupervisedPlugin:
                 self._described = None
             if self._stuck or await self._has_changed():
                 self._life.stop_sending()
-                await session.until_idle()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(session.until_idle(), _LONGEST_WAIT_S if self._stuck else None)
                 return ""
             if not await self._is_alive(session):
                 return f"it answered no ping within {_PONG_S:g} s"
@@ -239,6 +249,9 @@ class SupervisedPlugin:
             return f"an error in callgate ({type(error).__name__})"
         return str(error).removesuffix(".")
 
+    def _last_words(self) -> str:
+        return self._session.last_words if self._session is not None else ""
+
     async def _end_session(self) -> None:
         session, self._session = self._session, None
         if session is not None:
@@ -267,7 +280,7 @@ class SupervisedPlugin:
             self._catalogue.withdraw(self.name, {self._shown(name): f"{why.removesuffix('.')}." for name in names})
 
     def _shown(self, name: str) -> str:
-        return f"{self.name}.{name}" if self._config.prefix and name else name
+        return prefixed_name(self.name, name) if self._config.prefix and name else name
 
     # Of the session
 

@@ -5,12 +5,11 @@ A call waits until the plugin runs, is sent once, and ends as the answer says.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol
 
-from callgate._server_processes.server_errors import NotSent, ToolServerError
+from callgate._server_processes.server_errors import ToolServerError
 from callgate._server_processes.server_executions import failed
 from callgate.plugins._messages import Message, execution_of
 from callgate.plugins._plugin_session import Report
@@ -18,6 +17,7 @@ from callgate.plugins.manifest import ToolSettings
 from callgate.plugins.plugin_config import Plugin
 from callgate.protocols import Execution
 from callgate.tools import ToolContext
+from callgate.tools.prefixed_names import prefixed_name
 from callgate.tools.tool_declaration import Tool
 
 __all__ = ["CarriesCalls", "PluginTool"]
@@ -53,7 +53,7 @@ class PluginTool(Tool):
         self.plugin = plugin.name
         self.settings = settings
         self._carrier = carrier
-        self.name = f"{plugin.name}.{settings.name}" if plugin.prefix else settings.name
+        self.name = prefixed_name(plugin.name, settings.name) if plugin.prefix else settings.name
         self.description = settings.description or f"The tool {settings.name} of the plugin {plugin.name}."
         self.parameters = settings.input_schema if isinstance(settings.input_schema, dict) else {"type": "object"}
         self.output_schema = settings.output_schema if isinstance(settings.output_schema, dict) else None
@@ -72,10 +72,6 @@ class PluginTool(Tool):
         try:
             answer = await self._carrier.call_tool(self.settings, context.uid, arguments, _told(context), context.report)
             return execution_of(self.plugin, answer)
-        except NotSent as error:
-            if isinstance(error.__cause__, asyncio.CancelledError):  # the call's deadline or its kill
-                return Execution(status="not_started", error=str(error), not_started=True)
-            return failed(error)
         except ToolServerError as error:
             return failed(error)
 

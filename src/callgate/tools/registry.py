@@ -25,6 +25,7 @@ from callgate.errors import UsageError
 from callgate.tools.argument_cleaning import Keywords
 from callgate.tools.effect_key import EffectKey
 from callgate.tools.host_functions import refuse_argument_names
+from callgate.tools.prefixed_names import MAX_NAME_CHARS
 from callgate.tools.required_approval import ApprovalRequirement
 from callgate.tools.resource_conflicts import TouchedKeys
 from callgate.tools.retry_policy import NO_RETRY, RetryPolicy
@@ -36,7 +37,6 @@ Layer = Literal["builtin", "capability", "mcp"]
 LAYERS: tuple[Layer, ...] = ("builtin", "capability", "mcp")
 
 _NAME = re.compile(r"[./\-]*\w[\w./\-]*")
-_MAX_NAME = 128
 """The limits of MCP. A provider that allows less gets another name, see `models.wire.tool_names`."""
 _MAX_DESCRIPTION = 16_384
 _EFFECT_OF: Mapping[Category, Effect] = {"safe_chain": "none", "async_required": "once", "terminal": "once", "dangerous": "once"}
@@ -365,9 +365,9 @@ def _check_declaration(tool: Tool) -> None:
     for attribute in ("name", "description"):
         if not isinstance(getattr(tool, attribute), str):
             raise UsageError(f"Tool '{tool.name}' ({where}) has {attribute}={getattr(tool, attribute)!r}; it must be text.")
-    if not _NAME.fullmatch(tool.name) or len(tool.name) > _MAX_NAME:
+    if not _NAME.fullmatch(tool.name) or len(tool.name) > MAX_NAME_CHARS:
         raise UsageError(
-            f"Tool name {tool.name[:80]!r} ({where}) cannot be used. Take at most {_MAX_NAME} letters, digits, '_', '-', '.' or '/',"
+            f"Tool name {tool.name[:80]!r} ({where}) cannot be used. Take at most {MAX_NAME_CHARS} letters, digits, '_', '-', '.' or '/',"
             " at least one of them a letter, digit or '_'."
         )
     if len(tool.description) > _MAX_DESCRIPTION:
