@@ -19,6 +19,7 @@ from bench.loop import FirstRun, Iterations, StreamedTurns
 from bench.measure import QUICK, Bench, Counts, Row, run_rounds
 from bench.memory import IndexedSearch, Near, Recall
 from bench.peers import PEER_NAMES, Peer, beside_the_best
+from bench.plugins import PluginCalls
 from bench.processes import Processes
 from bench.record import Chain, Redaction
 from bench.recovery import Recovery
@@ -34,6 +35,7 @@ GROUPS: dict[str, tuple[Callable[[], Bench], ...]] = {
     "threads": (HandOff, SleepingTools),
     "validation": (Validation, Compiling),
     "processes": (Processes,),
+    "plugins": (PluginCalls,),
     "record": (Chain, Redaction),
     "disks": (Disk, SlowDisk, DurableIterations),
     "journals": (LongJournal, Recovery),

@@ -18,6 +18,8 @@ TOOLS = [
     {"name": "order", "description": "Order an article.", "inputSchema": SCHEMA},
 ]
 
+HOURS = {"uri": "shop://hours", "name": "hours", "mimeType": "text/plain"}
+
 
 def call(name: str, article: str) -> dict[str, Any]:
     if article not in PRICES:
@@ -31,11 +33,20 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
     match method:
         case "initialize":
             info = {"name": "prices", "version": "1.0"}
-            return {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info}
+            return {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}, "resources": {}, "prompts": {}}, "serverInfo": info}
         case "tools/list":
             return {"tools": TOOLS}
         case "tools/call":
             return call(params["name"], params["arguments"]["article"])
+        case "resources/list":
+            return {"resources": [HOURS]}
+        case "resources/read" if params["uri"] == HOURS["uri"]:
+            return {"contents": [{**HOURS, "text": "9 to 17"}]}
+        case "prompts/list":
+            return {"prompts": [{"name": "offer", "arguments": [{"name": "article", "required": True}]}]}
+        case "prompts/get":
+            text = f"Write an offer for {params['arguments']['article']}."
+            return {"messages": [{"role": "user", "content": {"type": "text", "text": text}}]}
         case "ping":
             return {}
     return None

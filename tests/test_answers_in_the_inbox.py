@@ -96,3 +96,26 @@ async def test_arguments_that_the_tool_does_not_accept_are_refused_at_once_if_a_
         assert await engine.wait_for_answer(question.approval_id)
         assert "paid bob" in (await said(engine, raw_call("pay", id="1", to="ann"), IN_RUN)).text
     assert ledger.lines() == ["bob"]
+
+
+@pytest.mark.parametrize("where", ["memory", "sqlite"], indirect=True)
+async def test_a_question_says_why_an_answer_with_other_arguments_could_not_be_used(where: Where, ledger: Ledger) -> None:
+    """No process works on the run when it is sent, so only the next one can refuse it."""
+    question = await waiting_question(where, ledger)
+    sent = inbox.approve(where, question, by="carol", arguments={"whom": "bob"})
+    async with Engine([paying(ledger)], policies=[ASKS], journal=opened(where)) as engine:
+        await engine.runs.open(IN_RUN)
+        assert "to: expected text, got nothing" in inbox.outcome(where, sent.id, wait_s=60).refused
+        again = await asked(engine)
+        assert (again.approval_id, again.question.splitlines()[0]) == (
+            question,
+            "Pay ann? (The answer of carol could not be used: The question stays open: pay does not accept the arguments of this approval.",
+        )
+    (waits,) = inbox.waiting(where)
+    assert (waits.approval, waits.sent) == (question, None)
+    assert waits.refused.startswith("the answer of carol could not be used")
+    async with Engine([paying(ledger)], policies=[ASKS], journal=opened(where)) as engine:
+        assert "could not be used" in (await asked(engine)).question
+        await engine.approve(question, by="dave")
+        assert (await said(engine, raw_call("pay", id="1", to="ann"), IN_RUN)).text == "paid ann"
+    assert ledger.lines() == ["ann"]

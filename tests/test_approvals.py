@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from pathlib import Path
 
 import pytest
 
-from callgate import Allow, Ask, Engine, Limits, Modify, Scope, SqliteJournal, Suspended, Tool, tool
+from callgate import Allow, Ask, Engine, Limits, Modify, Scope, SqliteJournal, Suspended, Tool, inbox, tool
 from callgate.protocols import Policy, Verdict
 from callgate.stage_types import ValidatedCall
 from callgate.testing import ManualClock
 from tests.effect_ledger import Ledger
 from tests.effect_tools import paying_amounts
-from tests.engine_calls import call, said
+from tests.engine_calls import call, result_of, said
 
 PAY = call("pay", to="ann", amount=5)
 SCOPE = Scope(run="r", principal="ann", actor="clerk", workspace="/srv/a")
@@ -135,4 +137,60 @@ async def test_an_approval_is_not_valid_after_the_effect_of_the_tool_changed(tmp
         await engine.answer(asked.approval_id, allow=True, by="bob")
     async with Engine([changed()], policies=[Says(QUESTION)], journal=SqliteJournal(journal)) as engine:
         assert isinstance(await engine.call(PAY, SCOPE), Suspended)
+    assert ledger.lines() == []
+
+
+@pytest.fixture(params=["same engine", "after a restart"])
+def restarts(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param == "after a restart")
+
+
+async def test_a_denial_outlasts_the_time_in_which_the_question_could_be_answered(tmp_path: Path, restarts: bool, ledger: Ledger) -> None:
+    clock, limits = ManualClock(), Limits(approval_s=60)
+
+    def opened() -> Engine:
+        journal = SqliteJournal(tmp_path / "journal.db")
+        return Engine([paying_amounts(ledger)], policies=[Says(QUESTION)], clock=clock, limits=limits, journal=journal)
+
+    engine = opened()
+    asked = await engine.call(PAY, SCOPE)
+    assert isinstance(asked, Suspended)
+    await engine.deny(asked.approval_id, by="bob")
+    if restarts:
+        await engine.close()
+        engine = opened()
+    clock.advance(61)
+    async with engine:
+        assert result_of(await engine.call(PAY, SCOPE)).code == "human_denied"
+
+
+async def test_a_denial_that_was_sent_in_time_counts_when_the_run_is_served_later(tmp_path: Path, ledger: Ledger) -> None:
+    clock, journal = ManualClock(time.time_ns()), tmp_path / "journal.db"
+
+    def opened() -> Engine:
+        return Engine([paying_amounts(ledger)], policies=[Says(QUESTION)], clock=clock, journal=SqliteJournal(journal))
+
+    async with opened() as engine:
+        asked = await engine.call(PAY, SCOPE)
+        assert isinstance(asked, Suspended)
+    await asyncio.to_thread(inbox.deny, journal, asked.approval_id, by="bob")
+    clock.advance(engine.limits.approval_s + 1)
+    async with opened() as engine:
+        assert result_of(await engine.call(PAY, SCOPE)).code == "human_denied"
+
+
+@pytest.mark.parametrize("allow", [True, False])
+async def test_a_denial_counts_for_a_new_version_of_the_tool_and_an_approval_does_not(tmp_path: Path, allow: bool, ledger: Ledger) -> None:
+    def opened(about: str) -> Engine:
+        paying = paying_amounts(ledger, description=about)
+        return Engine([paying], policies=[Says(QUESTION)], journal=SqliteJournal(tmp_path / "journal.db"))
+
+    engine = opened("Pay somebody.")
+    asked = await engine.call(PAY, SCOPE)
+    assert isinstance(asked, Suspended)
+    await engine.answer(asked.approval_id, allow=allow, by="bob")
+    await engine.close()
+    async with opened("Pay somebody at once.") as engine:
+        again = await engine.call(PAY, SCOPE)
+        assert isinstance(again, Suspended) if allow else result_of(again).code == "human_denied"
     assert ledger.lines() == []

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from callgate import Engine, Text, Tool, tool
+from callgate import Engine, Suspended, Text, Tool, UsageError, tool
 from callgate.builtins import workspace_tools
 from callgate.integrations import import_tools
 from tests.engine_calls import call, said
@@ -104,3 +104,61 @@ async def test_a_built_in_tool_names_the_arguments_that_it_takes() -> None:
     async with Engine(workspace_tools()) as engine:
         text = (await said(engine, call("list_files", depth_limit=3))).text
     assert "Note: 'depth_limit' is not an argument and was dropped. list_files takes " in text
+
+
+# Strict tools, which drop nothing
+
+
+def strict_function() -> Tool:
+    @tool(strict=True)
+    async def pay(invoice: str, amount: float) -> str:
+        """Pay an invoice."""
+        return invoice
+
+    return pay
+
+
+class StrictPay(Pay):
+    """A strict tool class."""
+
+    strict = True
+
+
+def strict_import() -> Tool:
+    def pay(invoice: str, amount: float) -> str:
+        """Pay an invoice."""
+        return invoice
+
+    (made,) = import_tools([pay], options={"pay": {"strict": True}})
+    return made
+
+
+@pytest.mark.parametrize("make", [strict_function, StrictPay, strict_import], ids=["function", "class", "imported"])
+async def test_a_strict_tool_refuses_unknown_arguments_and_its_schema_says_so(make: Callable[[], Tool]) -> None:
+    async with Engine([make()]) as engine:
+        refused = await said(engine, call("pay", invoice="A7", amount=100, currency="JPY"))
+        accepted = await said(engine, call("pay", invoice="A7", amount="100"))
+        (offered,) = engine.schemas("openai")
+    assert (refused.code, "currency" in refused.text, accepted.status) == ("schema_invalid", True, "ok")
+    assert offered["function"]["parameters"]["additionalProperties"] is False
+    assert not make().validate_parameters({"invoice": "A7", "amount": 1, "currency": "JPY"}).valid
+
+
+def test_a_strict_tool_whose_schema_cannot_be_closed_is_refused() -> None:
+    class Elsewhere(StrictPay):
+        parameters = Pay.parameters | {"anyOf": [{"properties": {"currency": {"type": "string"}}}]}
+
+    with pytest.raises(UsageError, match=r"Tool 'pay' .* is strict, but its schema mentions currency outside of its properties"):
+        Engine([Elsewhere])
+
+
+async def test_the_question_to_a_human_names_the_dropped_arguments() -> None:
+    @tool(requires_approval=True)
+    def pay(invoice: str) -> str:
+        """Pay an invoice."""
+        return invoice
+
+    async with Engine([pay]) as engine:
+        outcome = await engine.call(call("pay", invoice="A7", currency="JPY"))
+    assert isinstance(outcome, Suspended)
+    assert outcome.question == 'Run pay with {"invoice":"A7"} [\'currency\' is not an argument and was dropped.]?'

@@ -185,9 +185,9 @@ async def test_an_approval_of_a_call_does_not_free_a_key(ledger: Ledger) -> None
             return Ask(question="Refund it?") if call.scope.run == "b" else Allow()
 
     async with Engine([failing(ledger, ValueError("lost"))], policies=[AskFirst()]) as engine:
-        await said(engine, call("refund", order=ORDER), Scope(run="a"))
         asked = await engine.call(call("refund", id="x", order=ORDER), Scope(run="b"))
         assert isinstance(asked, Suspended)
+        await said(engine, call("refund", order=ORDER), Scope(run="a"))
         await engine.answer(asked.approval_id, allow=True)
         result = await said(engine, call("refund", id="x", order=ORDER), Scope(run="b"))
     assert (result.status, ledger.lines()) == ("unknown", [ORDER])

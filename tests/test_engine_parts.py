@@ -11,6 +11,7 @@ from callgate import Answered, Engine, Limits, RawCall, Scope, tool
 from callgate._abort_signals import AbortSignal
 from callgate._pipeline.engine_assembly import EngineParts, GivenParts
 from callgate._pipeline.engine_options import EngineContext
+from callgate.mcp import ServerContent
 from callgate.response_calls import ResponseReply
 from callgate.response_streams import WatchedStream
 
@@ -56,7 +57,7 @@ def test_engine_parts_have_no_reference_cycles() -> None:
 def test_no_public_engine_method_takes_or_returns_a_private_type() -> None:
     for name, method in inspect.getmembers(Engine, inspect.isfunction):
         if not name.startswith("_"):
-            lazy = {"ProcessLimits": object, "ResponseReply": ResponseReply, "WatchedStream": WatchedStream}
+            lazy = {"ProcessLimits": object, "ResponseReply": ResponseReply, "WatchedStream": WatchedStream, "ServerContent": ServerContent}
             hints = get_type_hints(method, vars(inspect.getmodule(Engine)) | lazy)
             assert not [hint for hint in hints.values() if "_pipeline" in str(hint) or "_pipeline" in getattr(hint, "__module__", "")], name
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from callgate import Allow, Ask, Deny, Engine, NotDone, Scope, SqliteJournal, Suspended, ToolContext, tool
+from callgate import Allow, Ask, Deny, Engine, NotDone, Scope, SqliteJournal, Suspended, ToolContext, Verified, tool
 from callgate.protocols import Policy, Verdict
 from callgate.stage_types import ValidatedCall
 from tests.effect_ledger import Ledger
@@ -94,12 +95,41 @@ async def test_a_human_is_asked_before_one_principal_sees_what_was_done_for_anot
     assert isinstance(asked, Suspended)
 
 
-@pytest.mark.parametrize("error", [NotDone("the bank is closed"), ValueError("lost")], ids=["nothing happened", "unknown"])
-async def test_a_human_is_asked_as_long_as_no_call_has_a_result(error: Exception, ledger: Ledger) -> None:
-    async with Engine([failing(ledger, error)], policies=[AsksInRuns("second")]) as engine:
+async def test_a_human_is_asked_if_the_earlier_call_did_nothing(ledger: Ledger) -> None:
+    async with Engine([failing(ledger, NotDone("the bank is closed"))], policies=[AsksInRuns("second")]) as engine:
         await said(engine, call("refund", order=ORDER), FIRST)
         asked = await engine.call(call("refund", order=ORDER), SECOND)
     assert isinstance(asked, Suspended)
+
+
+async def test_no_human_is_asked_about_a_call_whose_effect_is_in_doubt_until_that_is_settled(ledger: Ledger) -> None:
+    raw = call("refund", id="b", order=ORDER)
+    async with Engine([failing(ledger, ValueError("lost"))], policies=[AsksInRuns("second")]) as engine:
+        first = await said(engine, call("refund", order=ORDER), FIRST)
+        told = await said(engine, raw, SECOND)
+        verdict, asks = bodies(engine, "call.verdict")[-1]["verdict"], await engine.asks_human(raw, SECOND)
+        await engine.settle(first.uid, happened=False)
+        assert isinstance(await engine.call(raw, SECOND), Suspended)
+    assert (told.status, told.data, verdict, asks) == ("unknown", {"earlier_call": first.uid}, "ask", False)
+    assert f"{first.uid} had the same key of its effect (refund:{ORDER})" in told.text
+    assert ledger.lines() == [ORDER]
+
+
+@pytest.mark.parametrize("happened", [True, False])
+async def test_a_human_is_asked_about_an_effect_in_doubt_that_the_tool_can_verify(happened: bool, ledger: Ledger) -> None:
+    def verify(arguments: dict[str, object], key: str) -> Verified:
+        return Verified(happened=None if not ledger.lines() else happened)
+
+    @tool(key="refund:{order}", verify=verify, timeout_s=0.05)
+    async def refund(order: str) -> str:
+        """Refund an order."""
+        await asyncio.Event().wait()
+        return ""
+
+    async with Engine([refund], policies=[AsksInRuns("second")]) as engine:
+        assert (await said(engine, call("refund", order=ORDER), FIRST)).status == "unknown"
+        ledger.write(ORDER)
+        assert isinstance(await engine.call(call("refund", order=ORDER), SECOND), Suspended)
 
 
 async def test_a_human_is_asked_while_the_call_with_the_key_still_runs(ledger: Ledger) -> None:

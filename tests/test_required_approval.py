@@ -100,7 +100,7 @@ SAYS: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "a question": (lambda arguments: "Pay that much?", 'Pay that much? (pay with {"to":"ann","amount":500})'),
     "an empty question": (lambda arguments: "", WHOLE_QUESTION),
     "nothing": (lambda arguments: None, f"{WHOLE_QUESTION} Its requires_approval returned NoneType instead of a bool or a question."),
-    "a failure": (lambda arguments: arguments["missing"], f"{WHOLE_QUESTION} Its requires_approval failed with KeyError."),
+    "a failure": (lambda arguments: arguments["missing"], f"{WHOLE_QUESTION} Its requires_approval failed with KeyError: 'missing'."),
 }
 
 
@@ -263,6 +263,21 @@ def test_a_wrong_requires_approval_is_refused_where_the_tool_is_declared(wrong: 
         def pay(to: str) -> str:
             """Pay."""
             return to
+
+
+@pytest.mark.parametrize("wrong", [lambda to, amount: amount > 100, lambda amount: amount > 100], ids=["two", "one"])
+def test_a_requires_approval_of_single_arguments_is_refused_with_the_way_to_write_it(wrong: Any, ledger: Ledger) -> None:
+    with pytest.raises(
+        UsageError, match=r"takes .*amount; it is called with all arguments as one dict\. Write it as def requires_approval"
+    ):
+        paying_amounts(ledger, requires_approval=wrong)
+
+
+async def test_a_function_that_fails_is_logged_for_the_tools_author(ledger: Ledger, caplog: pytest.LogCaptureFixture) -> None:
+    async with Engine([paying_amounts(ledger, requires_approval=lambda arguments: arguments["amout"])]) as engine:
+        await asked(engine)
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert any("The requires_approval of pay failed with KeyError: 'amout'" in text for text in warnings)
 
 
 def test_a_wrong_requires_approval_of_a_class_is_refused_when_it_is_registered() -> None:

@@ -96,7 +96,7 @@ def _without_handed_in_again(calls: Sequence[CallSummary]) -> list[CallSummary]:
     kept: list[CallSummary] = []
     again: set[tuple[str, ...]] = set()
     for call in reversed(calls):
-        same = (call.run, call.uid.rsplit("/", 1)[0], call.id, call.origin, call.name, call.arguments)
+        same = (call.run, call.uid.rsplit("/", 1)[0], call.id, call.origin, call.name, call.received)
         if call.status != "asked" or same not in again:
             kept.append(call)
         again.add(same)

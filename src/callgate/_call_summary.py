@@ -37,6 +37,8 @@ class CallSummary(Struct, kw_only=True):
     id: str = ""
     """The call id that the model or the host gave."""
     arguments: str = ""
+    """The final arguments as JSON: those of its latest verdict, with which it ran if it ran; as received if no verdict is recorded."""
+    received: str = ""
     """The arguments as received."""
     status: str = "open"
     """`ok`, `error`, `unknown`, `asked`, `aborted`, `restarted`, or `open` while no end is recorded."""
@@ -44,6 +46,12 @@ class CallSummary(Struct, kw_only=True):
     """`happened` or `not_happened`, if somebody settled the unknown outcome."""
     settled_by: str = ""
     """The operator who settled the outcome; empty if the tool did."""
+    late: str = ""
+    """How the tool ended after the call had ended, such as `returned` or `raised`; empty if it did not. Its answer was discarded."""
+    late_ns: int = 0
+    """When that was, in UTC nanoseconds."""
+    abandoned: bool = False
+    """Whether the tool's code still ran, and could not be stopped, when the call ended."""
     earlier_call: str = ""
     """The call whose outcome decides about this one: this one was refused because of it, or got its result. Empty if there is none."""
     failure_class: str = ""
@@ -53,6 +61,8 @@ class CallSummary(Struct, kw_only=True):
     effect_key: str = ""
     """The key of its effect, as the tool gets it; empty if the tool declares none."""
     runner: str = ""
+    writer: str = ""
+    """The engine that started its last attempt, as the journal names it; empty if that is not recorded."""
     rule: str = ""
     timeout_s: float = 0.0
     """Timeout of the last attempt."""
@@ -80,6 +90,14 @@ class CallSummary(Struct, kw_only=True):
     def overdue_s(self) -> float:
         """Seconds between the last attempt's deadline and the call's end; negative if it ended before."""
         return self.ended - self.starts[-1] - self.timeout_s if self.ended is not None and self.starts else 0.0
+
+    @property
+    def arguments_changed(self) -> bool:
+        """Whether its final arguments differ from those received: a human, a hook or a policy changed them, or validation did."""
+        try:
+            return self.arguments != self.received and bool(json.loads(self.arguments) != json.loads(self.received or "{}"))
+        except (ValueError, RecursionError):
+            return self.arguments != self.received
 
     @property
     def short(self) -> str:
@@ -126,7 +144,7 @@ def settle(call: CallSummary, fact: Event) -> None:
 
 
 def without_process(call: CallSummary) -> None:
-    """Set the status of a call without a recorded end, because no process works on its run any longer."""
+    """Set the status of a call without a recorded end, because the process that ran it has ended."""
     if call.status != "open":
         return
     if call.starts and call.effect != "none":
@@ -141,20 +159,25 @@ def _tell(call: CallSummary, event: Event, body: Mapping[str, Any]) -> None:
     if verdict_in(event.kind, body):
         call.tool, call.rule = _text(body, "tool", call.tool), _text(body, "rule")
         call.notes = _notes(body)
+        call.arguments = _json_text(body.get("arguments")) or call.arguments
     match event.kind:
         case "call.received":
-            call.tool, call.origin, call.arguments = _text(body, "name"), _text(body, "origin"), _text(body, "arguments")
+            call.tool, call.origin, call.received = _text(body, "name"), _text(body, "origin"), _text(body, "arguments")
+            call.arguments = call.received
             call.id, call.name = _text(body, "id"), call.tool
         case "call.started":
             call.starts.append(event.mono)
             call.attempts = max(call.attempts, event.attempt)
-            call.effect, call.runner = _text(body, "effect"), _text(body, "runner")
+            call.effect, call.runner, call.writer = (_text(body, key) for key in ("effect", "runner", "writer"))
+            call.settled = call.settled_by = ""  # what was said of an earlier start
             call.effect_key = _text(body, "effect_key")
             call.timeout_s = _number(body, "timeout_s")
         case "call.replayed":
             call.earlier_call = _earlier(body.get("details"), "uid")
         case "call.completed":
             _complete(call, body)
+        case "call.late":
+            call.late, call.late_ns = _text(body, "status"), event.at_ns
         case kind if kind in _ENDED:
             call.status, call.error = _ENDED[kind], _text(body, "reason")
             if kind == "call.aborted" and body.get("status") == "unknown":
@@ -172,9 +195,16 @@ def _complete(call: CallSummary, body: Mapping[str, Any]) -> None:
     call.rule, call.blob, call.cached = _text(meta, "rule", call.rule), _text(meta, "blob"), _text(meta, "cached")
     call.bytes, call.truncated = int(_number(meta, "bytes")), meta.get("truncated") is True
     call.command_end = _text(meta, "command_end")
-    call.earlier_call = call.earlier_call or _earlier(body.get("structured"), "earlier_call")
+    structured = body.get("structured")
+    call.earlier_call = call.earlier_call or _earlier(structured, "earlier_call")
+    call.abandoned = isinstance(structured, dict) and structured.get("abandoned") is True
     call.replayed = meta.get("replayed") is True or meta.get("joined") is True
     call.notes = _notes(meta) or call.notes
+
+
+def _json_text(arguments: object) -> str:
+    """Return recorded arguments as JSON; empty if they are no object."""
+    return json.dumps(arguments, ensure_ascii=False, separators=(",", ":")) if isinstance(arguments, dict) else ""
 
 
 def _earlier(details: object, key: str) -> str:

@@ -62,6 +62,7 @@ _MEANT: Mapping[str, tuple[str, ...]] = {
     "call_id": ("id",),
     "tool_call_id": ("id",),
     "key": ("idempotency_key",),
+    "idempotency_key": ("key",),
     "user": ("principal", "by"),
     "user_id": ("principal",),
     "tenant": ("principal",),
@@ -162,6 +163,9 @@ def _by_name(function: Callable[P, R], more: tuple[str, ...]) -> Callable[P, R]:
     return cast("Callable[P, R]", told_later) if inspect.iscoroutinefunction(function) else told
 
 
+_SCOPE_FIELDS = frozenset({"run", "conversation", "turn", "tick", "iteration", "message_id", "principal", "actor", "workspace", "extra"})
+
+
 def refuse_unknown(owner: str, given: Iterable[str], known: Iterable[str]) -> None:
     """Raise for unknown names; the message gives the closest match and all known names.
 
@@ -176,6 +180,8 @@ def refuse_unknown(owner: str, given: Iterable[str], known: Iterable[str]) -> No
             near = [one for one in _MEANT.get(name, ()) if one in known]
             near = near or difflib.get_close_matches(name[:100], known, n=1, cutoff=0.6)
             meant = f"; did you mean '{near[0]}'?" if near else "."
+            if "scope" in known and name in _SCOPE_FIELDS:
+                meant = f". It belongs to the scope: scope=Scope({name}=...)."
             raise UsageError(f"{owner} has no option '{name}'{meant} It takes {', '.join(known)}.")
 
 

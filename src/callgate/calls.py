@@ -223,6 +223,11 @@ class Metadata(NamedStruct, frozen=True, kw_only=True, gc=False, omit_defaults=T
     """How the command of an `ok` call ended, if not with exit code 0: `exit code 3`, `killed by SIGKILL`, `timed out after 2 s`."""
     untrusted: bool = True
     """Whether the content comes from outside, so that rules can restrict its use."""
+    server_fields: dict[str, object] | None = None
+    """What an MCP server sent with the result that is nowhere else: `_meta`, fields that MCP does not define, and `structuredContent` if it
+    is null. `content` has the same for each item of the server's content, or None; an item of an unknown type is there as a whole. Not
+    shown to the model. At most as large as the content may be.
+    """
 
     @property
     def retry_count(self) -> int:

@@ -17,7 +17,7 @@ from callgate._clock import Clock
 from callgate._engine_limits import Limits
 from callgate._limits_from_environment import timeout_from_environment
 from callgate._option_checks import Pause, by_name, check, refuse_unknown
-from callgate._pipeline.admission import check_scope
+from callgate._pipeline.admission import check_call, check_scope
 from callgate._pipeline.approval_answers import answer_approval, as_approval, check_answer, check_said, edited_arguments
 from callgate._pipeline.engine_assembly import EngineParts, GivenParts
 from callgate._pipeline.engine_lifecycle import SyncRunner
@@ -47,7 +47,8 @@ from callgate.tools.registry import Layer, instance_of
 
 if TYPE_CHECKING:
     from callgate._runners.process import ProcessLimits
-    from callgate.mcp import McpServer
+    from callgate.mcp import McpServer, ServerContent
+    from callgate.plugins import Plugin
     from callgate.provider_responses import ToolDefinitions
     from callgate.response_calls import ResponseReply
     from callgate.response_streams import WatchedStream
@@ -72,8 +73,8 @@ class Engine:
 
     Args:
         tools: The tools to register as built-in. For a class, an instance is created. A server may be among them.
-        servers: Sources of tools outside of this process, such as `mcp("uvx mcp-server-git")`. They are started by
-            `async with`, or else by the first call, and their tools are registered then.
+        servers: Sources of tools outside of this process, such as `mcp("uvx mcp-server-git")` and
+            `plugin("./invoices")`. They are started by `async with`, or else by the first call, and their tools are registered then.
         policies: Asked in order about every call. If there are none, every valid call may run. Rules that name a tool,
             an argument or a value that does not exist are refused.
         hooks: The user's code that runs before and after calls.
@@ -105,9 +106,9 @@ class Engine:
     @by_name
     def __init__(
         self,
-        tools: Iterable[Tool | type[Tool] | McpServer | ToolServer] = (),
+        tools: Iterable[Tool | type[Tool] | McpServer | Plugin | ToolServer] = (),
         *,
-        servers: Iterable[McpServer | ToolServer] = (),
+        servers: Iterable[McpServer | Plugin | ToolServer] = (),
         policies: Iterable[Policy | CallJudge] = (),
         hooks: Iterable[Hook] = (),
         journal: Journal | None = None,
@@ -179,6 +180,7 @@ class Engine:
         if not parts.servers.settled:
             await self.start()
         if scope is not parts.latest_scope.opened:
+            check_call(raw)
             parts.admission.check_extra(scope)
             try:
                 await self._open(scope)
@@ -440,6 +442,19 @@ class Engine:
             await self._open(scope)
         return await parts.route.asks_human(raw, scope)
 
+    # Resources and prompts of servers
+
+    @by_name
+    def server(self, name: str) -> ServerContent:
+        """Return the resources and prompts of one of the engine's MCP servers. Starts nothing.
+
+        Raises:
+            UsageError: The engine has no MCP server with this name.
+        """
+        from callgate.mcp.server_content import content_of
+
+        return content_of(self._parts.servers.named(name), self.start, self._parts.timeout_s)
+
     # What an operator does
 
     @by_name
@@ -664,6 +679,16 @@ class Engine:
                 still runs.
         """
         self._sync_runner.close(self._parts.lifecycle.shut, self.close)
+
+    def __enter__(self) -> Never:
+        """Refuse `with`, because closing waits."""
+        raise UsageError(
+            "An engine is closed by 'async with Engine(...) as engine:'. In synchronous code, write 'engine = Engine(...)' and call"
+            " engine.close_sync() at the end."
+        )
+
+    def __exit__(self, *exception: object) -> None:
+        """Do nothing: `with` is refused."""
 
     async def __aenter__(self) -> Self:
         try:

@@ -197,7 +197,7 @@ class ApprovalNeeded(CallgateError):
 
     code = "approval_needed"
 
-    def __init__(self, question: str, *, rule: str, binding: str, judgments: tuple[object, ...] = ()) -> None:
+    def __init__(self, question: str, *, rule: str, binding: str, same_call: str = "", judgments: tuple[object, ...] = ()) -> None:
         super().__init__(question)
         self.judgments = judgments
         """The judgments, for the journal."""
@@ -205,6 +205,8 @@ class ApprovalNeeded(CallgateError):
         self.rule = rule
         self.binding = binding
         """Hash of what the approval is valid for: tool, final arguments, run, principal."""
+        self.same_call = same_call
+        """Hash of what a denial is valid for: the call, whatever the version of its tool."""
 
 
 class CallFailed(CallgateError):

@@ -27,7 +27,7 @@ from callgate._pipeline.approval_answers import ANSWERS, EDIT, EditMessage, answ
 from callgate._run_state.approvals import Question
 from callgate._run_state.event_bodies import Received, approval_id_of, decode_reason
 from callgate._run_state.run_recovery import RunReader
-from callgate._run_state.settlements import call_in_doubt, why_not_in_doubt
+from callgate._run_state.settlements import call_in_doubt, is_settled, why_not_in_doubt
 from callgate.errors import UsageError
 from callgate.event_queries import EventQuery
 from callgate.events import Event
@@ -83,6 +83,8 @@ class PendingApproval(Struct, frozen=True, kw_only=True):
     """The process that works on the run; empty if none does."""
     sent: SentAnswer | None = None
     """The answer that waits in the inbox; None if nobody has sent one."""
+    refused: str = ""
+    """Whose answer with other arguments could not be used, and why; empty if there is none."""
 
 
 class CallToRepeat(Struct, frozen=True, kw_only=True):
@@ -231,8 +233,9 @@ def settle(journal: JournalAddress, call: str, *, happened: bool, by: str, reaso
         run = first.rsplit("/", 2)[0]
         reading = RunReader(run, remember=0)
         reading.take(reader.find(EventQuery(run=run)))
-        if not reading.state().is_in_doubt(first):
-            raise UsageError(why_not_in_doubt(list(reader.find(EventQuery(call=first))), first))
+        own = list(reader.find(EventQuery(call=first)))
+        if is_settled(own) or not reading.state().is_in_doubt(first):
+            raise UsageError(why_not_in_doubt(own, first))
     return _sent(journal, "happened" if happened else "not_happened", run, first, by, reason)
 
 
@@ -383,6 +386,7 @@ def _told(reader: JournalReader, event: Event, question: Question, holder: str, 
         expires_ns=question.expires_at,
         held_by=holder,
         sent=sent,
+        refused=question.refused,
     )
 
 

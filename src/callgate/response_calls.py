@@ -19,7 +19,7 @@ from callgate.provider_responses import ProviderResponse, history_items
 
 __all__ = ["ResponseReply", "failed_reply", "reply_to", "scope_of"]
 
-Ending = Literal["suspended", "aborted", "restarted"]
+Ending = Literal["suspended", "aborted", "restarted", "held"]
 
 _CANCELLED = frozenset({"cancelled", "canceled"})
 """The provider's words for a message that was cancelled; no such message ends with another of callgate's reasons than `other`."""
@@ -33,8 +33,8 @@ class ResponseReply(Struct, frozen=True, kw_only=True):
     """The provider's API, such as `openai.chat`."""
     messages: list[Any] = []
     """Everything to append to the conversation, in the provider's format: the model's message, then the results. Empty if the message
-    must not become part of the conversation: after a suspension, a restart, or an error of the provider. After an abort, the message has
-    only those calls that have results, and is left out if none has.
+    must not become part of the conversation: after a suspension, a restart, or an error of the provider, or if the run is held. After an
+    abort, the message has only those calls that have results, and is left out if none has.
     """
     results: list[Any] = []
     """The results alone, for a host that appends the model's message itself. Where they belong to a turn of the user, this turn."""
@@ -48,13 +48,15 @@ class ResponseReply(Struct, frozen=True, kw_only=True):
     text: str = ""
     """The visible text of the message."""
     done: bool = False
-    """Whether the loop stops here: the model has answered without calls, or the message is suspended or aborted (see `ended`), so that
-    asking the model again would only repeat it.
+    """Whether the loop stops here: the model has answered without calls, or the message is suspended, aborted or held (see `ended`), so
+    that asking the model again would only repeat it.
     """
     finish: FinishReason
     """Why the message ended. Calls that a limit cut (`length`) have error results."""
     ended: Ending | None = None
-    """Why the conversation cannot continue with `messages`; None if it can."""
+    """Why the conversation cannot continue with `messages`; None if it can. `held`: another engine works on the run, and no call ran; hand
+    the same response in again later.
+    """
     reason: str = ""
     """The reason of `ended`, in words."""
     message_id: str = ""
@@ -64,6 +66,14 @@ class ResponseReply(Struct, frozen=True, kw_only=True):
     def suspended(self) -> tuple[Suspended, ...]:
         """The calls that wait for a human. Hand the same response in again when all are answered."""
         return tuple(outcome for outcome in self.outcomes if isinstance(outcome, Suspended))
+
+    @property
+    def unknown(self) -> tuple[Answered, ...]:
+        """The calls with an unknown outcome: they, or the earlier calls because of which they were refused, may have taken effect.
+
+        Check and settle them. The model is told, so the conversation continues with `messages`.
+        """
+        return tuple(outcome for outcome in self.outcomes if isinstance(outcome, Answered) and outcome.result.status == "unknown")
 
 
 def scope_of(scope: Scope, message_id: str) -> Scope:
@@ -140,4 +150,7 @@ def _ending(outcomes: Sequence[Outcome]) -> tuple[Ending | None, str]:
         return "suspended", "; ".join(questions)
     if any(isinstance(outcome, Restarted) for outcome in outcomes):
         return "restarted", "a result was added to the context; ask the model again"
+    held = [outcome.result for outcome in outcomes if isinstance(outcome, Answered) and outcome.result.code == "run_held"]
+    if held and len(held) == len(outcomes) and not any(result.metadata.recorded for result in held):
+        return "held", str(held[0].error)
     return None, ""

@@ -100,6 +100,8 @@ class Checked(Struct, frozen=True, kw_only=True, omit_defaults=True):
     joined: bool = False
     changed: bool = False
     """Whether hooks had changed the result before it was cached."""
+    server_fields: dict[str, object] | None = None
+    """See `Metadata.server_fields`. Left out when a hook replaces the result."""
 
     @property
     def facts(self) -> dict[str, object]:

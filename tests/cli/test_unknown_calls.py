@@ -76,7 +76,7 @@ def test_settle_without_a_call_lists_what_must_be_settled(folder: Path) -> None:
     shown = said(folder, "settle")
     assert (shown.code, BOOKED in shown.out, REFUSED in shown.out) == (0, True, False)
     assert "its process ended before it answered" in shown.out
-    assert "callgate settle CALL --happened` or `--not-happened` --journal calls.db" in shown.err
+    assert "callgate settle CALL --happened --journal calls.db` or `callgate settle CALL --not-happened --journal calls.db`" in shown.err
     missing = said(folder, "settle", "--happened")
     assert (missing.code, "lists the calls that must be settled" in missing.err) == (2, True)
     assert "in run case" in said(folder, "settle", BOOKED, "--happened").err

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import pytest
 from pydantic import BaseModel, Field
 
-from callgate import Engine, RawCall, UsageError
+from callgate import Engine, RawCall, UsageError, tool
 from callgate.integrations import import_tools
 
 
@@ -116,3 +116,20 @@ async def test_a_function_without_a_docstring_is_described_by_its_name() -> None
     async with Engine(import_tools([find_order])) as engine:
         assert [bound.tool.description for bound in engine.tools] == ["find_order"]
         assert await call(engine, "find_order", order="A7") == "found A7"
+
+
+def test_a_plain_function_gets_the_description_that_is_given() -> None:
+    def tax(article: str) -> int:
+        return len(article)
+
+    (made,) = import_tools([tax], options={"tax": {"description": "Look up a price."}})
+    assert made.description == "Look up a price."
+
+
+def test_a_function_without_a_description_is_refused_with_the_way_to_give_one() -> None:
+    @tool
+    def tax(article: str) -> int:
+        return len(article)
+
+    with pytest.raises(UsageError, match=r"Tool 'tax' .* has no description\. Write a docstring, or give description="):
+        Engine([tax])

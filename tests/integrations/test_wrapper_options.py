@@ -161,3 +161,26 @@ async def test_a_frameworks_own_timeout_is_the_engines_and_the_model_reads_that_
     assert bound.timeout_s == 0.1
     assert "did not end within 0.1 s" in told
     assert "It may have taken effect. It was not run again." in told
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"key": "{order}"}, r"CallgateCapability\(options=\{'key': ...\}\) has '\{order\}' as the options of the tool 'key'"),
+        ({"refund": {"idempotency_key": "{order}"}}, "did you mean 'key'"),
+    ],
+)
+def test_options_of_the_wrong_form_are_refused_with_the_right_one(options: Any, match: str) -> None:
+    with pytest.raises(UsageError, match=match):
+        CallgateCapability(Engine(), options=options)
+
+
+def test_a_class_instead_of_an_engine_is_refused_as_a_class() -> None:
+    with pytest.raises(UsageError, match="was given the class Engine as its engine"):
+        CallgateCapability(Engine)  # type: ignore[arg-type]
+
+
+async def test_an_entry_for_no_tool_of_the_agent_names_the_capability() -> None:
+    agent = Agent(scripted("done"), tools=[refund], capabilities=[CallgateCapability(Engine(), effects={"refnd": "none"})])
+    with pytest.raises(UsageError, match=r"^CallgateCapability\(effects=...\) has an entry for 'refnd'"):
+        await agent.run("go")

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
 from callgate import Engine, MemoryJournal, PostgresJournal, RawCall, Scope, SqliteJournal, Suspended, Tool, inbox, tool
+from callgate._journal import JournalAddress
 from callgate._pipeline.open_runs import NO_SCOPE
-from callgate.errors import RunHeld
+from callgate.errors import RunHeld, UsageError
 from tests.effect_ledger import Ledger
 from tests.effect_tools import paying, paying_amounts
 from tests.engine_calls import call, kinds, result_of, said
+from tests.host_fakes import Asks
 from tests.waiting import PATIENCE_S, soon
 
 Stored = MemoryJournal | SqliteJournal | PostgresJournal
@@ -36,6 +39,15 @@ async def journals(request: pytest.FixtureRequest, tmp_path: object) -> AsyncIte
     yield first, second
     await first.close()
     await second.close()
+
+
+@pytest.fixture
+def address(journals: Journals, request: pytest.FixtureRequest) -> JournalAddress:
+    """Return where `callgate.inbox` finds the journal."""
+    journal = journals[0]
+    if isinstance(journal, PostgresJournal):
+        return str(request.getfixturevalue("database"))
+    return journal if isinstance(journal, MemoryJournal) else journal.path
 
 
 def engines(journals: Journals, *tools: Tool, **options: object) -> tuple[Engine, Engine]:
@@ -77,6 +89,41 @@ async def test_a_question_of_one_engine_is_answered_and_used_up_at_another(journ
     assert (again.metadata.replayed, ledger.lines()) == (True, ["ann"])
 
 
+def served(engine: Engine, asked: str) -> Awaitable[object]:
+    return engine.call(call("pay", id="a", to="ann"), CHAT)
+
+
+def waited(engine: Engine, asked: str) -> Awaitable[object]:
+    return engine.wait_for_answer(asked, timeout_s=PATIENCE_S)
+
+
+async def settled(engine: Engine, asked: str) -> None:
+    with pytest.raises(UsageError, match="not in doubt"):
+        await engine.settle(asked, happened=True)
+
+
+async def approved(engine: Engine, asked: str) -> None:
+    with pytest.raises(UsageError, match="answered with no already, by boss"):
+        await engine.approve(asked, by="bob")
+
+
+@pytest.mark.parametrize("first", [served, waited, settled, approved])
+async def test_an_answer_that_was_sent_to_nobody_counts_at_an_engine_that_had_the_run_before(
+    journals: Journals, address: JournalAddress, ledger: Ledger, first: Callable[[Engine, str], Awaitable[object]]
+) -> None:
+    """It holds the run's earlier state when it acquires the lease, and with it the answer."""
+    one, other = engines(journals, paying(ledger), policies=[Asks("pay")])
+    async with other:
+        async with one:
+            await said(other, call("look", id="0"), CHAT)
+            asked = await one.call(call("pay", id="a", to="ann"), CHAT)
+            assert isinstance(asked, Suspended)
+        await asyncio.to_thread(inbox.deny, address, asked.approval_id, by="boss")
+        await first(other, asked.approval_id)
+        denied = await said(other, call("pay", id="a", to="ann"), CHAT)
+    assert (denied.code, ledger.lines()) == ("human_denied", [])
+
+
 async def test_an_idle_engine_still_gets_the_answers_that_another_process_sends(journals: Journals, ledger: Ledger) -> None:
     journal = journals[0]
     if not isinstance(journal, SqliteJournal):
@@ -106,7 +153,27 @@ async def test_a_run_with_a_call_in_flight_is_not_handed_over(journals: Journals
     assert ledger.lines() == ["ann 1", "bob 1"]
 
 
-async def test_a_run_with_an_unknown_outcome_stays_with_the_engine_that_can_settle_it(journals: Journals) -> None:
+async def test_a_loop_is_told_that_another_engine_works_on_the_run_instead_of_asking_the_model_again(
+    journals: Journals, ledger: Ledger
+) -> None:
+    hang = asyncio.Event()
+    one, other = engines(journals, paying_amounts(ledger, hang))
+    paid = {"id": "c1", "type": "function", "function": {"name": "pay", "arguments": '{"to":"bob"}'}}
+    message = {"role": "assistant", "content": None, "tool_calls": [paid]}
+    response = {"id": "m1", "object": "chat.completion", "choices": [{"index": 0, "finish_reason": "tool_calls", "message": message}]}
+    async with one, other:
+        running = asyncio.ensure_future(said(one, call("pay", id="a", to="ann"), CHAT))
+        assert await soon(lambda: ledger.lines() == ["ann 1"])
+        reply = await other.respond(response, CHAT)
+        hang.set()
+        await running
+        again = await other.respond(response, CHAT)
+    assert (reply.ended, reply.done, reply.messages, reply.results) == ("held", True, [], [])
+    assert "is being worked on by" in reply.reason
+    assert (again.ended, ledger.lines()) == (None, ["ann 1", "bob 1"])
+
+
+async def test_a_run_with_an_unknown_outcome_is_handed_over_if_its_code_has_ended(journals: Journals) -> None:
     @tool
     async def pay(to: str) -> str:
         """Pay somebody."""
@@ -116,9 +183,30 @@ async def test_a_run_with_an_unknown_outcome_stays_with_the_engine_that_can_sett
     async with one, other:
         unknown = await said(one, call("pay", id="a", to="ann"), CHAT)
         assert unknown.status == "unknown"
-        assert (await said(other, call("pay", id="b", to="bob"), CHAT)).code == "run_held"
-        await one.settle(unknown.uid, happened=False)
-        assert (await said(other, call("pay", id="b", to="bob"), CHAT)).status == "unknown"
+        again = await said(other, call("pay", id="b", to="ann"), CHAT)
+        assert (again.status, again.data) == ("unknown", {"earlier_call": unknown.uid})
+        await other.settle(unknown.uid, happened=False)
+        assert (await said(other, call("pay", id="c", to="ann"), CHAT)).data != again.data
+
+
+async def test_a_run_stays_at_its_engine_while_code_of_an_unknown_call_runs_there(journals: Journals, ledger: Ledger) -> None:
+    ends = threading.Event()
+
+    @tool(timeout_s=0.05)
+    def wait() -> str:
+        """Wait."""
+        ends.wait(PATIENCE_S)
+        return "waited"
+
+    one, other = engines(journals, wait, paying(ledger))
+    async with one, other:
+        unknown = await said(one, call("wait", id="a"), CHAT)
+        held = await said(other, call("pay", id="b", to="bob"), CHAT)
+        ends.set()
+        assert await soon(lambda: one._parts.latest_scope.opened is NO_SCOPE)
+        assert (await said(other, call("pay", id="b", to="bob"), CHAT)).success
+    assert (unknown.status, held.code) == ("unknown", "run_held")
+    assert f"Code of wait ({unknown.uid}), whose outcome is unknown, may still run there." in held.text
 
 
 async def test_the_own_run_of_an_engine_is_never_handed_over(journals: Journals, ledger: Ledger) -> None:

@@ -47,8 +47,10 @@ class FakeServer:
         self.guard = threading.Lock()
         self.cancelled: dict[Any, threading.Event] = {}
         self.tools: list[dict[str, Any]] = script.get("tools", [])
+        self.capabilities = {"tools": {"listChanged": True}, **script.get("capabilities", {})}
         self.replies: dict[Any, Any] = {}
         self.replied = threading.Condition()
+        self.late: Any = None
 
     def note(self, **fact: Any) -> None:
         with self.guard:
@@ -105,6 +107,10 @@ class FakeServer:
             threading.Thread(target=self.call, args=(number, message["params"]), daemon=True).start()
         elif method == "ping":
             self.answer(number, {})
+        elif method in self.script.get("answers", {}):
+            given = self.script["answers"][method]
+            page = int(message.get("params", {}).get("cursor", 0))
+            self.send({"jsonrpc": "2.0", "id": number, **(given[page] if isinstance(given, list) else given)})
         elif method != "subscriptions/listen":
             self.refuse(number, -32601, "Method not found")
 
@@ -112,14 +118,20 @@ class FakeServer:
         if self.script.get("era") == "handshake":
             self.refuse(number, -32601, "Method not found")
             return
-        capabilities = {"tools": {"listChanged": True}}
-        self.answer(number, {"resultType": "complete", "supportedVersions": [STATELESS], "capabilities": capabilities})
+        if self.script.get("late_discover") and not self.late:
+            self.late = number
+            return
+        self.answer(number, {"resultType": "complete", "supportedVersions": [STATELESS], "capabilities": self.capabilities})
 
     def initialize(self, number: Any, version: str) -> None:
+        if self.script.get("late_discover"):
+            self.refuse(number, -32601, "Method not found")
+            self.discover(self.late)
+            return
         info = {"name": "fake", "version": "1"}
         self.answer(
             number,
-            {"protocolVersion": self.script.get("version", version), "capabilities": {"tools": {"listChanged": True}}, "serverInfo": info},
+            {"protocolVersion": self.script.get("version", version), "capabilities": self.capabilities, "serverInfo": info},
         )
 
     def list_tools(self, number: Any, cursor: str | None) -> None:

@@ -104,6 +104,17 @@ async def test_progress_is_published_while_the_tool_runs(tmp_path: Path) -> None
     assert [(one.text, one.stream) for one in shown] == [("1/2: halfway", "progress")]
 
 
+async def test_the_digits_of_progress_are_as_the_server_counts(tmp_path: Path) -> None:
+    counted = '{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":{ID},"progress":1000001,"total":2000000.5}}\n'
+    fake = Fake(tmp_path, counted, ANSWER)
+    shown: list[Progress] = []
+    async with Engine(servers=[fake.server()]) as engine:
+        engine.bus.subscribe(lambda _, item: shown.append(item) if isinstance(item, Progress) else None, "call.progress")
+        await said(engine, call("work"))
+        await until(lambda: shown)
+    assert shown[0].text == "1000001/2000000.5"
+
+
 async def test_a_kill_cancels_the_call_in_the_server(tmp_path: Path) -> None:
     fake = Fake(tmp_path, {"until_cancelled": True})
     async with Engine(servers=[fake.server()]) as engine:

@@ -65,6 +65,23 @@ async def test_the_everything_server_sends_images_resources_and_structured_conte
     assert any(isinstance(part, Resource) for part in resource.content)
 
 
+async def test_the_everything_server_gives_resources_templates_prompts_and_completions(npm_servers: Servers) -> None:
+    async with Engine(servers=[node(npm_servers, "everything", "stdio")]) as engine:
+        everything = engine.server("everything")
+        resources = await everything.list_resources()
+        read = await everything.read_resource(resources[0]["uri"])
+        templates = await everything.list_resource_templates()
+        dynamic = await everything.read_resource(templates[0]["uriTemplate"].replace("{resourceId}", "7"))
+        prompts = [one["name"] for one in await everything.list_prompts()]
+        prompt = await everything.get_prompt("args-prompt", {"city": "Zürich"})
+        completed = await everything.complete({"type": "ref/prompt", "name": "completable-prompt"}, "department", "E")
+    assert read["contents"][0]["uri"] == resources[0]["uri"]
+    assert dynamic["contents"][0]["uri"].endswith("7")
+    assert "args-prompt" in prompts
+    assert "Zürich" in prompt["messages"][0]["content"]["text"]
+    assert "Engineering" in completed["completion"]["values"]
+
+
 async def test_the_memory_and_thinking_servers_keep_their_state_between_calls(npm_servers: Servers, tmp_path: Path) -> None:
     memory = node(npm_servers, "memory", env={"MEMORY_FILE_PATH": str(tmp_path / "memory.json")})
     entity = {"name": "Ada", "entityType": "person", "observations": ["writes programs"]}
@@ -123,6 +140,16 @@ SDK_SERVER = textwrap.dedent("""
         "Fail."
         raise ValueError("broken")
 
+    @server.resource("note://today")
+    async def today() -> str:
+        "Return the note of today."
+        return "nothing"
+
+    @server.prompt()
+    async def review(language: str) -> str:
+        "Ask for a review."
+        return f"Review this {language} code."
+
     if sys.argv[1] == "handshake":  # refuse the first request, as servers of the older era do
         while os.read(0, 1) != b"\\n":
             pass
@@ -150,3 +177,13 @@ async def test_a_server_of_the_sdk_answers_reports_progress_and_fails(sdk: McpSe
     assert added.structured == {"result": 5}
     assert shown == ["1/2: first"]
     assert (failed.status, failed.code) == ("error", "tool_declared")
+
+
+async def test_a_server_of_the_sdk_gives_resources_and_prompts(sdk: McpServer) -> None:
+    async with Engine(servers=[sdk]) as engine:
+        content = engine.server("sdk")
+        assert [one["uri"] for one in await content.list_resources()] == ["note://today"]
+        assert (await content.read_resource("note://today"))["contents"][0]["text"] == "nothing"
+        assert [one["arguments"][0]["name"] for one in await content.list_prompts()] == ["language"]
+        prompt = await content.get_prompt("review", {"language": "C"})
+    assert prompt["messages"][0]["content"] == {"type": "text", "text": "Review this C code."}

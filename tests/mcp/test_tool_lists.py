@@ -169,3 +169,17 @@ async def test_an_agent_uses_the_tools_of_a_server_among_its_tools(tmp_path: Pat
 async def test_the_listing_of_tools_without_a_start_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"await engine\.start"):
         Engine(servers=[Fake(tmp_path).server()]).schemas("openai")
+
+
+@pytest.mark.parametrize("prefix", [None, True])
+async def test_two_servers_with_a_tool_of_the_longest_name_offer_both(tmp_path: Path, prefix: bool | None) -> None:
+    name = "x" * 128
+    fakes = [Fake(tmp_path, ANSWER, name=server, tools=[listed(name), listed("echo")]) for server in ("one", "two")]
+    servers = [fake.server(prefix=None if index == 0 else prefix) for index, fake in enumerate(fakes)]
+    async with Engine(servers=servers) as engine:
+        first, second = (one for one in engine.tools.names() if "xxx" in one)
+        assert first == name
+        assert second.startswith("two.xxx")
+        assert len(second) == 128
+        await said(engine, call(second))
+    assert [params["name"] for params in fakes[1].calls()] == [name]

@@ -1,6 +1,7 @@
 """A worker of a web server: it makes one call of a conversation for each line that it reads, and prints the result as JSON.
 
-Its words are JOURNAL LEDGER LEASE_S. A line is a call's id. With the id `hang`, the tool writes its line to the ledger and hangs.
+Its words are JOURNAL LEDGER LEASE_S. A line is a call's id. With the id `hang`, the tool writes its line to the ledger and hangs. A
+human is asked about the id `ask`; the worker prints the id of the question.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from pathlib import Path
 from subprocess import Popen
 from typing import Any
 
-from callgate import Engine, RawCall, Scope, tool
+from callgate import Allow, Ask, Engine, RawCall, Scope, Suspended, tool
+from callgate.protocols import Verdict
+from callgate.stage_types import ValidatedCall
 from tests.effect_ledger import Ledger
 from tests.engine_calls import result_of
 from tests.recovery.child_process import child_process
@@ -24,6 +27,11 @@ from tests.waiting import HANGS_S
 __all__ = ["CHAT", "chat_worker", "send", "served"]
 
 CHAT = Scope(run="chat-1", conversation="chat-1")
+
+
+class _AsksAboutOneSeat:
+    async def decide(self, call: ValidatedCall) -> Verdict:
+        return Ask(question="Book it?") if call.arguments["seat"] == "ask" else Allow()
 
 
 async def _work(place: str, ledger: str, lease_s: str) -> None:
@@ -37,9 +45,13 @@ async def _work(place: str, ledger: str, lease_s: str) -> None:
             await asyncio.sleep(HANGS_S)
         return f"booked {seat}"
 
-    async with Engine([book], journal=opened(place, float(lease_s))) as engine:
+    async with Engine([book], policies=[_AsksAboutOneSeat()], journal=opened(place, float(lease_s))) as engine:
         while line := (await asyncio.to_thread(sys.stdin.readline)).strip():
-            result = result_of(await engine.call(RawCall(name="book", arguments={"seat": line}, id=line), CHAT))
+            outcome = await engine.call(RawCall(name="book", arguments={"seat": line}, id=line), CHAT)
+            if isinstance(outcome, Suspended):
+                print(json.dumps({"status": "asked", "approval_id": outcome.approval_id}), flush=True)  # noqa: T201
+                continue
+            result = result_of(outcome)
             said = {"uid": result.uid, "status": result.status, "code": result.code, "again": result.metadata.replayed}
             print(json.dumps(said), flush=True)  # noqa: T201
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from callgate import inbox
 from tests.effect_ledger import Ledger
 from tests.recovery.chat_worker_process import chat_worker, send, served
 from tests.waiting import PATIENCE_S
@@ -65,3 +67,18 @@ def test_a_call_whose_worker_was_killed_is_unknown_at_the_next_worker_and_runs_n
         results = [served(other, "hang"), served(other, "b")]
     assert [result["status"] for result in results] == ["unknown", "ok"]
     assert ledger.lines() == ["a", "hang", "b"]
+
+
+@pytest.mark.parametrize("answer", [inbox.approve, inbox.deny])
+def test_a_worker_applies_the_answer_to_a_question_that_a_killed_worker_has_asked(
+    place: str, ledger: Ledger, answer: Callable[..., object]
+) -> None:
+    with chat_worker(place, ledger, _LONG_S) as one, chat_worker(place, ledger, _LONG_S) as other:
+        served(other, "a")
+        asked = served(one, "ask")
+        one.send_signal(signal.SIGKILL)
+        one.wait(PATIENCE_S)
+        answer(place, asked["approval_id"], by="boss")
+        result = served(other, "ask")
+    assert (result["status"], result["code"]) == (("ok", None) if answer is inbox.approve else ("error", "human_denied"))
+    assert ledger.lines() == (["a", "ask"] if answer is inbox.approve else ["a"])

@@ -165,7 +165,7 @@ async def test_one_command_settles_and_the_log_tells_one_story(place: Path) -> N
     assert [repeat[key] for key in ("status", "settled", "settled_by", "earlier_call")] == ["unknown", "not_happened", "carol", KILLED]
     table = shell(place, "log", "list", "--journal", "journal.db").out
     assert "settled: not happened" in table
-    assert f"settled of {KILLED}: not happened" in " ".join(table.split())
+    assert f"{KILLED} is settled: not happened" in " ".join(table.split())
     (newest,) = listed(place, "--limit", "1")
     assert newest["settled"] == "not_happened", "the first call is not among those that are listed"
     again = shell(place, "settle", KILLED, "--happened", "--journal", "journal.db")

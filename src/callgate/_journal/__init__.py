@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any
 
 from callgate._journal.in_memory_journal import MemoryJournal
 from callgate._journal.journal_reader import JournalReader, is_url
-from callgate._journal.open_for_reading import JournalAddress, open_reader
+from callgate._journal.open_for_reading import JournalAddress, ended_writers, open_reader
 from callgate._journal.sqlite_journal import SqliteJournal
 
 if TYPE_CHECKING:
     from callgate._journal.postgres_journal import PostgresJournal
 
-__all__ = ["JournalAddress", "JournalReader", "MemoryJournal", "PostgresJournal", "SqliteJournal", "is_url", "open_reader"]
+__all__ = ["JournalAddress", "JournalReader", "MemoryJournal", "PostgresJournal", "SqliteJournal", "ended_writers", "is_url", "open_reader"]
 
 
 def __getattr__(name: str) -> Any:

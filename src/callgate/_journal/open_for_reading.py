@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from callgate._journal.in_memory_journal import MemoryJournal, MemoryReader
 from callgate._journal.journal_reader import JournalReader, is_url
 
-__all__ = ["JournalAddress", "open_reader"]
+__all__ = ["JournalAddress", "ended_writers", "open_reader"]
 
 JournalAddress = str | Path | MemoryJournal
 """A journal's file, its `postgresql://` address, or a journal in the memory of this process."""
@@ -28,3 +29,17 @@ def open_reader(where: JournalAddress) -> JournalReader:
     from callgate._journal.sqlite_reader import SqliteReader
 
     return SqliteReader(where)
+
+
+def ended_writers(where: JournalAddress) -> Callable[[str], bool]:
+    """Return a function that says whether an engine, by its name in this journal, has certainly ended."""
+    if isinstance(where, MemoryJournal):
+        return lambda writer: False
+    if is_url(where):
+        from callgate._process_identity import has_ended
+
+        return has_ended
+    from callgate._journal.lock_file import LockFileReader
+
+    lock = LockFileReader(Path(where).resolve())
+    return lambda writer: writer.isdecimal() and not lock.is_held(int(writer))

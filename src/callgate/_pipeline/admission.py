@@ -30,7 +30,7 @@ from callgate.errors import RecordFailed, RunHeld, UsageError
 from callgate.events import Body, Draft
 from callgate.messages import Message
 
-__all__ = ["Admission", "EngineRuns", "check_scope"]
+__all__ = ["Admission", "EngineRuns", "check_call", "check_scope"]
 
 _NAMES = ("run", "conversation", "tick", "message_id", "phase", "principal", "actor", "workspace", "locale", "provider")
 _WORDS = attrgetter(*_NAMES)
@@ -96,7 +96,6 @@ class Admission:
             ) from error
         self._take(scope, placed)
         self._latest.opened = scope
-        self._leases.deliver(placed.run)
 
     def admit(
         self,
@@ -118,7 +117,7 @@ class Admission:
         if self._lifecycle.closed or self._lifecycle.loop is not get_running_loop():
             self._lifecycle.check_open()
         if type(raw) is not RawCall or raw.idempotency_key is not None:
-            _check_call(raw)
+            check_call(raw)
         if type(raw.id) is not str or not raw.id.isascii() or type(raw.name) is not str or not raw.name.isascii():
             cut = self._recorder.cut
             raw = replace(raw, id="" if raw.id is None else cut(raw.id), name=cut(raw.name or ""))
@@ -205,7 +204,8 @@ class Admission:
         return _recordable(scope if scope.run else replace(scope, run=self._run))
 
 
-def _check_call(raw: object) -> None:
+def check_call(raw: object) -> None:
+    """Raise `UsageError` if `raw` is not a call."""
     if not isinstance(raw, RawCall):
         raise UsageError(
             f"A {type(raw).__name__} was handed in as a call. Make a RawCall of it: RawCall.from_provider(item) for a call from a"

@@ -42,7 +42,7 @@ from callgate.protocols import Execution
 from callgate.stage_types import ApprovedCall, Checked, ValidatedCall
 from callgate.tools import BoundTool
 
-__all__ = ["HookChain", "HookHost", "HostAnswer", "HostAwaits", "HostCode", "hook_arguments", "hook_result", "observe_start"]
+__all__ = ["HookChain", "HookHost", "HostAnswer", "HostAwaits", "HostCode", "hook_arguments", "hook_result", "observe_start", "why_failed"]
 
 
 class HookHost(Protocol):
@@ -59,6 +59,10 @@ class HookHost(Protocol):
         ...
 
     def hook_failed(self, hook: Hook, call: ValidatedCall, why: str) -> None: ...
+    def approval_check_failed(self, call: ValidatedCall, why: str, error: BaseException) -> None:
+        """Log that a tool's `requires_approval` failed."""
+        ...
+
     def cut(self, text: object, chars: int = ...) -> str:
         """Return the first characters of a text. It is redacted before it is cut."""
         ...
@@ -191,8 +195,8 @@ async def _ask(hook: Hook, host: HookHost, call: ValidatedCall, *result: Checked
     if found.error is None:
         return found.value
     if hook.kind != "observe":
-        raise _HookBroken(_why(found.error, host, quietly)) from found.error
-    host.hook_failed(hook, call, _why(found.error, host, quietly))
+        raise _HookBroken(why_failed(found.error, host, quietly)) from found.error
+    host.hook_failed(hook, call, why_failed(found.error, host, quietly))
     return None
 
 
@@ -206,8 +210,10 @@ async def _replaced(call: ValidatedCall, answer: object, before: Checked, host: 
         return _rechecked(call, await host.read(answer), before, host.redactor)
     if before.status == "ok":
         fresh = _rechecked(call, await host.read(answer.value), before, host.redactor)
-        return replace(fresh, content=before.content) if answer.value == before.value else fresh
+        return replace(fresh, content=before.content, server_fields=before.server_fields) if answer.value == before.value else fresh
     after = before if answer.value == before.value else _rechecked(call, await host.read(answer.value), before, host.redactor)
+    if answer.error != before.error:  # the fields may have what the hook removes from the text
+        after = replace(after, server_fields=None)
     told = await host.read({"error": answer.error, "details": answer.details})
     match told.value:
         case {"error": str() as error, "details": None}:
@@ -226,7 +232,8 @@ def _rechecked(call: ValidatedCall, answer: Execution, before: Checked, redactor
         raise _HookBroken(f"it did not return a result: {error}") from error
 
 
-def _why(error: BaseException, host: HookHost, quietly: bool) -> str:
+def why_failed(error: BaseException, host: HookHost, quietly: bool) -> str:
+    """Return the type and the text of an exception; see `_ask`."""
     if isinstance(error, TimeoutError):
         return "it took too long"
     if quietly:
@@ -267,6 +274,11 @@ class HostCode:
         self._recorder.log.warning("The hook %r failed on %s: %s", hook.title, call.uid, why)
         body = Reason(reason=why, details={"hook": self.cut(hook.title)})
         self._recorder.write(Draft(kind="hook.failed", run="hooks", body=body, call=call.uid))
+
+    def approval_check_failed(self, call: ValidatedCall, why: str, error: BaseException) -> None:
+        """Log that a tool's `requires_approval` failed, for the tool's author: a human is asked about every such call."""
+        self._recorder.log.warning("The requires_approval of %s %s, so a human is asked about %s", call.tool.name, why, call.uid)
+        self._recorder.log.debug("The requires_approval of %s failed", call.tool.name, error=error)
 
     async def read(self, value: object) -> Execution:
         """Read a value that a hook or `verify` returned, as a tool's result is read, within the timeout of a hook."""

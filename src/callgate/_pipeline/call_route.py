@@ -180,7 +180,8 @@ class CallRoute:
                 self._recorder.argument_log.warning("Tool call %s: %s", name, note.text)
             if log.isEnabledFor(logging.INFO):
                 state.logs = True
-                self._recorder.log.info("Tool call: %s - %s", name, state.raw.reasoning)
+                reasoning = state.raw.reasoning
+                self._recorder.log.info("Tool call: %s%s%s", name, " - " if reasoning else "", reasoning)
             resolved = resolve(parsed, self._tools, state.scope)
             name = resolved.tool.name
             call = validate(resolved, state.scope, coerce=self.arguments.coerce)

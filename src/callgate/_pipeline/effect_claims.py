@@ -229,7 +229,8 @@ class EffectClaims:
                 " what became of it. Check the real state first; the operator can settle it.",
                 details={"earlier_call": earlier.uid},
             )
-        return await self._unknown.rule_out(state, approved, doubt, earlier.arguments, f"had the same key of its effect ({claim.key})")
+        common = f"had the same key of its effect ({claim.key})"
+        return await self._unknown.rule_out(state, approved, doubt, earlier.arguments, common, key_run=claim.run)
 
     def _doubt(self, uid: str) -> Uncertain | None:
         """Return the unknown outcome of a call of this engine, or of a call in a run that this engine works on; None if

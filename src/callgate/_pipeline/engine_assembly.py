@@ -134,7 +134,7 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
         unstarted = UnstartedCalls(recorder, outcomes, lifecycle)
         nowhere = Scope()
         latest = LatestScope(nowhere, nowhere, ScopeFacts(nowhere, context.redactor))
-        open_runs = OpenRuns(context, known, run, latest)
+        open_runs = OpenRuns(context, known, run, latest, runners.behind, leases.deliver)
         admission = Admission(
             context, known, open_runs, latest, lifecycle, leases, run, is_new=not given.run, host_fields=given.host_fields
         )

@@ -12,6 +12,7 @@ import asyncio
 import logging
 import os
 import threading
+import warnings
 from asyncio import get_running_loop
 from collections.abc import Callable, Coroutine
 from concurrent.futures import wait
@@ -24,6 +25,7 @@ from callgate._engine_limits import ACTIVE_CONVERSATIONS
 from callgate._pipeline.call_state import CallState
 from callgate._run_in_thread import LoopEnded, wait_for_loop
 from callgate._runners.thread_runner import while_thread_waits
+from callgate._worker_import import refuse_while_importing
 from callgate.errors import UsageError
 from callgate.protocols import Journal, RunWatcher
 
@@ -85,6 +87,7 @@ class Lifecycle:
         self.ending = False
         """Whether running calls are being ended, so that nothing further of them may begin."""
         self.loop: asyncio.AbstractEventLoop | None = None
+        self._binding = threading.Lock()
         self._journal = journal
         self._watcher = watcher
         self._outcomes = outcomes
@@ -98,26 +101,34 @@ class Lifecycle:
         """Bind to the running event loop on first use.
 
         Raises:
-            UsageError: The engine belongs to another event loop, or is closed.
+            UsageError: The engine belongs to another event loop, is closed, or is used at the top level of a module that a worker process
+                imports.
         """
         loop = get_running_loop()
         if self.loop is not loop:
+            refuse_while_importing()
+            self._bind(loop)
+        self.check_unclosed()
+
+    def _bind(self, loop: asyncio.AbstractEventLoop) -> None:
+        with self._binding:  # two threads may use a new engine at once, each with a loop of its own
             if self.loop is not None:
                 raise UsageError(
                     "This engine belongs to another event loop. Make an engine for each loop, inside the function"
                     " that asyncio.run gets. Code without a loop, such as call_sync or the invoke of a graph, needs one of its own, too."
                 )
             self.loop = loop
-            self._journal.watch(self._watcher)
-        self.check_unclosed()
+        self._journal.watch(self._watcher)
 
     def shut(self) -> None:
         """Refuse all new calls and runs."""
         self.closed = True
 
     def check_unclosed(self) -> None:
+        """Raise `UsageError` if the engine is closed, or if a worker process is importing the program that uses it."""
         if self.closed:
             raise UsageError("This engine is closed. Make a new one.")
+        refuse_while_importing()
 
     def conversing(self, conversation: str) -> bool:
         """Return whether a call of the conversation is running."""
@@ -266,12 +277,26 @@ class _HandedOver:
         return self._decided.acquire(blocking=False)
 
 
+def _is_idle_here(loop: asyncio.AbstractEventLoop) -> bool:
+    """Return whether a loop is this thread's own between two uses, as the `run_sync` of some frameworks leaves it."""
+    if loop.is_running() or loop.is_closed():
+        return False
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        try:
+            return asyncio.get_event_loop() is loop
+        except RuntimeError:
+            return False
+
+
 def _run_on(loop: asyncio.AbstractEventLoop, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run `work` on an event loop that runs in another thread, and wait for it.
+    """Run `work` on an event loop that runs in another thread, or that is this thread's own and idle, and wait for it.
 
     Raises:
         UsageError: The loop does not run, or waits for this thread.
     """
+    if _is_idle_here(loop):
+        return loop.run_until_complete(work())
     if not loop.is_running():
         raise UsageError(
             "This engine belongs to an event loop that no longer runs. Make a new engine: one for each loop, and one for code without a"

@@ -38,6 +38,7 @@ from callgate.tools.registry import ToolRegistry
 
 if TYPE_CHECKING:
     from callgate.mcp import McpServer
+    from callgate.plugins import Plugin
 
 __all__ = [
     "EngineContext",
@@ -95,7 +96,7 @@ def check_parts(**parts: object) -> None:
 
 
 def servers_of(
-    tools: Iterable[Tool | type[Tool] | McpServer | ToolServer], servers: Iterable[McpServer | ToolServer]
+    tools: Iterable[Tool | type[Tool] | McpServer | Plugin | ToolServer], servers: Iterable[McpServer | Plugin | ToolServer]
 ) -> tuple[tuple[Tool | type[Tool], ...], tuple[ToolServer, ...]]:
     """Return the tools, and the tool servers among both arguments, each in order.
 
@@ -130,6 +131,11 @@ def _tool_server(given: object) -> ToolServer | None:
         from callgate.mcp._supervisor import SupervisedServer
 
         return SupervisedServer(given) if isinstance(given, McpServer) else None
+    if type(given).__module__.startswith("callgate.plugins"):
+        from callgate.plugins import Plugin
+        from callgate.plugins._supervised_plugin import SupervisedPlugin
+
+        return SupervisedPlugin(given) if isinstance(given, Plugin) else None
     return None
 
 
@@ -193,7 +199,7 @@ def runners_of(runners: Mapping[str, Runner] | None) -> dict[str, Runner]:
 
 def _listed(name: str, given: Iterable[T]) -> tuple[T, ...]:
     if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
-        raise UsageError(f"Engine({name}=...) was given a {_kind(given)}; it must be a list of them.")
+        raise UsageError(f"Engine({name}=...) was given a {_kind(given)}; it must be a list of them.{_how_to_write(name)}")
     return tuple(given)
 
 
@@ -202,7 +208,16 @@ def _check_part(name: str, part: object, methods: tuple[str, ...]) -> None:
         raise UsageError(f"Engine({name}=...) was given the class {part.__name__}; it must be an instance. Write {part.__name__}(...).")
     missing = [method for method in methods if not callable(getattr(part, method, None))]
     if missing:
-        raise UsageError(f"Engine({name}=...) was given a {_kind(part)}, which has no method {', '.join(missing)}.")
+        raise UsageError(f"Engine({name}=...) was given a {_kind(part)}, which has no method {', '.join(missing)}.{_how_to_write(name)}")
+
+
+def _how_to_write(name: str) -> str:
+    """Return what to write for a policy, because a plain function is often given for one."""
+    if name != "policies":
+        return ""
+    return (
+        " Write policies=[Rules.parse(...)], or an object with 'async def decide(self, call)' that returns Allow(), Deny(...) or Ask(...)."
+    )
 
 
 def _kind(value: object) -> str:

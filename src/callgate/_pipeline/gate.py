@@ -23,7 +23,7 @@ from callgate._pipeline.call_hooks import HookHost, hook_arguments
 from callgate._pipeline.engine_policies import AskedPolicy
 from callgate._pipeline.required_approval import tool_question
 from callgate._pipeline.validate import Modified, modified
-from callgate._run_state.approvals import Question, binding
+from callgate._run_state.approvals import Question, binding, same_call
 from callgate.errors import ActorRequired, ApprovalNeeded, CallDenied
 from callgate.hooks import Hook
 from callgate.protocols import (
@@ -375,7 +375,8 @@ def _approval(
     bound_to = binding(call, encoded)
     approval = edit if edit is not None and edit.binding == bound_to else deps.spend_approval(bound_to)
     if approval is None:
-        raise ApprovalNeeded(deps.host.cut(verdict.question), rule=deps.host.cut(verdict.rule), binding=bound_to, judgments=judgments)
+        question, rule = deps.host.cut(verdict.question), deps.host.cut(verdict.rule)
+        raise ApprovalNeeded(question, rule=rule, binding=bound_to, same_call=same_call(call, encoded), judgments=judgments)
     return approval
 
 

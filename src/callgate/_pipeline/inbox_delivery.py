@@ -6,9 +6,10 @@ Each message is recorded once, before it takes effect. Knows no leases and no ro
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from callgate._abort_signals import Control
-from callgate._pipeline.approval_answers import ANSWERS, accepted_answer, answer_of, record_answer
+from callgate._pipeline.approval_answers import ANSWERS, EDIT, accepted_answer, answer_of, record_answer
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.known_runs import KnownRuns, Work
 from callgate._run_state.approvals import Approvals
@@ -61,11 +62,11 @@ class InboxDelivery:
         self._approvals = approvals
         self._tools = tools
         self._coerce = coerce
-        self._messages: dict[str, list[InboxMessage]] = {}
-        """Messages that wait until their run is known, or begins."""
+        self._messages: dict[str, dict[int, InboxMessage]] = {}
+        """Messages that wait until their run is known, or begins; by run and id."""
 
     def message_arrived(self, message: InboxMessage) -> None:
-        self._messages.setdefault(message.run, []).append(message)
+        self._messages.setdefault(message.run, {})[message.id] = message  # it comes again if the lease was acquired again meanwhile
         self.deliver(message.run)
 
     def forget(self, run: str) -> None:
@@ -77,9 +78,9 @@ class InboxDelivery:
         if run not in self._messages or not self._known.knows(run):
             return
         work = self._work.get(run)
-        for message in self._messages.pop(run):
+        for message in self._messages.pop(run).values():
             if message.kind in _ENDS and work is not None and not work.begun:
-                self._messages.setdefault(run, []).append(message)
+                self._messages.setdefault(run, {})[message.id] = message
                 work.end_wanted.set()
             else:
                 self._do(message)
@@ -93,9 +94,17 @@ class InboxDelivery:
             else:
                 self._end(message)
         except UsageError as refused:
-            self._record("inbox.refused", message, str(refused))
+            self._refuse(message, str(refused))
         except RecordFailed as error:
             self._recorder.log.error("%s", error)
+
+    def _refuse(self, message: InboxMessage, why: str) -> None:
+        """Record why a message could not be carried out. A question keeps this if its answer had other arguments."""
+        question = self._approvals.find(message.target) if message.kind == EDIT and not message.replaced_by else None
+        details = {} if question is None else {"approval": question.approval_id}
+        self._record("inbox.refused", message, why, details)
+        if question is not None:
+            question.take_refusal(self._recorder.cut(message.actor), why)
 
     def _answer(self, message: InboxMessage) -> None:
         if message.target.rsplit("/", 2)[0] != message.run:
@@ -104,7 +113,7 @@ class InboxDelivery:
         notes: tuple[Note, ...] = ()
         if answer.allow and message.replaced_by:
             raise UsageError("A later answer to the same question has replaced it.")
-        question = self._approvals.to_answer(message.target, allow=answer.allow)
+        question = self._approvals.to_answer(message.target, allow=answer.allow, at_ns=message.at_ns)
         if answer.arguments and not journal.remote:  # on a server, reading would block the event loop: the gate checks them
             answer, notes = accepted_answer(journal.read(call=message.target), answer, self._tools, coerce=self._coerce)
         cause = self._record("inbox.taken", message, self._said(message, answer.reason))
@@ -153,8 +162,8 @@ class InboxDelivery:
             raise UsageError("Nothing of the run was at work.")
         return conversations, [state for state in mine if state.scope.conversation not in conversations]
 
-    def _record(self, kind: str, message: InboxMessage, reason: str) -> int:
-        details = {"wanted": self._recorder.cut(message.kind, 40), "by": self._recorder.cut(message.actor), "at_ns": message.at_ns}
+    def _record(self, kind: str, message: InboxMessage, reason: str, more: Mapping[str, str] = MappingProxyType({})) -> int:
+        details = {"wanted": self._recorder.cut(message.kind, 40), "by": self._recorder.cut(message.actor), "at_ns": message.at_ns, **more}
         parents = (message.cause,) if message.cause else ()
         body = Reason(reason=reason, details=details)
         return self._recorder.write(Draft(kind=kind, run=message.run, body=body, parents=parents, inbox=message.id))

@@ -19,6 +19,7 @@ from callgate._run_state.idempotency import RunState
 from callgate._run_state.recorder import off_loop
 from callgate._run_state.run_recovery import RunReader
 from callgate._run_state.settlements import Settlement
+from callgate.errors import RunHeld
 from callgate.events import Draft
 
 __all__ = ["KnownRuns", "Work"]
@@ -56,6 +57,8 @@ class KnownRuns:
         self.by_run: OrderedDict[str, RunState] = OrderedDict()
         """The states, by run."""
         self._opening = asyncio.Lock()
+        self._outdated: set[str] = set()
+        """Runs whose lease is being acquired, or was when the caller gave up: another engine may have written to their records."""
         self._own = own
         self._work = work
         self._counts: dict[str, dict[str, int]] = {}
@@ -90,19 +93,34 @@ class KnownRuns:
             self.by_run.setdefault(run, RunState(run, remember=self._remember))
             return
         async with self._opening:
-            if await self._recorder.journal.acquire_lease(run):
+            outdated = run in self._outdated
+            self._outdated.add(run)
+            if await self._acquire(run) or outdated:
                 self._approvals.forget(run)
                 self._set_aside(run)
-            reading, after = RunReader(run, remember=self._remember), 0
-            while run not in self.by_run:
-                piece = partial(self._recorder.journal.read, run=run, after=after, limit=_PIECE)
-                events = list(await off_loop(self._recorder.journal, piece))
-                reading.take(events)
-                if len(events) < _PIECE:
-                    self._keep(run, reading)
-                    return
-                after = events[-1].position
-                await asyncio.sleep(0)
+            self._outdated.discard(run)
+            await self._load(run)
+
+    async def _acquire(self, run: str) -> bool:
+        """Acquire the run's lease, and return whether this engine did not hold it before."""
+        try:
+            return await self._recorder.journal.acquire_lease(run)
+        except RunHeld:
+            self._outdated.discard(run)  # the next attempt acquires it anew
+            raise
+
+    async def _load(self, run: str) -> None:
+        """Read the run's state from the journal, unless it is known."""
+        reading, after = RunReader(run, remember=self._remember), 0
+        while run not in self.by_run:
+            piece = partial(self._recorder.journal.read, run=run, after=after, limit=_PIECE)
+            events = list(await off_loop(self._recorder.journal, piece))
+            reading.take(events)
+            if len(events) < _PIECE:
+                self._keep(run, reading)
+                return
+            after = events[-1].position
+            await asyncio.sleep(0)
 
     def _set_aside(self, run: str) -> None:
         """Drop the run's state except for this engine's own counts, because other engines may have written to its record since."""
@@ -111,7 +129,8 @@ class KnownRuns:
             self._counts[run] = state.dangerous
 
     def knows(self, run: str) -> bool:
-        return run in self.by_run
+        """Return whether the run's state is known, as of the lease that this engine has now."""
+        return run in self.by_run and run not in self._outdated
 
     def lost(self, run: str) -> None:
         """Forget the run, because another engine has its lease and may change its state."""
@@ -140,14 +159,22 @@ class KnownRuns:
             if len(self.by_run) <= _MOST_RUNS:
                 return
 
-    def settle(self, uid: str, *, happened: bool, why: str, details: Mapping[str, object] | None = None) -> int | None:
-        """Record whether a call with an unknown outcome took effect. Return the event's position; None if its outcome was not unknown."""
+    def settle(self, uid: str, *, happened: bool, why: str, details: Mapping[str, object] | None = None, key_run: str = "") -> int | None:
+        """Record whether a call with an unknown outcome took effect. Return the event's position; None if its outcome was not unknown.
+
+        Args:
+            key_run: The run of the key of the call's effect, if this engine holds that run. It gets the record if this engine does
+                not work on the call's own run, which another engine may hold.
+        """
         state = self.by_run.get(str(uid).rsplit("/", 2)[0])
-        if state is None or not state.is_in_doubt(uid):
+        state = state if state is not None and state.is_in_doubt(uid) else None
+        run = state.run if state is not None else key_run
+        if not run:
             return None
         body = Reason(reason=why, status="happened" if happened else "not_happened", details=details)
-        position = self._recorder.write(Draft(kind="fact.settled", run=state.run, body=body, call=uid))
-        state.settle(uid, happened=happened)
+        position = self._recorder.write(Draft(kind="fact.settled", run=run, body=body, call=uid))
+        if state is not None:
+            state.settle(uid, happened=happened)
         return position
 
     def settle_by_hand(self, uid: str, said: Settlement, *, cause: int = 0) -> int | None:

@@ -77,7 +77,7 @@ class Normaliser:
         """
         if self._redactor is not None and not redacted:
             return self._redacted(call.raw, call.uid, checked, lambda clean: self.result(call, rule, clean, redacted=True))
-        if checked.message is not None or checked.image_metadata is not None:
+        if checked.message is not None or checked.image_metadata is not None or checked.server_fields is not None:
             checked = self._beside(checked)
         value = checked.value
         notes = call.notes + checked.notes
@@ -119,6 +119,7 @@ class Normaliser:
                 cached=checked.cached,
                 joined=checked.joined,
                 notes=notes,
+                server_fields=checked.server_fields,
                 command_end=_command_end(value) if type(value) is dict and "exit_code" in value else "",
             ),
         )
@@ -147,6 +148,7 @@ class Normaliser:
                 cached=checked.cached,
                 joined=checked.joined,
                 notes=notes,
+                server_fields=checked.server_fields,
             ),
         )
 
@@ -180,7 +182,7 @@ class Normaliser:
         return _text(text=f"{part_text(part)} [It is not in the record, because the redactor takes a part of it for a secret.]")
 
     def _beside(self, checked: Checked) -> Checked:
-        """Limit the size of the message and the image metadata that a tool returns in addition to its value.
+        """Limit the size of the message, the image metadata and the server's fields that a tool returns in addition to its value.
 
         These are not stored with the whole result.
         """
@@ -190,7 +192,13 @@ class Normaliser:
         if picture is not None and (size := len(plain_bytes(picture))) > self._limits.content_bytes:
             said = f"The result's image_metadata has {size} bytes; {self._limits.content_bytes} is the limit. It was left out."
             picture, notes = None, (*notes, Note(kind="dropped", text=said))
-        return replace(checked, message=message, image_metadata=picture, notes=notes)
+        fields = checked.server_fields
+        if fields is not None and (size := len(plain_bytes(fields))) > self._limits.content_bytes:
+            said = (
+                f"The server's other fields of the result have {size} bytes; {self._limits.content_bytes} is the limit. They were left out."
+            )
+            fields, notes = None, (*notes, Note(kind="dropped", text=said))
+        return replace(checked, message=message, image_metadata=picture, notes=notes, server_fields=fields)
 
     def _kept(self, whole: bytes, uid: str, allowed: Container[str] | None = None) -> tuple[str | None, str]:
         """Store the whole content.
@@ -250,6 +258,7 @@ class Normaliser:
                 cached=checked.cached,
                 joined=checked.joined,
                 notes=notes,
+                server_fields=checked.server_fields,
                 untrusted=ran,
             ),
         )

@@ -9,6 +9,9 @@ finds a run held waits a little longer than that moment. Knows no route and no t
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
+from operator import attrgetter
 from typing import Final
 
 from msgspec import Struct
@@ -17,8 +20,11 @@ from callgate._clock import Clock
 from callgate._engine_limits import IDLE_RUN_S
 from callgate._pipeline.engine_options import EngineContext
 from callgate._pipeline.known_runs import KnownRuns
-from callgate._run_state.event_bodies import ScopeFacts
+from callgate._run_state.event_bodies import ScopeFacts, decode_result
 from callgate._run_state.idempotency import RunState
+from callgate._run_state.recorder import off_loop
+from callgate._run_state.run_recovery import unfinished_calls
+from callgate._runners.abandoned_code import AbandonedCalls
 from callgate.calls import Scope
 from callgate.errors import RunHeld
 from callgate.protocols import OffersLeases
@@ -29,6 +35,8 @@ _WAIT_S: Final = 3 * IDLE_RUN_S
 """Seconds to wait for a run that another engine holds. An idle run is offered within twice `IDLE_RUN_S`."""
 _FIRST_LOOK_S: Final = 0.01
 _LONGEST_LOOK_S: Final = 0.1
+_LATEST_EVENTS: Final = 200
+"""How many events of a held run are searched for the call that keeps it at its engine."""
 
 
 NO_SCOPE: Final = Scope()
@@ -53,21 +61,36 @@ class OpenRuns:
     Args:
         own: The engine's own run, which is never offered.
         latest: The scope that was checked last. `opened` is unset when its run is offered.
+        behind: The calls of this engine that have ended while their code still runs.
+        deliver: Carries out the messages that wait for a run. Called when its state is known.
     """
 
-    def __init__(self, context: EngineContext, known: KnownRuns, own: str, latest: LatestScope) -> None:
+    def __init__(
+        self,
+        context: EngineContext,
+        known: KnownRuns,
+        own: str,
+        latest: LatestScope,
+        behind: AbandonedCalls,
+        deliver: Callable[[str], None],
+    ) -> None:
         journal = context.journal
+        self._events = journal
         self._journal = journal if journal.shared and isinstance(journal, OffersLeases) else None
         self._clock: Clock = context.clock
         self._known = known
         self._own = own
         self._latest = latest
+        self._behind = behind
+        self._deliver = deliver
         self._last_calls: dict[str, int] = {}
         """The number of calls that each watched run had when it was last examined."""
         self._timer: asyncio.TimerHandle | None = None
 
     async def open(self, run: str, *, new: bool = False) -> None:
-        """Acquire the run's lease and load its state, waiting a moment for an engine that holds the lease of an idle run.
+        """Acquire the run's lease, load its state, and carry out the messages that wait for it.
+
+        Waits a moment for an engine that holds the lease of an idle run.
 
         Args:
             new: Whether no other engine can know the run, and it has no record.
@@ -79,9 +102,9 @@ class OpenRuns:
         while True:
             try:
                 await self._known.open(run, new=new)
-            except RunHeld:
+            except RunHeld as held:
                 if self._clock.monotonic() >= until:
-                    raise
+                    raise await self._explained(held, run) from held
                 await asyncio.sleep(look_s)
                 look_s = min(2 * look_s, _LONGEST_LOOK_S)
             else:
@@ -90,6 +113,21 @@ class OpenRuns:
             self._last_calls.setdefault(run, -1)
             if self._timer is None:
                 self._timer = asyncio.get_running_loop().call_later(IDLE_RUN_S, self._offer_idle, self._journal)
+        self._deliver(run)
+
+    async def _explained(self, held: RunHeld, run: str) -> RunHeld:
+        """Return the error with the call that keeps the run at its engine, if the latest events tell."""
+        latest = await off_loop(self._events, partial(self._events.read, run=run, limit=_LATEST_EVENTS, newest_first=True))
+        events = sorted(latest, key=attrgetter("position"))
+        going = [f"{call.name or 'A call'} ({call.uid}) has not ended there" for call in unfinished_calls(events).values()]
+        settled = {event.call for event in events if event.kind == "fact.settled"}
+        unknown = [
+            f"Code of {result.name} ({event.call}), whose outcome is unknown, may still run there"
+            for event in events
+            if event.kind == "call.completed" and event.call not in settled and (result := decode_result(event.body)).status == "unknown"
+        ]
+        why = going or unknown
+        return RunHeld(f"{held} {why[-1]}.") if why else held
 
     def _offer_idle(self, journal: OffersLeases) -> None:
         """Offer the runs that have had no call since they were last examined."""
@@ -97,7 +135,7 @@ class OpenRuns:
             state = self._known.by_run.get(run)
             if state is None:  # another engine has taken it, or it was dropped
                 del self._last_calls[run]
-            elif self._known.is_busy(run) or state.counter != calls or _only_here(state):
+            elif self._known.is_busy(run) or state.counter != calls or self._runs_on(state):
                 self._last_calls[run] = state.counter
             else:
                 del self._last_calls[run]
@@ -107,7 +145,6 @@ class OpenRuns:
         again = bool(self._last_calls)
         self._timer = asyncio.get_running_loop().call_later(IDLE_RUN_S, self._offer_idle, journal) if again else None
 
-
-def _only_here(state: RunState) -> bool:
-    """Return whether the run has an unknown outcome of this engine, of which the record does not say whether its code has ended."""
-    return any(doubt.origin is None for doubt in state.uncertain.values())
+    def _runs_on(self, state: RunState) -> bool:
+        """Return whether code of a call with an unknown outcome still runs in this process."""
+        return any(doubt.uid in self._behind for doubt in state.uncertain.values())

@@ -24,6 +24,7 @@ from callgate._pipeline.unknown_outcomes import told_as_unknown
 from callgate._run_state.approvals import Question
 from callgate._run_state.event_bodies import MOST_NAME, Reason, with_id
 from callgate._run_state.recorder import Recorder
+from callgate._run_state.settlements import EARLIER
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Restarted, Scope, Suspended, Text, ToolResult
 from callgate.errors import (
     ApprovalNeeded,
@@ -75,6 +76,8 @@ class Outcomes:
             self._log_duration(state, result.name)
         if state.on_result is not None:
             state.tell_result(result)
+        if result.status == "unknown":
+            self._warn_of_unknown(result)
         if self._restart is not None and success and await self._restarts(result):
             state.end("call.restarted", Reason(reason="the result enriched the context"))
             self._control.count(state.scope.conversation, success=True)
@@ -89,6 +92,21 @@ class Outcomes:
         if self._bus.busy:
             self._bus.publish("tool.completed", result)
         return _answered(result=result)
+
+    def _warn_of_unknown(self, result: ToolResult) -> None:
+        """Tell the host's log about a call that somebody has to settle, unless its first result did."""
+        if result.metadata.replayed or result.metadata.joined:
+            return
+        details = result.structured if isinstance(result.structured, dict) else {}
+        uid = details.get(EARLIER, result.uid)
+        self._recorder.log.warning(
+            "%s (%s) may have taken effect; its outcome is unknown. Check, then record what you found with `callgate settle %s --happened`,"
+            " `callgate settle %s --not-happened` or engine.settle",
+            uid,
+            result.name,
+            uid,
+            uid,
+        )
 
     def _log_duration(self, state: CallState, name: str) -> None:
         self._recorder.log.info("Function call completed: %s (%dms)", name, (self._clock.monotonic() - state.began) * 1000)
@@ -223,6 +241,8 @@ class Outcomes:
         result = self.result_of(state, error, name, None)
         result = result if recorded else _marked(result)
         state.tell_result(result)
+        if result.status == "unknown":
+            self._warn_of_unknown(result)
         try:
             if isinstance(error, CallDenied):
                 state.denied(error, name)
@@ -242,18 +262,19 @@ class Outcomes:
         return _answered(result=result)
 
     def _suspended(self, state: CallState, question: ApprovalNeeded, name: str) -> Suspended | Answered:
-        asked = self._approvals.ask(state.uid, state.scope.run, question.binding)
+        asked = self._approvals.ask(state.uid, state.scope.run, question.binding, question.same_call)
+        text = f"{question.question} ({asked.refused[0].upper()}{asked.refused[1:]})" if asked.refused else question.question
         try:
-            self._asked(state, asked, question, name)
+            self._asked(state, asked, question, text, name)
         except RecordFailed as unwritable:  # without a record, the question would end with this engine
             return self._refused(state, unwritable, name)
-        return Suspended(asked.approval_id, asked.expires_at, self._recorder.redacted(question.question), state.uid)
+        return Suspended(asked.approval_id, asked.expires_at, self._recorder.redacted(text), state.uid)
 
     @staticmethod
-    def _asked(state: CallState, asked: Question, question: ApprovalNeeded, name: str) -> None:
+    def _asked(state: CallState, asked: Question, question: ApprovalNeeded, text: str, name: str) -> None:
         state.verdict("ask", name, rule=question.rule, reason=question.question, judgments=question.judgments)
-        details = {"approval": asked.approval_id, "binding": asked.binding, "expires_at": asked.expires_at}
-        state.end("call.suspended", Reason(reason=question.question, details=details))
+        details = {"approval": asked.approval_id, "binding": asked.binding, "expires_at": asked.expires_at, "call": asked.same_call}
+        state.end("call.suspended", Reason(reason=text, details=details))
 
     def _aborted(self, state: CallState, end: CallAborted, name: str) -> Aborted:
         reason = self._recorder.cut(str(end))

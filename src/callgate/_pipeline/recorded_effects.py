@@ -1,7 +1,8 @@
 """Make the key of a call's effect, and find the earlier call with this key and its result in the journal.
 
 For tools with `key=`. `effect_claims` asks before a call starts. The route asks when a policy or the tool wants a human to decide: a call
-that has a stored result will not run, so no human is asked about it. Reads only; claims nothing and starts nothing.
+will not run if an earlier one has a stored result or an outcome that nobody knows, so no human is asked about it. Claims nothing and starts
+nothing.
 """
 
 from __future__ import annotations
@@ -16,9 +17,12 @@ from callgate._json import canonical
 from callgate._pipeline.call_state import CallState
 from callgate._pipeline.engine_options import EngineContext
 from callgate._pipeline.normalise import shown_notes
+from callgate._pipeline.unknown_outcomes import verified_by_tool
 from callgate._run_state.earlier_effect import EarlierEffect, effect_run
 from callgate._run_state.event_bodies import Reason, decode_reason, decode_result
 from callgate._run_state.recorder import off_loop
+from callgate._run_state.settlements import in_doubt
+from callgate._runners.exception_results import describe
 from callgate._runners.offload_to_threads import WorkAbandoned
 from callgate._runners.return_values import ReadingTimeout
 from callgate.calls import Metadata, Note, Text, ToolResult
@@ -45,10 +49,21 @@ class RecordedEffects:
     async def key_of(self, call: ValidatedCall, kill: AbortSignal, within_s: float) -> EffectKeyOf:
         """Return the key of a call. A function of the host that makes it runs in a thread, within the time of a hook.
 
+        Its failure is logged, for the tool's author.
+
         Raises:
             ArgumentsInvalid, ToolRaised: The key of the call cannot be made.
             CallNotStarted: The call was killed.
         """
+        try:
+            return await self._key_of(call, kill, within_s)
+        except ToolRaised as error:
+            cause = error.__cause__
+            raised = "" if cause is None or isinstance(cause, WorkAbandoned) else f" It raised {': '.join(describe(cause))}."
+            self._recorder.log.warning("%s%s", error, raised)
+            raise
+
+    async def _key_of(self, call: ValidatedCall, kill: AbortSignal, within_s: float) -> EffectKeyOf:
         effect_key = call.tool.effect_key
         assert effect_key is not None
         make = partial(effect_key.from_call, call.arguments, call.scope)
@@ -100,20 +115,24 @@ class RecordedEffects:
     # Calls about which a human would be asked
 
     async def answers(self, call: ValidatedCall, kill: AbortSignal) -> bool:
-        """Return whether a call has a stored result, so that it will not run if its policies let it; see `replay`."""
+        """Return whether an earlier call keeps this one from running if its policies let it; see `replay`."""
         return call.tool.effect_key is not None and (await self._stored(call, kill))[1] is not None
 
     async def replay(self, state: CallState, call: ValidatedCall, asks: ApprovalNeeded) -> ToolResult | None:
         """Return the stored result of an earlier call with the same key, instead of asking a human about this call.
 
-        The verdict `ask` is recorded, and that nobody was asked because this call does not run.
+        The verdict `ask` is recorded, and that nobody was asked because this call does not run. An earlier call whose outcome is not
+        known has no result, and this call would not run either: the model is told that at once.
 
         Args:
             call: The call with its final arguments. No policy has denied it.
             asks: The question that a human would be asked.
 
         Returns:
-            None if a human has to be asked: there is no stored result, or it belongs to another principal.
+            None if a human has to be asked: no earlier call keeps this one from running, or it belongs to another principal.
+
+        Raises:
+            OutcomeUnknown: It is not known whether the earlier call had an effect, and its tool cannot verify it.
         """
         if call.tool.effect_key is None or state.doubtful:
             return None
@@ -121,15 +140,25 @@ class RecordedEffects:
         if earlier is None:
             return None
         state.verdict("ask", call.tool.name, rule=asks.rule, reason=asks.question, judgments=asks.judgments)
+        if earlier.state == "unknown":
+            raise in_doubt(call.tool.name, earlier.uid, f"had the same key of its effect ({self.shown(key)})")
         return self.replayed(state, call, canonical(call.arguments), self.shown(key), earlier, details={"asked": "nobody"})
 
     async def _stored(self, call: ValidatedCall, kill: AbortSignal) -> tuple[EffectKeyOf, EarlierEffect | None]:
-        """Return the key of a call, and the earlier call with a result that this call gets without a human; None if there is none."""
+        """Return the key of a call, and the earlier call that keeps it from running whatever a human says; None if there is none."""
         key = await self.key_of(call, kill, self._host_timeout_s)
         earlier = await self.earlier(call.tool.name, effect_run(call.tool.name, key.digest), call.uid)
         # A human might not want to show the principal what was done for another one.
-        mine = earlier is not None and earlier.state in ("answered", "happened") and earlier.principal == call.scope.principal
-        return key, earlier if mine else None
+        if earlier is None or earlier.state == "nothing" or earlier.principal != call.scope.principal:
+            return key, None
+        return key, None if earlier.state == "unknown" and await self._may_run(call, earlier, kill) else earlier
+
+    async def _may_run(self, call: ValidatedCall, earlier: EarlierEffect, kill: AbortSignal) -> bool:
+        """Return whether a call may run or get a result although the outcome of the earlier one is not known yet."""
+        if earlier.may_end or earlier.doubt is None:
+            return earlier.may_end
+        found = await verified_by_tool(call.tool, earlier.arguments, earlier.doubt.tool_key, self._host_timeout_s, kill)
+        return found.happened is not None
 
     # The result of an earlier call
 

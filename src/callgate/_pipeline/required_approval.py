@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final
 
 from callgate._json import decode, plain_bytes
-from callgate._pipeline.call_hooks import HookHost, HostAnswer
+from callgate._pipeline.call_hooks import HookHost, HostAnswer, why_failed
 from callgate.protocols import Ask
 from callgate.stage_types import ValidatedCall
 
@@ -30,13 +30,14 @@ async def tool_question(call: ValidatedCall, host: HookHost, timeout_s: float) -
     if required is None:
         return None
     encoded = plain_bytes(call.arguments)
-    told = f"{call.name} with {host.cut(encoded.decode(), _MOST_ARGUMENTS)}"
+    told = f"{call.name} with {host.cut(encoded.decode(), _MOST_ARGUMENTS)}{_dropped(call, host)}"
     if required.asks is None:
         return Ask(question=f"Run {told}?", rule=TOOL_RULE)
     found = await _answered(call, encoded, host, timeout_s)
     if found.error is not None:
-        why = "took too long" if isinstance(found.error, TimeoutError) else f"failed with {type(found.error).__name__}"
-        return Ask(question=f"Run {told}? Its requires_approval {why}.", rule=TOOL_RULE)
+        why = "took too long" if isinstance(found.error, TimeoutError) else f"failed with {why_failed(found.error, host, quietly=False)}"
+        host.approval_check_failed(call, why, found.error)
+        return Ask(question=f"Run {told}? Its requires_approval {why.rstrip('.')}.", rule=TOOL_RULE)
     match found.value:
         case False:
             return None
@@ -47,6 +48,12 @@ async def tool_question(call: ValidatedCall, host: HookHost, timeout_s: float) -
         case other:
             kind = type(other).__name__
             return Ask(question=f"Run {told}? Its requires_approval returned {kind} instead of a bool or a question.", rule=TOOL_RULE)
+
+
+def _dropped(call: ValidatedCall, host: HookHost) -> str:
+    """Return which arguments of the model the tool does not get, so that a human does not take them for granted."""
+    told = " ".join(note.text for note in call.notes if note.kind == "dropped")
+    return f" [{host.cut(told, _MOST_ARGUMENTS)}]" if told else ""
 
 
 async def _answered(call: ValidatedCall, encoded: bytes, host: HookHost, timeout_s: float) -> HostAnswer:

@@ -82,7 +82,7 @@ def recheck(tool: BoundTool, given: Execution, before: Checked, redactor: Redact
         error = fresh.error or "the tool reported a failure"
         fresh = replace(fresh, status=before.status, error=error, failure_class=before.failure_class, code=before.code)
     elif before.status != "ok":
-        return replace(before, value=fresh.value, content=fresh.content, notes=before.notes + fresh.notes)
+        return replace(before, value=fresh.value, content=fresh.content, notes=before.notes + fresh.notes, server_fields=None)
     return replace(fresh, notes=before.notes + fresh.notes, cached=before.cached, joined=before.joined, changed=before.changed)
 
 
@@ -106,8 +106,16 @@ def _value(tool: BoundTool, execution: Execution, attempts: int, duration_ms: fl
         raise ResultInvalid(f"{tool.name} gave back what its output schema does not allow: {why}.", code="output_schema")
     if shaped and isinstance(value, dict):
         found = _shaped(value, notes, attempts, duration_ms)
-        return replace(found, content=execution.content) if execution.content else found
-    return Checked(value=value, content=execution.content, notes=notes, attempts=attempts, duration_ms=duration_ms)
+        beside = execution.content or execution.server_fields is not None
+        return replace(found, content=execution.content, server_fields=execution.server_fields) if beside else found
+    return Checked(
+        value=value,
+        content=execution.content,
+        notes=notes,
+        attempts=attempts,
+        duration_ms=duration_ms,
+        server_fields=execution.server_fields,
+    )
 
 
 def _declared(execution: Execution, notes: tuple[Note, ...], attempts: int, duration_ms: float) -> Checked:
@@ -123,6 +131,7 @@ def _declared(execution: Execution, notes: tuple[Note, ...], attempts: int, dura
         notes=notes,
         attempts=attempts,
         duration_ms=duration_ms,
+        server_fields=execution.server_fields,
     )
 
 

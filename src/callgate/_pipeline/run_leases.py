@@ -94,6 +94,7 @@ class RunLeases:
         while len(self._lost) > _MOST_LOST:
             del self._lost[next(iter(self._lost))]
         self._known.lost(run)
+        self._inbox.forget(run)
         for state in self._running.values():
             if state.scope.run == run:
                 state.kill.fire(why)

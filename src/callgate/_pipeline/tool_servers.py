@@ -13,12 +13,15 @@ from contextvars import Context
 from copy import copy
 
 from callgate._clock import Clock
+from callgate._option_checks import shown
 from callgate._pipeline.engine_options import check_policies
 from callgate._pipeline.tool_plan import ToolPlans
 from callgate._run_state.recorder import Recorder
 from callgate._secret_redaction import RedactedLog
+from callgate.errors import UsageError
 from callgate.protocols import CallJudge, Policy, ToolServer
 from callgate.tools import BoundTool, Tool, ToolRegistry
+from callgate.tools.prefixed_names import prefixed_name
 from callgate.tools.registry import prepared_tool
 
 __all__ = ["Catalogue", "ToolServers"]
@@ -133,7 +136,7 @@ class Catalogue:
         for tool in self._offered.get(server, ()):
             name = tool.name
             if name in taken and self._prefixable[server]:
-                name = f"{server}.{name}"
+                name = prefixed_name(server, name)
             if name in taken:
                 refused.setdefault(name, f"Another tool has the name '{name}' already. Give the server another name, or prefix=True.")
                 continue
@@ -169,6 +172,19 @@ class ToolServers:
         if self._starting is None:
             self._starting = asyncio.get_running_loop().create_task(self._start(), context=Context(), name="callgate tool servers")
         await asyncio.shield(self._starting)
+
+    def named(self, name: str) -> ToolServer:
+        """Return the server with this name.
+
+        Raises:
+            UsageError: There is none.
+        """
+        for server in self._servers:
+            if server.name == name:
+                return server
+        names = ", ".join(server.name for server in self._servers)
+        known = f"It has: {names}." if names else "Give it one: Engine(servers=[...])."
+        raise UsageError(f"The engine has no server {shown(name)}. {known}")
 
     async def _start(self) -> None:
         try:

@@ -26,7 +26,7 @@ from callgate._pipeline.result_check import Ran, check
 from callgate._run_state.event_bodies import arguments_hash
 from callgate._run_state.idempotency import Origin, Uncertain
 from callgate._run_state.run_recovery import why_unknown
-from callgate._run_state.settlements import EARLIER, Settlement, did_happen, until_settled
+from callgate._run_state.settlements import Settlement, did_happen, in_doubt
 from callgate._runners.abandoned_code import AbandonedCalls
 from callgate.calls import Note
 from callgate.errors import CallFailed, OutcomeUnknown
@@ -34,7 +34,7 @@ from callgate.protocols import Journal, NamesWriters
 from callgate.stage_types import ApprovedCall, Checked, ValidatedCall
 from callgate.tools import BoundTool, Verified
 
-__all__ = ["Fence", "UnknownOutcomes", "refuse_other_arguments", "told_as_unknown"]
+__all__ = ["Fence", "UnknownOutcomes", "refuse_other_arguments", "told_as_unknown", "verified_by_tool"]
 
 _ENDED = {"tool_crashed": "crashed", "timeout": "timed out", "killed": "was stopped"}
 """How a call with an unknown outcome ended, by its code; others raised an exception."""
@@ -70,30 +70,29 @@ class UnknownOutcomes:
             return None
         return await self.rule_out(state, approved, doubt, approved.arguments_json, "had the same arguments")
 
-    async def rule_out(self, state: CallState, approved: ApprovedCall, doubt: Uncertain, arguments: bytes, common: str) -> Checked | None:
+    async def rule_out(
+        self, state: CallState, approved: ApprovedCall, doubt: Uncertain, arguments: bytes, common: str, *, key_run: str = ""
+    ) -> Checked | None:
         """Prevent a call from starting while this earlier call may have happened; see `rule_out_repeat`.
 
         Args:
             arguments: The final arguments of the earlier call; empty if they are not known, so that `verify` cannot be
                 called.
             common: What both calls have in common, for the message.
+            key_run: See `KnownRuns.settle`.
         """
         tool = approved.call.tool
-        ask = partial(_verified, tool, arguments, doubt.tool_key, self._host.hook_timeout_s, state.kill)
+        ask = partial(verified_by_tool, tool, arguments, doubt.tool_key, self._host.hook_timeout_s, state.kill)
         found, may_still_act = await ask(), False
         if found.happened is False:
             may_still_act = not await self._fence.has_ended(doubt)
             found = found if may_still_act else await ask()  # once more, because the call may have acted before it ended
         if found.happened is None or may_still_act:
-            raise OutcomeUnknown(
-                f"{tool.name} was not run: {doubt.uid} {common} and its outcome is not known: it may have"
-                f" happened{_OR_HAPPEN if may_still_act else ''}. {until_settled(doubt.uid)}",
-                details={EARLIER: doubt.uid},
-            )
+            raise in_doubt(tool.name, doubt.uid, common, _OR_HAPPEN if may_still_act else "")
         checked = await self._as_verified(tool, found) if found.happened else None
         if checked is None or checked.status == "ok":
             details = _answering(state, approved) if checked is not None else None
-            self._known.settle(doubt.uid, happened=found.happened, why="the tool verified it", details=details)
+            self._known.settle(doubt.uid, happened=found.happened, why="the tool verified it", details=details, key_run=key_run)
         return checked
 
     async def rule_out_second_start(self, state: CallState, call: ValidatedCall) -> Checked | None:
@@ -115,7 +114,7 @@ class UnknownOutcomes:
         if started.tool == tool.name and started.effect == tool.effect == "idempotent":
             state.doubt = state.run_state.reopen(unfinished.uid)
             return None
-        ask = partial(_verified, tool, unfinished.arguments, started.tool_key, self._host.hook_timeout_s, state.kill)
+        ask = partial(verified_by_tool, tool, unfinished.arguments, started.tool_key, self._host.hook_timeout_s, state.kill)
         found = Verified(happened=None)
         if unfinished.arguments and started.tool == tool.name:
             found = await ask()
@@ -153,7 +152,7 @@ class UnknownOutcomes:
             gone: Whether the call's code has certainly ended.
         """
         tool = approved.call.tool
-        found = await _verified(tool, approved.arguments_json, approved.tool_key, timeout_s, state.kill)
+        found = await verified_by_tool(tool, approved.arguments_json, approved.tool_key, timeout_s, state.kill)
         if found.happened is True:
             text = f"{tool.name} {_ENDED.get(doubtful.code or '', 'failed')}, and then verified that it had taken effect."
             verified = await self._as_verified(tool, found)
@@ -200,7 +199,7 @@ def told_as_unknown(state: CallState, error: CallFailed) -> CallFailed:
     return why_unknown(state.unfinished, f"Starting it again was refused: {state.recorder.cut(error, 500)}")
 
 
-async def _verified(tool: BoundTool, arguments: bytes, key: str, timeout_s: float, kill: AbortSignal) -> Verified:
+async def verified_by_tool(tool: BoundTool, arguments: bytes, key: str, timeout_s: float, kill: AbortSignal) -> Verified:
     """Ask the tool about a call with these final arguments and this key. An error, a timeout, an invalid answer or a kill means unknown."""
     if not arguments:
         return Verified(happened=None)

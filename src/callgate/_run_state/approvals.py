@@ -1,7 +1,8 @@
 """Questions to a human and their answers. They are held in memory; those that another process asked are loaded from the run's record.
 
 An approval is valid for one call: one version of a tool, certain final arguments, run, conversation and principal. Equal calls of a message
-have questions of their own. An approval is used up by the call that uses it, and it expires. Its id is the uid of the call that was
+have questions of their own. An approval is used up by the call that uses it, and it expires. A denial does not expire, and is valid for the
+call whatever the version of its tool. Its id is the uid of the call that was
 suspended for it, so that it can be found in the record. This module neither waits nor writes; it wakes those that wait.
 """
 
@@ -20,7 +21,7 @@ from callgate._run_state.event_bodies import has_made_id
 from callgate.errors import CallDenied, UsageError
 from callgate.stage_types import ValidatedCall
 
-__all__ = ["HUMAN_DENIED", "Answer", "Approvals", "Question", "binding", "denied_by_human", "older_binding"]
+__all__ = ["HUMAN_DENIED", "Answer", "Approvals", "Question", "binding", "denied_by_human", "older_binding", "same_call"]
 
 HUMAN_DENIED: Final = "human_denied"
 """The code of a call that a human has denied."""
@@ -45,18 +46,27 @@ class Question(Struct, kw_only=True):
     binding: str
     expires_at: int
     """When the question expires, in UTC nanoseconds."""
+    same_call: str = ""
+    """See `same_call`; empty if it is not recorded."""
     allowed: bool | None = None
     """None until it is answered."""
     by: str = ""
     reason: str = ""
     arguments: bytes = b""
     """The arguments with which the human allowed the call instead of its own, as canonical JSON; empty for its own."""
+    refused: str = ""
+    """Who gave other arguments that could not be used, and why; empty if nobody has."""
     answered_at: int = 0
     """The position of the answer's event, if the answer was given in this process."""
 
     def take(self, answer: Answer) -> None:
         """Set the answer."""
         self.allowed, self.by, self.reason, self.arguments = answer.allow, answer.by, answer.reason, answer.arguments
+
+    def take_refusal(self, by: str, why: str) -> None:
+        """Set that an answer with other arguments could not be used. The question stays open."""
+        if self.allowed is None:
+            self.refused = f"the answer of {by or 'somebody'} could not be used: {why}"
 
     def is_answered_with(self, answer: Answer) -> bool:
         """Return whether the question already has this answer."""
@@ -105,6 +115,17 @@ def binding(call: ValidatedCall, encoded: bytes) -> str:
     return f"{digest.hexdigest()}:{_short_hash(scope.conversation)}:{_short_hash(scope.message_id, call_id)}"
 
 
+def same_call(call: ValidatedCall, encoded: bytes) -> str:
+    """Return a hash that identifies this call whatever the version of its tool. A denial is bound to it.
+
+    Equal calls of a message differ by their ids, as in `binding`.
+    """
+    scope = call.scope
+    call_id = "" if has_made_id(call.raw) else call.raw.id
+    parts = (call.tool.name, scope.run, scope.principal, scope.actor, scope.workspace, scope.conversation, scope.message_id, call_id)
+    return hashlib.sha256("\x00".join(parts).encode("utf-8", "surrogatepass") + b"\x00" + encoded).hexdigest()
+
+
 def _short_hash(*parts: str) -> str:
     return hashlib.sha256("\x00".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
@@ -124,10 +145,12 @@ class Approvals:
         self._questions: dict[str, Question] = {}
         self.answered: dict[str, Question] = {}
         """The answered questions that are not used up, by the hash of their calls."""
+        self._denied: dict[str, Question] = {}
+        """The denied ones among them, by `Question.same_call`."""
         self._watches: dict[str, set[asyncio.Event]] = {}
         """Set when a question of the run is answered or dropped, by run."""
 
-    def ask(self, approval_id: str, run: str, bound_to: str) -> Question:
+    def ask(self, approval_id: str, run: str, bound_to: str, same_call: str = "") -> Question:
         """Open a question, or return the open one for the same call."""
         self._forget_expired()
         now = self._clock.wall_ns()
@@ -135,7 +158,7 @@ class Approvals:
             if question.binding in (bound_to, older_binding(bound_to)) and question.waits(now):
                 return question
         expires_at = now + self._life_ns
-        question = Question(approval_id=approval_id, run=run, binding=bound_to, expires_at=expires_at)
+        question = Question(approval_id=approval_id, run=run, binding=bound_to, same_call=same_call, expires_at=expires_at)
         self._questions[approval_id] = question
         return question
 
@@ -143,15 +166,20 @@ class Approvals:
         """Add the questions from a run's record."""
         for question in questions:
             kept = self._questions.setdefault(question.approval_id, question)
-            if kept.allowed is not None:
-                self.answered[kept.binding] = kept
+            self._keep_answer(kept)
 
     def answer(self, question: Question, answer: Answer, position: int) -> None:
         """Apply an answer that was recorded at this position."""
         question.take(answer)
         question.answered_at = position
-        self.answered[question.binding] = question
+        self._keep_answer(question)
         self._changed(question.run)
+
+    def _keep_answer(self, question: Question) -> None:
+        if question.allowed is not None:
+            self.answered[question.binding] = question
+        if question.allowed is False and question.same_call:
+            self._denied[question.same_call] = question
 
     @contextmanager
     def watched(self, run: str) -> Iterator[asyncio.Event]:
@@ -198,14 +226,19 @@ class Approvals:
             )
         return question
 
-    def to_answer(self, approval_id: str, *, allow: bool) -> Question:
+    def to_answer(self, approval_id: str, *, allow: bool, at_ns: int = 0) -> Question:
         """Return the question with this id if it can be answered.
+
+        Args:
+            at_ns: When the answer was sent, in UTC nanoseconds; 0: now. A no counts if the question had not expired by then.
 
         Raises:
             UsageError: No such question is open: it never existed, has expired, was used up, or was answered.
         """
-        question = self.known(approval_id)
-        question.refuse_closed(allow=allow, now_ns=self._clock.wall_ns())
+        question = None if allow or not at_ns else self._questions.get(approval_id)
+        now_ns = self._clock.wall_ns() if question is None else at_ns
+        question = question or self.known(approval_id)
+        question.refuse_closed(allow=allow, now_ns=now_ns)
         return question
 
     def answer_to(self, call: ValidatedCall, encoded: bytes) -> Question | None:
@@ -213,7 +246,11 @@ class Approvals:
         if not self.answered:
             return None
         self._forget_expired()
-        return self._answered(binding(call, encoded))
+        bound_to = binding(call, encoded)
+        exact = self.answered.get(bound_to)
+        if exact is None and self._denied:
+            exact = self._denied.get(same_call(call, encoded))
+        return exact or self._answered(bound_to)
 
     def spend(self, bound_to: str) -> Question | None:
         """Use up an approval that is bound to this hash, and return it; None if there is none."""
@@ -236,12 +273,12 @@ class Approvals:
             return None
         equal = bound_to.rpartition(":")[0] + ":"
         return self.answered.get(older_binding(bound_to)) or next(
-            (question for key, question in self.answered.items() if key.startswith(equal)), None
+            (question for key, question in self.answered.items() if key.startswith(equal) and question.expires_at > now), None
         )
 
     def _forget_expired(self) -> None:
         now = self._clock.wall_ns()
-        expired = [key for key, question in self._questions.items() if question.expires_at <= now]
+        expired = [key for key, question in self._questions.items() if question.expires_at <= now and question.allowed is not False]
         surplus = list(self._questions)[: max(0, len(self._questions) - self._most)]
         for key in {*expired, *surplus}:
             self.drop(key)
@@ -251,5 +288,7 @@ class Approvals:
         question = self._questions.pop(approval_id, None)
         if question is not None and self.answered.get(question.binding) is question:
             del self.answered[question.binding]
+        if question is not None and self._denied.get(question.same_call) is question:
+            del self._denied[question.same_call]
         if question is not None:
             self._changed(question.run)

@@ -68,6 +68,8 @@ class EarlierEffect(Struct, frozen=True, kw_only=True):
     """The key that identifies the call in its run."""
     received: Received | None = None
     """How it was received; None if that is not recorded."""
+    may_end: bool = False
+    """Whether it has no end, and the engine that claimed the key may still give it one."""
     ended_ns: int = 0
     """When it ended, in UTC nanoseconds; 0 if that is not recorded."""
     doubt: Uncertain | None = None
@@ -85,7 +87,8 @@ class EarlierEffect(Struct, frozen=True, kw_only=True):
         call = unfinished_calls(event for event in events if event.kind not in TERMINAL).get(uid)
         started = call.started if call is not None else None
         result = decode_result(ends[-1].body) if ends and ends[-1].kind == "call.completed" else None
-        state = _settled(events, result) or _state(call, ends[-1].kind if ends else "", result, ended=bool(writer) and has_ended(writer))
+        ended = bool(writer) and has_ended(writer)
+        state = _settled(events, result) or _state(call, ends[-1].kind if ends else "", result, ended=ended)
         doubt = None
         if state == "unknown" and call is not None and started is not None:
             doubt = Uncertain(uid=uid, key=started.key, tool_key=started.tool_key, origin=call.origin, gone=False)
@@ -97,6 +100,7 @@ class EarlierEffect(Struct, frozen=True, kw_only=True):
             arguments_hash=started.arguments_hash if started is not None else "",
             key=started.key if started is not None else "",
             received=next((decode_received(event.body) for event in events if event.kind == "call.received"), None),
+            may_end=not ends and not ended,
             ended_ns=ends[-1].at_ns if ends else 0,
             doubt=doubt,
         )

@@ -180,6 +180,8 @@ class RunReader:
                     self._asked(event)
                 case "approval.answered":
                     self._answered(decode_reason(event.body))
+                case "inbox.refused":
+                    self._refused(decode_reason(event.body))
                 case "fact.settled":
                     self._settled(event.call, decode_reason(event.body))
 
@@ -207,7 +209,8 @@ class RunReader:
         details = decode_reason(event.body).details or {}
         approval_id, bound_to, expires_at = (details.get(key) for key in ("approval", "binding", "expires_at"))
         if isinstance(approval_id, str) and isinstance(bound_to, str) and isinstance(expires_at, int):
-            question = Question(approval_id=approval_id, run=event.run, binding=bound_to, expires_at=expires_at)
+            same_call = str(details.get("call", ""))  # older engines did not record it
+            question = Question(approval_id=approval_id, run=event.run, binding=bound_to, same_call=same_call, expires_at=expires_at)
             self.questions.setdefault(approval_id, question)
 
     def _answered(self, answer: Reason) -> None:
@@ -221,6 +224,12 @@ class RunReader:
             return
         reason = str(details.get("reason", ""))
         question.take(Answer(allow=answer.status == "allowed", by=answer.reason, reason=reason, arguments=edited))
+
+    def _refused(self, refusal: Reason) -> None:
+        details = refusal.details or {}
+        question = self.questions.get(str(details.get("approval")))
+        if question is not None:
+            question.take_refusal(str(details.get("by", "")), refusal.reason)
 
     def _settled(self, uid: str, fact: Reason) -> None:
         started = self._open.get(uid)

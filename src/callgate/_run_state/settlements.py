@@ -15,7 +15,7 @@ from msgspec import Struct
 from callgate._call_summary import body_of, summarise
 from callgate._run_state.recorder import Recorder, off_loop
 from callgate.calls import Text, ToolResult
-from callgate.errors import UsageError
+from callgate.errors import OutcomeUnknown, UsageError
 from callgate.events import Event
 from callgate.protocols import Journal
 
@@ -27,6 +27,8 @@ __all__ = [
     "call_in_doubt",
     "did_happen",
     "happened_result",
+    "in_doubt",
+    "is_settled",
     "settle_call",
     "until_settled",
     "used_result",
@@ -68,6 +70,19 @@ def until_settled(uid: str) -> str:
     )
 
 
+def in_doubt(tool: str, uid: str, common: str, still: str = "") -> OutcomeUnknown:
+    """Return the error for a call that is not run because an earlier one may have happened.
+
+    Args:
+        common: What both calls have in common.
+        still: Why the earlier one may happen yet; empty if it cannot.
+    """
+    return OutcomeUnknown(
+        f"{tool} was not run: {uid} {common} and its outcome is not known: it may have happened{still}. {until_settled(uid)}",
+        details={EARLIER: uid},
+    )
+
+
 def did_happen(tool: str, uid: str, by: str) -> str:
     """Return the text for a call that did happen according to an operator."""
     return f"{tool} did happen, as {uid}: {by} has checked it. What it returned is not known. It was not run again."
@@ -103,6 +118,17 @@ def call_in_doubt(events: Iterable[Event], uid: str) -> str:
     return uid
 
 
+def is_settled(events: Iterable[Event]) -> bool:
+    """Return whether an operator or the tool's `verify` has said what became of a call since its last start.
+
+    The tool's word may be in the record of the key of the call's effect instead of that of its run.
+
+    Args:
+        events: The events of the call.
+    """
+    return any(call.settled for call in summarise(events))
+
+
 def why_not_in_doubt(events: list[Event], uid: str) -> str:
     """Return why a call cannot be settled.
 
@@ -135,9 +161,9 @@ async def settle_call(uid: str, said: Settlement, runs: OpensRuns, known: Settle
     first = call_in_doubt(events, uid)
     if events:
         await runs.open(first.rsplit("/", 2)[0])
-    position = known.settle_by_hand(first, said)
+    own = events if first == uid else await off_loop(recorder.journal, partial(_of_call, recorder.journal, first))
+    position = None if is_settled(own) else known.settle_by_hand(first, said)
     if position is None:
-        own = events if first == uid else await off_loop(recorder.journal, partial(_of_call, recorder.journal, first))
         raise UsageError(why_not_in_doubt(own, first))
     return position
 

@@ -171,7 +171,9 @@ def _expectation(error: Any, root: Schema) -> tuple[str, object]:
         case "AnyOf" | "OneOfNotValid":
             return "one of several alternatives", None
         case "Type":
-            return " or ".join(TYPES.get(item, item) for item in kind.types), None
+            wanted_types = " or ".join(TYPES.get(item, item) for item in kind.types)
+            example = EXAMPLES.get(str(_schema_at(error, root).get("format"))) if "string" in kind.types else None
+            return wanted_types + (f", such as {shown(example)}" if example else ""), None
         case "Enum":
             return one_of(kind.options), nearest(error.instance, kind.options)
         case "Constant":

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from callgate._secret_redaction import Redactor
     from callgate.hooks import Hook
     from callgate.mcp import McpServer
+    from callgate.plugins import Plugin
     from callgate.protocols import (
         BlobStore,
         CacheStore,
@@ -46,8 +47,8 @@ __all__ = ["AgentRunOptions", "AgentStreamOptions", "EngineOptions", "TextCallMo
 class EngineOptions(TypedDict, total=False):
     """The options of the engine that an agent makes; each has the same meaning as in `Engine`."""
 
-    tools: Iterable[Tool | type[Tool] | McpServer | ToolServer]
-    servers: Iterable[McpServer | ToolServer]
+    tools: Iterable[Tool | type[Tool] | McpServer | Plugin | ToolServer]
+    servers: Iterable[McpServer | Plugin | ToolServer]
     policies: Iterable[Policy | CallJudge]
     hooks: Iterable[Hook]
     journal: Journal | None

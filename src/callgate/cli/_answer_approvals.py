@@ -67,7 +67,7 @@ def _show_waiting(found: list[PendingApproval], *, as_json: bool, whole: bool) -
     if not found:
         say("Nothing waits for a human." if whole else "Nothing else waits for a human.")
         return
-    table = grid("approval", "tool", "arguments", "question", "expires", "worked on by", "answer")
+    table = grid("approval", "tool", "arguments", "question", "asked", "expires", "worked on by", "answer")
     for one in found:
         table.add_row(*_row(one))
     output().print(table, soft_wrap=False)
@@ -80,9 +80,10 @@ def _row(one: PendingApproval) -> tuple[str, ...]:
         one_line(one.tool, 40),
         one_line(one.arguments, 80),
         one_line(one.question, 120),
+        _time(one.asked_ns),
         _time(one.expires_ns),
         one.held_by or "nobody",
-        "" if one.sent is None else f"{_answer_text(one.sent)}, not taken yet",
+        one_line(one.refused, 160) if one.sent is None else f"{_answer_text(one.sent)}, not taken yet",
     )
 
 
@@ -151,7 +152,10 @@ def _say(what: str, target: str, posted: SentMessage, fate: MessageOutcome, jour
     if fate.refused:
         say(f"{posted.held_by}, which works on the run, refused the message: {fate.refused}", "red")
     elif fate.position:
-        say(f"{_DONE[what]} {one_line(target, 120)}: {posted.held_by} has received it (event {fate.position}).")
+        then = (
+            f" If the call no longer waits there: {_HANDED_IN[what][0].lower()}{_HANDED_IN[what][1:]}" if posted.again is not None else ""
+        )
+        say(f"{_DONE[what]} {one_line(target, 120)}: {posted.held_by} has received it (event {fate.position}).{then}")
     elif posted.held_by:
         say(
             f"Sent. {posted.held_by} works on the run and has not received it yet; that process, or the one that resumes the run, will.",

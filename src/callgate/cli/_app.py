@@ -22,6 +22,7 @@ from callgate.cli._interrupt_signals import unwinding_on_termination
 from callgate.cli._log_commands import log_app
 from callgate.cli._mcp_commands import mcp_app
 from callgate.cli._memory_commands import memory_app
+from callgate.cli._plugin_commands import plugin_app
 from callgate.cli._replay_commands import replay as replay_words
 from callgate.cli._run_commands import resume as resume_words
 from callgate.cli._run_commands import run as run_words
@@ -54,6 +55,7 @@ app.command(rules_app)
 app.command(log_app)
 app.command(memory_app)
 app.command(mcp_app)
+app.command(plugin_app)
 add_undo(app)
 add_inbox(app)
 
@@ -84,8 +86,9 @@ def _carry_out(words: list[str]) -> int:
         command, bound, _ = app.parse_args(words, exit_on_error=False, print_error=False)
         return int(command(*bound.args, **bound.kwargs) or 0)
     except CycloptsError as error:
-        say(f"{error}".strip(), "red")
-        for journal in filter(_names_journal, getattr(error, "unused_tokens", None) or ()):
+        unused = getattr(error, "unused_tokens", None) or ()
+        say(f"The command takes no {shlex.join(unused)}." if unused else f"{error}".strip(), "red")
+        for journal in filter(_names_journal, unused):
             say(f"A journal is named by an option. Did you mean --journal {shlex.quote(journal)}?")
         say("`callgate --help` and `callgate COMMAND --help` list the commands and options.")
         return _exits.USAGE

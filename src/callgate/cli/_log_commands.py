@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from cyclopts import App
 
 from callgate.cli._command_options import ExportOptions, LogOptions
 from callgate.cli._journal_location import default_journal
-from callgate.cli._shared_options import Actor, AsJson, Field, Journal, Kind, Run, Since, ToolName, Until
+from callgate.cli._shared_options import Actor, AsJson, Field, Flag, Journal, Kind, Run, Since, ToolName, Until
 
 __all__ = ["log_app"]
 
@@ -14,19 +16,24 @@ log_app = App(name="log", help="Show the journal's calls and events. Only reads,
 
 
 @log_app.command(name="list")
-def log_list(*, options: LogOptions | None = None) -> int:
+def log_list(*, arguments: Annotated[bool, Flag] = False, options: LogOptions | None = None) -> int:
     """List calls, the newest last, with time, tool, status, duration and rule.
 
     ```
     callgate log list --tool run_command --since 2h
-    callgate log list --field failure_class=timeout
+    callgate log list --field failure_class=timeout --arguments
     callgate log list --json | jq 'select(.status != "ok")'
     ```
+
+    Parameters
+    ----------
+    arguments
+        Also show the arguments with which each call ran, as recorded, cut to 80 characters.
     """
     from callgate.cli._log_query import with_run
     from callgate.cli._show_log import list_calls
 
-    return list_calls(with_run(options or LogOptions()))
+    return list_calls(with_run(options or LogOptions()), arguments=arguments)
 
 
 @log_app.command(name="show")

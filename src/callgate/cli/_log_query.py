@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from callgate._call_summary import CallSummary, without_process
 from callgate._clock import SystemClock
-from callgate._journal import JournalReader, open_reader
+from callgate._journal import JournalReader, ended_writers, open_reader
 from callgate._journal.inbox_sender import open_inbox
 from callgate._terminal_text import one_line
 from callgate.cli._call_arguments import refuse_odd_text
@@ -57,17 +57,18 @@ def reading(options: LogOptions, *, to_come: bool = False, check: bool = True) -
 
 
 def end_orphans(calls: Iterable[CallSummary], journal: str) -> None:
-    """Set the outcome of calls that have no end and whose run no process works on."""
+    """Set the outcome of calls that have no end and that no process works on: their engine has ended, or nobody holds their run."""
     left = [call for call in calls if call.status == "open"]
     if not left:
         return
+    has_ended = ended_writers(journal)
     try:
         with open_inbox(journal, read_only=True) as client:
             held = {run: bool(client.holder(run)) for run in {call.run for call in left}}
     except UsageError:  # an older journal does not say who works on a run
         return
     for call in left:
-        if not held[call.run]:
+        if not held[call.run] or call.settled or (call.writer and has_ended(call.writer)):
             without_process(call)
 
 

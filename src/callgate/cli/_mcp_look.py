@@ -14,6 +14,7 @@ from typing import Any
 from msgspec import Struct
 
 from callgate._secret_redaction import RedactedLog
+from callgate._server_processes.server_life import with_last_words
 from callgate._terminal_text import one_line
 from callgate.cli._error_advice import at_terminal
 from callgate.errors import UsageError
@@ -46,12 +47,6 @@ class ServerLook(Struct, frozen=True, kw_only=True):
 
 class _NoCalls:
     """Carries no calls, because a look makes none."""
-
-    async def until_ready(self) -> None:
-        raise AssertionError("a look makes no call")
-
-    def check(self, *_: Any) -> None:
-        raise AssertionError("a look makes no call")
 
     async def call_tool(self, *_: Any) -> Any:
         raise AssertionError("a look makes no call")
@@ -95,7 +90,8 @@ def _failure(server: McpServer, session: Session, error: McpError) -> str:
     lost = session.connection.lost
     if not lost.done():
         return at_terminal(str(error))
-    return f"The MCP server '{server.name}' ended before it listed its tools: {lost.result().removesuffix('.')}."
+    told = with_last_words(lost.result(), session.connection.last_words)
+    return f"The MCP server '{server.name}' ended before it listed its tools: {told.removesuffix('.')}."
 
 
 def _by_name(listed: Sequence[Definition]) -> tuple[tuple[Definition, ...], tuple[str, ...]]:

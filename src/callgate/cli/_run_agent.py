@@ -29,7 +29,7 @@ from callgate.cli._error_advice import at_terminal
 from callgate.cli._interrupt_signals import Interrupts, exit_code_of, interruptible
 from callgate.cli._journal_location import CommandJournal, default_journal
 from callgate.cli._run_events import ApprovalAnswered, ApprovalAsked, RunBegan, RunEventStream, RunFinished, RunInterrupted, Told
-from callgate.cli._run_options import model_of, policies_of, servers_of, settings_of, system_of, task_of
+from callgate.cli._run_options import model_of, policies_of, servers_of, settings_of, shown_server, system_of, task_of
 from callgate.cli._run_screen import RunScreen
 from callgate.cli._search_memory import open_memory
 from callgate.cli._terminal_approver import TerminalApprover
@@ -324,7 +324,7 @@ class TerminalRun:
         If the run is not recorded, return the command that starts it again.
         """
         if not self._record.name:
-            return shlex.join(("callgate", "run", *(_without_credentials(word, self._options.base_url) for word in sys.argv[2:])))
+            return shlex.join(("callgate", "run", *(_without_credentials(word, self._options) for word in sys.argv[2:])))
         approvals = result.pending.approvals if result.pending is not None else ()
         words = [word for approval in approvals for word in ("--allow", approval.approval_id)]
         given = self._options
@@ -337,7 +337,7 @@ class TerminalRun:
         )
         words += [word for name, value in named if value for word in (name, value)]
         words += [word for tools in given.tools if given.tools != ("builtin",) for word in ("--tools", tools)]
-        words += [word for server in given.mcp for word in ("--mcp", server)]
+        words += [word for server in given.mcp for word in ("--mcp", shown_server(server))]
         words += ["--yes"] if given.yes else []
         words += [] if self._record.name == default_journal() else ["--record", self._record.name]
         return shlex.join(("callgate", "resume", result.run, *words))
@@ -350,9 +350,13 @@ class TerminalRun:
         return _CODES[result.status]
 
 
-def _without_credentials(word: str, base_url: str) -> str:
-    """Return a word of the command line without the credentials of the model's URL."""
-    return word.replace(base_url, redact_url(base_url)) if base_url else word
+def _without_credentials(word: str, options: RunOptions) -> str:
+    """Return a word of the command line without the credentials of the model's URL and of the MCP servers."""
+    if options.base_url:
+        word = word.replace(options.base_url, redact_url(options.base_url))
+    for server in options.mcp:
+        word = word.replace(server, shown_server(server)) if server else word
+    return word
 
 
 _CODES = {"completed": _exits.OK, "failed": _exits.FAILED, "waiting": _exits.NEEDS_HUMAN, "stopped": _exits.STOPPED}

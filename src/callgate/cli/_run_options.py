@@ -14,6 +14,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from callgate._limits_from_environment import silence_from_environment, timeout_from_environment
+from callgate._server_processes.shown_command import shown_command, shown_word
 from callgate.agent import PRESETS, Settings
 from callgate.cli._call_arguments import refuse_odd_text
 from callgate.cli._command_options import RunOptions
@@ -25,7 +26,7 @@ from callgate.models.providers import PROVIDERS
 from callgate.models.providers import model as provider_model
 from callgate.policy import Rules, careful
 
-__all__ = ["model_of", "named_model", "policies_of", "servers_of", "settings_of", "system_of", "task_of"]
+__all__ = ["model_of", "named_model", "policies_of", "servers_of", "settings_of", "shown_server", "system_of", "task_of"]
 
 _MODELS = "Give one as provider:model, such as openai:gpt-5, or a URL with --base-url."
 
@@ -101,6 +102,15 @@ def _server(word: str) -> McpServer:
     except ValueError as error:
         raise UsageError(f"--mcp {word[:80]}: the command cannot be read: {error}. Close every quotation mark.") from error
     return mcp(word)
+
+
+def shown_server(word: str) -> str:
+    """Return a value of `--mcp` without the credentials in it, so that it can be shown and recorded by a shell."""
+    if _is_file(word) or "://" in word.split(maxsplit=1)[0]:
+        return shown_word(word)
+    words = shlex.split(word)
+    shown = shown_command(words)
+    return word if shown == shlex.join(words) else shown
 
 
 def _differently_named(server: McpServer, others: Sequence[McpServer]) -> McpServer:

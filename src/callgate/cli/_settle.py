@@ -7,11 +7,12 @@ command writes the record itself. Without a call, it lists those that somebody h
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 from callgate import inbox
 from callgate._call_summary import CallSummary, summarise
-from callgate._journal import open_reader
+from callgate._journal import ended_writers, open_reader
 from callgate._run_state.settlements import call_in_doubt, why_not_in_doubt
 from callgate._terminal_text import one_line
 from callgate.cli import _exit_codes as _exits
@@ -20,7 +21,7 @@ from callgate.cli._call_arguments import refuse_odd_text
 from callgate.cli._command_options import InboxOptions
 from callgate.cli._console import grid, output, print_json, say
 from callgate.cli._journal_location import CommandJournal, journal_option
-from callgate.cli._unknown_calls import unsettled_calls
+from callgate.cli._unknown_calls import arguments_text, unsettled_calls
 from callgate.engine import Engine
 from callgate.errors import RunHeld, UsageError
 from callgate.event_queries import EventQuery
@@ -49,18 +50,30 @@ def list_unsettled(options: InboxOptions) -> int:
         for call in calls:
             print_json(_as_json(call))
     elif calls:
+        has_ended = ended_writers(options.journal)
         table = grid("call", "tool", "arguments", "started", "why nobody knows")
         for call in calls:
-            table.add_row(call.uid, call.tool, one_line(call.arguments, 200), _day(call.at_ns), one_line(call.error or call.code, 200))
+            table.add_row(call.uid, call.tool, arguments_text(call), _day(call.at_ns), _why(call, has_ended))
         output().print(table, soft_wrap=False)
-        say(f"Check each, then `callgate settle CALL --happened` or `--not-happened`{journal_option(options.journal)}.")
+        place = journal_option(options.journal)
+        say(f"Check each, then `callgate settle CALL --happened{place}` or `callgate settle CALL --not-happened{place}`.")
     else:
         say("No call has to be settled: no outcome is unknown.")
     return _exits.OK
 
 
+def _why(call: CallSummary, has_ended: Callable[[str], bool]) -> str:
+    """Return why nobody knows the outcome, after what has become known since."""
+    why = one_line(call.error or call.code, 200)
+    if call.late:
+        return f"The tool {one_line(call.late, 40)} later, at {_day(call.late_ns)}, and its answer was discarded. Before that: {why}"
+    if call.abandoned and call.writer and has_ended(call.writer):
+        return f"Its process has ended since, and its code with it. Before that: {why}"
+    return why
+
+
 def _as_json(call: CallSummary) -> dict[str, object]:
-    fields = ("uid", "run", "tool", "arguments", "at_ns", "code", "error", "effect_key")
+    fields = ("uid", "run", "tool", "arguments", "received", "at_ns", "code", "error", "late", "late_ns", "effect_key")
     return {name: getattr(call, name) for name in fields}
 
 

@@ -25,9 +25,10 @@ from callgate.cli._console import field, grid, output, print_json, say, status_t
 from callgate.cli._interrupt_signals import remembering_interrupts
 from callgate.cli._journal_location import journal_option, without_password
 from callgate.cli._log_query import asked, end_orphans, has_run, reading
+from callgate.cli._no_calls import why_no_calls
 from callgate.cli._run_names import LAST, newest_run
 from callgate.cli._standard_streams import reader_is_gone
-from callgate.cli._unknown_calls import calls_without_end, is_unsettled, summaries_of
+from callgate.cli._unknown_calls import arguments_text, calls_without_end, is_unsettled, summaries_of
 from callgate.errors import UsageError
 from callgate.event_queries import EventQuery
 from callgate.events import Event
@@ -41,18 +42,25 @@ _WITHOUT_END = ("open", "unknown", "aborted")
 """The statuses that a call without a recorded end can have."""
 _MOST_EVENTS = 2_000
 _DEEPEST = 30
+_ARGUMENTS = 80
+"""The largest number of characters that a list shows of a call's arguments."""
 
 
-def list_calls(options: LogOptions) -> int:
+def list_calls(options: LogOptions, *, arguments: bool = False) -> int:
+    """Print the newest matching calls; return the exit code.
+
+    Args:
+        arguments: Whether to print the calls' arguments, too.
+    """
     with reading(options) as reader:
         calls, more = _calls(reader, options)
         if options.json:
             for call in calls:
                 print_json(_call_json(call))
         elif calls:
-            _print_calls(calls)
+            _print_calls(calls, arguments=arguments)
         else:
-            say("No calls match. `callgate log list --journal FILE` shows those of another journal.")
+            say(why_no_calls(reader, asked(options)))
         if more:
             say(f"These are the newest {len(calls)}; earlier ones match too. --limit shows more of them.", "dim")
     return _exits.OK
@@ -104,18 +112,27 @@ def _newest(events: Iterable[Event], most: int) -> list[str]:
     return list(uids)
 
 
-def _print_calls(calls: Iterable[CallSummary]) -> None:
-    table = grid("time", "call", "tool", "status", "ms", "rule", right=("ms",))
+def _print_calls(calls: Iterable[CallSummary], *, arguments: bool) -> None:
+    table = grid("time", "call", "tool", *(["arguments"] if arguments else []), "status", "ms", "rule", right=("ms",))
     for call in calls:
         why = call.code or call.failure_class or call.command_end
         why += _about_unknown(call)
-        of_another = f" of {call.earlier_call}" if call.settled and call.earlier_call else ""
-        why += f", settled{of_another}: {call.settled.replace('_', ' ')}" if call.settled else ""
+        why = ", ".join(filter(None, (why, _about_settled(call))))
         if call.replayed:  # the tool did not run again
             why = ", ".join(filter(None, (why, f"result of {call.earlier_call or 'an earlier call'}")))
         status = Text.assemble(status_text(call.status, call.command_end), f" {one_line(why)}" if why else "")
-        table.add_row(clock(call.at_ns), one_line(call.uid), one_line(call.tool), status, f"{call.duration_ms:,.0f}", one_line(call.rule))
+        rule = "replayed" if call.replayed else one_line(call.rule)  # its result has the rule of the call that ran
+        ran = [arguments_text(call, _ARGUMENTS)] if arguments else []
+        table.add_row(clock(call.at_ns), one_line(call.uid), one_line(call.tool), *ran, status, f"{call.duration_ms:,.0f}", rule)
     output().print(table, soft_wrap=False)
+
+
+def _about_settled(call: CallSummary) -> str:
+    """Return what was found out about the outcome of the call, or of the earlier call because of which it was refused."""
+    if not call.settled:
+        return ""
+    said = call.settled.replace("_", " ")
+    return f"{call.earlier_call} is settled: {said}" if call.earlier_call else f"settled: {said}"
 
 
 def _about_unknown(call: CallSummary) -> str:
@@ -124,7 +141,8 @@ def _about_unknown(call: CallSummary) -> str:
         return ""
     if call.earlier_call:
         return f", not run: nobody knows whether {call.earlier_call} happened"
-    return ", may have happened" if is_unsettled(call) else ""
+    later = f": the tool {call.late} later" if call.late else ""
+    return f", may have happened{later}" if is_unsettled(call) else ""
 
 
 def _call_json(call: CallSummary) -> dict[str, object]:
@@ -145,15 +163,20 @@ def show(identity: str, options: LogOptions) -> int:
             _print_event(event, options, indent=min(depth, 8))
         if not events:
             say(f"None of the events of {identity} match. Leave the options out to show all of them.")
-        calls = summarise(events)
+        calls = summaries_of(reader, [call.uid for call in summarise(events)])
         end_orphans(calls, options.journal)
         for call in filter(is_unsettled, calls):
-            say(
-                f"Nobody knows whether {one_line(call.uid, 120)} took effect. Check, then `callgate settle {one_line(call.uid, 120)}"
-                f" --happened` or `--not-happened`{journal_option(options.journal)}.",
-                "yellow",
-            )
+            _say_unsettled(call, options.journal)
     return _exits.OK
+
+
+def _say_unsettled(call: CallSummary, journal: str) -> None:
+    uid, place = one_line(call.uid, 120), journal_option(journal)
+    say(
+        f"Nobody knows whether {uid} took effect. It was started with {arguments_text(call)}. Check, then"
+        f" `callgate settle {uid} --happened{place}` or `callgate settle {uid} --not-happened{place}`.",
+        "yellow",
+    )
 
 
 def events_of(reader: JournalReader, identity: str) -> list[Event]:

@@ -9,13 +9,20 @@ from msgspec.structs import replace
 from callgate._call_summary import CallSummary, summarise
 from callgate._journal import JournalReader
 from callgate._run_state.run_recovery import RunReader
+from callgate._terminal_text import one_line
 from callgate.cli._log_query import end_orphans
 from callgate.event_queries import EventQuery
 from callgate.events import TERMINAL
 
-__all__ = ["calls_without_end", "is_unsettled", "summaries_of", "unsettled_calls"]
+__all__ = ["arguments_text", "calls_without_end", "is_unsettled", "summaries_of", "unsettled_calls"]
 
 _TOGETHER = 200
+
+
+def arguments_text(call: CallSummary, limit: int = 200) -> str:
+    """Return a call's final arguments for a person, with those received if they differ."""
+    final = one_line(call.arguments, limit)
+    return f"{final} (changed; received: {one_line(call.received, limit)})" if call.arguments_changed else final
 
 
 def summaries_of(reader: JournalReader, uids: list[str]) -> list[CallSummary]:

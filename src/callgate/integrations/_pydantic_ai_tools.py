@@ -13,15 +13,30 @@ from pydantic_ai.tools import Tool, ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset, CombinedToolset, FunctionToolset, ToolsetTool
 from pydantic_core import to_jsonable_python
 
+from callgate._json import decode, json_text
 from callgate.calls import Text, ToolResult
 from callgate.errors import NotDone, UsageError
 from callgate.integrations.framework_call import until_ended
 from callgate.integrations.import_tools import ToolDescription
 from callgate.tools import ToolContext
 
-__all__ = ["declared", "defined", "describe", "encode", "has_files", "listed", "plain", "restore", "timeout_of", "without_timeout"]
+__all__ = [
+    "declared",
+    "defined",
+    "describe",
+    "encode",
+    "failure_text",
+    "has_files",
+    "listed",
+    "plain",
+    "restore",
+    "timeout_of",
+    "without_timeout",
+]
 
 _TOOL_RETURN = "tool-return"
+_ALWAYS_TOLD = ("status", "error", "code")
+"""The keys that the engine's result of each failed call has."""
 _tool_return: TypeAdapter[Any] = TypeAdapter(ToolReturn)
 
 
@@ -131,11 +146,31 @@ def restore(value: Any, result: ToolResult) -> Any:
     """
     if isinstance(value, dict) and value.get("kind") == _TOOL_RETURN:
         return _tool_return.validate_python(value)
+    if value is None and result.text != "null":
+        return result.text  # the engine's own, where it does not know what the tool returned
     made = tool_return_content_ta.validate_python(value)
     if isinstance(made, str) or (result.metadata.truncated and not has_files(made)):
         return result.text
     notes = [part.text for part in result.content[1:] if isinstance(part, Text)] if not result.metadata.truncated else []
     return [made, *notes] if notes else made
+
+
+def failure_text(result: ToolResult) -> str:
+    """Return what the model reads about a call that did not succeed. Pydantic AI wraps it in JSON, so it is not JSON itself."""
+    parts = [part.text for part in result.content if isinstance(part, Text)]
+    told = _object_in(parts[0]) if parts else {}
+    if told.get("error") is None:
+        return result.text or result.error or "the call failed"
+    more = {key: value for key, value in told.items() if key not in _ALWAYS_TOLD}
+    return "\n".join([str(told["error"]), *([json_text(more)] if more else []), *parts[1:]])
+
+
+def _object_in(text: str) -> dict[str, Any]:
+    try:
+        value = decode(text.encode())
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def has_files(value: Any) -> bool:

@@ -143,6 +143,7 @@ class _CallgateMiddleware(FunctionMiddleware):
             escapes=(MiddlewareFailure,),
             failures=(ToolException,),
             origin="agent_framework",
+            asks_again=True,
         )
         return call
 

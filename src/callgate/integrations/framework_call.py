@@ -14,11 +14,13 @@ from contextvars import ContextVar
 from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from callgate._json import decode, to_jsonable
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Restarted, Scope, Suspended, ToolResult
 from callgate.errors import NotDone, ResultNotSerializable, RunHeld, UsageError
-from callgate.protocols import BlobStore
+from callgate.integrations.outdated_answers import why_outdated
+from callgate.protocols import BlobStore, Journal
 from callgate.tools import ToolContext
 
 __all__ = [
@@ -29,6 +31,7 @@ __all__ = [
     "PausedByTool",
     "answer",
     "check_scope",
+    "no_because",
     "run_call",
     "scope_of",
     "started_by",
@@ -46,6 +49,8 @@ class CallsEngine(Protocol):
 
     @property
     def blobs(self) -> BlobStore: ...
+    @property
+    def journal(self) -> Journal: ...
     async def call(self, raw: RawCall, scope: Scope) -> Outcome: ...
     async def approve(self, approval_id: str, *, by: str, reason: str, arguments: Mapping[str, object] | None) -> None: ...
     async def deny(self, approval_id: str, *, by: str, reason: str) -> None: ...
@@ -86,6 +91,8 @@ class FrameworkCall(Struct, kw_only=True, eq=False):
     """Exceptions with which a tool's code answers the model, so that they do not leave the outcome unknown."""
     origin: str = ""
     """The framework's name, for the journal."""
+    asks_again: bool = False
+    """Whether the framework can ask the human again. Else a yes to an outdated question is recorded as a no, which the model reads."""
     native: Any = None
     """The framework's own result, if the tool ran in this call; else None."""
     encoded: object = None
@@ -159,6 +166,7 @@ empty at first. May raise the framework's own exception for a pause."""
 async def run_call(engine: CallsEngine, call: FrameworkCall, decide: Decide | None = None) -> ToolResult | Suspended:
     """Take a framework's call along the route. Return its result, or what a human has to decide.
 
+    A yes of the framework counts only for the question that the human has seen, see `outdated_answers`.
     A call that was made before with the same ids gets the stored result. If the tool's code paused the run, the same
     call runs again when the framework makes it again.
 
@@ -169,7 +177,10 @@ async def run_call(engine: CallsEngine, call: FrameworkCall, decide: Decide | No
     outcome = await _outcome(engine, call)
     problem = ""
     while isinstance(outcome, Suspended) and decide is not None and (decision := decide(outcome, problem)) is not None:
-        problem = await answer(engine, outcome, decision)
+        outdated = await _outdated(engine, call, outcome) if decision.allow else ""
+        if outdated and call.asks_again:
+            return replace(outcome, question=f"{outdated} {outcome.question}")
+        problem = await answer(engine, outcome, no_because(outdated) if outdated else decision)
         if not problem:
             outcome = await _outcome(engine, call)
     if call.ended_by is not None:
@@ -183,6 +194,11 @@ async def run_call(engine: CallsEngine, call: FrameworkCall, decide: Decide | No
             return _without_result(call, reason or "its message was ended.")
         case Restarted():
             return _without_result(call, "its result went into the context.")
+
+
+def no_because(reason: str) -> HumanDecision:
+    """Return the decision about a call whose yes does not count."""
+    return HumanDecision(allow=False, by="callgate", reason=f"{reason} Make the call again, as a new one, to ask a human again")
 
 
 async def answer(engine: CallsEngine, suspended: Suspended, decision: HumanDecision) -> str:
@@ -228,6 +244,10 @@ async def until_ended(work: Awaitable[T]) -> T:
         task.exception()  # retrieved, because nobody waits for it any more
         raise cancelled
     return task.result()
+
+
+async def _outdated(engine: CallsEngine, call: FrameworkCall, asked: Suspended) -> str:
+    return await why_outdated(engine.journal, call.name, _call_id(call.id), call.scope, asked)
 
 
 async def _outcome(engine: CallsEngine, call: FrameworkCall) -> Outcome:

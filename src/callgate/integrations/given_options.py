@@ -26,13 +26,21 @@ class GivenOptions:
         where: What they were given to, for messages.
         effects: The effects by the names of tools.
         options: More options of `@tool` by the names of tools.
+        functions: The names of plain functions, whose description may be given.
 
     Raises:
         UsageError: An effect or an option does not exist, is given twice, or is the framework's own.
     """
 
-    def __init__(self, where: str, effects: Mapping[str, Effect] | None, options: Mapping[str, ToolOptions] | None) -> None:
+    def __init__(
+        self,
+        where: str,
+        effects: Mapping[str, Effect] | None,
+        options: Mapping[str, ToolOptions] | None,
+        functions: Collection[str] = (),
+    ) -> None:
         self._where = where
+        self._functions = functions
         self._effects: dict[str, Effect] = dict(self._mapping("effects", effects))
         self._options: dict[str, ToolOptions] = dict(self._mapping("options", options))
         for name, effect in self._effects.items():
@@ -69,9 +77,14 @@ class GivenOptions:
 
     def _check(self, name: str, given: ToolOptions) -> None:
         place = f"options={{'{name}': ...}}"
-        refuse_unknown(f"{self._where}({place})", self._mapping(place, given), ToolOptions.__annotations__)
+        if not isinstance(given, Mapping):
+            raise UsageError(
+                f"{self._where}({place}) has {given!r:.80} as the options of the tool '{name}'; they must be a mapping."
+                " options is a mapping by the names of tools, such as {'refund': {'key': '{order}'}}."
+            )
+        refuse_unknown(f"{self._where}({place})", given, ToolOptions.__annotations__)
         for label in _LABELS:
-            if label in given:
+            if label in given and not (label == "description" and name in self._functions):
                 raise UsageError(f"{self._where}(options=...) sets the {label} of '{name}'. It stays the framework's own; change it there.")
         if "effect" in given:
             if name in self._effects:

@@ -73,6 +73,7 @@ class _Found(Struct, frozen=True):
     name: str
     make: Callable[[ToolOptions], Tool]
     takes_options: bool = True
+    is_function: bool = False
 
 
 def import_tools(
@@ -96,7 +97,7 @@ def import_tools(
     if isinstance(items, (str, bytes, Mapping)) or not isinstance(items, Iterable):
         raise UsageError(f"import_tools was given {items!r:.80}; it takes a list of tools.")
     found = [one for item in items for one in _found(item)]
-    given = GivenOptions("import_tools", effects, options)
+    given = GivenOptions("import_tools", effects, options, [one.name for one in found if one.is_function])
     names = {one.name: one for one in found}
     given.refuse_other_names(names)
     for mapping, name in given.entries():
@@ -125,7 +126,7 @@ def _found(item: object) -> Iterator[_Found]:
         )
     function = as_function(item)
     label: dict[str, Any] = {} if inspect.getdoc(function) else {"description": function.__name__}
-    yield _Found(function.__name__, lambda given: tool(function, **label, **given))
+    yield _Found(function.__name__, lambda given: tool(function, **{**label, **given}), is_function=True)
 
 
 def _modules(kind: type) -> Iterator[DescribesTools]:

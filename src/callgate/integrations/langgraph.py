@@ -38,8 +38,10 @@ from callgate.integrations._langgraph_calls import (
     question_about,
     without_loop,
 )
-from callgate.integrations.framework_call import CallsEngine, HumanDecision, answer
+from callgate.integrations._langgraph_order import MessageOrder, calls_of_input
+from callgate.integrations.framework_call import CallsEngine, HumanDecision, answer, no_because
 from callgate.integrations.open_questions import paused_or_asked
+from callgate.integrations.outdated_answers import why_outdated
 
 __all__ = ["CallgateToolNode"]
 
@@ -53,6 +55,7 @@ class _AskedCall(Struct, frozen=True):
     """The position of the call in its message."""
     call: dict[str, Any]
     suspended: Suspended
+    scope: Scope
 
 
 class _Execution:
@@ -60,6 +63,7 @@ class _Execution:
 
     def __init__(self) -> None:
         self.answers = TaskAnswers()
+        self.order = MessageOrder((), lambda name: False)
         self.forget_calls()
 
     def forget_calls(self) -> None:
@@ -69,12 +73,12 @@ class _Execution:
         self.paused: dict[str, GraphInterrupt] = {}
         """The interrupts by which tools have paused the graph, by the ids of their calls."""
 
-    def noted(self, request: ToolCallRequest, output: Any) -> Any:
+    def noted(self, request: ToolCallRequest, output: Any, calls: GraphCalls) -> Any:
         """Return a call's output; note it if it waits for a human, and return a placeholder."""
         call: dict[str, Any] = dict(request.tool_call)
         self.requests[call["id"]] = request
         if isinstance(output, Suspended):
-            self.waiting.append(_AskedCall(place_of(request)[1], call, output))
+            self.waiting.append(_AskedCall(place_of(request)[1], call, output, calls.placed(request)))
         elif isinstance(output, GraphInterrupt):
             self.paused[call["id"]] = output
         else:
@@ -107,11 +111,12 @@ class CallgateToolNode(ToolNode):
 
         def wrap(request: ToolCallRequest, execute: Callable[[ToolCallRequest], Any]) -> Any:
             execution = _execution.get()
-            try:
-                output = calls.make_sync(request, execute, execution.answers, None)
-            except GraphInterrupt as pause:
-                output = pause
-            return execution.noted(request, output)
+            with execution.order.turn(request.tool_call["id"]):
+                try:
+                    output = calls.make_sync(request, execute, execution.answers, None)
+                except GraphInterrupt as pause:
+                    output = pause
+            return execution.noted(request, output, calls)
 
         async def awrap(request: ToolCallRequest, execute: Callable[[ToolCallRequest], Any]) -> Any:
             execution = _execution.get()
@@ -119,7 +124,7 @@ class CallgateToolNode(ToolNode):
                 output = await calls.make(request, execute, execution.answers, None)
             except GraphInterrupt as pause:
                 output = pause
-            return execution.noted(request, output)
+            return execution.noted(request, output, calls)
 
         super().__init__(tools, wrap_tool_call=wrap, awrap_tool_call=awrap, **options)
         for name, one in self.tools_by_name.items():
@@ -128,6 +133,7 @@ class CallgateToolNode(ToolNode):
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         with _new_execution() as execution:
             while True:
+                execution.order = MessageOrder(calls_of_input(input, self._messages_key), self._only_reads)
                 output = super().invoke(input, config, **kwargs)
                 if not (execution.waiting or execution.paused):
                     return output
@@ -142,6 +148,10 @@ class CallgateToolNode(ToolNode):
                     return output
                 await in_thread(lambda: self._interrupt_of_a_tool(execution))
                 await _ask(self._engine, execution)
+
+    def _only_reads(self, name: str) -> bool:
+        tool = self._engine.tools.get(name)
+        return tool is not None and tool.effect == "none"
 
     def _interrupt_of_a_tool(self, execution: _Execution) -> None:
         """Raise the interrupt with which a tool has paused the graph, if one has.
@@ -194,9 +204,16 @@ async def _ask(engine: CallsEngine, execution: _Execution) -> None:
         configs = [{"action_name": one.call["name"], "allowed_decisions": list(DECISIONS)} for one in waiting]
         given = execution.answers.ask({"action_requests": asked, "review_configs": configs})
         for one, decision in zip(waiting, _decisions(given, waiting), strict=True):
-            unusable = decision if isinstance(decision, str) else await answer(engine, one.suspended, decision)
+            unusable = decision if isinstance(decision, str) else await _answer(engine, one, decision)
             problems[one.suspended.approval_id] = unusable
         waiting = [one for one in waiting if problems[one.suspended.approval_id]]
+
+
+async def _answer(engine: CallsEngine, asked: _AskedCall, decision: HumanDecision) -> str:
+    """Answer the engine's question. Return why the decision cannot be used; empty if it was."""
+    name, call_id = asked.call["name"], asked.call["id"] or ""
+    outdated = await why_outdated(engine.journal, name, call_id, asked.scope, asked.suspended) if decision.allow else ""
+    return await answer(engine, asked.suspended, no_because(outdated) if outdated else decision)
 
 
 def _decisions(given: Any, waiting: list[_AskedCall]) -> list[HumanDecision | str]:

@@ -17,6 +17,7 @@ from callgate.engine import Engine
 from callgate.errors import CallgateError, NotDone
 from callgate.event_queries import EventQuery
 from callgate.integrations.framework_call import PausedByTool
+from callgate.integrations.outdated_answers import recorded_id
 from callgate.protocols import Journal
 
 __all__ = ["OpenQuestions", "only_asked", "paused_or_asked", "was_asked"]
@@ -42,7 +43,7 @@ async def was_asked(engine: Engine, name: str, call_id: str, scope: Scope) -> bo
 
     def find() -> bool:
         asked = journal.find(EventQuery(run=scope.run, tool=name, kinds=("call.suspended",), newest_first=True, limit=_MOST))
-        return any(_id_in(journal, event.call, scope) == call_id for event in asked)
+        return any(recorded_id(journal, event.call, scope) == call_id for event in asked)
 
     return await in_thread(find) if journal.remote else find()
 
@@ -52,7 +53,7 @@ def paused_or_asked(journal: Journal, scope: Scope) -> tuple[set[str], set[str]]
     paused, asked = set(), set()
     kinds = ("call.raised", "call.suspended")
     for event in journal.find(EventQuery(run=scope.run, kinds=kinds, newest_first=True, limit=_MOST)):
-        call_id = _id_in(journal, event.call, scope)
+        call_id = recorded_id(journal, event.call, scope)
         if call_id is None:
             continue
         if event.kind == "call.suspended":
@@ -60,15 +61,6 @@ def paused_or_asked(journal: Journal, scope: Scope) -> tuple[set[str], set[str]]
         elif decode(event.body)["exception"] == PausedByTool.__name__:
             paused.add(call_id)
     return paused, asked
-
-
-def _id_in(journal: Journal, uid: str, scope: Scope) -> str | None:
-    """Return the id of a recorded call; None if it was made in another message."""
-    for event in journal.find(EventQuery(call=uid, kinds=("call.received",), limit=1)):
-        body = decode(event.body)
-        if body.get("scope", {}).get("message_id", "") == scope.message_id:
-            return str(body["id"])
-    return None
 
 
 class OpenQuestions:

@@ -123,6 +123,8 @@ class _Route:
         return output_of(self._engine, call, result)
 
     async def _needs_approval(self, context: RunContextWrapper[Any], arguments: dict[str, Any], call_id: str) -> bool:
+        if context.is_tool_approved(self._name, call_id):
+            return True  # the engine must not ask anew before `_invoke` has compared the question with the one that was answered
         if await value_of(self._own.needs_approval, context, arguments, call_id):
             return True
         call = self._call(context, call_id, arguments)

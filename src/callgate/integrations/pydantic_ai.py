@@ -7,17 +7,17 @@ before; the engine gets them as JSON data.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
 from callgate.errors import UsageError
 
 try:
-    from pydantic_ai import ApprovalRequired, CallDeferred, ModelRetry, RunContext, ToolFailed
+    from pydantic_ai import ApprovalRequired, CallDeferred, DeferredToolRequests, DeferredToolResults, ModelRetry, RunContext, ToolFailed
     from pydantic_ai.capabilities import AbstractCapability
     from pydantic_ai.messages import ModelResponse, ToolCallPart
     from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, ToolsetTool, WrapperToolset
@@ -30,6 +30,7 @@ from callgate.integrations._pydantic_ai_tools import (
     declared,
     defined,
     encode,
+    failure_text,
     has_files,
     listed,
     plain,
@@ -43,11 +44,13 @@ from callgate.integrations.open_questions import was_asked
 from callgate.integrations.wrapped_tools import WrappedTools
 from callgate.tools import ToolOptions
 
-__all__ = ["CallgateCapability", "CallgateToolset"]
+__all__ = ["CallgateCapability", "CallgateToolset", "recorded_answers"]
 
 _NOBODY = Scope()
 _PAUSES = (ApprovalRequired, CallDeferred)
 _FAILURES = (ModelRetry, ToolFailed)
+_RECORDED = "callgate_recorded"
+"""The mark in the metadata of a call that goes on with the answer that the engine's journal has."""
 ScopeOf = Scope | Callable[[RunContext[Any]], Scope]
 
 
@@ -75,6 +78,8 @@ class CallgateToolset(WrapperToolset[Any]):
     effects: Mapping[str, Effect] | None
     options: Mapping[str, ToolOptions] | None
     scope: ScopeOf
+    _wrapper: ClassVar[str] = "CallgateToolset"
+    """The name of what the user has made, for messages."""
 
     def __init__(
         self,
@@ -85,12 +90,13 @@ class CallgateToolset(WrapperToolset[Any]):
         options: Mapping[str, ToolOptions] | None = None,
         scope: ScopeOf = _NOBODY,
     ) -> None:
-        self._tools = WrappedTools("CallgateToolset", engine, effects, options)
+        self._tools = WrappedTools(self._wrapper, engine, effects, options)
         check_scope(scope)
         super().__init__(wrapped if isinstance(wrapped, AbstractToolset) else FunctionToolset(list(wrapped)))
         self.engine, self.effects, self.options, self.scope = engine, effects, options, scope
 
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
+        await self.engine.start()  # refuses another event loop before two threads register the same tool
         tools = await super().get_tools(ctx)
         for name, one in tools.items():
             self._tools.add_once(name, declared(one) or one, partial(self._description, one))
@@ -131,9 +137,13 @@ class CallgateToolset(WrapperToolset[Any]):
             pauses=_PAUSES,
             failures=_FAILURES,
             origin="pydantic_ai",
+            asks_again=True,
         )
+        recorded = _RECORDED in (ctx.tool_call_metadata or {})
+        if recorded and not await was_asked(self.engine, name, call.id, scope):
+            raise ApprovalRequired(metadata={"question": f"The engine's journal has no question about this call of {name}."})
         decide = partial(_approved, None if asked == given else given)
-        result = await run_call(self.engine, call, decide if ctx.tool_call_approved else None)
+        result = await run_call(self.engine, call, decide if ctx.tool_call_approved and not recorded else None)
         if not isinstance(result, Suspended):
             return self._output(call, result)
         raise ApprovalRequired(metadata={"question": result.question, "approval_id": result.approval_id})
@@ -163,11 +173,30 @@ class CallgateToolset(WrapperToolset[Any]):
             raise call.failed_with
         if result.status != "ok":
             refused = result.failure_class in ("invalid_parameters", "malformed_arguments")
-            raise (ModelRetry if refused else ToolFailed)(result.text or result.error or "the call failed")
+            raise (ModelRetry if refused else ToolFailed)(failure_text(result))
         shortened = result.metadata.truncated and not has_files(call.native)
         if call.unchanged(result) and not shortened and (result.metadata.truncated or len(result.content) == 1):
             return call.native
         return restore(whole_value(self.engine, result), result)
+
+
+class _AgentToolset(CallgateToolset):
+    """All tools of an agent with a `CallgateCapability`."""
+
+    _wrapper = "CallgateCapability"
+
+
+def recorded_answers(requests: DeferredToolRequests | Iterable[str]) -> DeferredToolResults:
+    """Return results with which a run goes on with the answers that the engine's journal has, and with no others.
+
+    For answers that come from `callgate approve`, `callgate deny`, `engine.approve` or `engine.deny`. A call that nobody has
+    answered, or that the engine has not asked about, is deferred again.
+
+    Args:
+        requests: What the run has ended with, or the ids of its calls that wait for approval.
+    """
+    ids = [call.tool_call_id for call in requests.approvals] if isinstance(requests, DeferredToolRequests) else list(requests)
+    return DeferredToolResults(approvals=dict.fromkeys(ids, True), metadata={one: {_RECORDED: True} for one in ids})
 
 
 class CallgateCapability(AbstractCapability[Any]):
@@ -191,7 +220,7 @@ class CallgateCapability(AbstractCapability[Any]):
         super().__init__()
         check_scope(scope)
         WrappedTools("CallgateCapability", engine, effects, options)  # refuses at once what the toolset of each run would refuse
-        self._wrap = partial(CallgateToolset, engine=engine, effects=effects, options=options, scope=scope)
+        self._wrap = partial(_AgentToolset, engine=engine, effects=effects, options=options, scope=scope)
 
     def get_wrapper_toolset(self, toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
         return self._wrap(toolset)

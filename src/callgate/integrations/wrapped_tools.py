@@ -45,11 +45,7 @@ class WrappedTools:
         effects: Mapping[str, Effect] | None = None,
         options: Mapping[str, ToolOptions] | None = None,
     ) -> None:
-        if not isinstance(engine, Engine):
-            raise UsageError(
-                f"{wrapper} was given a {type(engine).__name__} as its engine. Give callgate.Engine(import_tools(tools, effects={{...}}))."
-            )
-        self._engine = engine
+        self._engine = _checked(wrapper, engine)
         self._given = GivenOptions(wrapper, effects, options)
         self._known: dict[str, object] = {}
         """The framework's tools that were added, by name."""
@@ -91,6 +87,13 @@ class WrappedTools:
                 one.name,
                 one.source,
             )
+
+
+def _checked(wrapper: str, given: object) -> Engine:
+    if not isinstance(given, Engine):
+        what = f"the class {given.__name__}" if isinstance(given, type) else f"a {type(given).__name__}"
+        raise UsageError(f"{wrapper} was given {what} as its engine. Give callgate.Engine(import_tools(tools, effects={{...}})).")
+    return given
 
 
 def _refuse_other_tool(registered: BoundTool, wanted: ToolDescription, given: ToolOptions) -> None:

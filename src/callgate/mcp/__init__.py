@@ -2,7 +2,8 @@
 
 `server_config.py` has the configuration of a server, from which each engine makes its own supervised server. A server has one connection at
 a time, and on it one session. `_connection.py` is the protocol of connections; `_stdio_connection.py` and `_http_connection.py` implement
-it. `accepted_tools.py` has the tools that the operator accepted, and `config_files.py` reads the configuration files of other clients.
+it. `server_content.py` gives the host the resources and prompts of a server. `accepted_tools.py` has the tools that the operator
+accepted, and `config_files.py` reads the configuration files of other clients.
 
 No SDK of MCP is used: messages are dicts as they were parsed, so that nothing is lost on the way.
 """
@@ -14,6 +15,7 @@ from callgate.mcp._tool_changes import AcceptedTool, Definition, FieldChange, To
 from callgate.mcp.accepted_tools import AcceptedTools
 from callgate.mcp.config_files import ConfiguredServer, configured_servers, read_mcp_servers
 from callgate.mcp.server_config import ChecksDefinitions, McpServer, mcp
+from callgate.mcp.server_content import RequestRejected, ServerContent
 
 __all__ = [
     "AcceptedTool",
@@ -27,6 +29,8 @@ __all__ = [
     "McpServer",
     "NotSent",
     "ProtocolError",
+    "RequestRejected",
+    "ServerContent",
     "ToolChange",
     "ToolComparison",
     "configured_servers",

@@ -9,21 +9,33 @@ Sources: MCP 2025-11-25 and 2026-07-28, Tools: "Tool Result", "Error Handling".
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from callgate._json import json_text, plain_bytes
 from callgate._runners.returned_content import part_data
-from callgate.content_parts import Audio, Image, Link, Part, Resource, Text, is_base64
-from callgate.mcp._connection import McpError, Message, NotSent, ProtocolError
+from callgate._server_processes.content_items import content_part, is_content
+from callgate.content_parts import Part, Text
+from callgate.mcp._connection import Message, ProtocolError
 from callgate.mcp._messages import INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
 from callgate.protocols import Execution
 
-__all__ = ["executed", "failed", "refused"]
+__all__ = ["executed", "refused"]
 
 _DATA_BYTES = 2_048
 _SHORT_CHARS = 1_000
 _NOTHING_HAPPENED = frozenset({METHOD_NOT_FOUND, INVALID_PARAMS, -32020, -32021, -32022})
 """Errors with which a server refuses a request before it does anything."""
+
+_READ = frozenset({"content", "structuredContent", "isError", "resultType"})
+"""The fields of a result that become its value, its parts and its status."""
+_MEDIA: Mapping[str, type] = {"data": str, "mimeType": str}
+_KEPT_BY_PARTS: Mapping[str, Mapping[str, type]] = {
+    "text": {"text": str},
+    "image": _MEDIA,
+    "audio": _MEDIA,
+    "resource_link": {"uri": str, "name": str, "mimeType": str},
+    "resource": {"resource": dict},
+}
+"""The fields that a part keeps, by the type of the item."""
 
 
 def executed(server: str, result: Message) -> Execution:
@@ -33,16 +45,17 @@ def executed(server: str, result: Message) -> Execution:
         ProtocolError: It is no result of a tool.
     """
     content, is_error = result.get("content", []), result.get("isError", False)
-    if not isinstance(content, list) or not all(isinstance(item, dict) and isinstance(item.get("type"), str) for item in content):
+    if not is_content(content):
         raise ProtocolError(f"The MCP server '{server}' sent a result whose content is no list of parts.")
     if not isinstance(is_error, bool):
         raise ProtocolError(f"The MCP server '{server}' sent a result whose isError is {is_error!r:.40}; it must be true or false.")
     changes: list[str] = []
-    parts = tuple([_part(item, changes) for item in content])
+    parts = tuple([content_part(item, changes) for item in content])
     if is_error:
         return _declared(result, parts, tuple(changes))
-    value, parts = _value(result, parts)
-    return Execution(status="returned", value=value, content=parts, read=True, changes=tuple(changes))
+    value, shown = _value(result, parts)
+    fields = _other_fields(result)
+    return Execution(status="returned", value=value, content=shown, read=True, changes=tuple(changes), server_fields=fields)
 
 
 def refused(server: str, error: RpcError) -> Execution:
@@ -57,18 +70,6 @@ def refused(server: str, error: RpcError) -> Execution:
     return Execution(status="returned", failure=said, details=details, read=True)
 
 
-def failed(error: McpError) -> Execution:
-    """Return the execution of a call that got no answer, or none that can be used."""
-    told = str(error)
-    if isinstance(error, NotSent) and not error.retryable:
-        return Execution(status="raised", error_type="NotSent", error=told, evidence="not_sent", details=error.details)
-    if isinstance(error, NotSent):
-        return Execution(status="not_started", error=told, not_started=True, evidence="not_sent", retryable=True)
-    if isinstance(error, ProtocolError):
-        return Execution(status="raised", error_type="ProtocolError", error=told, evidence="reply_lost", code=error.code)
-    return Execution(status="crashed", error=told, evidence="reply_lost", retryable=True, details=error.details, code=error.code)
-
-
 def _declared(result: Message, parts: Sequence[Part], changes: tuple[str, ...]) -> Execution:
     """Return the execution of a call whose tool says that it has failed."""
     text = "\n".join(part.text for part in parts if isinstance(part, Text)).strip()
@@ -77,7 +78,8 @@ def _declared(result: Message, parts: Sequence[Part], changes: tuple[str, ...]) 
         value = text  # the error is cut, and the whole is kept as the value
     failure = text or "The tool reported a failure without a text"
     others = tuple(part for part in parts if not isinstance(part, Text))
-    return Execution(status="returned", value=value, content=others, failure=failure, read=True, changes=changes)
+    fields = _other_fields(result)
+    return Execution(status="returned", value=value, content=others, failure=failure, read=True, changes=changes, server_fields=fields)
 
 
 def _value(result: Message, parts: tuple[Part, ...]) -> tuple[object, tuple[Part, ...]]:
@@ -97,22 +99,20 @@ def _is_same(parts: tuple[Part, ...], value: object) -> bool:
     return len(parts) == 1 and isinstance(parts[0], Text) and parts[0].text == json_text(value)
 
 
-def _part(item: Mapping[str, Any], changes: list[str]) -> Part:
-    """Return an item of a result's content as a part; what is not valid is kept as text."""
-    match item:
-        case {"type": "text", "text": str(text)}:
-            return Text(text=text)
-        case {"type": "image", "data": str(data), "mimeType": str(mime)} if is_base64(data):
-            return Image(data=data, mime_type=mime)
-        case {"type": "audio", "data": str(data), "mimeType": str(mime)} if is_base64(data):
-            return Audio(data=data, mime_type=mime)
-        case {"type": "resource_link", "uri": str(uri)}:
-            return Link(uri=uri, name=_text(item.get("name")), mime_type=_text(item.get("mimeType")))
-        case {"type": "resource", "resource": dict(resource)} if isinstance(resource.get("uri"), str):
-            return Resource(resource=resource)
-    changes.append(f"content of the type {item['type']!r:.60} was kept as its JSON")
-    return Text(text=json_text(item))
+def _other_fields(result: Message) -> dict[str, object] | None:
+    """Return what a result has beyond its value and its parts; None if that is nothing."""
+    fields = {key: value for key, value in result.items() if key not in _READ}
+    if "structuredContent" in result and result["structuredContent"] is None:
+        fields["structuredContent"] = None
+    items = [_other_item_fields(item) for item in result.get("content", [])]
+    if any(items):
+        fields["content"] = items
+    return fields or None
 
 
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
+def _other_item_fields(item: Message) -> Message | None:
+    """Return what an item of the content has that its part has not: the whole item if its type is not known."""
+    kept = _KEPT_BY_PARTS.get(item["type"])
+    if kept is None:
+        return item
+    return {key: value for key, value in item.items() if key != "type" and not isinstance(value, kept.get(key, ()))} or None

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from callgate._secret_redaction import RedactedLog
-from callgate.errors import CallgateError
+from callgate._server_processes.server_errors import ConnectionLost, NotSent, ProtocolError, ToolServerError
 
 __all__ = ["ConnectionEvents", "ConnectionLost", "McpError", "Message", "NotSent", "ProtocolError", "ServerConnection"]
 
@@ -21,46 +21,8 @@ Message = dict[str, Any]
 """One JSON-RPC message as it was parsed. It is passed on unchanged, so that unknown fields are kept."""
 
 
-class McpError(CallgateError):
-    """A request to an MCP server has no valid answer. The message names the server, what happened, and the next step."""
-
-    code = "mcp_error"
-
-    def __init__(self, message: str, *, code: str | None = None, details: dict[str, object] | None = None) -> None:
-        super().__init__(message)
-        if code is not None:
-            self.code = code
-        self.details = details
-        """Facts for the record, such as an exit code. Not shown to the model."""
-
-
-class NotSent(McpError):
-    """The server certainly did not get the request, or refused it unseen, so it may be sent again.
-
-    Args:
-        retryable: Whether the same request may succeed in a moment, without a change of the configuration.
-    """
-
-    code = "not_sent"
-
-    def __init__(self, message: str, *, code: str | None = None, details: dict[str, object] | None = None, retryable: bool = True) -> None:
-        super().__init__(message, code=code, details=details)
-        self.retryable = retryable
-
-
-class ConnectionLost(McpError):
-    """The request was sent, and the connection ended before the answer. It may have taken effect."""
-
-    code = "tool_crashed"
-
-
-class ProtocolError(McpError):
-    """The request was sent, and what the server answered is no valid answer. It may have taken effect.
-
-    Its code is `protocol_error`, `output_too_large` or `too_deep`.
-    """
-
-    code = "protocol_error"
+McpError = ToolServerError
+"""A request to an MCP server has no valid answer."""
 
 
 class ConnectionEvents(Struct, frozen=True, kw_only=True, eq=False):
@@ -81,6 +43,11 @@ class ServerConnection(Protocol):
 
     lost: asyncio.Future[str]
     """Done, with the reason as a sentence, when no further request can succeed on this connection."""
+
+    @property
+    def last_words(self) -> str:
+        """The end of what the process has written to its standard error, once it is lost. For the operator, not for a model."""
+        ...
 
     async def open(self) -> None:
         """Start the server's process; do nothing for a server on the network.

@@ -32,6 +32,7 @@ class HttpConnection:
     """Implements `ServerConnection` for a server with a `url`. Bound to one event loop; any number of requests may run at the same time."""
 
     def __init__(self, server: McpServer, events: ConnectionEvents) -> None:
+        self.last_words = ""
         self.lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._events = events
         self._exchange = HttpExchange(server.name, server.url, server.headers)

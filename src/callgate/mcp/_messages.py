@@ -8,12 +8,11 @@ Sources: JSON-RPC 2.0; MCP 2026-07-28, Base Protocol: "Messages" (no batches).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
-import msgspec
-
+from callgate._server_processes.json_lines import UnreadableJson, answered_ids, encoded, read_json
+from callgate._server_processes.line_process import MAX_LINE_BYTES
 from callgate.mcp._connection import Message
 
 __all__ = [
@@ -33,21 +32,12 @@ __all__ = [
     "response_fault",
 ]
 
-MAX_MESSAGE_BYTES = 10_485_760
+MAX_MESSAGE_BYTES = MAX_LINE_BYTES
 """The largest message of a server."""
-_MAX_DEPTH = 200
-_DEPTH_MARKS = (b"[", b"{")
-
 METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 
-_decode = msgspec.json.Decoder().decode
-encoded = msgspec.json.Encoder().encode
-"""Encode a message as JSON without a line end."""
-
-_TOKENS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]')
-_ID_AFTER = re.compile(rb"\s*:\s*(\d{1,18})\s*[,}]")
 _ANSWER_KEYS = frozenset({b'"result"', b'"error"'})
 
 
@@ -89,13 +79,9 @@ def read_message(data: bytes | bytearray) -> Message:
         UnreadableMessage: It is no JSON object, or is nested too deeply.
     """
     try:
-        value = _decode(data)
-    except RecursionError:
-        raise UnreadableMessage("it is nested too deeply", "too_deep", _answered(data)) from None
-    except (ValueError, MemoryError) as error:
-        raise UnreadableMessage(f"it is no JSON: {str(error)[:100]}", answers=_answered(data)) from None
-    if sum(map(data.count, _DEPTH_MARKS)) > _MAX_DEPTH and _depth(value) > _MAX_DEPTH:
-        raise UnreadableMessage(f"it is nested more than {_MAX_DEPTH} levels deep", "too_deep", _answered(data))
+        value = read_json(data)
+    except UnreadableJson as error:
+        raise UnreadableMessage(str(error), error.code, answered_ids(data, _ANSWER_KEYS)) from None
     if isinstance(value, list):
         ids = (answer_id(item) for item in value if isinstance(item, dict) and "method" not in item)
         raise UnreadableMessage("it is a batch, which MCP does not have", answers=tuple(found for found in ids if found is not None))
@@ -148,38 +134,3 @@ def error_answer(number: object, error: RpcError) -> Message:
     if error.data is not None:
         told["data"] = error.data
     return {"jsonrpc": "2.0", "id": number, "error": told}
-
-
-def _depth(value: object) -> int:
-    depth, level = 0, [value]
-    while level:
-        depth += 1
-        below: list[object] = []
-        for node in level:
-            items = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
-            below += [item for item in items if isinstance(item, (dict, list))]
-        level = below
-    return depth
-
-
-def _answered(data: bytes | bytearray) -> tuple[int, ...]:
-    """Return the id of the request that unreadable bytes seem to answer: a whole object with an id and a result or error at its top level.
-
-    A server that writes `NaN` or nests too deeply has answered, and its caller should not wait for the timeout.
-    """
-    text = bytes(data).strip()
-    if not (text.startswith(b"{") and text.endswith(b"}")):
-        return ()
-    depth, found, answers = 0, None, False
-    for token in _TOKENS.finditer(text):
-        mark = token.group()
-        if mark in (b"{", b"["):
-            depth += 1
-        elif mark in (b"}", b"]"):
-            depth -= 1
-        elif depth == 1 and mark == b'"id"':
-            after = _ID_AFTER.match(text, token.end())
-            found = int(after.group(1)) if after else found
-        elif depth == 1 and mark in _ANSWER_KEYS:
-            answers = True
-    return (found,) if found is not None and answers else ()

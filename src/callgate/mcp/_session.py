@@ -10,15 +10,18 @@ Sources: MCP 2025-11-25, Lifecycle, Utilities; MCP 2026-07-28, Multi Round-Trip 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import Context
 from itertools import count
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
+
+from msgspec import Struct
 
 from callgate._secret_redaction import RedactedLog
 from callgate.mcp import _messages as messages
-from callgate.mcp._connection import ConnectionEvents, Message, NotSent, ProtocolError, ServerConnection
+from callgate.mcp._connection import ConnectionEvents, ConnectionLost, Message, NotSent, ProtocolError, ServerConnection
 from callgate.mcp._messages import RpcError
+from callgate.mcp._pages import all_items
 from callgate.mcp._revisions import (
     CLIENT_INFO,
     HANDSHAKE_REVISIONS,
@@ -42,13 +45,19 @@ OnProgress = Callable[[str], None]
 T = TypeVar("T")
 
 _PROBE_S = 5.0
-"""Seconds of silence after which a server is taken for one of the older era."""
+"""Seconds of silence after which a handshake of the older era is begun as well."""
 _MOST_ROUNDS = 10
-"""How often a server may ask for input during one call."""
-_MOST_PAGES = 1_000
-_MOST_TOOLS = 5_000
+"""How often a server may ask for input during one request."""
 _KEPT_IDS = 1_000
 _LOGGED_NOISE = 5
+
+
+class _Agreement(Struct, frozen=True, kw_only=True):
+    """What a session has agreed on with its server."""
+
+    era: Era
+    revision: str
+    capabilities: Mapping[str, Any]
 
 
 class Session:
@@ -82,7 +91,7 @@ class Session:
         self._answering: dict[object, asyncio.Task[None]] = {}
         self._subscription = ToolSubscription(self._send, on_changed, log, self._named)
         self._listening: asyncio.Task[None] | None = None
-        self.revision = ""
+        self.revision = LATEST_STATELESS
         self.era: Era = "stateless"
         self.capabilities: Mapping[str, Any] = {}
         self.noise = 0
@@ -107,37 +116,46 @@ class Session:
         if self._server.problem:
             raise NotSent(self._server.problem, code="cannot_start")
         await self.connection.open()
-        if known == "handshake" or not await self._discovers():
-            await self._initialize()
+        agreement = await self._negotiate(known)
+        self.era, self.revision, self.capabilities = agreement.era, agreement.revision, agreement.capabilities
         self.connection.use(self.revision)
         if self.era == "stateless" and self._announces_changes():
             self._listening = asyncio.get_running_loop().create_task(self._subscription.keep_open(self.connection.lost), context=Context())
 
-    async def _discovers(self) -> bool:
-        """Return whether the server is of the stateless era, after choosing its revision."""
-        self.revision = LATEST_STATELESS
+    async def _negotiate(self, known: Era | None) -> _Agreement:
+        """Ask whether the server is of the stateless era, and begin a handshake if it is not or says nothing for a while.
+
+        The first valid answer counts, because a server may need longer for its start than the question is waited for.
+
+        Raises:
+            McpError: The server refuses both.
+        """
+        loop = asyncio.get_running_loop()
+        asked = [] if known == "handshake" else [loop.create_task(self._discover())]
         try:
-            async with asyncio.timeout(_PROBE_S):
-                result = await self._send("server/discover", {})
-        except TimeoutError:
-            return False
+            if asked:
+                await asyncio.wait(asked, timeout=_PROBE_S)
+                if asked[0].done() and (agreement := asked[0].result()):
+                    return agreement
+            asked.append(loop.create_task(self._initialize()))
+            return await _first_agreement(asked)
+        finally:
+            for one in asked:
+                one.cancel()
+            await asyncio.gather(*asked, return_exceptions=True)
+
+    async def _discover(self) -> _Agreement | None:
+        """Return what a server of the stateless era agrees to; None if it is of the other era."""
+        try:
+            result = await self._send("server/discover", {})
         except RpcError as error:
             supported = supported_by_error(error.data) if error.code == UNSUPPORTED_REVISION else ()
-            return self._chooses(supported)
+            return _stateless(supported, {})
         except ProtocolError:
-            return False
-        supported = discovered(result) or ()
-        self.capabilities = _object(result.get("capabilities"))
-        return self._chooses(supported)
+            return None
+        return _stateless(discovered(result) or (), _object(result.get("capabilities")))
 
-    def _chooses(self, supported: tuple[str, ...]) -> bool:
-        """Choose the latest revision of the stateless era among those that the server supports; return whether there is one."""
-        found = [one for one in STATELESS_REVISIONS if one in supported]
-        if found:
-            self.revision = found[-1]
-        return bool(found)
-
-    async def _initialize(self) -> None:
+    async def _initialize(self) -> _Agreement:
         self.era, self.revision = "handshake", LATEST_HANDSHAKE
         params = {"protocolVersion": LATEST_HANDSHAKE, "capabilities": self._requests.capabilities, "clientInfo": CLIENT_INFO}
         try:
@@ -150,10 +168,9 @@ class Session:
                 f"{self._named} speaks revision {revision!r:.40} of MCP; this client speaks {', '.join(HANDSHAKE_REVISIONS)} and"
                 f" {', '.join(STATELESS_REVISIONS)}. Update one of them."
             )
-        self.revision = revision
         self.connection.use(revision)
-        self.capabilities = _object(result.get("capabilities"))
         await self.connection.notify(messages.notification("notifications/initialized"))
+        return _Agreement(era="handshake", revision=revision, capabilities=_object(result.get("capabilities")))
 
     async def close(self) -> None:
         for task in list(self._answering.values()):
@@ -170,50 +187,45 @@ class Session:
         Raises:
             McpError: The server does not answer, or its answer is no list.
         """
-        found: list[Message] = []
-        cursor: str | None = None
-        seen: set[str] = set()
-        for _ in range(_MOST_PAGES):
-            try:
-                result = await self._send("tools/list", {} if cursor is None else {"cursor": cursor})
-            except RpcError as error:
-                if error.code == messages.METHOD_NOT_FOUND and not found:
-                    return []
-                raise ProtocolError(f"{self._named} did not list its tools: {error.message[:300]} ({error.code}).") from error
-            tools = result.get("tools")
-            if not isinstance(tools, list):
-                raise ProtocolError(f"{self._named} sent a list of tools that is no list.")
-            found += [one for one in tools if isinstance(one, dict)]
-            following = result.get("nextCursor")
-            if not isinstance(following, str):
-                return found
-            if following in seen or len(found) > _MOST_TOOLS:
-                break
-            seen.add(following)
-            cursor = following
-        self._log.warning("%s lists more than %s tools or %s pages; the rest is left out", self._named, _MOST_TOOLS, _MOST_PAGES)
-        return found[:_MOST_TOOLS]
+        try:
+            return await self.list_all("tools/list", "tools")
+        except RpcError as error:
+            if error.code == messages.METHOD_NOT_FOUND:
+                return []
+            raise ProtocolError(f"{self._named} did not list its tools: {error.message[:300]} ({error.code}).") from error
+
+    async def list_all(self, method: str, key: str) -> list[Message]:
+        """Return the items of all pages of a list; see `all_items`."""
+        return await all_items(self._send, method, key, self._named, self._log)
 
     async def call_tool(self, name: str, arguments: Mapping[str, Any], uid: str, on_progress: OnProgress) -> Message:
-        """Call a tool and return the result as the server sent it.
+        """Call a tool and return the result as the server sent it; see `ask`."""
+        return await self.ask("tools/call", {"name": name, "arguments": arguments}, uid=uid, on_progress=on_progress)
 
-        If the server asks for input, it is given, and the same call is continued, as the protocol says.
+    async def ask(self, method: str, params: Mapping[str, Any], *, uid: str = "", on_progress: OnProgress | None = None) -> Message:
+        """Send a request and return the result as the server sent it.
+
+        If the server asks for input, it is given, and the same request is continued, as the protocol says.
 
         Raises:
             McpError: See `ServerConnection.request`.
             RpcError: The server answered with an error.
         """
-        params: dict[str, Any] = {"name": name, "arguments": arguments}
         given = params
         for _ in range(_MOST_ROUNDS + 1):
-            result = await self._send("tools/call", given, uid=uid, on_progress=on_progress)
+            try:
+                result = await self._send(method, given, uid=uid, on_progress=on_progress)
+            except NotSent as error:
+                if given is params:
+                    raise
+                raise ConnectionLost(f"{self._named} asked for input, which could not be sent: {error}") from error
             kind = result.get("resultType", "complete")
             if kind == "complete":
                 return result
             if kind != "input_required" or self.era != "stateless":
                 raise ProtocolError(f"{self._named} answered with a result of the unknown type {kind!r:.40}.")
-            given = params | await self._input(result)
-        raise ProtocolError(f"{self._named} asked for input more than {_MOST_ROUNDS} times during one call.")
+            given = {**params, **await self._input(result)}
+        raise ProtocolError(f"{self._named} asked for input more than {_MOST_ROUNDS} times during one request.")
 
     async def _input(self, result: Message) -> dict[str, Any]:
         """Return what continues a call, after which the server has asked for input."""
@@ -301,7 +313,7 @@ class Session:
         if report is None:
             return
         done, total, text = (params.get(key) for key in ("progress", "total", "message"))
-        amount = f"{done:g}" + (f"/{total:g}" if _is_number(total) else "") if _is_number(done) else ""
+        amount = f"{done:.15g}" + (f"/{total:.15g}" if _is_number(total) else "") if _is_number(done) else ""
         report(": ".join(part for part in (amount, text) if isinstance(part, str) and part))
 
     def _asked(self, number: object, method: object, params: object) -> None:
@@ -344,6 +356,23 @@ class Session:
     @property
     def _named(self) -> str:
         return f"The MCP server '{self._server.name}'"
+
+
+def _stateless(supported: Sequence[str], capabilities: Mapping[str, Any]) -> _Agreement | None:
+    """Return the agreement on the latest revision of the stateless era among those that a server supports."""
+    found = [one for one in STATELESS_REVISIONS if one in supported]
+    return _Agreement(era="stateless", revision=found[-1], capabilities=capabilities) if found else None
+
+
+async def _first_agreement(asked: Sequence[asyncio.Task[Any]]) -> _Agreement:
+    """Return the first agreement; if there is none, raise the error of the last task."""
+    waiting = set(asked)
+    while waiting:
+        done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        agreed = [one.result() for one in reversed(asked) if one in done and one.exception() is None and one.result() is not None]
+        if agreed:
+            return cast("_Agreement", agreed[0])
+    return cast("_Agreement", asked[-1].result())
 
 
 def _object(value: object) -> Mapping[str, Any]:

@@ -14,10 +14,12 @@ from typing import Any, Protocol
 from callgate._run_in_thread import in_thread
 from callgate.calls import Effect
 from callgate.mcp._connection import Message, NotSent
+from callgate.mcp._tool_changes import Definition
 from callgate.mcp.accepted_tools import AcceptedTools
 from callgate.mcp.mcp_tool import CallsTools, McpTool
 from callgate.mcp.server_config import ChecksDefinitions, McpServer
 from callgate.protocols import ToolCatalogue
+from callgate.tools.prefixed_names import prefixed_name
 
 __all__ = ["ToolList"]
 
@@ -62,12 +64,13 @@ class ToolList:
         self._catalogue.withdraw(self._server.name, {self._shown(name): why for name, why in self._refused.items()})
         self._catalogue.offer(self._server.name, list(offered.values()))
 
-    def check(self, name: str, definition: Mapping[str, Any]) -> None:
+    def check(self, definition: Definition) -> None:
         """Raise if a tool may no longer be called as it was described when its call was judged.
 
         Raises:
             NotSent: The server has been listed again, and describes the tool differently or no longer has it.
         """
+        name = definition["name"]
         offered = self._offered.get(name)
         if offered is None or (offered.definition is not definition and offered.definition != definition):
             why = self._refused.get(name) or f"The MCP server '{self._server.name}' now describes this tool differently."
@@ -133,7 +136,7 @@ class ToolList:
             del self._gone[next(iter(self._gone))]
 
     def _shown(self, name: str) -> str:
-        return f"{self._server.name}.{name}" if self._server.prefix and name else name
+        return prefixed_name(self._server.name, name) if self._server.prefix and name else name
 
 
 def _ask(

@@ -18,11 +18,11 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from callgate._option_checks import NamedStruct
+from callgate._server_processes.shown_command import shown_command, shown_word
 from callgate._terminal_text import one_line
 from callgate._unusable_paths import check_path, displayed, expanded
 from callgate.errors import UsageError
 from callgate.mcp._json_file import JsonObject, has_comments, parse_json, read_json_text, rewrite_json
-from callgate.mcp._shown_command import shown_command, shown_word
 from callgate.mcp._variables import Variables, read_env_file
 from callgate.mcp.accepted_tools import AcceptedTools
 from callgate.mcp.server_config import McpServer

@@ -6,18 +6,20 @@ operator's settings decide. A call waits until the server runs, is sent once, an
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol
 
+from callgate._server_processes.server_executions import failed
 from callgate.calls import Effect
-from callgate.mcp._call_results import executed, failed, refused
+from callgate.mcp._call_results import executed, refused
 from callgate.mcp._connection import McpError, Message
 from callgate.mcp._messages import RpcError
 from callgate.mcp._session import OnProgress
+from callgate.mcp._tool_changes import Definition
 from callgate.mcp.server_config import McpServer
 from callgate.protocols import Execution
 from callgate.tools import ToolContext
+from callgate.tools.prefixed_names import prefixed_name
 from callgate.tools.tool_declaration import Tool
 
 __all__ = ["CallsTools", "McpTool"]
@@ -29,24 +31,15 @@ _CHOSEN = {"key": "effect_key"}
 class CallsTools(Protocol):
     """Carries calls to a server that is kept running."""
 
-    async def until_ready(self) -> None:
-        """Wait until the server runs.
+    async def call_tool(self, definition: Definition, arguments: Mapping[str, Any], uid: str, on_progress: OnProgress) -> Message:
+        """Send one call once the server runs; see `Session.call_tool`.
+
+        Args:
+            definition: The tool as it was described when the call was judged.
 
         Raises:
-            NotSent: It cannot be started.
+            NotSent: The server cannot be started, does not take the call in time, or no longer offers this tool with this definition.
         """
-        ...
-
-    def check(self, name: str, definition: Mapping[str, Any]) -> None:
-        """Raise if the server no longer offers this tool with this definition: the call was judged by it.
-
-        Raises:
-            NotSent: With the reason.
-        """
-        ...
-
-    async def call_tool(self, name: str, arguments: Mapping[str, Any], uid: str, on_progress: OnProgress) -> Message:
-        """Send one call; see `Session.call_tool`."""
         ...
 
 
@@ -72,7 +65,7 @@ class McpTool(Tool):
         self._caller = caller
         self.remote_name = _text(definition.get("name"))
         """The name on the server."""
-        self.name = f"{server.name}.{self.remote_name}" if server.prefix else self.remote_name
+        self.name = prefixed_name(server.name, self.remote_name) if server.prefix else self.remote_name
         self.description = _description(definition, server.name)
         self.parameters = _schema(definition.get("inputSchema"))
         output = definition.get("outputSchema")
@@ -87,14 +80,7 @@ class McpTool(Tool):
 
     async def _call(self, context: ToolContext, arguments: dict[str, Any]) -> Execution:
         try:
-            await self._caller.until_ready()
-            self._caller.check(self.remote_name, self.definition)
-        except McpError as error:
-            return failed(error)
-        except asyncio.CancelledError:  # the call's deadline or its kill: the request was certainly not sent
-            return Execution(status="not_started", error=f"the MCP server '{self.server}' was not ready in time", not_started=True)
-        try:
-            result = await self._caller.call_tool(self.remote_name, arguments, context.uid, context.progress)
+            result = await self._caller.call_tool(self.definition, arguments, context.uid, context.progress)
             return executed(self.server, result)
         except RpcError as error:
             return refused(self.server, error)

@@ -14,10 +14,10 @@ from typing import Any, Protocol, TypedDict, Unpack, cast, get_args, runtime_che
 from urllib.parse import urlsplit
 
 from callgate._option_checks import Count, NamedStruct, Seconds, by_name_with, check, refuse_unknown, shown
+from callgate._server_processes.shown_command import shown_command, shown_word
 from callgate.calls import Effect
 from callgate.errors import UsageError
 from callgate.mcp._http_headers import check_headers
-from callgate.mcp._shown_command import shown_command, shown_word
 
 __all__ = ["Answers", "ChecksDefinitions", "McpServer", "ServerOptions", "mcp"]
 

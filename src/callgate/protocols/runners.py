@@ -86,6 +86,8 @@ class Execution(Struct, frozen=True, kw_only=True):
     """The number of asyncio tasks that the tool left running."""
     changes: tuple[str, ...] = ()
     """Changes that the runner made to the value, one sentence each."""
+    server_fields: dict[str, object] | None = None
+    """See `Metadata.server_fields`."""
 
 
 class Runner(Protocol):

@@ -157,6 +157,9 @@ class _ReplayHost:
     def hook_failed(self, hook: Hook, call: ValidatedCall, why: str) -> None:
         """Do nothing, because the failure of an observer changes nothing."""
 
+    def approval_check_failed(self, call: ValidatedCall, why: str, error: BaseException) -> None:
+        """Do nothing, because the question names the failure."""
+
     def cut(self, text: object, chars: int = MOST_CHARS) -> str:
         return clean(text, None, chars)
 

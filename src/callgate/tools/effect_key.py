@@ -19,12 +19,14 @@ from callgate._json import canonical
 from callgate._schema import CompiledSchema
 from callgate.calls import Effect, Scope
 from callgate.errors import ArgumentsInvalid, ToolRaised, UsageError
+from callgate.tools.host_functions import refuse_argument_names
 
 __all__ = ["EffectKey", "EffectKeyOf", "KeyFromCall"]
 
 KeyFromCall = str | Callable[[dict[str, Any], Scope], str]
 """A text with `{argument}` and `{scope.principal}` placeholders, or a function of the final arguments and the scope that returns a text."""
 
+_MOST_DIGITS: Final = 400
 _SCOPE_FIELDS: Final = ("principal", "actor", "conversation", "workspace")
 
 
@@ -42,6 +44,8 @@ class EffectKey(Struct, frozen=True, kw_only=True):
 
     tool: str
     declared: KeyFromCall
+    decimals: frozenset[str] = frozenset()
+    """The arguments that are decimal numbers, written as text."""
 
     @classmethod
     def of(cls, declared: object, tool: str, effect: Effect, schema: CompiledSchema, where: str) -> EffectKey:
@@ -54,13 +58,13 @@ class EffectKey(Struct, frozen=True, kw_only=True):
             raise UsageError(f"{where} has a key of its effect, but no effect. Drop the key, or declare effect='once' or 'idempotent'.")
         if isinstance(declared, str):
             _check_pattern(declared, schema, where)
-            return cls(tool=tool, declared=declared)
+            return cls(tool=tool, declared=declared, decimals=_decimals(schema))
         if not callable(declared) or inspect.iscoroutinefunction(declared):
             raise UsageError(
                 f"{where} has key={declared!r:.80}; it must be a text such as 'refund:{{order}}', or a plain function of the arguments and"
                 " the scope that returns a text."
             )
-        _check_function(declared, where)
+        _check_function(declared, schema, where)
         return cls(tool=tool, declared=declared)
 
     @property
@@ -101,7 +105,9 @@ class EffectKey(Struct, frozen=True, kw_only=True):
                 f" {'missing' if name not in arguments else 'empty'}. Give it.",
                 code="effect_key",
             )
-        return value if isinstance(value, str) else canonical(value).decode()
+        if isinstance(value, str):
+            return _decimal_text(value) if name in self.decimals else value
+        return canonical(_equal_numbers_alike(value)).decode()
 
     def _of_scope(self, name: str, scope: Scope) -> str:
         value: str = getattr(scope, name.removeprefix("scope."))
@@ -131,7 +137,46 @@ class EffectKey(Struct, frozen=True, kw_only=True):
         )
 
 
-def _check_function(declared: Callable[..., object], where: str) -> None:
+def _equal_numbers_alike(value: object) -> object:
+    """Return JSON data in which 50.0 is 50, because JSON does not tell them apart and a model writes either."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, list):
+        return [_equal_numbers_alike(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _equal_numbers_alike(item) for name, item in value.items()}
+    return value
+
+
+def _decimals(schema: CompiledSchema) -> frozenset[str]:
+    named = schema.source.get("properties")
+    return frozenset(name for name, inner in named.items() if _is_decimal(inner)) if isinstance(named, dict) else frozenset()
+
+
+def _is_decimal(schema: object) -> bool:
+    if not isinstance(schema, dict):
+        return False
+    choices = schema.get("anyOf")
+    return schema.get("format") == "decimal" or (isinstance(choices, list) and any(map(_is_decimal, choices)))
+
+
+def _decimal_text(text: str) -> str:
+    """Return the same text for equal decimals: `50`, `50.0` and `5e1` are `50`. Other text, and a number of great length, is unchanged."""
+    from decimal import Decimal, InvalidOperation
+
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        return text
+    if not number.is_finite() or abs(number.adjusted()) > _MOST_DIGITS:
+        return text
+    plain = f"{number:f}"
+    plain = plain.rstrip("0").rstrip(".") if "." in plain else plain
+    return "0" if plain == "-0" else plain
+
+
+def _check_function(declared: Callable[..., object], schema: CompiledSchema, where: str) -> None:
+    refuse_argument_names(declared, schema.properties, "key", where, "def key(arguments, scope)")
     try:
         signature = inspect.signature(declared)
     except ValueError:  # one without a signature that can be read

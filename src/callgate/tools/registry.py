@@ -24,6 +24,8 @@ from callgate.calls import Category, Effect, Scope
 from callgate.errors import UsageError
 from callgate.tools.argument_cleaning import Keywords
 from callgate.tools.effect_key import EffectKey
+from callgate.tools.host_functions import refuse_argument_names
+from callgate.tools.prefixed_names import MAX_NAME_CHARS
 from callgate.tools.required_approval import ApprovalRequirement
 from callgate.tools.resource_conflicts import TouchedKeys
 from callgate.tools.retry_policy import NO_RETRY, RetryPolicy
@@ -35,7 +37,6 @@ Layer = Literal["builtin", "capability", "mcp"]
 LAYERS: tuple[Layer, ...] = ("builtin", "capability", "mcp")
 
 _NAME = re.compile(r"[./\-]*\w[\w./\-]*")
-_MAX_NAME = 128
 """The limits of MCP. A provider that allows less gets another name, see `models.wire.tool_names`."""
 _MAX_DESCRIPTION = 16_384
 _EFFECT_OF: Mapping[Category, Effect] = {"safe_chain": "none", "async_required": "once", "terminal": "once", "dangerous": "once"}
@@ -302,7 +303,7 @@ def _bind(tool: Tool, layer: Layer) -> BoundTool:
     tool.check_complete()
     _check_declaration(tool)
     where = f"tool '{tool.name}' ({tool.where()})"
-    schema = compile_schema(tool.parameters or {}, where, formats=tool.checked_formats())
+    schema = tool.compiled_schema()
     result = tool.result_schema()
     output = compile_schema(result, where, any_root=True) if result is not None else None
     category: Category = tool.category or "safe_chain"
@@ -325,7 +326,7 @@ def _bind(tool: Tool, layer: Layer) -> BoundTool:
         cache_scope=tool.cache_scope if tool.cacheable else None,
         cache_ttl=tool.cache_ttl,
         effect_key=_effect_key(tool, effect, schema),
-        approval=ApprovalRequirement.of(tool.requires_approval, where[0].upper() + where[1:]),
+        approval=ApprovalRequirement.of(tool.requires_approval, where[0].upper() + where[1:], schema.properties),
         requires_actor=tool.requires_actor,
         parallel=tool.parallel,
         coerce=tool.coerce,
@@ -359,13 +360,14 @@ def _check_declaration(tool: Tool) -> None:
     for attribute in ("name", "description", "parameters", "category"):
         value = getattr(tool, attribute, None)
         if value is None or value == "":
-            raise UsageError(f"Tool '{tool.name or where}' ({where}) has no {attribute}. Set it on the class or in the decorator.")
+            fix = "Write a docstring, or give description=..." if attribute == "description" else "Set it on the class or in the decorator"
+            raise UsageError(f"Tool '{tool.name or where}' ({where}) has no {attribute}. {fix}.")
     for attribute in ("name", "description"):
         if not isinstance(getattr(tool, attribute), str):
             raise UsageError(f"Tool '{tool.name}' ({where}) has {attribute}={getattr(tool, attribute)!r}; it must be text.")
-    if not _NAME.fullmatch(tool.name) or len(tool.name) > _MAX_NAME:
+    if not _NAME.fullmatch(tool.name) or len(tool.name) > MAX_NAME_CHARS:
         raise UsageError(
-            f"Tool name {tool.name[:80]!r} ({where}) cannot be used. Take at most {_MAX_NAME} letters, digits, '_', '-', '.' or '/',"
+            f"Tool name {tool.name[:80]!r} ({where}) cannot be used. Take at most {MAX_NAME_CHARS} letters, digits, '_', '-', '.' or '/',"
             " at least one of them a letter, digit or '_'."
         )
     if len(tool.description) > _MAX_DESCRIPTION:
@@ -410,7 +412,7 @@ def _check_numbers(tool: Tool, where: str) -> None:
 
 def _check_kinds(tool: Tool, where: str) -> None:
     """Check flags and declarations, because text instead of a flag would count as true, and an invalid declaration as none."""
-    for attribute in ("coerce", "retryable", "requires_actor", "cacheable"):
+    for attribute in ("coerce", "retryable", "requires_actor", "cacheable", "strict"):
         value = getattr(tool, attribute)
         if value is not None and not isinstance(value, bool):
             raise UsageError(f"Tool '{tool.name}' ({where}) has {attribute}={value!r}; it must be True or False.")
@@ -418,6 +420,9 @@ def _check_kinds(tool: Tool, where: str) -> None:
         value = getattr(tool, attribute)
         if not (value is None or callable(value) or isinstance(value, str) or _are_texts(value)):
             raise UsageError(f"Tool '{tool.name}' ({where}) has {attribute}={value!r}; it must be a key, a tuple of keys, or a function.")
+        if callable(value):
+            names = (tool.parameters or {}).get("properties", ())
+            refuse_argument_names(value, names, attribute, f"Tool '{tool.name}' ({where})", f"def {attribute}(arguments, scope)")
     if not (isinstance(tool.not_done, tuple) and all(isinstance(one, type) and issubclass(one, BaseException) for one in tool.not_done)):
         raise UsageError(f"Tool '{tool.name}' ({where}) has not_done={tool.not_done!r}; it must be a tuple of exception classes.")
     if tool.content_key is not None and not (isinstance(tool.content_key, str) and tool.content_key):

@@ -6,13 +6,14 @@ The declaration is checked when the tool is registered. Knows nothing of policie
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
 from msgspec import Struct
 
 from callgate.calls import Scope
 from callgate.errors import UsageError
+from callgate.tools.host_functions import refuse_argument_names
 
 __all__ = ["ApprovalRequirement", "NeedsApproval", "RequiresApproval"]
 
@@ -32,8 +33,11 @@ class ApprovalRequirement(Struct, frozen=True, kw_only=True):
     takes_scope: bool = False
 
     @classmethod
-    def of(cls, declared: object, where: str) -> ApprovalRequirement | None:
+    def of(cls, declared: object, where: str, arguments: Collection[str] = ()) -> ApprovalRequirement | None:
         """Return the declaration after checking it; None if no call needs approval.
+
+        Args:
+            arguments: The names of the tool's arguments.
 
         Raises:
             UsageError: It is neither a flag nor a function of the arguments.
@@ -45,6 +49,8 @@ class ApprovalRequirement(Struct, frozen=True, kw_only=True):
                 f"{where} has requires_approval={declared!r:.80}; it must be True, False, or a function of the arguments that returns"
                 " True, False or a question."
             )
+        example = "def requires_approval(arguments), with arguments['amount'], or (arguments, scope)"
+        refuse_argument_names(declared, arguments, "requires_approval", where, example)
         return cls(asks=declared, takes_scope=_takes_scope(declared, where))
 
     def asked(self, arguments: dict[str, Any], scope: Scope) -> object:

@@ -14,6 +14,7 @@ from msgspec import Struct, field
 from callgate._option_checks import ByNameMeta, NamedStruct
 from callgate._schema import CompiledSchema, TextFormats, ValidationProblem, compile_schema
 from callgate.calls import Category, Effect
+from callgate.errors import UsageError
 from callgate.tools.argument_cleaning import Keywords, fitted, without
 from callgate.tools.effect_key import KeyFromCall
 from callgate.tools.required_approval import RequiresApproval
@@ -119,6 +120,9 @@ class Tool:
     """How many calls of this tool may run at the same time; None for no limit of its own."""
     coerce: bool | None = None
     """Whether to convert arguments of a wrong type if this loses nothing; None for the engine's setting."""
+    strict: bool = False
+    """Whether a call with an argument that the schema does not mention is refused, and the schema says so to the model. Otherwise a
+    function tool drops it, with a note."""
     wraps_result: ClassVar[bool] = False
     """Whether any return value is allowed. `Tool.execute` must return a dict; a function tool may return anything."""
     drops_unknown: ClassVar[bool] = False
@@ -143,7 +147,7 @@ class Tool:
         `cleaned_params` are the arguments that `execute` would get, with a warning for each change; `params` is not changed.
         Override it for checks that a schema cannot express; the engine calls it after the schema has passed.
         """
-        schema = compile_schema(self.parameters or {}, f"tool '{self.name}' ({self.where()})", formats=self.checked_formats())
+        schema = self.compiled_schema()
         takes, keywords = self.only(schema), self.keywords()
         cleaned, notes, problems = fitted(schema, takes, dict(params), coerce=self.coerce is not False)
         if problems:
@@ -154,6 +158,24 @@ class Tool:
     def own_validation(self, params: dict[str, Any]) -> ValidationResult:
         """Return the result of the tool's own check. The engine calls this after the schema has passed."""
         return self.validate_parameters(params)
+
+    def compiled_schema(self) -> CompiledSchema:
+        """Return the schema of the arguments as models see it; for a strict tool, it allows no others.
+
+        Raises:
+            UsageError: The schema is invalid, or mentions arguments outside of its `properties`, so that it cannot be closed.
+        """
+        where, formats = f"tool '{self.name}' ({self.where()})", self.checked_formats()
+        schema = compile_schema(self.parameters or {}, where, formats=formats)
+        if not (self.strict and schema.silent):
+            return schema
+        elsewhere = sorted(schema.properties - schema.source.get("properties", {}).keys())
+        if elsewhere:
+            raise UsageError(
+                f"T{where[1:]} is strict, but its schema mentions {', '.join(elsewhere)[:120]} outside of its properties. Name all"
+                " arguments there, or say 'unevaluatedProperties': false in the schema instead of strict."
+            )
+        return compile_schema({**schema.source, "additionalProperties": False}, where, formats=formats)
 
     def only(self, schema: CompiledSchema) -> frozenset[str] | None:
         """Return the accepted arguments if all others are dropped; None if only the schema decides."""

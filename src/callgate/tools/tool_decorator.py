@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import MethodType
-from typing import Any, ClassVar, TypedDict, Unpack, overload
+from typing import Any, ClassVar, TypedDict, Unpack, get_args, overload
 
 from callgate._option_checks import refuse_unknown
 from callgate._schema import FunctionSchema, TextFormats, function_schema, text_formats
@@ -63,6 +63,7 @@ class ToolOptions(TypedDict, total=False):
     runner: RunnerName | None
     parallel: int | None
     coerce: bool | None
+    strict: bool
 
 
 class FunctionTool(Tool):
@@ -109,13 +110,19 @@ class FunctionTool(Tool):
         self._validator: Callable[..., object] | None = options.pop("validate", None)
         self._verifier: Callable[..., Any] | None = options.pop("verify", None)
         self._check_functions()
-        ApprovalRequirement.of(options.get("requires_approval", False), f"Tool '{self.name}' ({self.where()})")
+        ApprovalRequirement.of(
+            options.get("requires_approval", False), f"Tool '{self.name}' ({self.where()})", self.parameters.get("properties", ())
+        )
         written = options.pop("category", None)
         self.category = written or "safe_chain"
         self.effect = options.pop("effect", None) or _effect_of(written, takes_key=self._schema.context is not None)
         self.effect_key = options.pop("key", None)
         declared = options.pop("not_done", ())
         self.not_done = (declared,) if isinstance(declared, type) else declared
+        for option, chosen, choices in (("effect", self.effect, get_args(Effect)), ("category", self.category, get_args(Category))):
+            if chosen not in choices:
+                names = ", ".join(map(repr, choices))
+                raise UsageError(f"Tool '{self.name}' ({self.where()}) has {option}={chosen!r:.80}; it must be one of {names}.")
         for key, value in options.items():
             setattr(self, key, value)
         self.execute = function  # type: ignore[method-assign]

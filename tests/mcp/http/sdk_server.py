@@ -156,4 +156,14 @@ def _mcp_server(noticed: SdkServer) -> MCPServer:
         """Return the place, which is also a header."""
         return place
 
+    @server.resource("note://{name}", mime_type="text/plain")
+    async def note(name: str) -> str:
+        """Return a note."""
+        return f"the note {name}"
+
+    @server.prompt()
+    async def review(language: str) -> str:
+        """Ask for a review."""
+        return f"Review this {language} code."
+
     return server

@@ -10,7 +10,7 @@ import pytest
 
 from callgate import Engine, UsageError
 from callgate.events import Progress
-from callgate.mcp import mcp
+from callgate.mcp import RequestRejected, mcp
 from callgate.tools.retry_policy import NO_RETRY
 from tests.engine_calls import call, said
 from tests.mcp.http.fake_server import FakeServer, Reply, Sent, result_of
@@ -30,6 +30,20 @@ async def test_a_call_returns_the_result_of_the_tool(server: SdkServer) -> None:
     async with Engine(servers=[mcp(server.url)]) as engine:
         result = await said(engine, call("echo", text="hello"))
     assert (result.structured, result.text) == ({"result": "hello"}, "hello")
+
+
+async def test_resources_and_prompts_are_read(server: SdkServer) -> None:
+    async with Engine(servers=[mcp(server.url, name="sdk")]) as engine:
+        content = engine.server("sdk")
+        assert [one["uriTemplate"] for one in await content.list_resource_templates()] == ["note://{name}"]
+        read = await content.read_resource("note://zürich")
+        assert read["contents"][0]["text"] == "the note zürich"
+        assert [one["name"] for one in await content.list_prompts()] == ["review"]
+        prompt = await content.get_prompt("review", {"language": "Python"})
+        assert prompt["messages"][0]["content"]["text"] == "Review this Python code."
+        with pytest.raises(RequestRejected) as refused:
+            await content.read_resource("absent://one")
+    assert refused.value.rpc_code in (-32602, -32002)
 
 
 async def test_sixty_four_calls_run_at_once(server: SdkServer) -> None:

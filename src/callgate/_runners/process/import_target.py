@@ -14,6 +14,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
+from callgate._worker_import import importing
 from callgate.errors import UsageError
 from callgate.tools.tool_declaration import Tool
 from callgate.tools.tool_decorator import FunctionTool
@@ -109,7 +110,8 @@ def _refusal(tool: Tool, qualname: str) -> str:
 def load_target(target: str) -> Tool:
     """Import the tool at `target`. Exceptions of the import are not caught."""
     module, _, qualname = target.rpartition(":")
-    found = _walk(_load_file(module) if module.endswith(".py") else importlib.import_module(module), qualname)
+    with importing(module):
+        found = _walk(_load_file(module) if module.endswith(".py") else importlib.import_module(module), qualname)
     if isinstance(found, Tool):
         return found
     if isinstance(found, type) and issubclass(found, Tool):

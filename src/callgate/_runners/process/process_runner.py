@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import codecs
+import logging
 import signal
 import time
 from collections.abc import Callable
@@ -42,6 +43,7 @@ from callgate.tools.tool_declaration import Tool
 
 __all__ = ["AttemptRequest", "ProcessRunner"]
 
+log = logging.getLogger("callgate")
 _STREAMS = {b"1": "stdout", b"2": "stderr"}
 
 
@@ -251,6 +253,8 @@ class _WorkerAttempt:
 
     def _ended(self, execution: Execution, *, clean: bool) -> None:
         self.open = False
+        if execution.status == "raised" and not self._begun:
+            log.error("The tool %s failed: %s", self._work.call.tool, execution.error)
         if execution.status == "raised":
             execution = replace(execution, partial=self._tail.text())
         if not self.wait.finish(execution) and execution.status == "returned":

@@ -206,7 +206,7 @@ class _Worker:
             tool = self._load(call.target)
         except BaseException as error:
             kind, text = clean(type_name(error)), message_of(error)
-            text = f"the worker process could not load the tool from {call.target}: {text}"
+            text = f"it was not started, because the worker process could not load the tool from {call.target}: {text}"
             return encode(Execution(status="raised", error_type=kind, error=text, evidence="not_done")), []
         baseline = self._baseline = self._baseline or Baseline()
         os.environ["CALLGATE_CALL"] = call.uid.replace("\0", "")

@@ -27,10 +27,10 @@ from callgate._runners.process import supervisor
 from callgate._runners.process.supervisor.frames import frame, split
 from callgate._runners.process.worker_connection import end_marked
 from callgate._secret_redaction import RedactedLog
-from callgate.mcp._connection import NotSent
-from callgate.mcp.server_config import McpServer
+from callgate._server_processes.server_errors import NotSent
+from callgate._server_processes.shown_command import secrets_of, shown_text
 
-__all__ = ["ProcessExit", "ServerProcess"]
+__all__ = ["ProcessExit", "ServerCommand", "ServerProcess"]
 
 _SUPERVISOR = "import sys; sys.path.append(sys.argv[1]); from supervisor.server_main import main; main(*sys.argv[2:])"
 _PASSED = frozenset({"HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR"})
@@ -38,9 +38,26 @@ _STDERR_BYTES = 65_536
 _STDERR_LINE = 4_096
 _SAID_LINES = 3
 _SAID_CHARS = 300
+_SAID_BYTES = 16_384
 _REAP_S = 0.002
 _END_S = 0.5
 """Seconds after the grace period until the supervisor itself is killed."""
+
+
+class ServerCommand(Struct, frozen=True, kw_only=True):
+    """How a server's process is started."""
+
+    kind: str
+    """What the server is, for texts: `MCP server` or `plugin`."""
+    name: str
+    command: tuple[str, ...]
+    env: Mapping[str, str] = {}
+    """Variables in addition to those that every server gets."""
+    cwd: str = ""
+    """The folder in which it starts; if empty, that of this process."""
+
+    def __str__(self) -> str:
+        return f"{self.kind} '{self.name}'"
 
 
 class ProcessExit(Struct, frozen=True):
@@ -67,8 +84,8 @@ class ServerProcess:
         NotSent: The program does not exist or cannot be started.
     """
 
-    def __init__(self, server: McpServer, log: RedactedLog) -> None:
-        self._name = server.name
+    def __init__(self, server: ServerCommand, log: RedactedLog) -> None:
+        self._server = server
         self._log = log
         self._loop = asyncio.get_running_loop()
         self.exited: asyncio.Future[ProcessExit] = self._loop.create_future()
@@ -81,6 +98,9 @@ class ServerProcess:
         self._marker = secrets.token_hex(8)
         self._unread = bytearray()
         self._stderr = bytearray()
+        self._line = b""
+        """The beginning of a line of its standard error."""
+        self._secrets = secrets_of(server.command, server.env.values())
         self._stderr_transport: asyncio.ReadTransport | None = None
         self._sweep: asyncio.Task[None] | None = None
         environment = _environment(server.env)
@@ -104,8 +124,9 @@ class ServerProcess:
 
     @property
     def last_words(self) -> str:
-        """The last lines that the server wrote to its standard error, for logs and for the operator."""
-        lines = [line.strip() for line in self._stderr.decode("utf-8", "replace").splitlines() if line.strip()]
+        """The last lines that the server wrote to its standard error, without credentials. For logs and the operator, not for a model."""
+        text = shown_text(self._stderr[-_SAID_BYTES:].decode("utf-8", "replace"), self._secrets)
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
         return " | ".join(line[:_SAID_CHARS] for line in lines[-_SAID_LINES:])
 
     def stop(self, grace_s: float) -> None:
@@ -158,7 +179,7 @@ class ServerProcess:
         if self.exited.done():
             return
         if exit.survivors:
-            self._log.error("MCP server %s: %s of its processes could not be ended", self._name, exit.survivors)
+            self._log.error("%s: %s of its processes could not be ended", self._server, exit.survivors)
         self.exited.set_result(exit)
 
     def _reap(self) -> None:
@@ -173,7 +194,11 @@ class ServerProcess:
     def _keep(self, data: bytes) -> None:
         self._stderr += data
         del self._stderr[:-_STDERR_BYTES]
-        self._log.debug("MCP server %s wrote to stderr: %s", self._name, data[:_STDERR_LINE].decode("utf-8", "replace").rstrip())
+        written, end, self._line = (self._line + data).rpartition(b"\n")  # whole lines, so that no credential is cut in two
+        self._line = self._line[-_STDERR_LINE:]
+        if end:
+            text = shown_text(written.decode("utf-8", "replace"), self._secrets)
+            self._log.debug("%s wrote to stderr: %s", self._server, text[:_STDERR_LINE].rstrip())
 
 
 class _Stderr(asyncio.Protocol):
@@ -194,7 +219,7 @@ def _environment(more: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name in _PASSED or name.startswith("LC_")} | dict(more)
 
 
-def _checked_command(server: McpServer, environment: Mapping[str, str]) -> list[str]:
+def _checked_command(server: ServerCommand, environment: Mapping[str, str]) -> list[str]:
     """Return the command with the path of its program.
 
     Raises:
@@ -214,8 +239,8 @@ def _checked_command(server: McpServer, environment: Mapping[str, str]) -> list[
     return [found, *server.command[1:]]
 
 
-def _cannot_start(server: McpServer, why: str) -> NotSent:
-    return NotSent(f"The MCP server '{server.name}' cannot be started: {why}.", code="cannot_start")
+def _cannot_start(server: ServerCommand, why: str) -> NotSent:
+    return NotSent(f"The {server} cannot be started: {why}.", code="cannot_start")
 
 
 def _spawn(command: list[str], folder: str, environment: dict[str, str]) -> tuple[socket.socket, subprocess.Popen[bytes]]:

@@ -1,0 +1,88 @@
+"""Read and write one message as JSON, within bounds. Messages of a server are untrusted. Pure; knows no form of a message."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+import msgspec
+
+__all__ = ["UnreadableJson", "answered_ids", "encoded", "read_json"]
+
+_MAX_DEPTH = 200
+_DEPTH_MARKS = (b"[", b"{")
+
+_decode = msgspec.json.Decoder().decode
+encoded = msgspec.json.Encoder().encode
+"""Encode a message as JSON without a line end."""
+
+_TOKENS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]')
+_ID_AFTER = re.compile(rb"\s*:\s*(\d{1,18})\s*[,}]")
+
+
+class UnreadableJson(Exception):
+    """Bytes that are no JSON, or nested too deeply.
+
+    Args:
+        why: A short text.
+        code: `protocol_error` or `too_deep`.
+    """
+
+    def __init__(self, why: str, code: Literal["protocol_error", "too_deep"] = "protocol_error") -> None:
+        super().__init__(why)
+        self.code = code
+
+
+def read_json(data: bytes | bytearray) -> object:
+    """Return the value in `data`, of which the caller has checked the size.
+
+    Raises:
+        UnreadableJson: It is no JSON, or is nested too deeply.
+    """
+    try:
+        value: object = _decode(data)
+    except RecursionError:
+        raise UnreadableJson("it is nested too deeply", "too_deep") from None
+    except (ValueError, MemoryError) as error:
+        raise UnreadableJson(f"it is no JSON: {str(error)[:100]}") from None
+    if sum(map(data.count, _DEPTH_MARKS)) > _MAX_DEPTH and _depth(value) > _MAX_DEPTH:
+        raise UnreadableJson(f"it is nested more than {_MAX_DEPTH} levels deep", "too_deep")
+    return value
+
+
+def answered_ids(data: bytes | bytearray, answer_keys: frozenset[bytes]) -> tuple[int, ...]:
+    """Return the id of the request that unreadable bytes seem to answer: a whole object with an id and an answer's key at its top level.
+
+    A server that writes `NaN` or nests too deeply has answered, and its caller should not wait for the timeout.
+
+    Args:
+        answer_keys: The keys that only an answer has, with their quotation marks.
+    """
+    text = bytes(data).strip()
+    if not (text.startswith(b"{") and text.endswith(b"}")):
+        return ()
+    depth, found, answers = 0, None, False
+    for token in _TOKENS.finditer(text):
+        mark = token.group()
+        if mark in (b"{", b"["):
+            depth += 1
+        elif mark in (b"}", b"]"):
+            depth -= 1
+        elif depth == 1 and mark == b'"id"':
+            after = _ID_AFTER.match(text, token.end())
+            found = int(after.group(1)) if after else found
+        elif depth == 1 and mark in answer_keys:
+            answers = True
+    return (found,) if found is not None and answers else ()
+
+
+def _depth(value: object) -> int:
+    depth, level = 0, [value]
+    while level:
+        depth += 1
+        below: list[object] = []
+        for node in level:
+            items = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+            below += [item for item in items if isinstance(item, (dict, list))]
+        level = below
+    return depth

@@ -1,0 +1,24 @@
+"""The execution of a call whose request to a tool server has failed."""
+
+from __future__ import annotations
+
+import asyncio
+
+from callgate._server_processes.server_errors import NotSent, ProtocolError, ToolServerError
+from callgate.protocols import Execution
+
+__all__ = ["failed"]
+
+
+def failed(error: ToolServerError) -> Execution:
+    """Return the execution of a call that got no answer, or none that can be used."""
+    told = str(error)
+    if isinstance(error, NotSent) and isinstance(error.__cause__, asyncio.CancelledError):  # the call's deadline or its kill
+        return Execution(status="not_started", error=told, not_started=True)
+    if isinstance(error, NotSent) and not error.retryable:
+        return Execution(status="raised", error_type="NotSent", error=told, evidence="not_sent", details=error.details)
+    if isinstance(error, NotSent):
+        return Execution(status="not_started", error=told, not_started=True, evidence="not_sent", retryable=True)
+    if isinstance(error, ProtocolError):
+        return Execution(status="raised", error_type="ProtocolError", error=told, evidence="reply_lost", code=error.code)
+    return Execution(status="crashed", error=told, evidence="reply_lost", retryable=True, details=error.details, code=error.code)

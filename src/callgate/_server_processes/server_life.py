@@ -1,0 +1,307 @@
+"""The life of one tool server: started once, restarted after it has ended, and given up for a while if that does not help.
+
+A task owns the server and starts it again when it is lost. Calls wait for it, and never start a server themselves, so that a configuration
+has one process at most. `TRANSITIONS` is the whole state machine. Knows neither messages nor tools.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from contextvars import Context
+from typing import Generic, Literal, Protocol, TypeVar
+
+from msgspec import Struct
+
+from callgate._clock import Clock
+from callgate._secret_redaction import RedactedLog
+from callgate._server_processes.server_errors import NotSent
+
+__all__ = ["TRANSITIONS", "Event", "RestartPolicy", "ServerLife", "ServerWork", "State", "with_last_words"]
+
+State = Literal["idle", "starting", "ready", "degraded", "backoff", "quarantined", "closed"]
+Event = Literal["start", "started", "silent", "heard", "lost", "failed_too_often", "due", "close"]
+
+TRANSITIONS: Mapping[tuple[State, Event], State] = {
+    ("idle", "start"): "starting",
+    ("starting", "started"): "ready",
+    ("starting", "lost"): "backoff",
+    ("starting", "failed_too_often"): "quarantined",
+    ("ready", "silent"): "degraded",
+    ("ready", "lost"): "backoff",
+    ("ready", "failed_too_often"): "quarantined",
+    ("degraded", "heard"): "ready",
+    ("degraded", "lost"): "backoff",
+    ("degraded", "failed_too_often"): "quarantined",
+    ("backoff", "due"): "starting",
+    ("quarantined", "due"): "starting",
+    **{(state, "close"): "closed" for state in ("idle", "starting", "ready", "degraded", "backoff", "quarantined", "closed")},
+}
+"""The states of a server, and what changes them.
+
+ready: calls are sent. degraded: a call has timed out and the server is silent, so new calls wait. backoff: it starts again soon.
+quarantined: it has failed too often, and calls are refused until the quarantine is over; the next call then starts it.
+"""
+
+STABLE_S = 30.0
+"""A server that has run for this long, or has answered a call, is no longer counted as failing."""
+
+S = TypeVar("S")
+
+
+class RestartPolicy(Protocol):
+    """When a server that has ended is started again."""
+
+    @property
+    def patience_s(self) -> float:
+        """Calls wait for a start that is due in at most this time; before that, they are refused."""
+        ...
+
+    @property
+    def until(self) -> str:
+        """What ends a quarantine that is infinite, in words."""
+        ...
+
+    def wait_s(self, failures: int, clock: Clock) -> float | None:
+        """Return how long to wait after this number of failures in a row; None: the server is quarantined."""
+        ...
+
+    def quarantine_s(self, failures: int) -> float:
+        """Return how long the quarantine lasts; infinite: until `restart` is called."""
+        ...
+
+
+class ServerWork(Struct, frozen=True, kw_only=True, eq=False):
+    """What the owner of a server does."""
+
+    serve: Callable[[], Awaitable[str]]
+    """Starts the server and follows it to its end; returns why it has ended."""
+    end: Callable[[], Awaitable[None]]
+    """Ends what `serve` has started, in bounded time."""
+    problem_of: Callable[[Exception], str]
+    """Returns why `serve` has raised, as a sentence."""
+    last_words: Callable[[], str]
+    """Returns the end of what the server wrote to its standard error, which only the operator is told."""
+    on_problem: Callable[[str], None]
+    """Called with why the server does not run."""
+
+
+class ServerLife(Generic[S]):
+    """The state of a server, and the task that keeps it running.
+
+    Args:
+        label: What the server is called in texts, such as `The plugin 'mail'`.
+        policy: When it is started again.
+    """
+
+    def __init__(self, label: str, policy: RestartPolicy) -> None:
+        self.label = label
+        self.state: State = "idle"
+        self.ready: S | None = None
+        """What calls are sent on, while they can be; None means that `_attempt` is not done, or that the server is in quarantine or
+        closed."""
+        self.failures = 0
+        self.problem = ""
+        """Why the server does not run, as a sentence; empty if it runs. A model may be told."""
+        self.full_problem = ""
+        """The same with the end of its standard error, for the operator."""
+        self.wake = asyncio.Event()
+        """Set if `serve` has something to look at."""
+        self._policy = policy
+        self._owner: asyncio.Task[None] | None = None
+        self._attempt: asyncio.Future[None] | None = None
+        """Done when the next start has succeeded or failed; calls wait for it."""
+        self._retry_at = 0.0
+        self._began = 0.0
+
+    def begin(self, work: ServerWork, clock: Clock, log: RedactedLog) -> None:
+        """Start the owner, once."""
+        if self._owner is None and self.state != "closed":
+            self._clock, self._log = clock, log
+            self._renew_attempt()
+            self._owner = asyncio.get_running_loop().create_task(self._own(work), context=Context(), name=self.label)
+
+    async def first_attempt(self) -> None:
+        """Wait for the end of the current start, successful or not."""
+        with suppress(NotSent):
+            await self._attempted()
+
+    async def close(self) -> None:
+        self.enter("close")
+        if self._owner is not None:
+            self._owner.cancel()
+            with suppress(asyncio.CancelledError):
+                await asyncio.shield(self._owner)
+        self._fail_attempt(self.unavailable("the engine is closed"))
+
+    async def until_ready(self) -> S:
+        """Wait until the server runs, and return what calls are sent on.
+
+        Raises:
+            NotSent: It cannot be started, or not soon enough.
+        """
+        while self.ready is None:
+            if self.state == "closed":
+                raise self.unavailable("the engine is closed")
+            if self.state == "quarantined":
+                self._leave_quarantine()
+            elif self.state == "backoff" and (left_s := self._left_s()) > self._policy.patience_s:
+                raise self._later(left_s)
+            await self._attempted()
+        return self.ready
+
+    def started(self, ready: S) -> None:
+        """Let calls be sent."""
+        self.enter("started")
+        self.ready, self.problem = ready, ""
+        self._began = self._clock.monotonic()
+        if self._attempt is not None and not self._attempt.done():
+            self._attempt.set_result(None)
+
+    def stop_sending(self) -> None:
+        """Let calls wait for the next start, as soon as the server is lost."""
+        if self.ready is not None:
+            self.ready = None
+            self._renew_attempt()
+        self.wake.set()
+
+    def hold(self) -> None:
+        """Let new calls wait, because the server is silent: until it is heard again, or has been started anew."""
+        self.enter("silent")
+        self.stop_sending()
+
+    def resume(self, ready: S) -> None:
+        """Let calls be sent again to a server that was silent and is heard."""
+        self.enter("heard")
+        self.ready = ready
+        if self._attempt is not None and not self._attempt.done():
+            self._attempt.set_result(None)
+
+    def restart(self) -> None:
+        """Forget the failures, and start a server that waits for its restart at once."""
+        self.failures, self._retry_at = 0, 0.0
+        if self.state in ("backoff", "quarantined"):
+            self._renew_attempt()
+        self.wake.set()
+
+    def settle(self) -> None:
+        """Forget the failures of a server that has run for long enough."""
+        if self._clock.monotonic() - self._began > STABLE_S:
+            self.failures = 0
+
+    def enter(self, event: Event) -> None:
+        self.state = TRANSITIONS.get((self.state, event), self.state)
+
+    def unavailable(self, why: str) -> NotSent:
+        text = why.removesuffix(".")
+        return NotSent(f"{text if text.startswith(self.label) else f'{self.label} cannot be used: {text}'}.")
+
+    # The owner
+
+    async def _own(self, work: ServerWork) -> None:
+        self.enter("start")
+        try:
+            while True:
+                try:
+                    problem = await work.serve()
+                except Exception as error:  # whatever it is, calls must not wait for a server that nobody starts
+                    problem = work.problem_of(error)
+                words = work.last_words()
+                await _ended(work)
+                await self._wait_for_next(problem, words, work)
+        finally:
+            await _ended(work)
+
+    async def _wait_for_next(self, problem: str, words: str, work: ServerWork) -> None:
+        """Wait until the server is to be started again."""
+        ran, self.failures = self.state != "starting", self.failures + 1
+        self.problem = problem if problem.startswith(self.label) else f"{self.label} has ended: {problem}"
+        self.full_problem = with_last_words(self.problem, words)
+        self._log.warning("%s", self.full_problem)
+        work.on_problem(self.problem)
+        wait_s = self._policy.wait_s(self.failures, self._clock)
+        self.wake.clear()
+        if wait_s is not None:
+            self.enter("lost")
+            self._retry_at = self._clock.monotonic() + wait_s
+            if not ran or wait_s > self._policy.patience_s:  # other calls wait for the next start
+                self._fail_attempt(self._later(wait_s))
+                self._renew_attempt()
+            await self._wait_until_due(wait_s)
+        else:
+            self.enter("failed_too_often")
+            self._retry_at = self._clock.monotonic() + self._policy.quarantine_s(self.failures)
+            self._fail_attempt(self.unavailable(self.problem))
+            while self._left_s() > 0 or not self.wake.is_set():
+                self.wake.clear()
+                await self.wake.wait()
+        self.wake.clear()
+        self.enter("due")
+
+    async def _wait_until_due(self, wait_s: float) -> None:
+        """Wait for this time, or until `restart` is called."""
+        sleeping = asyncio.ensure_future(self._clock.sleep(wait_s))
+        try:
+            while not sleeping.done() and self._left_s() > 0:
+                waking = asyncio.ensure_future(self.wake.wait())
+                await asyncio.wait([sleeping, waking], return_when=asyncio.FIRST_COMPLETED)
+                waking.cancel()
+                self.wake.clear()
+        finally:
+            sleeping.cancel()
+
+    def _later(self, left_s: float) -> NotSent:
+        """Return the refusal of a call before the next start."""
+        when = f". It is started again in {left_s:.0f} s" if left_s > self._policy.patience_s else ""
+        return self.unavailable(f"{self.problem.removesuffix('.')}{when}")
+
+    def _leave_quarantine(self) -> None:
+        """Let the owner start the server again if the quarantine is over.
+
+        Raises:
+            NotSent: It is not over.
+        """
+        left_s = self._left_s()
+        if left_s > 0:
+            when = f"for {left_s:.0f} s" if left_s < math.inf else self._policy.until
+            raise self.unavailable(f"{self.problem.removesuffix('.')}. It has failed {self.failures} times, and is not tried again {when}")
+        self._renew_attempt()
+        self.wake.set()
+
+    def _left_s(self) -> float:
+        return self._retry_at - self._clock.monotonic()
+
+    async def _attempted(self) -> None:
+        """Wait for the end of the current start.
+
+        Raises:
+            NotSent: It has failed.
+        """
+        assert self._attempt is not None
+        await asyncio.shield(self._attempt)
+
+    def _renew_attempt(self) -> None:
+        if self._attempt is None or self._attempt.done():
+            self._attempt = asyncio.get_running_loop().create_future()
+
+    def _fail_attempt(self, error: NotSent) -> None:
+        if self._attempt is not None and not self._attempt.done():
+            self._attempt.set_exception(error)
+            self._attempt.exception()  # nobody has to wait for it
+
+
+def with_last_words(why: str, words: str) -> str:
+    """Return why a server has ended, with the end of its standard error, for the operator."""
+    return f"{why.removesuffix('.')}; the end of its stderr: {words}" if words else why
+
+
+async def _ended(work: ServerWork) -> None:
+    """End what was started, also if the owner is cancelled meanwhile."""
+    ending = asyncio.ensure_future(work.end())
+    try:
+        await asyncio.shield(ending)
+    except asyncio.CancelledError:
+        await ending
+        raise

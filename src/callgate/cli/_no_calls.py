@@ -1,0 +1,49 @@
+"""Say why `callgate log list` finds no call: no such status, field or tool exists in the journal. Only reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+from callgate._call_summary import body_of
+from callgate._journal import JournalReader
+from callgate._terminal_text import one_line
+from callgate.event_queries import EventQuery
+
+__all__ = ["why_no_calls"]
+
+_STATUSES = ("ok", "error", "unknown", "asked", "aborted", "restarted", "open")
+_LATEST = 1_000
+"""How many of the newest events are read for the names of tools and fields."""
+_SHOWN = 12
+
+
+def why_no_calls(reader: JournalReader, query: EventQuery) -> str:
+    """Return one sentence about a status, field or tool of the query that does not exist; otherwise a general one."""
+    path, value = query.field or ("", None)
+    if path == "status" and not query.kinds and value not in _STATUSES:
+        return f"No call has the status '{one_line(str(value), 80)}'. {_nearest(str(value), _STATUSES)}"
+    if path and (fields := _fields(reader)) and (name := path.partition(".")[0]) not in fields:
+        return f"None of the latest events has a field '{one_line(name, 80)}'. {_nearest(name, fields)}"
+    if query.tool is not None and (tools := _tools(reader)) and query.tool not in tools:
+        return f"No recent call of a tool '{one_line(query.tool, 80)}' is on record. {_nearest(query.tool, tools)}"
+    return "No calls match. `callgate log list --journal FILE` shows those of another journal."
+
+
+def _nearest(given: str, known: Iterable[str]) -> str:
+    names = list(dict.fromkeys(known))
+    near = get_close_matches(given[:100], names, n=1, cutoff=0.6)
+    listed = ", ".join(one_line(name, 80) for name in names[:_SHOWN])
+    more = ", …" if len(names) > _SHOWN else ""
+    return f"{f'Did you mean {one_line(near[0], 80)}? ' if near else ''}There are: {listed}{more}."
+
+
+def _tools(reader: JournalReader) -> list[str]:
+    query = EventQuery(kinds=("call.received", "call.started", "call.verdict"), newest_first=True, limit=_LATEST)
+    names = (body_of(event).get("tool") or body_of(event).get("name") for event in reader.find(query))
+    return sorted({name for name in names if isinstance(name, str)})
+
+
+def _fields(reader: JournalReader) -> list[str]:
+    query = EventQuery(kinds=("call.",), newest_first=True, limit=_LATEST)
+    return sorted({name for event in reader.find(query) for name in body_of(event)})

@@ -1,0 +1,40 @@
+"""`callgate plugin check`: everything that is wrong with one plugin, and one call if asked."""
+
+from __future__ import annotations
+
+import asyncio
+
+from callgate.calls import Answered, Outcome, RawCall, Scope
+from callgate.cli import _exit_codes as _exits
+from callgate.cli._call_arguments import read_arguments, refuse_odd_text
+from callgate.cli._console import print_json
+from callgate.cli._plugin_look import as_json_look, look_at_plugin, show_look
+from callgate.cli._result_output import ShownWhere, exit_code, show_result
+from callgate.engine import Engine
+from callgate.plugins import Plugin, plugin
+
+__all__ = ["check_plugin"]
+
+
+def check_plugin(path: str, tool: str, arguments: str, *, as_json: bool) -> int:
+    """Check a plugin; return the exit code."""
+    refuse_odd_text(path=path, tool=tool)
+    given = read_arguments((arguments,))
+    one = plugin(path)
+    look = asyncio.run(look_at_plugin(one, start=True))
+    if not as_json:
+        show_look(look)
+    outcome = asyncio.run(_called(one, tool, given)) if tool and not look.failure else None
+    if as_json:
+        print_json(as_json_look(look) | ({"call": outcome} if outcome is not None else {}))
+    elif isinstance(outcome, Answered):
+        show_result(outcome.result, ShownWhere(where="", more="none, a check is not recorded"))
+    if look.failure or look.problems:
+        return _exits.FAILED
+    return _exits.OK if outcome is None else exit_code(outcome)
+
+
+async def _called(one: Plugin, tool: str, arguments: str | dict[str, object]) -> Outcome:
+    """Make one call through an engine of its own, which keeps no record."""
+    async with Engine(servers=[one]) as engine:
+        return await engine.call(RawCall(name=tool, arguments=arguments, origin="cli"), Scope(run=engine.run))

@@ -1,0 +1,121 @@
+"""`callgate plugin new`: write the folder of a working plugin."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from callgate._terminal_text import one_line
+from callgate.cli import _exit_codes as _exits
+from callgate.cli._console import say
+from callgate.errors import UsageError
+from callgate.plugins.manifest import MANIFEST
+
+__all__ = ["new_plugin"]
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_\-]{0,63}")
+
+_PYTHON_MANIFEST = """\
+[plugin]
+name = "{name}"
+version = "0.1"
+protocol = 1
+description = "Describe the plugin in one sentence."
+command = ["{{python}}", "main.py"]
+# The variables that the plugin may see, such as env = ["CRM_TOKEN"].
+env = []
+# How many calls it handles at the same time.
+parallel = 1
+# main.py is part of this plugin, so the effects that its tools declare are accepted.
+trust_effects = true
+"""
+
+_PYTHON = '''\
+"""The tools of the plugin {name}."""
+
+from callgate import tool
+from callgate.plugins.serving import serve
+
+
+@tool(effect="none")
+def greet(name: str) -> str:
+    """Greet a person by name."""
+    return f"Hello, {{name}}!"
+
+
+if __name__ == "__main__":
+    serve([greet])
+'''
+
+_JS_MANIFEST = """\
+[plugin]
+name = "{name}"
+version = "0.1"
+protocol = 1
+description = "Describe the plugin in one sentence."
+command = ["node", "main.js"]
+# The variables that the plugin may see, such as env = ["CRM_TOKEN"].
+env = []
+# How many calls it handles at the same time.
+parallel = 4
+
+[[tools]]
+name = "greet"
+description = "Greet a person by name."
+effect = "none"
+input_schema = {{ type = "object", properties = {{ name = {{ type = "string" }} }}, required = ["name"] }}
+"""
+
+_JS = """\
+"use strict";
+
+const tools = {{
+  greet: async ({{ name }}) => `Hello, ${{name}}!`,
+}};
+
+const send = (message) => process.stdout.write(JSON.stringify(message) + "\\n");
+
+const handlers = {{
+  hello: () => send({{ kind: "ready", name: "{name}", version: "0.1" }}),
+  call: async ({{ id, tool, arguments: given }}) => {{
+    try {{
+      send({{ kind: "result", id, value: await tools[tool](given) }});
+    }} catch (error) {{
+      send({{ kind: "error", id, message: error.message, code: error.name }});
+    }}
+  }},
+  ping: () => send({{ kind: "pong" }}),
+  shutdown: () => process.exit(0),
+}};
+
+require("node:readline")
+  .createInterface({{ input: process.stdin }})
+  .on("line", (line) => {{
+    const message = JSON.parse(line);
+    handlers[message.kind]?.(message); // kinds that are not known are ignored
+  }})
+  .on("close", () => process.exit(0));
+"""
+
+
+def new_plugin(name: str, *, javascript: bool) -> int:
+    """Write the folder; return the exit code.
+
+    Raises:
+        UsageError: The name cannot be used, or there is such a folder.
+    """
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"A plugin cannot be named {one_line(name, 80)!r}: use at most 64 letters, digits, '_' and '-'.")
+    folder = Path(name)
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        raise UsageError(f"There is a file or folder {name} already. Give another name.") from None
+    except OSError as error:
+        raise UsageError(f"The folder {name} cannot be made: {error.strerror}.") from error
+    manifest, (file, text) = (_JS_MANIFEST, ("main.js", _JS)) if javascript else (_PYTHON_MANIFEST, ("main.py", _PYTHON))
+    (folder / MANIFEST).write_text(manifest.format(name=name), encoding="utf-8")
+    (folder / file).write_text(text.format(name=name), encoding="utf-8")
+    say(f"Made {name}/{MANIFEST} and {name}/{file}. Try it:")
+    say(f"""  callgate plugin check ./{name} --tool greet --arguments '{{"name": "Ada"}}'""")
+    return _exits.OK

@@ -1,0 +1,90 @@
+"""Whether a yes that a human gave through a framework still answers the engine's question about the call.
+
+A framework keeps its own answers. Meanwhile the question may have expired, the tool may have changed, or somebody may have answered in the
+engine's journal. The journal takes precedence: a yes counts only for the question that the human has seen. Must not know any framework.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+from callgate._json import decode
+from callgate._run_in_thread import in_thread
+from callgate._run_state.event_bodies import approval_id_of, verdict_of
+from callgate.calls import Scope, Suspended
+from callgate.event_queries import EventQuery
+from callgate.events import Event
+from callgate.protocols import Journal
+
+__all__ = ["recorded_id", "why_outdated"]
+
+_MOST = 1_000
+_ANSWERS = ("approve", "edit", "deny")
+
+
+async def why_outdated(journal: Journal, name: str, call_id: str, scope: Scope, asked: Suspended) -> str:
+    """Return why a yes to the call is no answer to the question that the engine asks now; empty if it is.
+
+    Args:
+        asked: The outcome of the call, which was made again with the yes.
+    """
+
+    def find() -> str:
+        return _why(journal, name, call_id, scope, asked)
+
+    return await in_thread(find) if journal.remote and _in_event_loop() else find()
+
+
+def recorded_id(journal: Journal, uid: str, scope: Scope) -> str | None:
+    """Return the id of a recorded call; None if it was made in another message."""
+    for event in journal.find(EventQuery(call=uid, kinds=("call.received",), limit=1)):
+        body = decode(event.body)
+        if body.get("scope", {}).get("message_id", "") == scope.message_id:
+            return str(body["id"])
+    return None
+
+
+def _why(journal: Journal, name: str, call_id: str, scope: Scope, asked: Suspended) -> str:
+    earlier = [event for event in _questions(journal, name, call_id, scope) if event.call != asked.uid]
+    if not earlier:
+        return ""  # the framework has asked a question of its own
+    if asked.uid == asked.approval_id:
+        used = _used(journal, scope.run, name)
+        if all(approval_id_of(event) in used for event in earlier):
+            return ""
+        return "The answer was to an earlier question about this call, which has expired, was answered already, or was about an older tool."
+    same = [event for event in earlier if approval_id_of(event) == asked.approval_id]
+    refused = _refused(journal, scope.run, {event.position for event in same})
+    if refused is None or any(event.position > refused.position for event in same):
+        return ""
+    body = decode(refused.body)
+    return f"The answer of {body['details'].get('by') or 'somebody'} could not be used, so no other one was taken. {body['reason']}"
+
+
+def _questions(journal: Journal, name: str, call_id: str, scope: Scope) -> Iterator[Event]:
+    """Yield the events by which the engine has asked about a call, this time included."""
+    query = EventQuery(run=scope.run, tool=name, kinds=("call.suspended",), newest_first=True, limit=_MOST)
+    return (event for event in journal.find(query) if recorded_id(journal, event.call, scope) == call_id)
+
+
+def _used(journal: Journal, run: str, name: str) -> set[str]:
+    """Return the ids of the questions whose yes has let a call of the tool start."""
+    started = journal.find(EventQuery(run=run, tool=name, kinds=("call.started",), newest_first=True, limit=_MOST))
+    return {verdict.approval for event in started if (verdict := verdict_of(event)) is not None}
+
+
+def _refused(journal: Journal, run: str, questions: set[int]) -> Event | None:
+    """Return the latest answer of another process to one of these questions that could not be used."""
+    for event in journal.find(EventQuery(run=run, kinds=("inbox.refused",), newest_first=True, limit=_MOST)):
+        if questions.intersection(event.parents) and decode(event.body)["details"]["wanted"] in _ANSWERS:
+            return event
+    return None
+
+
+def _in_event_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

@@ -1,0 +1,59 @@
+"""Which tools a plugin has: what its manifest says, what its process describes, and what the operator has set. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from callgate.plugins.manifest import PluginManifest, ToolSettings
+from callgate.plugins.plugin_config import Plugin
+
+__all__ = ["missing_tools", "tools_of"]
+
+_ALWAYS = ("name", "description", "input_schema", "output_schema", "timeout_s")
+"""What a process may say of its tools although its word is not trusted. It may also ask for approval, which is only stricter."""
+
+
+def tools_of(config: Plugin, manifest: PluginManifest, described: Sequence[ToolSettings]) -> tuple[ToolSettings, ...]:
+    """Return the settings of all tools that can be called.
+
+    Args:
+        described: The tools that the process describes; not used if the manifest describes all.
+    """
+    if manifest.describes_all:
+        found = list(manifest.tools.values())
+    else:
+        found = [_joined(manifest, tool) for tool in described]
+        names = {tool.name for tool in found}
+        found += [tool for tool in manifest.tools.values() if tool.name not in names and tool.input_schema is not None]
+    return tuple(_set(config, tool) for tool in found)
+
+
+def missing_tools(manifest: PluginManifest, tools: Sequence[ToolSettings]) -> dict[str, str]:
+    """Return why tools that the manifest names cannot be called, by their name."""
+    known = {tool.name for tool in tools}
+    return {
+        name: f"The manifest of the plugin '{manifest.name}' names this tool, but the plugin does not describe it. Use another one."
+        for name in manifest.tools
+        if name not in known
+    }
+
+
+def _joined(manifest: PluginManifest, tool: ToolSettings) -> ToolSettings:
+    """Return a described tool, as far as it is trusted, with what the manifest says of it."""
+    if not manifest.trust_effects:
+        approval = True if tool.requires_approval else None
+        tool = ToolSettings(**{field: getattr(tool, field) for field in _ALWAYS}, requires_approval=approval)
+    declared = manifest.tools.get(tool.name)
+    if declared is None:
+        return tool
+    said = {field: value for field in declared.__struct_fields__ if (value := getattr(declared, field)) is not None}
+    return replace(tool, **said)
+
+
+def _set(config: Plugin, tool: ToolSettings) -> ToolSettings:
+    chosen = dict(config.options.get(tool.name, {}))
+    if tool.name in config.effects:
+        chosen["effect"] = config.effects[tool.name]
+    return replace(tool, **chosen) if chosen else tool

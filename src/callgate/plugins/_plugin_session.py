@@ -1,0 +1,245 @@
+"""One run of a plugin's process: greeted, asked for its tools, given calls, and ended.
+
+Gives each answer to the call that waits for it. An answer to a call that was cancelled is late. Everything else that the plugin writes is
+counted as noise. Knows no restart and no tool.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from itertools import count
+from typing import Any
+
+from msgspec import Struct
+
+from callgate._secret_redaction import RedactedLog
+from callgate._server_processes.child_process import ServerCommand
+from callgate._server_processes.line_process import LineProcess
+from callgate._server_processes.server_errors import NotSent, ProtocolError, ToolServerError
+from callgate._version import __version__
+from callgate.plugins._messages import Message, UnreadableFrame, described_tools, encoded, read_frame
+from callgate.plugins.manifest import PROTOCOL, ToolSettings
+
+__all__ = ["PluginSession", "SessionEvents"]
+
+CANCEL_S = 1.0
+"""How long a plugin may take to end a call that was cancelled."""
+_GRACE_S = 1.0
+_KEPT_IDS = 1_000
+_LOGGED_NOISE = 5
+_LOGGED_CHARS = 2_000
+_SHOWN_CHARS = 120
+
+Report = Callable[[str, str], None]
+
+
+class SessionEvents(Struct, frozen=True, kw_only=True, eq=False):
+    """What a session reports beside the answers to calls."""
+
+    on_tools: Callable[[tuple[ToolSettings, ...]], None]
+    """Called when the plugin describes its tools again of its own accord."""
+    on_stuck: Callable[[], None]
+    """Called when a cancelled call has not ended in time."""
+    on_late: Callable[[str, Message], None]
+    """Called with the uid of a call that has ended, and the answer that came after that."""
+    log: RedactedLog
+
+
+class PluginSession:
+    """Talks to one process of a plugin.
+
+    Args:
+        parallel: How many calls it handles at the same time.
+    """
+
+    def __init__(self, command: ServerCommand, parallel: int, events: SessionEvents) -> None:
+        self._name = command.name
+        self._events = events
+        self._loop = asyncio.get_running_loop()
+        self._process = LineProcess(command, events.log, self)
+        self.lost = self._process.lost
+        self.places = asyncio.Semaphore(parallel)
+        self._ids = count(1)
+        self._waiting: dict[int, asyncio.Future[Message]] = {}
+        self._reports: dict[int, Report] = {}
+        self._cancelled: dict[int, str] = {}
+        """The uids of calls that were cancelled and have not been answered, by id."""
+        self._ready: asyncio.Future[Message] = self._loop.create_future()
+        self._described: asyncio.Future[Message] | None = None
+        self._pong: asyncio.Future[None] | None = None
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self.noise = 0
+        """The number of things that the plugin wrote and that were ignored."""
+        self.heard = 0
+        """The number of messages of the plugin."""
+
+    async def start(self, *, describe: bool) -> tuple[ToolSettings, ...]:
+        """Start the process and wait until it is ready; return the tools that it describes, if it is asked to.
+
+        Raises:
+            ToolServerError: It cannot be started, ended, or sent something that cannot be used.
+        """
+        await self._process.open()
+        self._process.write(encoded({"kind": "hello", "protocol": PROTOCOL, "engine": f"callgate {__version__}"}))
+        given = (await self._ready).get("tools")
+        if not describe:
+            return ()
+        if given is None:
+            self._described = self._loop.create_future()
+            self._process.write(encoded({"kind": "describe"}))
+            given = (await self._described).get("tools")
+        return described_tools(self._name, given)
+
+    async def call(self, uid: str, tool: str, arguments: Mapping[str, Any], context: Mapping[str, object], report: Report) -> Message:
+        """Send one call and return its `result` or `error`.
+
+        Cancelling this coroutine cancels the call in the plugin, and returns at once.
+
+        Raises:
+            NotSent: The plugin certainly did not get the call.
+            ConnectionLost: It has ended before its answer.
+            ProtocolError: Its answer is none.
+        """
+        try:
+            await self._process.drained()
+        except asyncio.CancelledError as error:
+            raise NotSent(f"The plugin '{self._name}' did not read its input in time, so the call was not sent.") from error
+        number = next(self._ids)
+        waiting: asyncio.Future[Message] = self._loop.create_future()
+        self._waiting[number] = waiting
+        self._reports[number] = report
+        self._idle.clear()
+        try:
+            self._process.write(encoded({"kind": "call", "id": number, "tool": tool, "arguments": arguments, "context": context}))
+            return await waiting
+        except asyncio.CancelledError:
+            self._cancel(number, uid)
+            raise
+        finally:
+            del self._waiting[number], self._reports[number]
+            if not self._waiting:
+                self._idle.set()
+
+    def _cancel(self, number: int, uid: str) -> None:
+        self._cancelled[number] = uid
+        if len(self._cancelled) > _KEPT_IDS:
+            del self._cancelled[next(iter(self._cancelled))]
+        self._process.notify(encoded({"kind": "cancel", "id": number, "reason": "the caller no longer waits"}))
+        self._loop.call_later(CANCEL_S, self._check_cancelled, number)
+
+    def _check_cancelled(self, number: int) -> None:
+        if number in self._cancelled and not self.lost.done():
+            self._events.on_stuck()
+
+    async def ping(self) -> None:
+        """Wait until the plugin answers.
+
+        Raises:
+            ToolServerError: It is gone.
+        """
+        self._pong = self._loop.create_future()
+        self._process.write(encoded({"kind": "ping"}))
+        await self._pong
+
+    async def until_idle(self) -> None:
+        """Wait until no call runs."""
+        await self._idle.wait()
+
+    @property
+    def last_words(self) -> str:
+        """The end of its standard error once it is lost, for the operator."""
+        return self._process.last_words
+
+    @property
+    def is_idle(self) -> bool:
+        return self._idle.is_set()
+
+    async def close(self) -> None:
+        """Ask the plugin to end, and end its processes after a moment. Idempotent."""
+        self._process.notify(encoded({"kind": "shutdown", "grace_s": _GRACE_S}))
+        await self._process.close(_GRACE_S)
+
+    # Of the process
+
+    def line(self, data: bytes | bytearray) -> None:
+        try:
+            message = read_frame(data)
+        except UnreadableFrame as error:
+            self._unreadable(data, error)
+            return
+        self.heard += 1
+        match message:
+            case {"kind": "result" | "error", "id": int(number)}:
+                self._answered(number, message)
+            case {"kind": "progress", "id": int(number), "text": str(text)}:
+                self._progressed(number, text, message.get("stream"))
+            case {"kind": "ready"}:
+                _resolve(self._ready, message)
+            case {"kind": "tools"}:
+                self._told_tools(message)
+            case {"kind": "pong"}:
+                _resolve(self._pong, None)
+            case {"kind": "log", "text": str(text)}:
+                self._events.log.debug("plugin %s logs: %s", self._name, text[:_LOGGED_CHARS])
+            case _:
+                self._noted(f"a message of the unknown kind {message['kind'][:40]!r}, or without what belongs to its kind")
+
+    def ended(self, error: ToolServerError) -> None:
+        before = NotSent(f"The plugin '{self._name}' has ended before it was ready.", code="cannot_start")
+        for one in self._waiting.values():
+            _fail(one, error)
+        for start in (self._ready, self._described, self._pong):
+            if start is not None:
+                _fail(start, before)
+
+    def _answered(self, number: int, message: Message) -> None:
+        waiting = self._waiting.get(number)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(message)
+            return
+        uid = self._cancelled.pop(number, None)
+        if uid is not None:
+            self._events.on_late(uid, message)
+        else:
+            self._noted(f"an answer that no call waits for, with the id {number}")
+
+    def _progressed(self, number: int, text: str, stream: object) -> None:
+        report = self._reports.get(number)
+        if report is not None:
+            report(text, stream if isinstance(stream, str) and stream else "progress")
+
+    def _told_tools(self, message: Message) -> None:
+        if self._described is not None and not self._described.done():
+            self._described.set_result(message)
+            return
+        try:
+            self._events.on_tools(described_tools(self._name, message.get("tools")))
+        except ProtocolError as error:
+            self._noted(f"tools that cannot be used ({error})")
+
+    def _unreadable(self, data: bytes | bytearray, error: UnreadableFrame) -> None:
+        waiting = [self._waiting[number] for number in error.answers if number in self._waiting]
+        for one in waiting:
+            _fail(one, ProtocolError(f"The plugin '{self._name}' sent an answer that cannot be used: {error}.", code=error.code))
+        if not waiting:
+            shown = bytes(data[:_SHOWN_CHARS]).decode("utf-8", "backslashreplace")
+            self._noted(f"a line that is no message ({error}): {shown}")
+
+    def _noted(self, what: str) -> None:
+        self.noise += 1
+        if self.noise <= _LOGGED_NOISE:
+            self._events.log.warning("The plugin '%s' wrote %s; it is ignored", self._name, what)
+
+
+def _resolve(waiting: asyncio.Future[Any] | None, value: object) -> None:
+    if waiting is not None and not waiting.done():
+        waiting.set_result(value)
+
+
+def _fail(waiting: asyncio.Future[Any], error: Exception) -> None:
+    with suppress(asyncio.InvalidStateError):
+        waiting.set_exception(error)
+        waiting.exception()  # perhaps nobody waits

@@ -1,0 +1,300 @@
+"""One plugin of an engine, kept running.
+
+The process starts with the first call, unless the plugin has to be asked for its tools. It is started anew when its source files change,
+when it does not end a call that was cancelled, and when it answers no ping. `_server_processes/server_life.py` has the states and the
+restarts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, Literal
+
+from callgate._clock import Clock
+from callgate._run_in_thread import in_thread
+from callgate._server_processes.child_process import ServerCommand
+from callgate._server_processes.server_errors import NotSent, ToolServerError
+from callgate._server_processes.server_life import ServerLife, ServerWork, State
+from callgate.errors import UsageError
+from callgate.plugins._described_tools import missing_tools, tools_of
+from callgate.plugins._messages import Message, execution_of
+from callgate.plugins._plugin_session import PluginSession, Report, SessionEvents
+from callgate.plugins._source_files import fingerprint
+from callgate.plugins._tool_cache import cached_tools, keep_tools
+from callgate.plugins.manifest import PluginManifest, ToolSettings, read_manifest
+from callgate.plugins.plugin_config import Plugin
+from callgate.plugins.plugin_tool import PluginTool
+from callgate.protocols import Execution, ToolCatalogue
+from callgate.tools.prefixed_names import prefixed_name
+
+__all__ = ["SupervisedPlugin", "command_of"]
+
+_WAITS_S = (1.0, 5.0, 15.0, 60.0)
+"""How long to wait after the first, second, third and fourth failure in a row. After the next one, the circuit is open."""
+_LOOK_S = 1.0
+"""How often the source files of a running plugin are looked at."""
+_PING_S = 30.0
+"""A plugin from which nothing was heard for this long is asked whether it is alive, if no call runs."""
+_PONG_S = 5.0
+_LONGEST_WAIT_S = 120.0
+"""How long a plugin that does not end a cancelled call is kept for its other calls."""
+
+
+class _FixedWaits:
+    """Waits as `_WAITS_S` says, and then until a file of the plugin changes. Calls wait for a start that is due in a second."""
+
+    patience_s = 1.0
+    until = "until one of its files changes"
+
+    def wait_s(self, failures: int, clock: Clock) -> float | None:
+        return _WAITS_S[failures - 1] if failures <= len(_WAITS_S) else None
+
+    def quarantine_s(self, failures: int) -> float:
+        return math.inf
+
+
+def command_of(config: Plugin, manifest: PluginManifest) -> ServerCommand:
+    """Return how a plugin's process is started."""
+    passed = {name: os.environ[name] for name in manifest.env if name in os.environ}
+    words = tuple(word.replace("{python}", sys.executable) for word in manifest.command)
+    return ServerCommand(kind="plugin", name=config.name, command=words, env=passed | dict(config.env), cwd=str(manifest.folder))
+
+
+class SupervisedPlugin:
+    """A plugin of one engine."""
+
+    layer: Literal["capability"] = "capability"
+
+    def __init__(self, config: Plugin) -> None:
+        self.name = config.name
+        self._config = config
+        self._life = ServerLife[PluginSession](f"The plugin '{config.name}'", _FixedWaits())
+        self._session: PluginSession | None = None
+        self._manifest: PluginManifest | None = None
+        self._fingerprint = ""
+        self._tools: dict[str, PluginTool] = {}
+        self._described: tuple[ToolSettings, ...] | None = None
+        """Tools that the process has described of its own accord and that are not offered yet."""
+        self._stuck = False
+        self._heard = (0, 0.0)
+
+    @property
+    def state(self) -> State:
+        return self._life.state
+
+    # Of the engine
+
+    async def start(self, catalogue: ToolCatalogue) -> None:
+        self._catalogue = catalogue
+        try:
+            manifest, mark = await in_thread(self._read)
+        except UsageError as error:
+            self._unavailable(str(error))
+        else:
+            self._manifest, self._fingerprint = manifest, mark
+            known = () if manifest.describes_all else await in_thread(partial(cached_tools, manifest.folder, mark))
+            if known is not None:
+                self._offer(manifest, known)
+                return
+        self._begin()
+        await self._life.first_attempt()
+        if not self._tools and self._life.problem and self._config.required:
+            raise UsageError(f"{self._life.full_problem} The engine needs it, because it has required=True.", code="server_unavailable")
+
+    def _begin(self) -> None:
+        work = ServerWork(
+            serve=self._serve,
+            end=self._end_session,
+            problem_of=self._problem_of,
+            last_words=self._last_words,
+            on_problem=self._unavailable,
+        )
+        self._life.begin(work, self._catalogue.clock, self._catalogue.log)
+
+    async def close(self) -> None:
+        await self._life.close()
+
+    # Of its tools
+
+    async def call_tool(
+        self, tool: ToolSettings, uid: str, arguments: Mapping[str, Any], context: Mapping[str, object], report: Report
+    ) -> Message:
+        try:
+            session = await self._place()
+        except asyncio.CancelledError as error:
+            raise NotSent(f"The plugin '{self.name}' was not ready in time.") from error
+        try:
+            self._check(tool)
+            answer = await session.call(uid, tool.name, arguments, context, report)
+        finally:
+            session.places.release()
+        self._life.failures = 0
+        return answer
+
+    async def _place(self) -> PluginSession:
+        """Return the running session, with one of its places taken."""
+        self._begin()
+        if self._life.state in ("backoff", "quarantined") and await self._has_changed():
+            self._life.restart()
+        while True:
+            session = await self._life.until_ready()
+            await session.places.acquire()
+            if session is self._life.ready:
+                return session
+            session.places.release()
+
+    def _check(self, tool: ToolSettings) -> None:
+        """Raise if a tool may no longer be called as it was described when its call was judged.
+
+        Raises:
+            NotSent: The plugin describes it differently now, or no longer has it.
+        """
+        current = self._tools.get(tool.name)
+        if current is None or current.settings != tool:
+            raise NotSent(f"The plugin '{self.name}' now describes this tool differently. Look at the tools again.", retryable=False)
+
+    # Of its life
+
+    async def _serve(self) -> str:
+        """Run the plugin until it ends by itself; return why. It is started anew at once if it is only replaced."""
+        while True:
+            session = await self._start_session()
+            why = await self._follow(session)
+            if why:
+                self._life.settle()
+                return why
+            await self._end_session()
+
+    async def _start_session(self) -> PluginSession:
+        manifest, mark = await in_thread(self._read)
+        self._manifest, self._fingerprint = manifest, mark
+        self._stuck, self._described = False, None
+        events = SessionEvents(on_tools=self._told_tools, on_stuck=self._is_stuck, on_late=self._came_late, log=self._catalogue.log)
+        session = PluginSession(command_of(self._config, manifest), self._config.parallel or manifest.parallel, events)
+        self._session = session
+        session.lost.add_done_callback(lambda _: self._life.stop_sending())
+        async with asyncio.timeout(self._config.start_timeout_s):
+            described = await session.start(describe=not manifest.describes_all)
+        if not manifest.describes_all:
+            await in_thread(partial(keep_tools, manifest.folder, mark, described))
+        self._offer(manifest, described)
+        if not session.lost.done():
+            self._life.started(session)
+        return session
+
+    async def _follow(self, session: PluginSession) -> str:
+        """Follow a session to its end; return why it has ended, or an empty text if it is to be replaced."""
+        while not session.lost.done():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._life.wake.wait(), _LOOK_S)
+            self._life.wake.clear()
+            if self._described is not None and self._manifest is not None:
+                self._offer(self._manifest, self._described)
+                self._described = None
+            if self._stuck or await self._has_changed():
+                self._life.stop_sending()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(session.until_idle(), _LONGEST_WAIT_S if self._stuck else None)
+                return ""
+            if not await self._is_alive(session):
+                return f"it answered no ping within {_PONG_S:g} s"
+        return session.lost.result()
+
+    async def _is_alive(self, session: PluginSession) -> bool:
+        """Return whether the plugin answers a ping, if it has been silent for long and no call runs."""
+        now = self._catalogue.clock.monotonic()
+        if session.heard != self._heard[0] or not session.is_idle:
+            self._heard = (session.heard, now)
+        if now - self._heard[1] < _PING_S:
+            return True
+        try:
+            async with asyncio.timeout(_PONG_S):
+                await session.ping()
+        except TimeoutError:
+            return not session.is_idle  # a call has begun meanwhile, whose deadline decides
+        except ToolServerError:
+            return True  # it is lost, which is seen by itself
+        return True
+
+    async def _has_changed(self) -> bool:
+        manifest = self._manifest
+        if manifest is None:
+            return True
+        try:
+            return await in_thread(partial(fingerprint, manifest)) != self._fingerprint
+        except OSError:
+            return False  # in the middle of a change; the next look sees its end
+
+    def _read(self) -> tuple[PluginManifest, str]:
+        manifest = read_manifest(self._config.path)
+        try:
+            return manifest, fingerprint(manifest)
+        except OSError as error:
+            raise UsageError(f"The plugin '{self.name}' cannot be read: {error}.") from error
+
+    def _problem_of(self, error: Exception) -> str:
+        if isinstance(error, TimeoutError):
+            return f"it was not ready within {self._config.start_timeout_s:g} s; it has to answer hello by ready"
+        lost = self._session.lost if self._session is not None else None
+        if lost is not None and lost.done():
+            return lost.result()
+        if not isinstance(error, (ToolServerError, UsageError)):
+            self._catalogue.log.error("plugin %s: it could not be served", self.name, error=error)
+            return f"an error in callgate ({type(error).__name__})"
+        return str(error).removesuffix(".")
+
+    def _last_words(self) -> str:
+        return self._session.last_words if self._session is not None else ""
+
+    async def _end_session(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    # Of the catalogue
+
+    def _offer(self, manifest: PluginManifest, described: Sequence[ToolSettings]) -> None:
+        settings = tools_of(self._config, manifest, described)
+        known, gone = self._tools, missing_tools(manifest, settings)
+        self._tools = {one.name: self._tool(known.get(one.name), one) for one in settings}
+        for name in known:
+            if name not in self._tools:
+                gone.setdefault(name, f"The plugin '{self.name}' no longer has this tool. Use another one.")
+        if list(known.values()) != list(self._tools.values()) or gone or not settings:
+            self._catalogue.withdraw(self.name, {self._shown(name): why for name, why in gone.items()})
+            self._catalogue.offer(self.name, list(self._tools.values()))
+
+    def _tool(self, known: PluginTool | None, settings: ToolSettings) -> PluginTool:
+        return known if known is not None and known.settings == settings else PluginTool(self._config, settings, self)
+
+    def _unavailable(self, why: str) -> None:
+        """Say why no tools are known, if none have ever been."""
+        if not self._tools:
+            names = ("", *(self._manifest.tools if self._manifest is not None else ()))
+            self._catalogue.withdraw(self.name, {self._shown(name): f"{why.removesuffix('.')}." for name in names})
+
+    def _shown(self, name: str) -> str:
+        return prefixed_name(self.name, name) if self._config.prefix and name else name
+
+    # Of the session
+
+    def _told_tools(self, tools: tuple[ToolSettings, ...]) -> None:
+        self._described = tools
+        self._life.wake.set()
+
+    def _is_stuck(self) -> None:
+        self._stuck = True
+        self._life.wake.set()
+
+    def _came_late(self, uid: str, message: Message) -> None:
+        try:
+            execution = execution_of(self.name, message)
+        except ToolServerError:
+            execution = Execution(status="raised", error="its answer was no result")
+        self._catalogue.late(uid, execution)

@@ -1,0 +1,88 @@
+"""What the commands say where nothing matches, nothing ran again, or nothing waits any longer."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from callgate import Engine, RawCall, Scope, SqliteJournal, Suspended, tool
+from tests.cli.shell import Ended, shell
+from tests.engine_calls import result_of
+
+
+@tool(key="pay:{order}", requires_approval=True)
+def pay(order: str) -> str:
+    """Pay an order."""
+    return "paid"
+
+
+PAY = RawCall(id="c1", name="pay", arguments={"order": "A7"})
+RUN = Scope(run="case")
+
+
+def said(folder: Path, *words: str) -> Ended:
+    return shell(folder, *words, "--journal", "calls.db")
+
+
+def opened(folder: Path) -> Engine:
+    return Engine([pay], journal=SqliteJournal(folder / "calls.db"))
+
+
+async def asked(engine: Engine) -> str:
+    """Return the id of the question about the payment."""
+    outcome = await engine.call(PAY, RUN)
+    assert isinstance(outcome, Suspended)
+    return outcome.approval_id
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--field", "status=unkown"), "No call has the status 'unkown'. Did you mean unknown?"),
+        (("--field", "stats=ok"), "None of the latest events has a field 'stats'. Did you mean status?"),
+        (("--tool", "pya"), "No recent call of a tool 'pya' is on record. Did you mean pay? There are: pay."),
+        (("--field", "status=error"), "No calls match."),
+    ],
+)
+async def test_a_list_without_calls_says_what_does_not_exist_and_what_is_near(tmp_path: Path, words: tuple[str, ...], told: str) -> None:
+    async with opened(tmp_path) as engine:
+        await engine.approve(await asked(engine), by="ann")
+        await engine.call(PAY, RUN)
+    done = said(tmp_path, "log", "list", *words)
+    assert (done.code, done.out, told in done.err) == (0, "", True)
+
+
+async def test_the_list_shows_arguments_on_request_and_a_replay_as_such_and_not_as_allowed_by_a_person(tmp_path: Path) -> None:
+    async with opened(tmp_path) as engine:
+        await engine.approve(await asked(engine), by="ann")
+        first, second = [result_of(await engine.call(PAY, RUN)) for _ in range(2)]
+    lines = {line.split()[1]: line for line in said(tmp_path, "log", "list").out.splitlines()[1:]}
+    assert "allowed by ann" in lines[first.uid]
+    assert '{"order":"A7"}' not in lines[first.uid]
+    assert '{"order":"A7"}' in said(tmp_path, "log", "list", "--arguments").out.splitlines()[2]
+    assert ("allowed by ann" in lines[second.uid], lines[second.uid].rstrip().endswith("replayed")) == (False, True)
+
+
+async def test_an_approval_that_the_process_receives_says_what_to_do_if_the_call_no_longer_waits(tmp_path: Path) -> None:
+    async with opened(tmp_path) as engine:
+        question = await asked(engine)
+        with engine.runs.at_work("case"):
+            done = await asyncio.to_thread(said, tmp_path, "approve", question, "--wait", "60")
+            assert (done.code, "has received it" in done.err) == (0, True)
+            assert "If the call no longer waits there: the call runs when it is made again in that run" in " ".join(done.err.split())
+            assert result_of(await engine.call(PAY, RUN)).text == "paid"
+
+
+async def test_the_open_questions_are_listed_with_the_time_at_which_they_were_asked(tmp_path: Path) -> None:
+    async with opened(tmp_path) as engine:
+        await asked(engine)
+    header, line = said(tmp_path, "approvals").out.splitlines()
+    assert "asked" in header
+    assert header.index("asked") < header.index("expires") < len(line)
+
+
+def test_words_that_a_command_does_not_take_are_named_without_the_parsers_own_term(tmp_path: Path) -> None:
+    done = shell(tmp_path, "log", "list", "calls")
+    assert (done.code, "The command takes no calls." in done.err, "Unused Tokens" in done.err) == (2, True, False)

@@ -1,0 +1,70 @@
+"""`callgate plugin`: new, check and list, with real plugin processes."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.cli.shell import Ended, shell
+
+pytestmark = pytest.mark.process
+
+needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
+ADA = '{"name": "Ada"}'
+
+
+def command(folder: Path, *words: str) -> Ended:
+    return shell(folder, "plugin", *words, XDG_CACHE_HOME=str(folder / "cache"))
+
+
+@pytest.mark.parametrize("more", [(), pytest.param(("--js",), marks=needs_node)], ids=["python", "javascript"])
+def test_a_new_plugin_passes_its_check_and_answers_a_call(tmp_path: Path, more: tuple[str, ...]) -> None:
+    assert command(tmp_path, "new", "hello", *more).code == 0
+    done = command(tmp_path, "check", "./hello", "--tool", "greet", "--arguments", ADA)
+    assert done.code == 0, done.err
+    assert "Hello, Ada!" in done.out
+    listed = command(tmp_path, "list", ".", "--json").json
+    assert [(one["plugin"], one["state"], one["tools"]) for one in listed] == [
+        ("hello", "starts", [{"name": "greet", "effect": "none"}]),
+    ]
+
+
+@pytest.mark.parametrize("name", ["", "../out", "a b", "-x"])
+def test_a_name_that_cannot_be_used_makes_nothing(tmp_path: Path, name: str) -> None:
+    assert command(tmp_path, "new", "--", name).code == 2
+    assert [one.name for one in tmp_path.iterdir() if one.name != "cache"] == []
+
+
+def test_an_existing_folder_is_not_changed(tmp_path: Path) -> None:
+    (tmp_path / "hello").mkdir()
+    done = command(tmp_path, "new", "hello")
+    assert done.code == 2
+    assert list((tmp_path / "hello").iterdir()) == []
+
+
+def test_check_names_the_wrong_key_of_a_manifest(tmp_path: Path) -> None:
+    command(tmp_path, "new", "hello")
+    manifest = tmp_path / "hello" / "callgate-plugin.toml"
+    manifest.write_text(manifest.read_text(encoding="utf-8").replace("parallel = 1", 'paralel = "x"'), encoding="utf-8")
+    done = command(tmp_path, "check", "hello")
+    assert done.code == 2
+    assert "paralel" in done.err
+
+
+def test_check_says_why_a_plugin_does_not_start(tmp_path: Path) -> None:
+    command(tmp_path, "new", "hello")
+    (tmp_path / "hello" / "main.py").write_text("raise SystemExit('no licence')\n", encoding="utf-8")
+    done = command(tmp_path, "check", "hello")
+    assert done.code == 1
+    assert "no licence" in done.err
+    assert command(tmp_path, "list", ".").code == 0
+
+
+def test_a_list_without_a_start_runs_no_plugin(tmp_path: Path) -> None:
+    command(tmp_path, "new", "hello")
+    (tmp_path / "hello" / "main.py").write_text("open('started', 'w')\n", encoding="utf-8")
+    (listed,) = command(tmp_path, "list", ".", "--no-start", "--json").json
+    assert listed["state"] == "not started"
+    assert not (tmp_path / "hello" / "started").exists()

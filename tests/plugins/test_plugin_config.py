@@ -1,0 +1,96 @@
+"""What is refused before a plugin starts, how installed plugins are found, and how an engine's owner overrides a manifest."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from callgate import Agent, Engine
+from callgate.errors import UsageError
+from callgate.plugins import installed_plugins, plugin
+from callgate.testing import Call, ScriptedModel
+from tests.engine_calls import call, said
+from tests.plugins.fakes import ANSWER, FakeFolder, table
+
+HEAD = '[plugin]\nname = "p"\nversion = "1"\nprotocol = 1\ncommand = ["x"]\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "missing required field `plugin`"),
+        ("[plugin", "cannot be read"),
+        (HEAD.replace("protocol = 1", "protocol = 2"), "plugin.protocol is 2; this engine speaks 1"),
+        (HEAD.replace('"p"', '"../p"'), "plugin.name"),
+        (HEAD.replace('["x"]', "[]"), "plugin.command"),
+        (HEAD + "parallel = 0\n", "plugin.parallel is 0"),
+        (HEAD + 'env = ["A=b"]\n', "names of variables"),
+        (HEAD + "paralel = 1\n", "paralel"),
+        (HEAD + '[[tools]]\nname = "t"\neffect = "never"\n', "effect"),
+        (HEAD + '[[tools]]\nname = "t"\nefect = "none"\n', "efect"),
+        (HEAD + '[[tools]]\nname = "t"\n[[tools]]\nname = "t"\n', "'t' is there twice"),
+        (HEAD + '[[tools]]\nname = "t"\ninput_schema = "../secret.json"\n', "not in the plugin's folder"),
+        (HEAD + '[[tools]]\nname = "t"\ninput_schema = "missing.json"\n', "cannot be read"),
+    ],
+)
+def test_a_manifest_that_cannot_be_used_is_refused_with_its_file_and_key(tmp_path: Path, text: str, told: str) -> None:
+    (tmp_path / "callgate-plugin.toml").write_text(text, encoding="utf-8")
+    with pytest.raises(UsageError) as caught:
+        plugin(tmp_path)
+    assert told in str(caught.value)
+    assert "callgate-plugin.toml" in str(caught.value)
+
+
+@pytest.mark.parametrize("target", ["", "no_such_package", "./no-such-folder", "json"])
+def test_a_target_that_is_no_plugin_is_refused(target: str) -> None:
+    with pytest.raises(UsageError):
+        plugin(target)
+
+
+def test_wrong_options_are_refused_with_their_name(tmp_path: Path) -> None:
+    fake = FakeFolder(tmp_path)
+    for options, told in (
+        ({"timeout": 1}, "timeout_s"),
+        ({"effects": {"work": "never"}}, "effects"),
+        ({"options": {"work": {"effect": "none"}}}, "effects="),
+        ({"options": {"work": {"timeout": 1}}}, "timeout_s"),
+        ({"env": {"A": 1}}, "env"),
+    ):
+        with pytest.raises(UsageError) as caught:
+            fake.plugin(**options)
+        assert told in str(caught.value)
+
+
+@pytest.mark.process
+async def test_options_of_the_operator_come_before_those_of_the_manifest(tmp_path: Path) -> None:
+    fake = FakeFolder(tmp_path, ANSWER, tools=table("work", effect="none", timeout_s=3))
+    config = fake.plugin(prefix=True, effects={"work": "once"}, options={"work": {"timeout_s": 7}})
+    async with Engine(servers=[config]) as engine:
+        (bound,) = engine.tools
+        assert (bound.name, bound.effect, bound.tool.timeout_s) == ("fake.work", "once", 7)
+        assert (await said(engine, call("fake.work"))).data == "done"
+
+
+def test_installed_plugins_are_found_by_their_entry_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package, about = tmp_path / "shop_plugin", tmp_path / "shop_plugin-1.dist-info"
+    package.mkdir()
+    about.mkdir()
+    (package / "__init__.py").write_text("raise AssertionError('it is not imported')", encoding="utf-8")
+    (package / "callgate-plugin.toml").write_text(HEAD, encoding="utf-8")
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: shop-plugin\nVersion: 1\n", encoding="utf-8")
+    (about / "entry_points.txt").write_text("[callgate.plugins]\nshop = shop_plugin\n", encoding="utf-8")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    (found,) = installed_plugins()
+    assert (found.name, found.path) == ("p", package)
+
+
+@pytest.mark.process
+async def test_an_agent_calls_a_plugins_tool(tmp_path: Path) -> None:
+    fake = FakeFolder(tmp_path, ANSWER)
+    model = ScriptedModel([Call("work", {"n": 1}), "finished"])
+    async with Agent(model, tools=[fake.plugin()]) as agent:
+        answer = await agent.run("Work.")
+    assert answer.text == "finished"
+    assert len(fake.seen("call")) == 1

@@ -1,0 +1,39 @@
+"""A host learns of an unknown outcome from the reply and from its log, not only the model."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from callgate import Engine, Scope, tool
+from tests.provider_responses.shop import claude
+
+PAY = ("pay", {"order": "A7"})
+
+
+@tool
+def pay(order: str) -> str:
+    """Pay an order."""
+    raise ConnectionResetError("no reply")
+
+
+@pytest.mark.parametrize(("second", "warned"), [("msg_1", False), ("msg_2", True)], ids=["the same message", "another message"])
+async def test_the_reply_and_one_warning_for_each_call_name_what_may_have_taken_effect(
+    second: str, warned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Engine([pay]) as engine:
+        for message_id, expected in (("msg_1", True), (second, warned)):
+            caplog.clear()
+            reply = await engine.respond(claude(PAY, message_id=message_id), Scope(run="chat"))
+            assert [one.result.status for one in reply.unknown] == ["unknown"]
+            assert (reply.ended, len(reply.messages)) == (None, 2)
+            warnings = [one for one in caplog.records if "callgate settle chat/0/0 --happened" in one.getMessage()]
+            assert [one.levelno for one in warnings] == ([logging.WARNING] if expected else [])
+
+
+async def test_a_log_line_of_a_call_without_reasoning_ends_with_its_name(caplog: pytest.LogCaptureFixture) -> None:
+    async with Engine([pay]) as engine:
+        with caplog.at_level(logging.INFO, logger="callgate"):
+            await engine.respond(claude(PAY))
+    assert "Tool call: pay" in [one.getMessage() for one in caplog.records]

@@ -1,0 +1,53 @@
+"""Mistakes in the use of the library are told with what is wrong and what to write instead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any, cast
+
+import pytest
+
+from callgate import Engine, RawCall, Scope, UsageError, tool
+
+
+@tool
+def pay(invoice: str, amount: Decimal = Decimal(1)) -> str:
+    """Pay an invoice."""
+    return f"{invoice} {amount}"
+
+
+def left_by_with() -> None:
+    with cast("Any", Engine([pay])):
+        pass
+
+
+def decorated_with_a_wrong_effect() -> None:
+    tool(pay.function, effect=cast("Any", "read"))
+
+
+def engine() -> Any:
+    return Engine([pay])
+
+
+MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
+    "call by name": (lambda: engine().call_sync("pay", {"invoice": "A"}), "A str was handed in as a call. Make a RawCall of it"),
+    "a field of the scope": (lambda: engine().respond_sync({}, conversation="u"), "scope=Scope(conversation=...)"),
+    "a function as policies": (lambda: Engine([pay], policies=cast("Any", lambda call: None)), "Write policies=[Rules.parse(...)]"),
+    "a function as policy": (lambda: Engine([pay], policies=[cast("Any", lambda call: None)]), "'async def decide(self, call)'"),
+    "a wrong effect": (decorated_with_a_wrong_effect, "has effect='read'; it must be one of 'none', 'idempotent', 'once'"),
+    "with": (left_by_with, "async with Engine(...) as engine"),
+}
+
+
+@pytest.mark.parametrize(("mistake", "told"), MISTAKES.values(), ids=MISTAKES)
+def test_a_mistake_is_told_with_what_to_write(mistake: Callable[[], object], told: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        mistake()
+    assert told in str(refused.value)
+
+
+async def test_a_number_instead_of_the_text_of_a_decimal_is_refused_with_an_example() -> None:
+    async with Engine([pay]) as engine:
+        outcome = await engine.call(RawCall(name="pay", arguments={"invoice": "A", "amount": 50.1}), Scope())
+    assert 'amount: expected text, such as "12.50", got 50.1' in str(cast("Any", outcome).result.error)
