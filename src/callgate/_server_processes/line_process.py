@@ -207,7 +207,7 @@ class _Input(asyncio.BaseProtocol):
             self._on_broken()
 
     def ended(self) -> None:
-        """Wake everybody who waits, because there is room again or never will be."""
+        """Wake all tasks that wait to write: the pipe has room again, or is closed."""
         if self._room is not None and not self._room.done():
             self._room.set_result(None)
         self._room = None

@@ -80,7 +80,7 @@ class PluginTool(Tool):
 
 
 def _told(context: ToolContext) -> dict[str, object]:
-    """Return what a plugin is told of a call."""
+    """Return the `context` of a call's message to the plugin."""
     return {
         "conversation": context.conversation,
         "run": context.scope.run,
