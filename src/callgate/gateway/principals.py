@@ -1,0 +1,35 @@
+"""Principals: on whose behalf the gateway makes calls, what they may use, and how much of it."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import Literal
+
+from callgate._option_checks import Count, NamedStruct
+
+__all__ = ["LOCAL", "Principal"]
+
+
+class Principal(NamedStruct, frozen=True, kw_only=True):
+    """Who uses the gateway: a person, a program or a team, known by a token."""
+
+    name: str
+    """The name in the journal, in rules and in every key of a cache, a session or an idempotency key."""
+    role: Literal["client", "operator"] = "client"
+    """An `operator` is also offered the approval queue as tools, for the calls of other principals."""
+    tools: tuple[str, ...] = ("*",)
+    """The tools to offer, as glob patterns of their names. Others do not exist for this principal."""
+    parallel: Count = 64
+    """How many calls may run at the same time."""
+    queued: Count = 256
+    """How many more calls may wait. What is beyond is refused at once."""
+    approves: bool = True
+    """Whether the people behind this principal's client may answer the questions about its own calls. If False, only an operator may."""
+
+    def may_use(self, tool: str) -> bool:
+        """Return whether a tool is offered to this principal."""
+        return any(fnmatchcase(tool, pattern) for pattern in self.tools)
+
+
+LOCAL = Principal(name="local")
+"""The user at the other end of standard input and output."""

@@ -1,0 +1,72 @@
+"""The MCP client on whose behalf a call is made.
+
+A gateway makes calls for clients of its own. What a server asks during such a call (questions to the user, requests to a language model,
+the folders to work in) goes to that client, and only what that client can do is offered to the server. The gateway sets the client with
+`on_behalf_of`; the tools of MCP servers read it. Without a client, the server's own configuration answers. Knows no connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Protocol
+
+__all__ = ["CallingClient", "calling_client", "on_behalf_of"]
+
+
+class CallingClient(Protocol):
+    """The client of one call. Its functions, except `answer`, return at once and do not raise."""
+
+    @property
+    def key(self) -> str:
+        """Clients with the same key may share sessions with servers that keep state; empty: shared with everybody."""
+        ...
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        """The client's capabilities as it declared them: `elicitation`, `sampling`, `roots`."""
+        ...
+
+    @property
+    def meta(self) -> Mapping[str, Any]:
+        """Fields for the `_meta` of the request, such as `traceparent`. Those that the protocol itself defines for a hop are not in it."""
+        ...
+
+    async def answer(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the result of a request of the server: `elicitation/create`, `sampling/createMessage` or `roots/list`.
+
+        Raises:
+            RpcError: The client refuses it or cannot be asked.
+        """
+        ...
+
+    def progressed(self, params: Mapping[str, Any]) -> None:
+        """Take the `params` of a progress notification of this call, without its token."""
+        ...
+
+    def logged(self, params: Mapping[str, Any]) -> None:
+        """Take the `params` of a log notification that belongs to this call."""
+        ...
+
+    def answered(self, response: Mapping[str, Any]) -> None:
+        """Take the server's response to this call, as it was sent: a message with `result` or `error`."""
+        ...
+
+
+_client: ContextVar[CallingClient | None] = ContextVar("callgate_calling_client", default=None)
+
+
+def calling_client() -> CallingClient | None:
+    """Return the client on whose behalf the running code makes calls; None if there is none."""
+    return _client.get()
+
+
+@contextmanager
+def on_behalf_of(client: CallingClient) -> Iterator[None]:
+    """Make the calls of this block on behalf of a client."""
+    token = _client.set(client)
+    try:
+        yield
+    finally:
+        _client.reset(token)
