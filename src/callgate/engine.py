@@ -424,6 +424,11 @@ class Engine:
         """Whether this engine has a policy, a judge or a tool that may ask a human about a call."""
         return self._parts.route.may_ask
 
+    @property
+    def changes_results(self) -> bool:
+        """Whether this engine has a hook that may change the results of tools."""
+        return self._parts.changes_results
+
     async def asks_human(self, raw: RawCall, scope: Scope = _NOWHERE) -> bool:
         """Return whether a human has to decide about a call, and none has. For frameworks that want to know before they call a tool.
 
