@@ -460,6 +460,10 @@ class Engine:
 
         return content_of(self._parts.servers.named(name), self.start, self._parts.timeout_s)
 
+    def mcp_servers(self) -> list[ServerContent]:
+        """Return the resources and prompts of each of the engine's MCP servers, in their order. Starts nothing."""
+        return [self.server(server.name) for server in self._parts.servers if server.layer == "mcp"]
+
     # What an operator does
 
     @by_name

@@ -13,6 +13,7 @@ from callgate._version import __version__
 from callgate.engine import Engine
 from callgate.gateway._changes import Changes
 from callgate.gateway._client_runs import ClientRuns
+from callgate.gateway._content import Content
 from callgate.gateway._exchange import Exchange
 from callgate.gateway._front_parts import FrontParts
 from callgate.gateway._handshake import HandshakeSession
@@ -67,7 +68,7 @@ class Gateway:
         self._parked = ParkedRequests(secret, most=limits.parked_requests, wait_s=limits.answer_s)
         results = ToolResults(engine.blobs, engine.redactor, changed_by_hooks=engine.changes_results)
         self._parts = FrontParts(
-            methods=Methods(ToolLists(engine.tools), ToolCalls(engine, results)),
+            methods=Methods(ToolLists(engine.tools), ToolCalls(engine, results), Content(engine)),
             changes=self._changes,
             runs=ClientRuns(replica),
             parked=self._parked,
