@@ -14,6 +14,7 @@ from typing import Any
 ERA, LOG = sys.argv[1], sys.argv[2]
 TOOLS = ("ask", "ask_twice", "model", "folders", "work", "wait")
 FORM = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+CACHED: dict[str, Any] = {"ttlMs": 0, "cacheScope": "private"} if ERA == "stateless" else {}
 waiting: dict[object, Any] = {}
 """What continues when the client answers a request of this server, by the request's id."""
 
@@ -99,7 +100,7 @@ def take(message: dict[str, Any]) -> None:
             reply(number, supportedVersions=["2026-07-28"], capabilities={"tools": {}}, ttlMs=0, cacheScope="private")
         case "tools/list":
             tools = [{"name": name, "inputSchema": {"type": "object"}} for name in TOOLS]
-            reply(number, tools=tools, **({"ttlMs": 0, "cacheScope": "private"} if ERA == "stateless" else {}))
+            reply(number, tools=tools, **CACHED)
         case "tools/call":
             capabilities = params.get("_meta", {}).get("io.modelcontextprotocol/clientCapabilities", {})
             log(f"call {params['name']} {json.dumps(capabilities, sort_keys=True)}")

@@ -21,7 +21,9 @@ _ODD = str(Path(__file__).with_name("odd_server.py"))
 _OF_THE_ERA = frozenset({"resultType", "ttlMs", "cacheScope"})
 
 
-@pytest_asyncio.fixture(loop_scope="module", scope="module", params=[(front, upstream) for front in ERAS for upstream in ERAS], ids="-".join)
+@pytest_asyncio.fixture(
+    loop_scope="module", scope="module", params=[(front, upstream) for front in ERAS for upstream in ERAS], ids="-".join
+)
 async def client(request: pytest.FixtureRequest) -> AsyncIterator[RawClient]:
     """A client of one era, through the gateway, in front of a server of the same or the other era."""
     front, upstream = request.param
