@@ -1,7 +1,7 @@
 """Tools and prompts that ask the client before they answer, in both eras of the protocol.
 
-In the older era the server sends its questions as requests, while the call is running. In the newer one it ends the call with the questions,
-and the client makes the call again with the answers. `Asking` has the questions once, for both.
+In the older era the server sends its questions as requests, while the call is running. In the newer one it ends the call with the
+questions, and the client makes the call again with the answers. `Asking` has the questions once, for both.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ _SENT: Final[Mapping[str, tuple[type[Any], type[Any]]]] = {
     "sampling/createMessage": (types.CreateMessageRequest, types.CreateMessageResult),
     "roots/list": (types.ListRootsRequest, types.ListRootsResult),
 }
-_META: Final = "io.modelcontextprotocol/clientCapabilities"
 
 
 def elicitation(message: str, properties: Mapping[str, Any], required: Sequence[str] | None = None) -> Question:
