@@ -22,7 +22,7 @@ class AppThread:
     """
 
     def __init__(self, app: Any, *, port: int = 0) -> None:
-        config = uvicorn.Config(app, log_level="critical", lifespan="on", ws="none", timeout_graceful_shutdown=0)
+        config = uvicorn.Config(app, interface="asgi3", log_level="critical", lifespan="on", ws="none", timeout_graceful_shutdown=0)
         self._server = uvicorn.Server(config)
         self._socket = socket.socket(proto=socket.IPPROTO_TCP)  # asyncio sends small answers at once only if the protocol is named
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -13,8 +13,10 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
+import httpx2
+
 from callgate import Answered, Engine, RawCall, ToolResult
-from callgate.mcp import mcp
+from callgate.mcp import OAuth, mcp
 
 Play = Callable[[Engine, Mapping[str, Any]], Awaitable[None]]
 
@@ -55,10 +57,14 @@ async def continue_calls(engine: Engine, _: Mapping[str, Any]) -> None:
     await asyncio.gather(*(call(engine, f"test_mrtr_{name}") for name in names))
 
 
-async def use_everything(engine: Engine, _: Mapping[str, Any]) -> None:
-    content = engine.server("suite")
+async def call_all(engine: Engine, _: Mapping[str, Any]) -> None:
     for name in engine.tools.names():
         await call(engine, name)
+
+
+async def use_everything(engine: Engine, _: Mapping[str, Any]) -> None:
+    await call_all(engine, _)
+    content = engine.server("suite")
     for resource in await content.list_resources():
         await content.read_resource(resource["uri"])
     for prompt in await content.list_prompts():
@@ -97,13 +103,28 @@ PLAYS: Final[Mapping[str, Play]] = {
     "json-schema-ref-no-deref": only_start,
     "json-schema-2020-12-preservation": return_schema,
 }
-"""What is done in a scenario. The others are about authorization: the client starts, and calls a tool."""
+"""What is done in a scenario. The others are about authorization: the client starts, and calls the tool."""
+
+
+async def open_page(address: str) -> str:
+    """Return where the authorization server sends a user who agrees at once, as the suite's does."""
+    async with httpx2.AsyncClient() as browser:
+        return str((await browser.get(address)).headers["location"])
+
+
+def authorization(scenario: str, context: Mapping[str, Any]) -> OAuth | None:
+    if not scenario.startswith("auth/"):
+        return None
+    registered = {name: context[name] for name in ("client_id", "client_secret", "issuer") if name in context}
+    if scenario == "auth/basic-cimd":
+        registered["client_metadata_url"] = "https://conformance-test.local/client-metadata.json"
+    return OAuth(open_page=open_page, redirect_uri="http://127.0.0.1:8400/callback", **registered)
 
 
 async def play(url: str, scenario: str, context: Mapping[str, Any]) -> None:
-    server = mcp(url, name="suite", elicitation=accept_defaults, required=True)
+    server = mcp(url, name="suite", elicitation=accept_defaults, required=True, auth=authorization(scenario, context))
     async with Engine(servers=[server]) as engine:
-        await PLAYS.get(scenario, use_everything)(engine, context)
+        await PLAYS.get(scenario, call_all)(engine, context)
 
 
 if __name__ == "__main__":

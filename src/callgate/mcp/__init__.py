@@ -14,6 +14,7 @@ from callgate.mcp._connection import ConnectionLost, McpError, NotSent, Protocol
 from callgate.mcp._tool_changes import AcceptedTool, Definition, FieldChange, ToolChange, ToolComparison
 from callgate.mcp.accepted_tools import AcceptedTools
 from callgate.mcp.config_files import ConfiguredServer, configured_servers, read_mcp_servers
+from callgate.mcp.oauth import OAuth
 from callgate.mcp.server_config import ChecksDefinitions, McpServer, mcp
 from callgate.mcp.server_content import RequestRejected, ServerContent
 
@@ -28,6 +29,7 @@ __all__ = [
     "McpError",
     "McpServer",
     "NotSent",
+    "OAuth",
     "ProtocolError",
     "RequestRejected",
     "ServerContent",
