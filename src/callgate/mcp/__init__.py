@@ -3,7 +3,7 @@
 `server_config.py` has the configuration of a server, from which each engine makes its own supervised server. A server has one connection at
 a time, and on it one session. `_connection.py` is the protocol of connections; `_stdio_connection.py` and `_http_connection.py` implement
 it. `server_content.py` gives the host the resources and prompts of a server. `accepted_tools.py` has the tools that the operator
-accepted, and `config_files.py` reads the configuration files of other clients.
+accepted, `config_files.py` reads the configuration files of other clients, and `oauth.py` gets access tokens for servers on the network.
 
 No SDK of MCP is used: messages are dicts as they were parsed, so that nothing is lost on the way.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import httpx2
@@ -55,12 +56,14 @@ async def test_a_token_that_expires_is_renewed_without_the_user() -> None:
     assert server.renewals > 0
 
 
-async def test_a_user_is_asked_again_when_the_server_accepts_a_token_no_longer() -> None:
+async def test_a_user_is_asked_once_more_when_the_server_accepts_a_token_no_longer() -> None:
+    """However many calls find that out at the same time."""
     with OAuthServer() as server:
         async with Engine(servers=[guarded(server)]) as engine:
             assert (await said(engine, call("look"))).text == "seen"
             server.forget_tokens()
-            assert (await said(engine, call("look"))).text == "seen"
+            results = await asyncio.gather(*(said(engine, call("look")) for _ in range(5)))
+            assert {result.text for result in results} == {"seen"}
     assert server.authorizations == 2
 
 
