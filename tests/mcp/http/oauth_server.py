@@ -54,7 +54,7 @@ class OAuthServer(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshTok
         server = MCPServer("guarded", auth_server_provider=self, auth=settings, log_level="CRITICAL")
 
         @server.tool()
-        async def look() -> str:
+        async def look(times: int = 1) -> str:
             """Look."""
             return "seen"
 

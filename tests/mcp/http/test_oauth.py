@@ -37,7 +37,7 @@ class Refusing:
 
 
 def guarded(server: OAuthServer, open_page: Any = agree, **options: Any) -> McpServer:
-    return mcp(server.url, name="guarded", auth=OAuth(open_page=open_page, redirect_uri=REDIRECT, **options))
+    return mcp(server.url, name="guarded", effects={"look": "none"}, auth=OAuth(open_page=open_page, redirect_uri=REDIRECT, **options))
 
 
 async def test_a_user_is_asked_once_and_all_calls_are_authorized() -> None:
@@ -62,7 +62,7 @@ async def test_a_user_is_asked_once_more_when_the_server_accepts_a_token_no_long
         async with Engine(servers=[guarded(server)]) as engine:
             assert (await said(engine, call("look"))).text == "seen"
             server.forget_tokens()
-            results = await asyncio.gather(*(said(engine, call("look")) for _ in range(5)))
+            results = await asyncio.gather(*(said(engine, call("look", times=times)) for times in range(5)))
             assert {result.text for result in results} == {"seen"}
     assert server.authorizations == 2
 
