@@ -21,14 +21,14 @@ from msgspec import Struct
 from callgate.mcp._oauth_http import OAuthHttp
 from callgate.mcp._oauth_metadata import AuthorizationServer, Untrusted
 
-__all__ = ["AccessToken", "Client", "Grant", "ask_user", "register", "registered_client", "request_token"]
+__all__ = ["AccessToken", "Grant", "OAuthClient", "ask_user", "register", "registered_client", "request_token"]
 
 _AUTH_METHODS = ("none", "client_secret_basic", "client_secret_post")
 _EXPIRES_EARLY_S = 30.0
 _TOKEN = re.compile(r"[!-~]+")
 
 
-class Client(Struct, frozen=True, kw_only=True):
+class OAuthClient(Struct, frozen=True, kw_only=True):
     """This client, as one authorization server knows it."""
 
     client_id: str
@@ -36,7 +36,7 @@ class Client(Struct, frozen=True, kw_only=True):
     auth_method: str = "none"
 
     def __repr__(self) -> str:
-        return f"Client({self.client_id!r})"
+        return f"OAuthClient({self.client_id!r})"
 
 
 class AccessToken(Struct, frozen=True, kw_only=True):
@@ -55,19 +55,19 @@ class Grant(Struct, frozen=True, kw_only=True):
     """What a token is asked for: by whom, of which authorization server, and for which MCP server."""
 
     server: AuthorizationServer
-    client: Client
+    client: OAuthClient
     resource: str
 
 
-def registered_client(server: AuthorizationServer, client_id: str, secret: str) -> Client:
+def registered_client(server: AuthorizationServer, client_id: str, secret: str) -> OAuthClient:
     """Return a client that was registered by hand."""
     method = "none"
     if secret:
         method = "client_secret_basic" if "client_secret_basic" in server.token_auth_methods else "client_secret_post"
-    return Client(client_id=client_id, secret=secret, auth_method=method)
+    return OAuthClient(client_id=client_id, secret=secret, auth_method=method)
 
 
-async def register(http: OAuthHttp, server: AuthorizationServer, name: str, redirect_uri: str, scopes: Sequence[str]) -> Client:
+async def register(http: OAuthHttp, server: AuthorizationServer, name: str, redirect_uri: str, scopes: Sequence[str]) -> OAuthClient:
     """Register this client (RFC 7591).
 
     Raises:
@@ -90,7 +90,7 @@ async def register(http: OAuthHttp, server: AuthorizationServer, name: str, redi
     secret, used = found.get("client_secret", ""), found.get("token_endpoint_auth_method", method)
     if not isinstance(found.get("client_id"), str) or not isinstance(secret, str) or used not in _AUTH_METHODS:
         raise Untrusted(f"the authorization server {server.issuer!r} answered the registration with what is no client")
-    return Client(client_id=found["client_id"], secret=secret, auth_method=used)
+    return OAuthClient(client_id=found["client_id"], secret=secret, auth_method=used)
 
 
 async def ask_user(

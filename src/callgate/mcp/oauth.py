@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from callgate._option_checks import by_name, shown
 from callgate.errors import UsageError
 from callgate.mcp._connection import NotSent
-from callgate.mcp._oauth_grants import AccessToken, Client, Grant, ask_user, register, registered_client, request_token
+from callgate.mcp._oauth_grants import AccessToken, Grant, OAuthClient, ask_user, register, registered_client, request_token
 from callgate.mcp._oauth_http import OAuthHttp
 from callgate.mcp._oauth_metadata import (
     AuthorizationServer,
@@ -80,7 +80,7 @@ class OAuth:
         self._client_secret = client_secret
         self._issuer = issuer
         self._client_metadata_url = client_metadata_url
-        self._clients: dict[str, Client] = {}
+        self._clients: dict[str, OAuthClient] = {}
         """The registered clients by issuer."""
         self._scopes: tuple[str, ...] = ()
         """All scopes that were asked for."""
@@ -164,11 +164,11 @@ class OAuth:
             raise Untrusted(f"it wants tokens of {', '.join(resource.issuers)[:300]}, and the client is registered at {self._issuer}")
         return self._issuer or resource.issuers[0]
 
-    async def _client(self, http: OAuthHttp, server: AuthorizationServer, scopes: tuple[str, ...]) -> Client:
+    async def _client(self, http: OAuthHttp, server: AuthorizationServer, scopes: tuple[str, ...]) -> OAuthClient:
         if self._client_id:
             return registered_client(server, self._client_id, self._client_secret)
         if self._client_metadata_url and server.takes_metadata_urls:
-            return Client(client_id=self._client_metadata_url)
+            return OAuthClient(client_id=self._client_metadata_url)
         if server.issuer not in self._clients:
             self._clients[server.issuer] = await register(http, server, self._client_name, self._redirect_uri, scopes)
         return self._clients[server.issuer]
