@@ -9,15 +9,29 @@ from typing import Protocol
 
 from callgate.gateway.principals import Principal
 
-__all__ = ["Authenticator", "StaticTokens"]
+__all__ = ["Anonymous", "Authenticator", "StaticTokens"]
 
 
 class Authenticator(Protocol):
     """Decides on whose behalf a request is made."""
 
     async def principal_of(self, token: str) -> Principal | None:
-        """Return the principal of a bearer token; None if the token is not valid."""
+        """Return the principal of a bearer token; None if the token is not valid.
+
+        Args:
+            token: Empty if the request has none.
+        """
         ...
+
+
+class Anonymous:
+    """Every request is made by one principal, whether it has a token or not. Only for a server that nobody else can reach."""
+
+    def __init__(self, principal: Principal) -> None:
+        self._principal = principal
+
+    async def principal_of(self, token: str) -> Principal | None:
+        return self._principal
 
 
 class StaticTokens:

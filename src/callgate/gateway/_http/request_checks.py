@@ -88,9 +88,10 @@ class RequestChecks:
 
     async def principal(self, headers: Headers) -> Principal:
         """Return the principal of the request's bearer token, or raise `Refused`."""
-        scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+        given = headers.get(b"authorization", b"")
+        scheme, _, token = given.partition(b" ")
         principal = None
-        if scheme.lower() == b"bearer" and token and token.isascii():
+        if not given or (scheme.lower() == b"bearer" and token and token.isascii()):
             principal = await self._authenticator.principal_of(token.decode("ascii"))
         if principal is None:
             raise Refused(
