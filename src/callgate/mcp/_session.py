@@ -28,6 +28,7 @@ from callgate.mcp._revisions import (
     HANDSHAKE_REVISIONS,
     LATEST_HANDSHAKE,
     LATEST_STATELESS,
+    LOG_LEVEL,
     STATELESS_REVISIONS,
     UNSUPPORTED_REVISION,
     Era,
@@ -255,23 +256,31 @@ class Session:
         asked, state = result.get("inputRequests"), result.get("requestState")
         if not (asked is None or isinstance(asked, dict)) or not (state is None or isinstance(state, str)) or not (asked or state):
             raise ProtocolError(f"{self._named} asked for input in a form that cannot be read.")
-        answers: dict[str, Any] = {}
-        for key, request in (asked or {}).items():
-            if not isinstance(request, dict):
-                raise ProtocolError(f"{self._named} asked for input in a form that cannot be read.")
-            try:
-                answers[key] = await self._one_input(request.get("method"), request.get("params", {}), client)
-            except RpcError as error:
-                raise ProtocolError(
-                    f"{self._named} asked for input that nobody here gives ({str(request.get('method'))[:60]}): {error.message}"
-                ) from error
+        requests: Message = asked or {}
+        if not all(isinstance(request, dict) for request in requests.values()):
+            raise ProtocolError(f"{self._named} asked for input in a form that cannot be read.")
+        answering = [asyncio.ensure_future(self._one_input(name, request, client)) for name, request in requests.items()]
+        try:
+            answers = dict(zip(requests, await asyncio.gather(*answering), strict=True))
+        finally:
+            for one in answering:
+                one.cancel()
         more: dict[str, Any] = {"inputResponses": answers} if answers else {}
         return more if state is None else more | {"requestState": state}
 
-    async def _one_input(self, method: object, params: object, client: CallingClient | None) -> Mapping[str, Any]:
-        if client is None:
-            return await self._requests.answer(method, params, None)
-        return await client_answer(client, method, params, self._server.name, self._log)
+    async def _one_input(self, name: str, request: Message, client: CallingClient | None) -> Mapping[str, Any]:
+        """Return the answer to one of the requests for input.
+
+        Raises:
+            ProtocolError: Nobody answers it.
+        """
+        method, params = request.get("method"), request.get("params", {})
+        try:
+            if client is None:
+                return await self._requests.answer(method, params, None)
+            return await client_answer(client, method, params, self._server.name, self._log, name)
+        except RpcError as error:
+            raise ProtocolError(f"{self._named} asked for input that nobody here gives ({str(method)[:60]}): {error.message}") from error
 
     async def is_alive(self) -> None:
         """Ask for an answer of any kind.
@@ -312,6 +321,8 @@ class Session:
         meta: dict[str, Any] = {} if client is None else {**client.meta}
         if self.era == "stateless":
             meta |= request_meta(self.revision, self._requests.capabilities if client is None else client.capabilities)
+            if client is not None and client.log_level:
+                meta[LOG_LEVEL] = client.log_level
         if caller.on_progress is not None:
             meta["progressToken"] = number
         return meta
