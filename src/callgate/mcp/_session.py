@@ -39,7 +39,6 @@ from callgate.mcp._running_requests import Caller, RunningRequest, RunningReques
 from callgate.mcp._server_messages import OnNotice, ServerMessages
 from callgate.mcp._server_requests import AnswersServer, client_answer
 from callgate.mcp._tool_subscription import ToolSubscription
-from callgate.mcp.calling_client import CallingClient
 from callgate.mcp.server_config import McpServer
 
 __all__ = ["Connect", "Session"]
@@ -241,7 +240,7 @@ class Session:
                 raise ConnectionLost(f"{self._named} asked for input, which could not be sent: {error}") from error
             kind = response["result"].get("resultType", "complete") if "result" in response else "complete"
             if kind == "input_required" and self.era == "stateless":
-                given = {**params, **await self._input(response["result"], caller.client)}
+                given = {**params, **await self._input(response["result"], caller)}
                 continue
             if on_response is not None:
                 on_response(response)
@@ -250,7 +249,7 @@ class Session:
             return _result(response)
         raise ProtocolError(f"{self._named} asked for input more than {_MOST_ROUNDS} times during one request.")
 
-    async def _input(self, result: Message, client: CallingClient | None) -> dict[str, Any]:
+    async def _input(self, result: Message, caller: Caller) -> dict[str, Any]:
         """Return what continues a call, after which the server has asked for input."""
         asked, state = result.get("inputRequests"), result.get("requestState")
         if not (asked is None or isinstance(asked, dict)) or not (state is None or isinstance(state, str)) or not (asked or state):
@@ -260,7 +259,7 @@ class Session:
             if not isinstance(request, dict):
                 raise ProtocolError(f"{self._named} asked for input in a form that cannot be read.")
             try:
-                answers[key] = await self._one_input(request.get("method"), request.get("params", {}), client)
+                answers[key] = await self._one_input(request.get("method"), request.get("params", {}), caller)
             except RpcError as error:
                 raise ProtocolError(
                     f"{self._named} asked for input that nobody here gives ({str(request.get('method'))[:60]}): {error.message}"
@@ -268,10 +267,11 @@ class Session:
         more: dict[str, Any] = {"inputResponses": answers} if answers else {}
         return more if state is None else more | {"requestState": state}
 
-    async def _one_input(self, method: object, params: object, client: CallingClient | None) -> Mapping[str, Any]:
-        if client is None:
-            return await self._requests.answer(method, params, None)
-        return await client_answer(client, method, params, self._server.name, self._log)
+    async def _one_input(self, method: object, params: object, caller: Caller) -> Mapping[str, Any]:
+        with caller.answering(method):
+            if caller.client is None:
+                return await self._requests.answer(method, params, None)
+            return await client_answer(caller.client, method, params, self._server.name, self._log)
 
     async def is_alive(self) -> None:
         """Ask for an answer of any kind.
