@@ -123,6 +123,11 @@ class SupervisedSession:
         """Whether a request was left without an answer, so that the server is asked for a sign of life."""
         self._running = 0
 
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        """What the server says that it can do; empty while it does not run."""
+        return self._session.capabilities if self._session is not None else {}
+
     def begin(self) -> None:
         """Start the session, and keep it running from now on."""
         work = ServerWork(

@@ -61,6 +61,11 @@ class SupervisedServer:
         """The state of the first session."""
         return self._first.life.state if self._started else "idle"
 
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        """What the server says that it can do; empty while it does not run."""
+        return self._first.capabilities if self._started else {}
+
     # Of the engine
 
     async def start(self, catalogue: ToolCatalogue) -> None:
