@@ -10,6 +10,7 @@ from msgspec import Struct
 from callgate.gateway._changes import Changes
 from callgate.gateway._client_runs import ClientRuns
 from callgate.gateway._methods import Methods
+from callgate.gateway._metrics import GatewayMetrics
 from callgate.gateway._parked_requests import ParkedRequests
 from callgate.gateway.principals import LOCAL, Principal
 from callgate.mcp._messages import INVALID_PARAMS, RpcError
@@ -24,6 +25,7 @@ class FrontParts(Struct, frozen=True, kw_only=True):
     changes: Changes
     runs: ClientRuns
     parked: ParkedRequests
+    metrics: GatewayMetrics
     info: Mapping[str, Any]
     """The gateway's `name` and `version`."""
     instructions: str

@@ -53,7 +53,8 @@ class HandshakeSession:
     # Front
 
     async def request(self, message: Mapping[str, Any], exchange: Exchange) -> Message | None:
-        return await self._running.run(message["id"], self._result(message, exchange))
+        answered = self._parts.metrics.request("handshake", self._result, message, exchange)
+        return await self._running.run(message["id"], answered)
 
     def notification(self, message: Mapping[str, Any]) -> None:
         if message["method"] == "notifications/cancelled":

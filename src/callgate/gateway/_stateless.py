@@ -50,7 +50,8 @@ class StatelessFront:
     # Front
 
     async def request(self, message: Mapping[str, Any], exchange: Exchange) -> Message | None:
-        return await self._running.run(message["id"], self._result(message, exchange))
+        answered = self._parts.metrics.request("stateless", self._result, message, exchange)
+        return await self._running.run(message["id"], answered)
 
     def notification(self, message: Mapping[str, Any]) -> None:
         if message["method"] == "notifications/cancelled":

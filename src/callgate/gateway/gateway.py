@@ -5,8 +5,10 @@ Assembles the parts that all fronts share. Transports get their fronts here, and
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from callgate._option_checks import Count, Options, Seconds, by_name
 from callgate._version import __version__
@@ -17,7 +19,9 @@ from callgate.gateway._content import Content
 from callgate.gateway._exchange import Exchange
 from callgate.gateway._front_parts import FrontParts
 from callgate.gateway._handshake import HandshakeSession
+from callgate.gateway._health import health
 from callgate.gateway._methods import Methods
+from callgate.gateway._metrics import GatewayMetrics, Readings
 from callgate.gateway._parked_requests import ParkedRequests
 from callgate.gateway._stateless import StatelessFront
 from callgate.gateway._tool_calls import ToolCalls
@@ -69,11 +73,16 @@ class Gateway:
         self._parked = ParkedRequests(secret, most=limits.parked_requests, wait_s=limits.answer_s)
         self._lists = ToolLists(engine.tools)
         results = ToolResults(engine.blobs, engine.redactor, changed_by_hooks=engine.changes_results)
+        calls = ToolCalls(engine, results)
+        self.observed = GatewayMetrics(engine, Readings(waiting=lambda: calls.waiting, parked=lambda: len(self._parked)))
+        """Where transports count what they refuse, and say how many clients they have."""
+        self._closing = False
         self._parts = FrontParts(
-            methods=Methods(self._lists, ToolCalls(engine, results), Content(engine)),
+            methods=Methods(self._lists, partial(self.observed.call, calls.call), Content(engine)),
             changes=self._changes,
             runs=ClientRuns(replica),
             parked=self._parked,
+            metrics=self.observed,
             info={"name": name, "version": __version__},
             instructions=instructions,
             answer_s=limits.answer_s,
@@ -96,6 +105,14 @@ class Gateway:
         """The arguments of the tools that clients repeat as HTTP headers."""
         return self._lists.argument_headers()
 
+    def metrics(self) -> bytes:
+        """Return the metrics of the gateway and its servers, in the text format of Prometheus."""
+        return self.observed.text()
+
+    def health(self) -> Mapping[str, Any]:
+        """Return whether the gateway and its servers work, as JSON data: `status` is `ok`, `degraded` or `closing`."""
+        return health(self.engine.servers_status(), closing=self._closing)
+
     async def start(self) -> None:
         """Start the engine's servers, and wait until each has listed its tools or has failed. Idempotent.
 
@@ -107,6 +124,7 @@ class Gateway:
 
     async def close(self) -> None:
         """End all requests and the engine, in bounded time. Idempotent."""
+        self._closing = True
         self._changes.close()
         self._parked.close()
         await self.engine.close()

@@ -27,7 +27,7 @@ from callgate.mcp._stdio_connection import StdioConnection
 from callgate.mcp._tool_changes import Definition
 from callgate.mcp._tool_list import ToolList
 from callgate.mcp.server_config import McpServer
-from callgate.protocols import Execution, ToolCatalogue
+from callgate.protocols import Execution, ServerStatus, ToolCatalogue
 
 __all__ = ["SupervisedServer", "connection_of"]
 
@@ -84,6 +84,7 @@ class SupervisedServer:
         self._connect = connect
         self._session: Session | None = None
         self._era: Era | None = None
+        self._revision = ""
         self._changed = False
         self._listed_at = -_LIST_EVERY_S
         """When changed tools were listed last."""
@@ -99,6 +100,9 @@ class SupervisedServer:
     def capabilities(self) -> Mapping[str, Any]:
         """What the server says that it can do; empty while it does not run."""
         return self._session.capabilities if self._session is not None else {}
+
+    def status(self, tools: int) -> ServerStatus:
+        return self._life.status(self.name, tools, self._revision)
 
     # Of the engine
 
@@ -183,7 +187,7 @@ class SupervisedServer:
         async with asyncio.timeout(self._server.start_timeout_s):
             await session.start(self._era)
             await self._list.refresh(session)
-        self._era = session.era
+        self._era, self._revision = session.era, session.revision
         if session.connection.lost.done():
             return session.connection.lost.result()
         self._life.started(session)
