@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any
 
+from opentelemetry.trace import TracerProvider
 from prometheus_client.parser import text_string_to_metric_families
 
 from callgate import Engine, tool
@@ -51,10 +52,10 @@ def pay(amount: int) -> str:
 
 
 @asynccontextmanager
-async def observed(*servers: list[str]) -> AsyncIterator[tuple[Gateway, Client]]:
+async def observed(*servers: list[str], tracer_provider: TracerProvider | None = None) -> AsyncIterator[tuple[Gateway, Client]]:
     """Serve `pay` and the tools of servers, which are called `server0` and so on."""
     upstream = [mcp(command, name=f"server{number}") for number, command in enumerate(servers)]
-    async with Gateway(Engine([pay], servers=upstream)) as gateway:
+    async with Gateway(Engine([pay], servers=upstream), tracer_provider=tracer_provider) as gateway:
         client = await client_of(gateway)
         yield gateway, client
         await client.front.close()

@@ -19,9 +19,8 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from callgate.engine import Engine
-from callgate.errors import FAILURE_CLASSES
 from callgate.gateway._client_calls import ClientCall
-from callgate.gateway._tool_results import OUTCOME_KEY
+from callgate.gateway._result_outcomes import end_of, outcome_of
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import RpcError
 from callgate.mcp._revisions import Era
@@ -56,7 +55,6 @@ _METHODS = frozenset(
     }
 )
 _STATES = (*get_args(ServerState), "unknown")
-_STATUSES = frozenset({"ok", "error", "unknown", "waiting", "cancelled"})
 _BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 _MOST_TOOLS = 1_000
 """Names of tools in labels; what servers add later is counted as `other`."""
@@ -124,8 +122,8 @@ class GatewayMetrics:
         self._running.inc()
         try:
             result = await make(client_call, params)
-            status, failure = _end_of(result)
-            if _code_of(result) == "too_many_calls":
+            status, failure = end_of(result)
+            if outcome_of(result).get("code") == "too_many_calls":
                 self.refused("too_many_calls")
             return result
         except RpcError:
@@ -195,22 +193,3 @@ class _Gauges(Collector):
 
 def _gauge(name: str, text: str, value: float) -> Metric:
     return GaugeMetricFamily(name, text, value=value)
-
-
-def _outcome_of(result: Message) -> Mapping[str, Any]:
-    meta = result.get("_meta")
-    outcome = meta.get(OUTCOME_KEY) if isinstance(meta, dict) else None
-    return outcome if isinstance(outcome, dict) else {}
-
-
-def _code_of(result: Message) -> object:
-    return _outcome_of(result).get("code")
-
-
-def _end_of(result: Message) -> tuple[str, str]:
-    """Return the status and the failure class of a result, both of a closed set, because a server may have written them."""
-    outcome = _outcome_of(result)
-    status, failure = outcome.get("status"), outcome.get("failure", "")
-    if not isinstance(status, str) or status not in _STATUSES:
-        return ("error", "tool_error") if result.get("isError") is True else ("ok", "")
-    return status, failure if isinstance(failure, str) and (failure in FAILURE_CLASSES or not failure) else "other"

@@ -82,6 +82,7 @@ class ToolCalls:
             outcome = await self._engine.call(call.raw, call.scope)
         match outcome:
             case Answered(result=result):
+                client_call.uid = result.uid
                 self._pending.pop(identity, None)
                 return self._results.result(result, client_call.response)
             case Suspended(approval_id=uid):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from callgate._option_checks import Count, Options, Seconds, by_name
 from callgate._version import __version__
@@ -20,7 +20,7 @@ from callgate.gateway._exchange import Exchange
 from callgate.gateway._front_parts import FrontParts
 from callgate.gateway._handshake import HandshakeSession
 from callgate.gateway._health import health
-from callgate.gateway._methods import Methods
+from callgate.gateway._methods import Answer, Methods
 from callgate.gateway._metrics import GatewayMetrics, Readings
 from callgate.gateway._parked_requests import ParkedRequests
 from callgate.gateway._stateless import StatelessFront
@@ -29,6 +29,9 @@ from callgate.gateway._tool_list import ToolLists
 from callgate.gateway._tool_results import ToolResults
 from callgate.gateway.principals import Principal
 from callgate.mcp._http_headers import ArgumentHeaders
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import TracerProvider
 
 __all__ = ["Gateway", "GatewayLimits"]
 
@@ -54,6 +57,7 @@ class Gateway:
         instructions: What clients may tell their models about these tools.
         secret: A secret of at least 32 bytes, the same for all gateways that share a journal. None: a random one.
         replica: The name of this gateway among those that share a journal.
+        tracer_provider: Where spans of OpenTelemetry go, if opentelemetry-api is installed. None: the provider of the process.
     """
 
     @by_name
@@ -66,6 +70,7 @@ class Gateway:
         limits: GatewayLimits = _DEFAULTS,
         secret: bytes | None = None,
         replica: str = "",
+        tracer_provider: TracerProvider | None = None,
     ) -> None:
         self.engine = engine
         self.limits = limits
@@ -78,7 +83,7 @@ class Gateway:
         """Where transports count what they refuse, and say how many clients they have."""
         self._closing = False
         self._parts = FrontParts(
-            methods=Methods(self._lists, partial(self.observed.call, calls.call), Content(engine)),
+            methods=Methods(self._lists, partial(self.observed.call, _traced(calls.call, engine, tracer_provider)), Content(engine)),
             changes=self._changes,
             runs=ClientRuns(replica),
             parked=self._parked,
@@ -139,3 +144,12 @@ class Gateway:
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self.close()
+
+
+def _traced(call: Answer, engine: Engine, provider: TracerProvider | None) -> Answer:
+    """Return `call` with a span around each call, if opentelemetry-api is installed."""
+    try:
+        from callgate.gateway._tracing import CallTracing
+    except ModuleNotFoundError:
+        return call
+    return partial(CallTracing(engine, provider).call, call)
