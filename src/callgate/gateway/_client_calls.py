@@ -84,6 +84,8 @@ class ClientCall:
         self._progress_token = given.get("progressToken")
         self.meta = {name: value for name, value in given.items() if name != "progressToken" and not name.startswith(PROTOCOL_PREFIX)}
         self.capabilities = {name: value for name, value in client.capabilities.items() if name in _PASSED_CAPABILITIES}
+        self.uid = ""
+        """The engine's id of the call, as soon as it has a result."""
         self.response: Mapping[str, Any] | None = None
         """The server's latest response to the call; None if no server has answered it."""
 

@@ -17,6 +17,7 @@ from callgate.gateway._exchange import Exchange
 from callgate.gateway._front_parts import FrontParts, object_of, params_of
 from callgate.gateway._parked_requests import RunningRequest, request_digest
 from callgate.gateway._running_requests import RunningRequests
+from callgate.gateway._watched_resources import WatchedResources
 from callgate.gateway.principals import Principal
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import INVALID_PARAMS, METHOD_NOT_FOUND, RpcError, notification
@@ -32,7 +33,6 @@ _SERVER_INFO = f"{PROTOCOL_PREFIX}serverInfo"
 _SUBSCRIPTION = f"{PROTOCOL_PREFIX}subscriptionId"
 
 _OWN = frozenset({"server/discover", "subscriptions/listen"})
-_REMOVED = frozenset({"resources/subscribe", "resources/unsubscribe"})
 _MAY_ASK = frozenset({"tools/call", "prompts/get", "resources/read"})
 """The requests whose answer may need input of the client."""
 _CACHEABLE = frozenset({"server/discover", "tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"})
@@ -51,7 +51,8 @@ class StatelessFront:
     # Front
 
     async def request(self, message: Mapping[str, Any], exchange: Exchange) -> Message | None:
-        return await self._running.run(message["id"], self._result(message, exchange))
+        answered = self._parts.metrics.request("stateless", self._result, message, exchange)
+        return await self._running.run(message["id"], answered)
 
     def notification(self, message: Mapping[str, Any]) -> None:
         if message["method"] == "notifications/cancelled":
@@ -67,7 +68,7 @@ class StatelessFront:
 
     async def _result(self, message: Mapping[str, Any], exchange: Exchange) -> Message:
         method = message["method"]
-        if method not in _OWN and (method in _REMOVED or not self._parts.methods.has(method)):
+        if method not in _OWN and not self._parts.methods.has(method):
             raise RpcError(METHOD_NOT_FOUND, f"Method not found: {method[:100]}")
         params = params_of(message)
         client = self._client(params)
@@ -161,10 +162,14 @@ class StatelessFront:
             told["resourceSubscriptions"] = sorted(uris)
         exchange.send(notification("notifications/subscriptions/acknowledged", {"notifications": told, "_meta": meta}))
         stop = self._parts.changes.listen(tell, ended)
+        watched = WatchedResources(self._parts.content)
         try:
+            for uri in sorted(uris):
+                await watched.add(uri)
             await ended
         finally:
             stop()
+            await watched.close()
         return {"_meta": meta}
 
 

@@ -261,7 +261,7 @@ class Session:
         requests: Message = asked or {}
         if not all(isinstance(request, dict) for request in requests.values()):
             raise ProtocolError(f"{self._named} asked for input in a form that cannot be read.")
-        answering = [asyncio.ensure_future(self._one_input(name, request, client)) for name, request in requests.items()]
+        answering = [asyncio.ensure_future(self._one_input(name, request, caller)) for name, request in requests.items()]
         try:
             answers = dict(zip(requests, await asyncio.gather(*answering), strict=True))
         finally:

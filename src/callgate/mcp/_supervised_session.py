@@ -115,6 +115,8 @@ class SupervisedSession:
         """How often changes of a resource are wanted, by its URI."""
         self.era = era
         """The era of the server; None until it is found out."""
+        self.revision = ""
+        """The revision that the server spoke last."""
         self._parts = parts
         self._requests = requests
         self._session: Session | None = None
@@ -176,7 +178,7 @@ class SupervisedSession:
         async with asyncio.timeout(parts.server.start_timeout_s):
             await session.start(self.era)
             await self.tools.refresh(session)
-        self.era = session.era
+        self.era, self.revision = session.era, session.revision
         if session.connection.lost.done():
             return session.connection.lost.result()
         self.life.started(session)

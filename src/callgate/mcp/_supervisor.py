@@ -28,7 +28,7 @@ from callgate.mcp._tool_changes import Definition
 from callgate.mcp._tool_list import ToolList
 from callgate.mcp.calling_client import CallingClient, calling_client
 from callgate.mcp.server_config import McpServer
-from callgate.protocols import Execution, ToolCatalogue
+from callgate.protocols import Execution, ServerStatus, ToolCatalogue
 
 __all__ = ["SupervisedServer", "connection_of"]
 
@@ -67,6 +67,11 @@ class SupervisedServer:
     def capabilities(self) -> Mapping[str, Any]:
         """What the server says that it can do; empty while it does not run."""
         return self._first.capabilities if self._started else {}
+
+    def status(self, tools: int) -> ServerStatus:
+        if not self._started:
+            return ServerStatus(name=self.name, state="idle", tools=tools)
+        return self._first.life.status(self.name, tools, self._first.revision)
 
     # Of the engine
 
