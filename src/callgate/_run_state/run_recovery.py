@@ -15,7 +15,7 @@ from msgspec import Struct
 from callgate._json import canonical, decode
 from callgate._run_state.approvals import Answer, Question
 from callgate._run_state.event_bodies import Reason, Started, Verdict, arguments_hash, decode_reason, decode_result, utc_text, verdict_of
-from callgate._run_state.idempotency import Known, Origin, RunState, Uncertain
+from callgate._run_state.idempotency import Known, Origin, RunState, Uncertain, keeps_effect_key
 from callgate._run_state.settlements import until_settled, used_result
 from callgate.calls import ToolResult
 from callgate.errors import OutcomeUnknown
@@ -248,7 +248,9 @@ class RunReader:
         if result.code == "not_done":
             self._state.known.pop(started.key, None)
             return
-        self._state.known[started.key].result = result
+        known = self._state.known[started.key]
+        known.result = result
+        known.keeps_effect_key = bool(started.effect_key) and keeps_effect_key(result, started.effect)
         if result.status == "unknown":
             self._leave_doubt(result.uid, started)
 
