@@ -31,6 +31,7 @@ from callgate._pipeline.engine_options import (
     runners_of,
     servers_of,
 )
+from callgate._pipeline.recorded_questions import open_question
 from callgate._pipeline.wait_for_answer import answered_question
 from callgate._run_state.approvals import Answer
 from callgate._run_state.recorder import too_late
@@ -540,17 +541,21 @@ class Engine:
     def approval(self, approval_id: str) -> Approval | None:
         """Return the question with this id and its answer; None if it was never asked, is used up, or has expired.
 
-        Its `allowed` is None while nobody has answered. To wait for the answer, use `wait_for_answer`.
+        Its `allowed` is None while nobody has answered. To wait for the answer, use `wait_for_answer`. If other engines
+        may write to the journal, a question without an answer here is looked up in the journal; if that is on a server,
+        this blocks: call it in a thread, with `await asyncio.to_thread(...)`.
         """
         question = self._parts.context.approvals.find(approval_id)
+        if (question is None or question.allowed is None) and self.journal.shared:
+            question = open_question(self.journal, approval_id, self.clock.wall_ns())
         return None if question is None else as_approval(question)
 
     @by_name
     async def wait_for_answer(self, approval_id: str, *, timeout_s: float | None = None) -> Approval | None:
         """Wait until a human has answered a question, with `approve` or `deny` or from another process.
 
-        Submit the same call again after that, whatever the answer is. Acquires the lease of the question's run, because
-        only the engine that holds it receives answers from other processes.
+        Submit the same call again after that, whatever the answer is. Any engine of the journal may work on the run
+        meanwhile: this engine acquires the lease of the run if no other one holds it, and offers it while it waits.
 
         Args:
             approval_id: The `approval_id` of a `Suspended` outcome, of this engine or of an earlier one.
@@ -560,16 +565,13 @@ class Engine:
             The question with its answer; None if nobody answered it in time.
 
         Raises:
-            UsageError: No such question is open, or the engine is closed. The subclass `RunHeld` means that another
-                engine works on the run.
+            UsageError: No such question is open, or the engine is closed.
         """
         check("engine.wait_for_answer", "timeout_s", timeout_s, Pause | None)
         check_answer("engine.wait_for_answer", approval_id, "", "")
         self._parts.lifecycle.check_open()
         context, parts = self._parts.context, self._parts
-        question = await answered_question(
-            approval_id, timeout_s, parts.open_runs, parts.runs, context.approvals, context.recorder, self.clock
-        )
+        question = await answered_question(approval_id, timeout_s, parts.runs, context.approvals, self.journal, self.clock)
         return None if question is None else as_approval(question)
 
     @by_name
