@@ -49,7 +49,8 @@ async def answered_question(
         with approvals.watched(waited.run) as changed:
             waited = approvals.find(waited.approval_id) or waited
             if waited.allowed is None and journal.shared:
-                waited = await off_loop(journal, partial(question_with_answer, journal, waited.approval_id)) or waited
+                stored = await off_loop(journal, partial(question_with_answer, journal, waited.approval_id))
+                waited = stored or waited
             left_s = (waited.expires_at - clock.wall_ns()) / 1e9
             if until is not None:
                 left_s = min(left_s, until - clock.monotonic())

@@ -147,6 +147,8 @@ class RunReader:
         """Calls that a human has denied and whose denial has not been returned yet, by uid."""
         self.questions: dict[str, Question] = {}
         """The questions of this run whose answers no call has used up, by approval."""
+        self.resumed: set[str] = set()
+        """The calls that an engine took up again, which may be another one than the engine that started them."""
 
     def take(self, events: Iterable[Event]) -> None:
         state = self._state
@@ -161,6 +163,8 @@ class RunReader:
             match event.kind:
                 case "call.received":
                     state.counter = max(state.counter, int(event.call.rpartition("/")[2]) + 1)
+                case "call.resumed":
+                    self.resumed.add(event.call)
                 case "call.started":
                     self._intended(event)
                 case "call.claimed" if event.call in self._unclaimed:
