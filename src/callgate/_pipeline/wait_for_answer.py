@@ -28,14 +28,14 @@ _LOOKS: Final = 10
 """How many looks at the record to take before the lease is acquired again."""
 
 
-class OpensRuns(Protocol):
+class AcquiresRuns(Protocol):
     """Acquires the leases of runs, and delivers the messages that wait for them."""
 
     async def open(self, scope: Scope) -> None: ...
 
 
 async def answered_question(
-    approval_id: str, timeout_s: float | None, runs: OpensRuns, approvals: Approvals, journal: Journal, clock: Clock
+    approval_id: str, timeout_s: float | None, runs: AcquiresRuns, approvals: Approvals, journal: Journal, clock: Clock
 ) -> Question | None:
     """Return the question once it is answered; None if it expires, or `timeout_s` passes, before that.
 
@@ -62,7 +62,7 @@ async def answered_question(
     return None if waited.allowed is None else waited
 
 
-async def _loaded(approval_id: str, runs: OpensRuns, approvals: Approvals, journal: Journal) -> Question:
+async def _loaded(approval_id: str, runs: AcquiresRuns, approvals: Approvals, journal: Journal) -> Question:
     """Return a question that is not used up, with the lease of its run if no other engine holds that."""
     known = approvals.find(approval_id) or await off_loop(journal, partial(question_with_answer, journal, approval_id))
     if known is None:
@@ -70,7 +70,7 @@ async def _loaded(approval_id: str, runs: OpensRuns, approvals: Approvals, journ
     return approvals.known(known.approval_id) if await _acquired(known.run, runs) else known
 
 
-async def _acquired(run: str, runs: OpensRuns) -> bool:
+async def _acquired(run: str, runs: AcquiresRuns) -> bool:
     """Acquire the lease of a run, and return whether no other engine holds it."""
     with suppress(RunHeld):
         await runs.open(Scope(run=run))
