@@ -424,6 +424,11 @@ class Engine:
         """Whether this engine has a policy, a judge or a tool that may ask a human about a call."""
         return self._parts.route.may_ask
 
+    @property
+    def changes_results(self) -> bool:
+        """Whether this engine has a hook that may change the results of tools."""
+        return self._parts.changes_results
+
     async def asks_human(self, raw: RawCall, scope: Scope = _NOWHERE) -> bool:
         """Return whether a human has to decide about a call, and none has. For frameworks that want to know before they call a tool.
 
@@ -454,6 +459,10 @@ class Engine:
         from callgate.mcp.server_content import content_of
 
         return content_of(self._parts.servers.named(name), self.start, self._parts.timeout_s)
+
+    def mcp_servers(self) -> list[ServerContent]:
+        """Return the resources and prompts of each of the engine's MCP servers, in their order. Starts nothing."""
+        return [self.server(server.name) for server in self._parts.servers if server.layer == "mcp"]
 
     # What an operator does
 

@@ -90,6 +90,8 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
     runs: EngineRuns
     queue_starter: QueueStarter
     timeout_s: float
+    changes_results: bool
+    """Whether a hook may change the results of tools."""
 
     @classmethod
     def of(cls, context: EngineContext, given: GivenParts) -> EngineParts:
@@ -183,6 +185,7 @@ class EngineParts(Struct, frozen=True, kw_only=True, eq=False):
             runs=EngineRuns(context, admission, leases, outcomes, lifecycle, policies.judges, servers.start),
             queue_starter=QueueStarter(),
             timeout_s=given.timeout_s,
+            changes_results=any(hook.phase == "after" and hook.kind == "transform" for hook in given.hooks),
         )
 
 

@@ -8,7 +8,7 @@ every server has listed its tools; from then on, a tool that does not fit them i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextvars import Context
 from copy import copy
 
@@ -172,6 +172,9 @@ class ToolServers:
         if self._starting is None:
             self._starting = asyncio.get_running_loop().create_task(self._start(), context=Context(), name="callgate tool servers")
         await asyncio.shield(self._starting)
+
+    def __iter__(self) -> Iterator[ToolServer]:
+        return iter(self._servers)
 
     def named(self, name: str) -> ToolServer:
         """Return the server with this name.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from callgate.mcp import Message
+from callgate.mcp._connection import Message
 
 __all__ = ["Exchange", "Front"]
 

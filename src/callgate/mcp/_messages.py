@@ -110,7 +110,7 @@ def response_fault(message: Mapping[str, Any]) -> str:
     return ""
 
 
-def request(number: int, method: str, params: Mapping[str, Any] | None) -> Message:
+def request(number: int | str, method: str, params: Mapping[str, Any] | None) -> Message:
     message: Message = {"jsonrpc": "2.0", "id": number, "method": method}
     if params is not None:
         message["params"] = params

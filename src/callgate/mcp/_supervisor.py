@@ -95,6 +95,11 @@ class SupervisedServer:
     def state(self) -> State:
         return self._life.state
 
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        """What the server says that it can do; empty while it does not run."""
+        return self._session.capabilities if self._session is not None else {}
+
     # Of the engine
 
     async def start(self, catalogue: ToolCatalogue) -> None:

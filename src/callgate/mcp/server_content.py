@@ -25,20 +25,33 @@ __all__ = ["RequestRejected", "ServerContent", "content_of"]
 
 T = TypeVar("T")
 
+_CAPABILITY_OF = {
+    "resources/list": "resources",
+    "resources/templates/list": "resources",
+    "resources/read": "resources",
+    "resources/subscribe": "resources",
+    "resources/unsubscribe": "resources",
+    "prompts/list": "prompts",
+    "prompts/get": "prompts",
+    "completion/complete": "completions",
+}
+
 
 class RequestRejected(McpError):
     """The server answered a request with an error.
 
     Args:
         rpc_code: The JSON-RPC code, such as -32602.
+        server_message: The text of the error, as the server sent it.
         data: The `data` of the error, as the server sent it; None if there is none.
     """
 
     code = "request_rejected"
 
-    def __init__(self, message: str, *, rpc_code: int, data: object = None) -> None:
+    def __init__(self, message: str, *, rpc_code: int, server_message: str = "", data: object = None) -> None:
         super().__init__(message)
         self.rpc_code = rpc_code
+        self.server_message = server_message
         self.data = data
 
 
@@ -113,6 +126,20 @@ class ServerContent:
             params["context"] = {"arguments": _checked_texts("complete", "known", known)}
         return await self._get("completion/complete", params, "completions", ("completion", dict), timeout_s)
 
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        """What the server says that it can do; empty while it does not run."""
+        return self._server.capabilities
+
+    @by_name
+    async def request(self, method: str, params: Mapping[str, Any], *, timeout_s: float | None = None) -> Message:
+        """Send a request of the protocol, and return its result as the server sent it.
+
+        Args:
+            method: For example `resources/list`; the capability that it needs is checked.
+        """
+        return await self._answered(method, _CAPABILITY_OF[method], lambda session: session.ask(method, params), timeout_s)
+
     async def _list(self, method: str, key: str, capability: str, timeout_s: float | None) -> list[Message]:
         return await self._answered(method, capability, lambda session: session.list_all(method, key), timeout_s)
 
@@ -137,7 +164,7 @@ class ServerContent:
         except RpcError as error:
             said = error.message[:1_000] or "without a text"
             text = f"The MCP server '{self.name}' answered {method} with an error: {said} ({error.code})"
-            raise RequestRejected(text, rpc_code=error.code, data=error.data) from error
+            raise RequestRejected(text, rpc_code=error.code, server_message=error.message, data=error.data) from error
         except TimeoutError as error:
             if not waiting.expired():
                 raise

@@ -12,8 +12,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from contextvars import Context
 from functools import partial
 from typing import Any, BinaryIO
@@ -26,6 +25,7 @@ from callgate._runners.exception_results import failed
 from callgate._runners.return_values import read
 from callgate._server_processes.json_lines import UnreadableJson, encoded, read_json
 from callgate._server_processes.line_process import MAX_LINE_BYTES
+from callgate._server_processes.protocol_streams import protocol_streams
 from callgate.calls import Scope
 from callgate.errors import UsageError
 from callgate.plugins.manifest import PROTOCOL, ToolSettings
@@ -57,7 +57,7 @@ def serve(tools: Iterable[Tool], *, name: str = "", version: str = "") -> None:
         if not isinstance(one, FunctionTool):
             raise UsageError(f"serve([...]) takes functions under @tool; got {one!r:.200}.")
     registry = ToolRegistry(given)
-    with _taken_pipes() as (reading, writing):
+    with protocol_streams() as (reading, writing):
         asyncio.run(_Server(registry, reading, writing, {"name": name, "version": version}).run())
     sys.stdout.flush()
     os._exit(0)  # a plain function may still run in its thread, and must not keep the process
@@ -211,16 +211,3 @@ def _described(tool: Tool) -> dict[str, object]:
 
 
 _KINDS = {field.name: field.type for field in msgspec.structs.fields(ToolSettings)}
-
-
-@contextmanager
-def _taken_pipes() -> Iterator[tuple[BinaryIO, BinaryIO]]:
-    """Take standard input and output for the protocol, and give the tools an empty input and standard error instead."""
-    sys.stdout.flush()
-    reading, writing = os.fdopen(os.dup(0), "rb", 0), os.fdopen(os.dup(1), "wb", 0)
-    empty = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(empty, 0)
-    os.close(empty)
-    os.dup2(2, 1)
-    with writing:
-        yield reading, writing

@@ -139,6 +139,8 @@ class ToolRegistry:
         """Why tools cannot be called that a tool server has or had, by name."""
         self.unavailable: Mapping[str, str] = {}
         """Why the tools of a tool server are not known, by the server's name."""
+        self.on_change: Callable[[], None] | None = None
+        """Called each time that the tools have changed."""
         self._check: Check | None = None
         self.add_all(tools, check)
 
@@ -264,6 +266,8 @@ class ToolRegistry:
                 first = self.visible.setdefault(name, bound)
                 if first is not bound:
                     self.shadowed.append(f"{layer} tool '{name}' ({bound.tool.where()}) is hidden by the {first.layer} one")
+        if self.on_change is not None:
+            self.on_change()
 
     def get(self, name: str) -> BoundTool | None:
         """Return the tool with exactly this name or alias, or None."""

@@ -1,0 +1,69 @@
+"""Tell the clients of a gateway what has changed: the lists of tools, prompts and resources, and single resources.
+
+Changes of a list that come close together are told once. Knows no era of the protocol.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Literal
+
+__all__ = ["Change", "Changes", "ListKind"]
+
+ListKind = Literal["tools", "prompts", "resources"]
+Change = Callable[[str, str], None]
+"""Called with the method of a notification, and the URI of the resource if it is about one."""
+
+_COLLECT_S = 0.05
+
+
+class Changes:
+    """The changes of one gateway, and who is told of them."""
+
+    def __init__(self) -> None:
+        self._listeners: dict[object, tuple[Change, asyncio.Future[None] | None]] = {}
+        self._changed: set[ListKind] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def listen(self, change: Change, ended: asyncio.Future[None] | None = None) -> Callable[[], None]:
+        """Call `change` for each change from now on; return what ends that.
+
+        Args:
+            ended: Set when the gateway closes; None if the caller need not know.
+        """
+        key = object()
+        self._listeners[key] = change, ended
+
+        def stop() -> None:
+            self._listeners.pop(key, None)
+
+        return stop
+
+    def list_changed(self, kind: ListKind) -> None:
+        """Tell that a list has changed. Must be called in the gateway's event loop."""
+        self._changed.add(kind)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_COLLECT_S, self._tell_lists)
+
+    def resource_updated(self, uri: str) -> None:
+        """Tell that a resource has changed."""
+        self._tell("notifications/resources/updated", uri)
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        for _, ended in self._listeners.values():
+            if ended is not None and not ended.done():
+                ended.set_result(None)
+        self._listeners.clear()
+
+    def _tell_lists(self) -> None:
+        self._timer = None
+        changed, self._changed = sorted(self._changed), set()
+        for kind in changed:
+            self._tell(f"notifications/{kind}/list_changed", "")
+
+    def _tell(self, method: str, uri: str) -> None:
+        for change, _ in list(self._listeners.values()):
+            change(method, uri)

@@ -1,0 +1,119 @@
+"""One client as the gateway knows it, and one of its calls as the upstream server knows it.
+
+`ClientCall` implements `CallingClient`: it takes what the server sends during the call to the client, in the form of the client's era.
+How a client is asked differs between the eras, so a call is given a function for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from callgate.gateway._exchange import Exchange
+from callgate.gateway.principals import Principal
+from callgate.mcp._connection import Message
+from callgate.mcp._messages import INTERNAL_ERROR, METHOD_NOT_FOUND, RpcError, notification
+from callgate.mcp._revisions import Era
+
+__all__ = ["PROTOCOL_PREFIX", "Ask", "Client", "ClientCall"]
+
+Ask = Callable[[str, Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
+"""Asks the client: the method and the `params` of a request. Raises `RpcError`."""
+
+PROTOCOL_PREFIX = "io.modelcontextprotocol/"
+"""The keys of `_meta` that MCP defines for one hop begin with it, except `progressToken`."""
+
+_CAPABILITY_OF = {"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
+_PASSED_CAPABILITIES = frozenset(_CAPABILITY_OF.values())
+_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+
+
+class Client(Struct, kw_only=True, eq=False):
+    """An MCP client of the gateway."""
+
+    principal: Principal
+    era: Era
+    revision: str
+    capabilities: Mapping[str, Any]
+    """As the client declared them."""
+    info: Mapping[str, Any]
+    """The client's `name`, `version` and so on. Untrusted."""
+    run: str
+    """The run of the journal that has its calls."""
+    log_level: str = ""
+    """The least level of log messages that the client wants; empty: none."""
+
+    def can_answer(self, method: str) -> bool:
+        """Return whether the client has declared that it answers this request."""
+        return isinstance(self.capabilities.get(_CAPABILITY_OF.get(method, "")), dict)
+
+    @property
+    def can_approve(self) -> bool:
+        """Whether the client can show its user a form, and may answer the questions about its own calls."""
+        elicitation = self.capabilities.get("elicitation")
+        has_form = isinstance(elicitation, dict) and ("form" in elicitation or "url" not in elicitation)
+        return has_form and self.principal.approves
+
+    def wants_log(self, params: Mapping[str, Any]) -> bool:
+        """Return whether the client wants a log message with these `params`."""
+        level = params.get("level")
+        if self.log_level not in _LEVELS or level not in _LEVELS:
+            return False
+        return _LEVELS.index(level) >= _LEVELS.index(self.log_level)
+
+
+class ClientCall:
+    """A request of a client that upstream servers take part in. Implements `CallingClient`.
+
+    Args:
+        key: Whose sessions with servers it uses; empty: shared ones.
+        params: The params of the request.
+        exchange: The way back to the client. Changes if the client continues the request with another one.
+        ask: Asks the client.
+    """
+
+    def __init__(self, client: Client, key: str, params: Mapping[str, Any], exchange: Exchange, ask: Ask) -> None:
+        self.client = client
+        self.key = key
+        self.exchange = exchange
+        self._ask = ask
+        meta = params.get("_meta")
+        given: Mapping[str, Any] = meta if isinstance(meta, dict) else {}
+        self._progress_token = given.get("progressToken")
+        self.meta = {name: value for name, value in given.items() if name != "progressToken" and not name.startswith(PROTOCOL_PREFIX)}
+        self.capabilities = {name: value for name, value in client.capabilities.items() if name in _PASSED_CAPABILITIES}
+        self.response: Mapping[str, Any] | None = None
+        """The server's latest response to the call; None if no server has answered it."""
+
+    async def answer(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        if not self.client.can_answer(method):
+            raise RpcError(METHOD_NOT_FOUND, f"The client of this call does not answer {method[:100]}.")
+        return await self._ask(method, params)
+
+    def progressed(self, params: Mapping[str, Any]) -> None:
+        if isinstance(self._progress_token, (int, str)) and not isinstance(self._progress_token, bool):
+            self.exchange.send(notification("notifications/progress", {**params, "progressToken": self._progress_token}))
+
+    def logged(self, params: Mapping[str, Any]) -> None:
+        if self.client.wants_log(params):
+            self.exchange.send(notification("notifications/message", params))
+
+    def answered(self, response: Mapping[str, Any]) -> None:
+        self.response = response
+
+
+def result_of(response: Mapping[str, Any]) -> Message:
+    """Return the result of a client's response.
+
+    Raises:
+        RpcError: The response is an error, or is not valid.
+    """
+    error = response.get("error")
+    if isinstance(error, dict) and isinstance(error.get("code"), int):
+        raise RpcError(error["code"], str(error.get("message", "")), error.get("data"))
+    result = response.get("result")
+    if not isinstance(result, dict):
+        raise RpcError(INTERNAL_ERROR, "The client's response has neither a result nor an error.")
+    return result

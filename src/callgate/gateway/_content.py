@@ -1,0 +1,187 @@
+"""Resources, prompts and completions of all MCP servers of an engine, as one server's.
+
+If one server has them, its answers are passed on as they are. With several, lists are joined, in the order of the servers: a prompt whose
+name is taken is named `SERVER.NAME`, and a resource belongs to the first server that lists its URI. A server that does not answer is left
+out of a list. No policy is asked, because a user and not a model decides which of them are used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from callgate.engine import Engine
+from callgate.gateway._client_calls import ClientCall
+from callgate.mcp import McpError, RequestRejected, ServerContent
+from callgate.mcp._connection import Message
+from callgate.mcp._messages import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
+from callgate.mcp.calling_client import on_behalf_of
+from callgate.tools.prefixed_names import prefixed_name
+
+__all__ = ["Content"]
+
+log = logging.getLogger("callgate")
+
+_RESOURCE_NOT_FOUND = -32002
+_MOST_KNOWN = 100_000
+_PARAMS_OF_HOP = frozenset({"_meta", "inputResponses", "requestState"})
+_LISTS = {
+    "resources/list": ("resources", "resources"),
+    "resources/templates/list": ("resourceTemplates", "resources"),
+    "prompts/list": ("prompts", "prompts"),
+}
+"""The key of the items of each list, and the capability that it needs."""
+
+
+class Content:
+    """The resources, prompts and completions of one gateway."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._server_of_uri: dict[str, str] = {}
+        self._prompts: dict[str, tuple[str, str]] = {}
+        """The server of each prompt and its name there, by the name for clients."""
+
+    def capabilities(self) -> dict[str, Any]:
+        """Return the capabilities of all servers, joined."""
+        found: dict[str, Any] = {}
+        for server in self._engine.mcp_servers():
+            for name in ("resources", "prompts", "completions"):
+                given = server.capabilities.get(name)
+                if isinstance(given, dict):
+                    flags = {key: True for key, value in given.items() if value is True}
+                    found[name] = {**found.get(name, {}), **flags}
+        return found
+
+    async def answer(self, method: str, call: ClientCall, params: Mapping[str, Any]) -> Message:
+        """Return the result of a request about resources, prompts or completions.
+
+        Raises:
+            RpcError: No server has this, or the server has answered with an error.
+        """
+        given = {key: value for key, value in params.items() if key not in _PARAMS_OF_HOP}
+        with on_behalf_of(call):
+            if method in _LISTS:
+                return await self._list(method, given)
+            if method.startswith("resources/"):
+                return await self._resource(method, given)
+            if method == "prompts/get":
+                server, name = await self._prompt(given.get("name"))
+                return await _forwarded(server, method, {**given, "name": name})
+            return await self._complete(given)
+
+    # Lists
+
+    async def _list(self, method: str, params: Mapping[str, Any]) -> Message:
+        key, capability = _LISTS[method]
+        servers = self._having(capability)
+        if len(servers) == 1:
+            return await _forwarded(servers[0], method, params)
+        lists = await asyncio.gather(*(_all_items(server, key) for server in servers))
+        if key == "prompts":
+            return {key: self._named_prompts(servers, lists)}
+        if key == "resources":
+            self._remember(servers, lists)
+        seen: dict[str, Message] = {}
+        for item in (item for items in lists for item in items):
+            seen.setdefault(str(item.get("uri") or item.get("uriTemplate")), item)
+        return {key: list(seen.values())}
+
+    def _named_prompts(self, servers: Sequence[ServerContent], lists: Sequence[list[Message]]) -> list[Message]:
+        found: list[Message] = []
+        self._prompts = {}
+        for server, items in zip(servers, lists, strict=True):
+            for item in items:
+                remote = str(item.get("name", ""))
+                name = prefixed_name(server.name, remote) if remote in self._prompts else remote
+                self._prompts.setdefault(name, (server.name, remote))
+                found.append({**item, "name": name})
+        return found
+
+    def _remember(self, servers: Sequence[ServerContent], lists: Sequence[list[Message]]) -> None:
+        self._server_of_uri = {}
+        for server, items in zip(servers, lists, strict=True):
+            for item in items[:_MOST_KNOWN]:
+                self._server_of_uri.setdefault(str(item.get("uri")), server.name)
+
+    # Single resources and prompts
+
+    async def _resource(self, method: str, params: Mapping[str, Any]) -> Message:
+        """Send a request about one resource to the server that has it; if that is not known, to each until one has it."""
+        uri = params.get("uri")
+        if not isinstance(uri, str):
+            raise RpcError(INVALID_PARAMS, f"{method} needs a uri.")
+        servers = self._having("resources")
+        known = self._server_of_uri.get(uri)
+        refusal: RpcError | None = None
+        for server in sorted(servers, key=lambda one: one.name != known):
+            try:
+                return await _forwarded(server, method, params)
+            except RpcError as error:
+                refusal = refusal or error
+                if error.code not in (_RESOURCE_NOT_FOUND, INVALID_PARAMS):
+                    raise
+        assert refusal is not None
+        raise refusal
+
+    async def _prompt(self, name: object) -> tuple[ServerContent, str]:
+        """Return the server that has a prompt, and its name there."""
+        if not isinstance(name, str):
+            raise RpcError(INVALID_PARAMS, "The name of a prompt must be a text.")
+        servers = self._having("prompts")
+        if len(servers) == 1:
+            return servers[0], name
+        if name not in self._prompts:
+            await self._list("prompts/list", {})
+        if name not in self._prompts:
+            raise RpcError(INVALID_PARAMS, f"Unknown prompt: {name[:200]}")
+        server, remote = self._prompts[name]
+        return self._engine.server(server), remote
+
+    async def _complete(self, params: Mapping[str, Any]) -> Message:
+        ref = params.get("ref")
+        if not isinstance(ref, dict):
+            raise RpcError(INVALID_PARAMS, "completion/complete needs a ref, an object.")
+        if ref.get("type") == "ref/prompt":
+            server, name = await self._prompt(ref.get("name"))
+            return await _forwarded(server, "completion/complete", {**params, "ref": {**ref, "name": name}})
+        refusal: RpcError | None = None
+        for server in self._having("completions"):
+            try:
+                return await _forwarded(server, "completion/complete", params)
+            except RpcError as error:
+                refusal = refusal or error
+        assert refusal is not None
+        raise refusal
+
+    def _having(self, capability: str) -> list[ServerContent]:
+        """Return the servers with a capability.
+
+        Raises:
+            RpcError: There is none.
+        """
+        found = [server for server in self._engine.mcp_servers() if isinstance(server.capabilities.get(capability), dict)]
+        if not found:
+            raise RpcError(METHOD_NOT_FOUND, f"No server here has {capability}.")
+        return found
+
+
+async def _forwarded(server: ServerContent, method: str, params: Mapping[str, Any]) -> Message:
+    try:
+        return await server.request(method, params)
+    except RequestRejected as error:
+        raise RpcError(error.rpc_code, error.server_message, error.data) from error
+    except McpError as error:
+        raise RpcError(INTERNAL_ERROR, str(error)) from error
+
+
+async def _all_items(server: ServerContent, key: str) -> list[Message]:
+    """Return the items of all pages of a server's list; none if it does not answer."""
+    listing = {"resources": server.list_resources, "resourceTemplates": server.list_resource_templates, "prompts": server.list_prompts}
+    try:
+        return await listing[key]()
+    except McpError as error:
+        log.warning("The %s of the MCP server %s are left out: %s", key, server.name, error)
+        return []

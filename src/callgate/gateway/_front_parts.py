@@ -1,0 +1,51 @@
+"""What the fronts of one gateway share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from callgate.gateway._changes import Changes
+from callgate.gateway._client_runs import ClientRuns
+from callgate.gateway._methods import Methods
+from callgate.gateway._parked_requests import ParkedRequests
+from callgate.gateway.principals import LOCAL, Principal
+from callgate.mcp._messages import INVALID_PARAMS, RpcError
+
+__all__ = ["FrontParts", "object_of", "params_of"]
+
+
+class FrontParts(Struct, frozen=True, kw_only=True):
+    """The parts of a gateway that its fronts use."""
+
+    methods: Methods
+    changes: Changes
+    runs: ClientRuns
+    parked: ParkedRequests
+    info: Mapping[str, Any]
+    """The gateway's `name` and `version`."""
+    instructions: str
+    answer_s: float
+    """Seconds that a client may take to answer a question."""
+
+    def session_key(self, principal: Principal) -> str:
+        """Return whose sessions with upstream servers a principal's calls use."""
+        return "" if principal is LOCAL else principal.name
+
+
+def params_of(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the params of a request.
+
+    Raises:
+        RpcError: They are no object.
+    """
+    params = message.get("params", {})
+    if not isinstance(params, dict):
+        raise RpcError(INVALID_PARAMS, "The params must be an object.")
+    return params
+
+
+def object_of(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,178 @@
+"""The front for clients of the handshake era, up to revision 2025-11-25: one session of one client.
+
+The client says in `initialize` what it can do. What a server asks during a call is sent to it as a request, on the stream of that call, and
+its response comes back as a message of its own.
+
+Sources: MCP 2025-11-25, Lifecycle; Cancellation; Progress; Elicitation; Sampling; Roots; Logging.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from itertools import count
+from typing import Any
+
+from callgate.gateway._client_calls import PROTOCOL_PREFIX, Client, ClientCall, result_of
+from callgate.gateway._exchange import Exchange
+from callgate.gateway._front_parts import FrontParts, object_of, params_of
+from callgate.gateway._running_requests import INVALID_REQUEST, RunningRequests
+from callgate.gateway.principals import Principal
+from callgate.mcp._connection import Message
+from callgate.mcp._messages import INTERNAL_ERROR, INVALID_PARAMS, RpcError, notification
+from callgate.mcp._messages import request as rpc_request
+from callgate.mcp._revisions import HANDSHAKE_REVISIONS, LATEST_HANDSHAKE
+
+__all__ = ["HandshakeSession"]
+
+_STATELESS_FIELDS = frozenset({"resultType", "ttlMs", "cacheScope"})
+_LEVELS = frozenset({"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"})
+
+
+class HandshakeSession:
+    """One session of a client. Implements `Front`.
+
+    Args:
+        events: Where messages go that belong to no request; None until the client has opened a stream for them.
+    """
+
+    def __init__(self, parts: FrontParts, principal: Principal, events: Exchange | None = None) -> None:
+        self._parts = parts
+        self.events = events
+        self.client = Client(
+            principal=principal, era="handshake", revision=LATEST_HANDSHAKE, capabilities={}, info={}, run="", log_level="debug"
+        )
+        self._running = RunningRequests()
+        self._asked: dict[object, asyncio.Future[Mapping[str, Any]]] = {}
+        self._ids = count(1)
+        self._watched: set[str] = set()
+        """The URIs of the resources of which the client wants to know the changes."""
+        self._stop_listening = parts.changes.listen(self._changed)
+
+    # Front
+
+    async def request(self, message: Mapping[str, Any], exchange: Exchange) -> Message | None:
+        return await self._running.run(message["id"], self._result(message, exchange))
+
+    def notification(self, message: Mapping[str, Any]) -> None:
+        if message["method"] == "notifications/cancelled":
+            self._running.cancel(message)
+
+    def response(self, message: Mapping[str, Any]) -> None:
+        number = message.get("id")
+        waiting = self._asked.get(number) if isinstance(number, str) else None
+        if waiting is not None and not waiting.done():
+            waiting.set_result(message)
+
+    async def close(self) -> None:
+        self._stop_listening()
+        await self._running.close()
+
+    # Requests
+
+    async def _result(self, message: Mapping[str, Any], exchange: Exchange) -> Message:
+        method, params = message["method"], params_of(message)
+        match method:
+            case "initialize":
+                return self._initialize(params)
+            case "ping":
+                return {}
+            case "logging/setLevel":
+                return self._set_level(params)
+            case "resources/subscribe" | "resources/unsubscribe":
+                return await self._watch(method, params, exchange)
+        if not self.client.run:
+            raise RpcError(INVALID_REQUEST, "The session has not been initialized. Send initialize first.")
+        call = self._call(params, exchange)
+        return _adapted(await self._parts.methods.answer(method, call, params))
+
+    def _initialize(self, params: Mapping[str, Any]) -> Message:
+        if self.client.run:
+            raise RpcError(INVALID_REQUEST, "The session is initialized already.")
+        wanted, capabilities = params.get("protocolVersion"), params.get("capabilities", {})
+        if not isinstance(wanted, str) or not isinstance(capabilities, dict):
+            raise RpcError(INVALID_PARAMS, "initialize needs protocolVersion, a text, and capabilities, an object.")
+        client = self.client
+        client.revision = wanted if wanted in HANDSHAKE_REVISIONS else LATEST_HANDSHAKE
+        client.capabilities, client.info = capabilities, object_of(params.get("clientInfo"))
+        client.run = self._parts.runs.new()
+        result: Message = {
+            "protocolVersion": client.revision,
+            "capabilities": self._parts.methods.capabilities() | {"logging": {}},
+            "serverInfo": self._parts.info,
+        }
+        return result | ({"instructions": self._parts.instructions} if self._parts.instructions else {})
+
+    def _set_level(self, params: Mapping[str, Any]) -> Message:
+        level = params.get("level")
+        if level not in _LEVELS:
+            raise RpcError(INVALID_PARAMS, f"Unknown log level {level!r:.80}; the levels are {', '.join(sorted(_LEVELS))}.")
+        self.client.log_level = level
+        return {}
+
+    async def _watch(self, method: str, params: Mapping[str, Any], exchange: Exchange) -> Message:
+        uri = params.get("uri")
+        if not isinstance(uri, str):
+            raise RpcError(INVALID_PARAMS, f"{method} needs a uri.")
+        result = await self._parts.methods.answer(method, self._call(params, exchange), params)
+        (self._watched.add if method == "resources/subscribe" else self._watched.discard)(uri)
+        return _adapted(result)
+
+    def _call(self, params: Mapping[str, Any], exchange: Exchange) -> ClientCall:
+        key = self._parts.session_key(self.client.principal)
+        call: ClientCall
+
+        async def ask(method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+            return await self._ask(method, params, call.exchange)
+
+        call = ClientCall(self.client, key, params, exchange, ask)
+        return call
+
+    # What the client is asked and told
+
+    async def _ask(self, method: str, params: Mapping[str, Any], exchange: Exchange) -> Mapping[str, Any]:
+        """Send a request to the client and return its result.
+
+        Raises:
+            RpcError: The client answers with an error, not in time, or cannot be reached.
+        """
+        number = f"callgate-{next(self._ids)}"
+        waiting: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
+        self._asked[number] = waiting
+        try:
+            if not exchange.send(rpc_request(number, method, params)):
+                raise RpcError(INTERNAL_ERROR, "The client can no longer be asked.")
+            async with asyncio.timeout(self._parts.answer_s):
+                return result_of(await waiting)
+        except TimeoutError:
+            exchange.send(
+                notification("notifications/cancelled", {"requestId": number, "reason": "the answer is not waited for any longer"})
+            )
+            raise RpcError(INTERNAL_ERROR, f"The client did not answer within {self._parts.answer_s:g} s.") from None
+        except asyncio.CancelledError:
+            exchange.send(notification("notifications/cancelled", {"requestId": number, "reason": "the call has ended"}))
+            raise
+        finally:
+            del self._asked[number]
+
+    def _changed(self, method: str, uri: str) -> None:
+        if self.events is None or not self.client.run or (uri and uri not in self._watched):
+            return
+        self.events.send(notification(method, {"uri": uri} if uri else None))
+
+
+def _no_longer_asked(number: str, reason: str) -> Message:
+    return notification("notifications/cancelled", {"requestId": number, "reason": reason})
+
+
+def _adapted(result: Message) -> Message:
+    """Return a result without what only the stateless era has."""
+    meta = result.get("_meta")
+    hop = isinstance(meta, dict) and any(key.startswith(PROTOCOL_PREFIX) for key in meta)
+    if not hop and not _STATELESS_FIELDS & result.keys():
+        return result
+    adapted = {key: value for key, value in result.items() if key not in _STATELESS_FIELDS}
+    if hop:
+        left = {key: value for key, value in result["_meta"].items() if not key.startswith(PROTOCOL_PREFIX)}
+        adapted = {**adapted, "_meta": left} if left else {key: value for key, value in adapted.items() if key != "_meta"}
+    return adapted

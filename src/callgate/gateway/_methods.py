@@ -1,0 +1,59 @@
+"""Answer the requests that both eras of the protocol have, whatever the era of the client.
+
+Results are made as in the latest revision; each front adapts them to its era. Knows no transport.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any
+
+from callgate.gateway._client_calls import ClientCall
+from callgate.gateway._content import Content
+from callgate.gateway._tool_calls import ToolCalls
+from callgate.gateway._tool_list import ToolLists
+from callgate.mcp._connection import Message
+from callgate.mcp._messages import METHOD_NOT_FOUND, RpcError
+
+__all__ = ["Methods"]
+
+_CONTENT = (
+    "resources/list",
+    "resources/templates/list",
+    "resources/read",
+    "resources/subscribe",
+    "resources/unsubscribe",
+    "prompts/list",
+    "prompts/get",
+    "completion/complete",
+)
+_Answer = Callable[[ClientCall, Mapping[str, Any]], Awaitable[Message]]
+
+
+class Methods:
+    """Answers requests of one gateway's clients."""
+
+    def __init__(self, lists: ToolLists, calls: ToolCalls, content: Content) -> None:
+        self._lists = lists
+        self._content = content
+        self._answers: dict[str, _Answer] = {"tools/list": self._tools, "tools/call": calls.call}
+        self._answers |= {method: partial(content.answer, method) for method in _CONTENT}
+
+    async def answer(self, method: str, call: ClientCall, params: Mapping[str, Any]) -> Message:
+        """Return the result of a request.
+
+        Raises:
+            RpcError: The method is unknown, or the request cannot be answered.
+        """
+        answer = self._answers.get(method)
+        if answer is None:
+            raise RpcError(METHOD_NOT_FOUND, f"Method not found: {method[:100]}")
+        return await answer(call, params)
+
+    def capabilities(self) -> dict[str, Any]:
+        """Return the capabilities of the gateway, which are those of its servers."""
+        return {"tools": {"listChanged": True}, **self._content.capabilities()}
+
+    async def _tools(self, call: ClientCall, params: Mapping[str, Any]) -> Message:
+        return {"tools": self._lists.of(call.client.principal)}

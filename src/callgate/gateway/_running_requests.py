@@ -1,0 +1,73 @@
+"""The requests of one client that are being answered, so that the client can cancel them by their ids."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Coroutine, Mapping
+from typing import Any
+
+from callgate.errors import CallgateError
+from callgate.mcp._connection import Message
+from callgate.mcp._messages import INTERNAL_ERROR, RpcError, answer, error_answer
+
+__all__ = ["INVALID_REQUEST", "RunningRequests"]
+
+log = logging.getLogger("callgate")
+
+INVALID_REQUEST = -32600
+_CLOSE_S = 1.0
+
+
+class RunningRequests:
+    """The running requests of one front."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[object, asyncio.Task[Message]] = {}
+        self._cancelled: set[object] = set()
+
+    async def run(self, number: object, work: Coroutine[Any, Any, Message]) -> Message | None:
+        """Return the response to a request, whose result `work` returns; None if the client has cancelled it."""
+        if number in self._tasks:
+            work.close()
+            return error_answer(number, RpcError(INVALID_REQUEST, f"A request with the id {number!r:.80} runs already. Use another id."))
+        task = self._tasks[number] = asyncio.get_running_loop().create_task(_response(number, work))
+        try:
+            return await task
+        except asyncio.CancelledError:
+            if number in self._cancelled:
+                return None
+            raise
+        finally:
+            del self._tasks[number]
+            self._cancelled.discard(number)
+
+    def cancel(self, notification: Mapping[str, Any]) -> None:
+        """Cancel the request that a notification `notifications/cancelled` names. Nothing is sent for it any more."""
+        params = notification.get("params")
+        number = params.get("requestId") if isinstance(params, dict) else None
+        task = self._tasks.get(number) if isinstance(number, (int, str)) else None
+        if task is not None:
+            self._cancelled.add(number)
+            task.cancel()
+
+    async def close(self) -> None:
+        """Cancel all requests, in bounded time."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=_CLOSE_S)
+
+
+async def _response(number: object, work: Awaitable[Message]) -> Message:
+    try:
+        return answer(number, await work)
+    except RpcError as error:
+        return error_answer(number, error)
+    except CallgateError as error:
+        log.warning("A request of an MCP client could not be answered: %s", error)
+        return error_answer(number, RpcError(INTERNAL_ERROR, str(error)))
+    except Exception:
+        log.exception("A request of an MCP client could not be answered")
+        return error_answer(number, RpcError(INTERNAL_ERROR, "The gateway could not answer this request. Its log says why."))

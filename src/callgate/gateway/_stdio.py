@@ -1,0 +1,132 @@
+"""The stdio transport: one client at the other end of standard input and output, one message in each line.
+
+The first request shows the era of the client; a later one may be of the other era, because a client may ask for the revision first. Nothing
+but messages may be written to standard output, so what the process prints goes to standard error from then on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextvars import Context
+from typing import Any, BinaryIO
+
+from callgate._server_processes.line_process import MAX_LINE_BYTES
+from callgate._server_processes.protocol_streams import protocol_streams
+from callgate.gateway._exchange import Front
+from callgate.gateway._running_requests import INVALID_REQUEST
+from callgate.gateway.gateway import Gateway
+from callgate.gateway.principals import LOCAL, Principal
+from callgate.mcp._connection import Message
+from callgate.mcp._messages import RpcError, UnreadableMessage, encoded, error_answer, read_message
+
+__all__ = ["serve_stdio"]
+
+log = logging.getLogger("callgate")
+
+_PARSE_ERROR = -32700
+_BUFFER_BYTES = 16_777_216
+"""What may wait to be written; a client that reads so slowly gets no more notifications."""
+_LAST_ANSWERS_S = 1.0
+"""Seconds for the answers that are not written yet when the client has closed its end."""
+_REVISION = "io.modelcontextprotocol/protocolVersion"
+
+
+async def serve_stdio(gateway: Gateway, principal: Principal = LOCAL) -> None:
+    """Serve the client at standard input and output, until it closes its end."""
+    with protocol_streams() as (reading, writing):
+        await _StdioServer(gateway, principal, writing).run(reading)
+
+
+class _Written(asyncio.BaseProtocol):
+    """Shows when everything has been written, or the client is gone."""
+
+    def __init__(self) -> None:
+        self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.closed.set_result(None)
+
+
+class _StdioServer:
+    """Serves one client. Implements `Exchange`: all requests share standard output."""
+
+    def __init__(self, gateway: Gateway, principal: Principal, writing: BinaryIO) -> None:
+        self._handshake = gateway.handshake(principal, self)
+        self._stateless = gateway.stateless(principal)
+        self._writing = writing
+        self._loop = asyncio.get_running_loop()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def run(self, reading: BinaryIO) -> None:
+        lines = asyncio.StreamReader(limit=MAX_LINE_BYTES + 1)
+        await self._loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), reading)
+        self._output, written = await self._loop.connect_write_pipe(_Written, self._writing)
+        try:
+            while line := await _next_line(lines):
+                self._take(line)
+            if self._tasks:
+                await asyncio.wait(self._tasks, timeout=_LAST_ANSWERS_S)
+        finally:
+            await self._handshake.close()
+            await self._stateless.close()
+            self._output.close()
+            await asyncio.wait((written.closed,), timeout=_LAST_ANSWERS_S)
+
+    def send(self, message: Message) -> bool:
+        if self._output.is_closing() or self._output.get_write_buffer_size() > _BUFFER_BYTES:
+            return False
+        self._write(message)
+        return True
+
+    def _write(self, message: Message) -> None:
+        if not self._output.is_closing():
+            self._output.write(encoded(message) + b"\n")
+
+    def _take(self, line: bytes) -> None:
+        """Take one line of the client."""
+        if not line.strip():
+            return
+        try:
+            message = read_message(line)
+        except UnreadableMessage as error:
+            self._write(error_answer(None, RpcError(_PARSE_ERROR, f"The line is no message: {error}.")))
+            return
+        method, number = message.get("method"), message.get("id")
+        if message.get("jsonrpc") != "2.0" or not (isinstance(method, str) or "id" in message):
+            self._write(error_answer(None, RpcError(INVALID_REQUEST, "The line is no JSON-RPC 2.0 message.")))
+        elif not isinstance(method, str):
+            self._handshake.response(message)
+        elif "id" not in message:
+            for front in (self._handshake, self._stateless):
+                front.notification(message)
+        elif type(number) not in (int, str):
+            self._write(error_answer(None, RpcError(INVALID_REQUEST, "The id of a request must be an integer or a text.")))
+        else:
+            self._start(message, self._stateless if _is_stateless(message) else self._handshake)
+
+    def _start(self, message: Message, front: Front) -> None:
+        task = self._loop.create_task(self._answer(message, front), context=Context())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _answer(self, message: Message, front: Front) -> None:
+        response = await front.request(message, self)
+        if response is not None:
+            self._write(response)
+
+
+def _is_stateless(message: Message) -> bool:
+    """Return whether a request is of the stateless era, in which each names its revision."""
+    params = message.get("params")
+    meta: Any = params.get("_meta") if isinstance(params, dict) else None
+    return message["method"] in ("server/discover", "subscriptions/listen") or (isinstance(meta, dict) and _REVISION in meta)
+
+
+async def _next_line(lines: asyncio.StreamReader) -> bytes:
+    """Return the next line; empty at the end of the input, or if a line is too long."""
+    try:
+        return await lines.readline()
+    except ValueError:
+        log.error("The client sent a line of more than %d bytes, which is the limit; the connection is closed", MAX_LINE_BYTES)
+        return b""

@@ -1,0 +1,53 @@
+"""The definitions of the engine's tools, as MCP clients are told of them.
+
+The definition of an MCP server's tool is passed on as the server sent it, under the name that the engine gave it. For other tools, one is
+made. Lists are made once for each set of tools. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from callgate.gateway.principals import Principal
+from callgate.mcp._connection import Message
+from callgate.mcp.mcp_tool import McpTool
+from callgate.tools.registry import BoundTool, ToolRegistry
+
+__all__ = ["ToolLists"]
+
+
+class ToolLists:
+    """The definitions of the tools of one engine, for each principal."""
+
+    def __init__(self, tools: ToolRegistry) -> None:
+        self._tools = tools
+        self._visible: object = None
+        self._lists: dict[tuple[str, ...], list[Message]] = {}
+
+    def of(self, principal: Principal) -> list[Message]:
+        """Return the definitions of the tools that a principal may use, in the order of their registration."""
+        if self._tools.visible is not self._visible:
+            self._visible, self._lists = self._tools.visible, {}
+        found = self._lists.get(principal.tools)
+        if found is None:
+            found = self._lists[principal.tools] = [definition(tool) for tool in self._tools if principal.may_use(tool.name)]
+        return found
+
+
+def definition(bound: BoundTool) -> Message:
+    """Return the definition of a tool for MCP clients."""
+    tool = bound.tool
+    if isinstance(tool, McpTool):
+        return {key: bound.name if key == "name" else value for key, value in tool.definition.items()}
+    made: dict[str, Any] = {"name": bound.name, "description": bound.description, "inputSchema": bound.schema.source}
+    output = bound.output.source if bound.output is not None else None
+    if isinstance(output, dict) and output.get("type") == "object":
+        made["outputSchema"] = output
+    return made | {"annotations": _hints(bound)}
+
+
+def _hints(bound: BoundTool) -> dict[str, bool]:
+    """Return the hints about the effect that the tool's author has declared."""
+    if bound.effect == "none":
+        return {"readOnlyHint": True}
+    return {"readOnlyHint": False, "idempotentHint": bound.effect == "idempotent"}

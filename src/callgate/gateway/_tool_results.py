@@ -1,0 +1,142 @@
+"""Results of calls, as MCP clients get them.
+
+The response of an upstream server is passed on as it was sent, if the engine has accepted it unchanged. For everything else, a response is
+made from the engine's result: for tools that are not on an MCP server, for stored results, and for calls that failed on the way. Knows no
+era of the protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from callgate._json import decode, plain_bytes
+from callgate._secret_redaction import Redactor
+from callgate.calls import ToolResult
+from callgate.content_parts import Part, Text
+from callgate.mcp._connection import Message
+from callgate.mcp._messages import INVALID_PARAMS, RpcError
+from callgate.protocols import BlobStore
+
+__all__ = ["OUTCOME_KEY", "ToolResults", "error_result", "text_item"]
+
+OUTCOME_KEY = "callgate/outcome"
+"""The key of a result's `_meta` that says what callgate knows of a call that did not succeed."""
+
+
+class ToolResults:
+    """Makes the results of calls of one engine.
+
+    Args:
+        redactor: Removes secrets from what servers have answered; None: nothing is secret.
+        changed_by_hooks: Whether hooks may change results, so that the server's response is not passed on.
+    """
+
+    def __init__(self, blobs: BlobStore, redactor: Redactor | None, *, changed_by_hooks: bool) -> None:
+        self._blobs = blobs
+        self._redactor = redactor
+        self._changed_by_hooks = changed_by_hooks
+
+    def result(self, result: ToolResult, response: Mapping[str, Any] | None) -> Message:
+        """Return the result of a call.
+
+        Args:
+            response: The response of the server that has answered the call; None if none has.
+
+        Raises:
+            RpcError: The server has answered with an error, or there is no such tool.
+        """
+        if response is not None and not self._changed_by_hooks and _is_accepted(result, response):
+            passed = self._passed_on(response)
+            if passed is not None:
+                return passed
+        if result.failure_class == "unknown_tool":
+            raise RpcError(INVALID_PARAMS, result.error or f"Unknown tool: {result.name}")
+        return self._made(result)
+
+    def _passed_on(self, response: Mapping[str, Any]) -> Message | None:
+        """Return the server's result without secrets; None if it is not valid without them.
+
+        Raises:
+            RpcError: The server has answered with an error.
+        """
+        if self._redactor is not None:
+            response = _redacted(response, self._redactor)
+        error = response.get("error")
+        if isinstance(error, dict):
+            raise RpcError(error["code"], error["message"], error.get("data"))
+        found = response.get("result")
+        return found if isinstance(found, dict) else None
+
+    def _made(self, result: ToolResult) -> Message:
+        content = [part_item(part) for part in result.content]
+        made: Message = {"content": content}
+        fields = result.metadata.server_fields or {}
+        if result.status != "ok":
+            made["isError"] = True
+            made["_meta"] = {OUTCOME_KEY: _outcome(result)}
+            return made
+        if result.metadata.truncated and result.metadata.blob is not None:
+            made["content"] = self._whole(result, result.metadata.blob)
+        if isinstance(result.structured, dict) or "structuredContent" in fields:
+            made["structuredContent"] = result.structured
+        if "_meta" in fields:
+            made["_meta"] = fields["_meta"]
+        return made
+
+    def _whole(self, result: ToolResult, blob: str) -> list[Message]:
+        """Return the whole content of a result that was shortened for a model; the shortened one if the whole is gone."""
+        whole = self._blobs.get(blob)
+        if whole is None:
+            return [part_item(part) for part in result.content]
+        others = [part_item(part) for part in result.content if not isinstance(part, Text)]
+        return [text_item(whole.decode("utf-8", "replace")), *others]
+
+
+def error_result(text: str, outcome: Mapping[str, object]) -> Message:
+    """Return the result of a call that has not succeeded.
+
+    Args:
+        outcome: What callgate knows of it, for programs.
+    """
+    return {"content": [text_item(text)], "isError": True, "_meta": {OUTCOME_KEY: outcome}}
+
+
+def text_item(text: str) -> Message:
+    return {"type": "text", "text": text}
+
+
+def part_item(part: Part) -> Message:
+    """Return a part as an item of a result's content."""
+    item: Message = msgspec.to_builtins(part)
+    return {key: value for key, value in item.items() if value != "" or key == "text"}
+
+
+def _is_accepted(result: ToolResult, response: Mapping[str, Any]) -> bool:
+    """Return whether the engine has taken the server's response as the result of the call, with no other one in its place."""
+    if result.metadata.cached or result.metadata.replayed or result.metadata.joined:
+        return False
+    if "error" in response:
+        return result.status == "error" and isinstance(result.structured, dict) and "jsonrpc_code" in result.structured
+    answered = response.get("result")
+    if not isinstance(answered, dict):
+        return False
+    if answered.get("isError") is True:
+        return result.failure_class == "tool_declared"
+    return result.status == "ok"
+
+
+def _outcome(result: ToolResult) -> dict[str, object]:
+    known: dict[str, object] = {"status": result.status, "failure": result.failure_class, "code": result.code, "uid": result.uid}
+    return {key: value for key, value in known.items() if value}
+
+
+def _redacted(response: Mapping[str, Any], redactor: Redactor) -> Mapping[str, Any]:
+    body = plain_bytes(response)
+    clean = redactor.redact(body)
+    if clean == body:
+        return response
+    found = decode(clean)
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,116 @@
+"""`Gateway`: one engine, and the fronts through which MCP clients use its tools.
+
+Assembles the parts that all fronts share. Transports get their fronts here, and know nothing else of the gateway.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from callgate._option_checks import Count, Options, Seconds, by_name
+from callgate._version import __version__
+from callgate.engine import Engine
+from callgate.gateway._changes import Changes
+from callgate.gateway._client_runs import ClientRuns
+from callgate.gateway._content import Content
+from callgate.gateway._exchange import Exchange
+from callgate.gateway._front_parts import FrontParts
+from callgate.gateway._handshake import HandshakeSession
+from callgate.gateway._methods import Methods
+from callgate.gateway._parked_requests import ParkedRequests
+from callgate.gateway._stateless import StatelessFront
+from callgate.gateway._tool_calls import ToolCalls
+from callgate.gateway._tool_list import ToolLists
+from callgate.gateway._tool_results import ToolResults
+from callgate.gateway.principals import Principal
+
+__all__ = ["Gateway", "GatewayLimits"]
+
+
+class GatewayLimits(Options, frozen=True, kw_only=True):
+    """The limits of a gateway. Those of a principal are in `Principal`, those of HTTP in the HTTP transport."""
+
+    answer_s: Seconds = 600.0
+    """Seconds that a client may take to answer a question of a server, or about an approval."""
+    parked_requests: Count = 1_000
+    """How many requests of stateless clients may wait for the answers of their clients."""
+
+
+_DEFAULTS = GatewayLimits()
+
+
+class Gateway:
+    """Offers an engine's tools to MCP clients. Use it as `async with Gateway(engine) as gateway`.
+
+    Args:
+        engine: The engine with the tools, the rules and the journal. The gateway starts and closes it.
+        name: The gateway's name, as clients see it.
+        instructions: What clients may tell their models about these tools.
+        secret: A secret of at least 32 bytes, the same for all gateways that share a journal. None: a random one.
+        replica: The name of this gateway among those that share a journal.
+    """
+
+    @by_name
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        name: str = "callgate",
+        instructions: str = "",
+        limits: GatewayLimits = _DEFAULTS,
+        secret: bytes | None = None,
+        replica: str = "",
+    ) -> None:
+        self.engine = engine
+        self.limits = limits
+        self._changes = Changes()
+        self._parked = ParkedRequests(secret, most=limits.parked_requests, wait_s=limits.answer_s)
+        results = ToolResults(engine.blobs, engine.redactor, changed_by_hooks=engine.changes_results)
+        self._parts = FrontParts(
+            methods=Methods(ToolLists(engine.tools), ToolCalls(engine, results), Content(engine)),
+            changes=self._changes,
+            runs=ClientRuns(replica),
+            parked=self._parked,
+            info={"name": name, "version": __version__},
+            instructions=instructions,
+            answer_s=limits.answer_s,
+        )
+
+    def handshake(self, principal: Principal, events: Exchange | None = None) -> HandshakeSession:
+        """Return the front for one session of a client of the handshake era.
+
+        Args:
+            events: Where messages go that belong to no request; may be set later.
+        """
+        return HandshakeSession(self._parts, principal, events)
+
+    def stateless(self, principal: Principal) -> StatelessFront:
+        """Return the front for requests of the stateless era."""
+        return StatelessFront(self._parts, principal)
+
+    async def start(self) -> None:
+        """Start the engine's servers, and wait until each has listed its tools or has failed. Idempotent.
+
+        Raises:
+            UsageError: A server with `required=True` cannot be started, or a rule is about something that no tool has.
+        """
+        await self.engine.start()
+        self.engine.tools.on_change = lambda: self._changes.list_changed("tools")
+
+    async def close(self) -> None:
+        """End all requests and the engine, in bounded time. Idempotent."""
+        self._changes.close()
+        self._parked.close()
+        await self.engine.close()
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.start()
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.close()
