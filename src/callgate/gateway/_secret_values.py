@@ -17,9 +17,8 @@ __all__ = ["SHORTEST_SECRET", "SecretValues"]
 SHORTEST_SECRET: Final = 6
 """Fewer characters occur by chance in ordinary text."""
 _HIDDEN: Final = b"***"
-_ESCAPE: Final = rb"\\u[0-9a-fA-F]{4}|\\."
-_STRING: Final = rb'"(?:[^"\\]|\\.)*+"'
-_NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_TOKEN: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"|-?[0-9][0-9.eE+-]*+', re.DOTALL)
+"""A text or a number of JSON. What is between them is never replaced, whatever a value looks like."""
 
 
 class SecretValues:
@@ -31,28 +30,28 @@ class SecretValues:
         values: At least `SHORTEST_SECRET` characters each.
     """
 
-    __slots__ = ("_count", "_numbers", "_texts")
+    __slots__ = ("_count", "_found", "_numbers", "_unit")
 
     def __init__(self, values: Iterable[str]) -> None:
-        given = sorted(set(values), key=len, reverse=True)
-        self._count = len(given)
+        given = frozenset(values)
         forms = sorted({form for value in given for form in _forms(value)}, key=len, reverse=True)
-        # An escape is one unit: a value `n1234` is not in `\n1234`, and what is left would be no JSON.
-        self._texts = re.compile(b"(" + b"|".join(map(re.escape, forms)) + b")|" + _ESCAPE, re.DOTALL) if forms else None
-        numbers = [value.encode() for value in given if _NUMBER.fullmatch(value)]
-        alone = rb"(?<![\w.+-])(" + b"|".join(map(re.escape, numbers)) + rb")(?![\w.+-])"
-        self._numbers = re.compile(b"(" + _STRING + b")|" + alone, re.DOTALL) if numbers else None
+        any_form = b"|".join(map(re.escape, forms))
+        self._count = len(given)
+        self._numbers = frozenset(value.encode("utf-8", "surrogatepass") for value in given)
+        self._found = re.compile(any_form) if forms else None
+        # An escape is one unit: a value `n1234` is not in `\n1234`, and what would be left is no JSON.
+        self._unit = re.compile(b"(" + any_form + rb")|\\u[0-9a-fA-F]{4}|\\.", re.DOTALL)
 
     def redact(self, body: bytes) -> bytes:
         """Return `body` without the values. Valid JSON in, valid JSON out: a number that is a value becomes a text."""
-        if self._texts is None:
+        if self._found is None or not self._found.search(body):
             return body
-        if self._numbers is not None:
-            body = self._numbers.sub(self._without_number, body)
-        return self._texts.sub(lambda found: _HIDDEN if found[1] is not None else found[0], body)
+        return _TOKEN.sub(self._redacted, body)
 
-    def _without_number(self, found: re.Match[bytes]) -> bytes:
-        return found[0] if found[1] is not None else b'"' + _HIDDEN + b'"'
+    def _redacted(self, token: re.Match[bytes]) -> bytes:
+        if token[0].startswith(b'"'):
+            return self._unit.sub(lambda unit: unit[0] if unit[1] is None else _HIDDEN, token[0])
+        return b'"' + _HIDDEN + b'"' if token[0] in self._numbers else token[0]
 
     def __repr__(self) -> str:
         return f"<{self._count} secret values>"

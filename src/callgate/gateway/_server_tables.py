@@ -1,6 +1,6 @@
 """Read the tables of MCP servers and plugins in the configuration of a gateway.
 
-A server takes every option of `McpServer` that a file can say, under the same name, so that an option which is added there can be written here.
+A server takes every option of `McpServer` that a file can say, under the same name: an option that is added there can be written here.
 """
 
 from __future__ import annotations
@@ -89,6 +89,8 @@ def _words(table: TomlTable, *, variables: bool) -> tuple[str, ...]:
     words += table.texts("args")
     if not words or not words[0]:
         raise table.wrong("command", "is empty", "Write the program to start.")
+    if any("${" in word and "}" not in word.partition("${")[2] for word in words):
+        raise table.wrong("command", "has a variable with a blank in its default", 'Write a list of words: ["uvx", "${NAME:-a b}"].')
     return tuple(table.file.replaced(word, table.place("command")) for word in words) if variables else words
 
 

@@ -79,6 +79,8 @@ class GatewayConfig(NamedStruct, frozen=True, kw_only=True):
     """Seconds for a whole call. None: the engine's default."""
     tools: tuple[str, ...] = ()
     """Sources of Python tools, as `callgate run --tools` takes them."""
+    folder: str = ""
+    """The folder of the file, where modules with tools are found. Empty: the current one."""
     plugins: tuple[Plugin, ...] = ()
     servers: tuple[ConfiguredServer, ...] = ()
     """The MCP servers, also those of `mcp_files`, and those that are disabled."""

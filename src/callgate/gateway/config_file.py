@@ -28,7 +28,7 @@ from callgate.gateway.principals import Principal
 from callgate.mcp import ConfiguredServer, configured_servers
 from callgate.mcp.config_files import accepted_file
 
-__all__ = ["SHORTEST_TOKEN", "read_gateway_config", "token_digest"]
+__all__ = ["SHORTEST_TOKEN", "principal_header", "read_gateway_config", "refuse_open", "token_digest"]
 
 SHORTEST_TOKEN: Final = 20
 _SHORTEST_SEAL: Final = 32
@@ -57,25 +57,26 @@ def read_gateway_config(path: str | os.PathLike[str], environment: Mapping[str, 
     file = root.file
     accepted = file.path(root.text("accepted")) if "accepted" in root else accepted_file(file.folder / os.path.basename(path))
     known = accepted if "accepted" in root or accepted.exists() else None
-    http, principals, jwt = _http(root), tuple(_principals(root)), _jwt(root)
-    _refuse_open(root, http, principals, jwt)
-    return GatewayConfig(
+    config = GatewayConfig(
         name=root.text("name", "callgate") or "callgate",
         instructions=root.text("instructions"),
         journal=_journal(root),
         rules=tuple(str(file.path(one)) for one in root.texts("rules")),
         timeout_s=root.seconds("timeout_s"),
         tools=tuple(_tool_source(root, one) for one in root.texts("tools")),
+        folder=str(file.folder),
         plugins=tuple(read_plugins(root)),
         servers=_servers(root, known),
         accepted=accepted,
         secrets=tuple(_secrets(root)),
         workspace=_workspace(root),
-        http=http,
-        principals=principals,
-        jwt=jwt,
+        http=_http(root),
+        principals=tuple(_principals(root)),
+        jwt=_jwt(root),
         replicas=_replicas(root),
     )
+    refuse_open(config, root.file.name)
+    return config
 
 
 def token_digest(token: str) -> str:
@@ -164,21 +165,40 @@ def _http(root: TomlTable) -> HttpConfig | None:
     return HttpConfig(host=host, port=port, path=path, hosts=hosts, origins=origins)
 
 
-def _refuse_open(root: TomlTable, http: HttpConfig | None, known: tuple[KnownPrincipal, ...], jwt: JwtConfig | None) -> None:
-    """Refuse to listen on the network without knowing who calls, and by which name."""
+def refuse_open(config: GatewayConfig, owner: str) -> None:
+    """Refuse to listen on the network without knowing who calls, and by which name.
+
+    Args:
+        owner: What says where to listen: the file or the option.
+
+    Raises:
+        UsageError: Other machines could use the gateway without a token, or by any name.
+    """
+    http = config.http
     if http is None or is_loopback(http.host):
         return
-    where = f"{root.file.name}: [http] listen is {http.host}:{http.port}, which other machines can reach"
-    if not (known or jwt):
+    where = f"{owner}: the gateway is to listen on {http.host}:{http.port}, which other machines can reach"
+    if not (config.jwt or any(one.token_sha256 for one in config.principals)):
         raise UsageError(
-            f"{where}, but nobody has a token. Write a principal ([principals.NAME], made by `callgate serve token NAME`) or [jwt],"
-            f" or listen on {DEFAULT_HOST}."
+            f"{where}, but nobody has a token. Write a principal ([principals.NAME], from `callgate serve token NAME`) or [jwt] to the"
+            f" configuration, or listen on {DEFAULT_HOST}."
         )
     if not http.hosts:
         raise UsageError(
-            f"{where}, but [http] hosts is empty. Write the names by which clients call this gateway, such as"
+            f"{where}, but `hosts` in [http] is empty. Write the names by which clients call this gateway, such as"
             ' hosts = ["gate.example.com"]; requests for other names are refused.'
         )
+
+
+def principal_header(name: str) -> str:
+    """Return the header of a principal's table.
+
+    Raises:
+        UsageError: Nobody can have this name.
+    """
+    if not _NAME.fullmatch(name) or '"' in name or "\\" in name:
+        raise UsageError(f"A principal cannot be named '{one_line(name, 80)}'. Take 1 to 128 visible characters without quotes.")
+    return f"[principals.{name}]" if re.fullmatch(r"[A-Za-z0-9_-]+", name) else f'[principals."{name}"]'
 
 
 # Principals
@@ -242,7 +262,9 @@ def _digest_of_variable(table: TomlTable, variable: str) -> str:
             "token_env", f"names the environment variable {one_line(variable, 80)}, which is not set", "Set it before the start."
         )
     if len(token) < SHORTEST_TOKEN or token != token.strip() or not token.isascii():
-        fact = f"names {one_line(variable, 80)}, whose value is no token: at least {SHORTEST_TOKEN} ASCII characters without spaces are needed"
+        fact = (
+            f"names {one_line(variable, 80)}, whose value is no token: at least {SHORTEST_TOKEN} ASCII characters without spaces are needed"
+        )
         raise table.wrong("token_env", fact, f"Make one: callgate serve token {table.keys[-1]}")
     return token_digest(token)
 
@@ -305,5 +327,7 @@ def _replicas(root: TomlTable) -> ReplicaConfig | None:
         raise table.wrong("secret_env", fact if secret else f"names {one_line(variable, 80)}, which is not set", "Set it before the start.")
     url = table.text("url", variables=True)
     if not re.fullmatch(r"https?://[^/?#\s]+/?", url):
-        raise table.wrong("url", f"is {one_line(url, 200)!r}; it must be an address without a path", 'Write such as "http://10.0.0.3:8765".')
+        raise table.wrong(
+            "url", f"is {one_line(url, 200)!r}; it must be an address without a path", 'Write such as "http://10.0.0.3:8765".'
+        )
     return ReplicaConfig(name=table.text("name", variables=True), url=url.rstrip("/"), secret=secret.encode())

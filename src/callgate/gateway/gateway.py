@@ -49,6 +49,7 @@ class Gateway:
         instructions: What clients may tell their models about these tools.
         secret: A secret of at least 32 bytes, the same for all gateways that share a journal. None: a random one.
         replica: The name of this gateway among those that share a journal.
+        workspace: The folder in which tools of this process may work with files.
     """
 
     @by_name
@@ -61,6 +62,7 @@ class Gateway:
         limits: GatewayLimits = _DEFAULTS,
         secret: bytes | None = None,
         replica: str = "",
+        workspace: str = "",
     ) -> None:
         self.engine = engine
         self.limits = limits
@@ -68,7 +70,7 @@ class Gateway:
         self._parked = ParkedRequests(secret, most=limits.parked_requests, wait_s=limits.answer_s)
         results = ToolResults(engine.blobs, engine.redactor, changed_by_hooks=engine.changes_results)
         self._parts = FrontParts(
-            methods=Methods(ToolLists(engine.tools), ToolCalls(engine, results), Content(engine)),
+            methods=Methods(ToolLists(engine.tools), ToolCalls(engine, results, workspace), Content(engine)),
             changes=self._changes,
             runs=ClientRuns(replica),
             parked=self._parked,
