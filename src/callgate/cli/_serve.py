@@ -32,7 +32,7 @@ __all__ = ["serve_clients"]
 
 def serve_clients(options: ServeOptions) -> int:
     """Serve clients until the end; return the exit code."""
-    _refuse_file_as_input()
+    _refuse_files()
     with protocol_streams() as streams, redirect_stdout(sys.stderr), _shown_warnings():
         config = config_of(options)
         asyncio.run(_over_stdio(config, streams))
@@ -62,12 +62,13 @@ async def _until_ended(opened: OpenedGateway, serving: Coroutine[Any, Any, None]
             await opened.gateway.close()
 
 
-def _refuse_file_as_input() -> None:
-    mode = os.fstat(0).st_mode
-    if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(0)):
-        raise UsageError(
-            "Standard input is no pipe, so no client can speak to this gateway. Let a client start this command, or serve with --http."
-        )
+def _refuse_files() -> None:
+    for number, name in ((0, "input"), (1, "output")):
+        mode = os.fstat(number).st_mode
+        if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(number)):
+            raise UsageError(
+                f"Standard {name} is no pipe, so no client can speak to this gateway. Let a client start this command, or serve with --http."
+            )
 
 
 def _announce(config: GatewayConfig, opened: OpenedGateway, where: str) -> None:
