@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp import Client, StdioServerParameters
 
+from mcp import Client, StdioServerParameters
 from tests.cli.mcp_server_programs import SHOP, write_servers
 from tests.cli.shell import command, environment, shell
 from tests.waiting import COMMAND_S, until
@@ -77,7 +77,7 @@ async def served(folder: Path, *words: str, mode: str = "auto", **more: str) -> 
     elsewhere.mkdir(exist_ok=True)
     name, *arguments = command(("serve", *words))
     server = StdioServerParameters(command=name, args=arguments, env=environment(**more), cwd=elsewhere)
-    async with Client(server, mode=mode) as client:  # type: ignore[arg-type]
+    async with Client(server, mode=mode) as client:
         yield client
 
 
@@ -246,3 +246,18 @@ def test_wrong_options_are_one_sentence_and_exit_code_2(place: Path, words: tupl
     assert done.code == 2
     assert told in done.err
     assert done.out == ""
+
+
+def test_the_tools_of_its_servers_are_accepted_like_those_of_other_files(place: Path) -> None:
+    """`callgate mcp` reads the gateway's configuration too; what is not accepted is in quarantine, and fails the check."""
+    write_config(place)
+    assert shell(place, "mcp", "accept", "shop", "look", "--effect", "none=look", "--yes", "--config", "gate.toml").code == 0
+    assert (place / "gate.accepted.json").exists()
+    done = shell(place, "serve", "check")
+    assert done.code == 1
+    assert "buy" in done.err
+    assert shell(place, "mcp", "accept", "shop", "--yes", "--config", "gate.toml").code == 0
+    done = shell(place, "serve", "check")
+    assert done.code == 0, done.err
+    assert "1 none, 1 once" in done.out
+    assert shell(place, "mcp", "diff", "--config", "gate.toml").code == 0

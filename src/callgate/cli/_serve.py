@@ -67,7 +67,7 @@ def _refuse_files() -> None:
         mode = os.fstat(number).st_mode
         if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(number)):
             raise UsageError(
-                f"Standard {name} is no pipe, so no client can speak to this gateway. Let a client start this command, or serve with --http."
+                f"Standard {name} is no pipe, so no client can speak to this gateway. Let a client start it, or serve with --http."
             )
 
 

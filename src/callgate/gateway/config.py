@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from callgate._option_checks import NamedStruct
 from callgate.gateway.principals import Principal
 from callgate.mcp import ConfiguredServer
@@ -84,8 +82,6 @@ class GatewayConfig(NamedStruct, frozen=True, kw_only=True):
     plugins: tuple[Plugin, ...] = ()
     servers: tuple[ConfiguredServer, ...] = ()
     """The MCP servers, also those of `mcp_files`, and those that are disabled."""
-    accepted: Path | None = None
-    """The file of accepted tools of the servers that are in this file. None: there is none."""
     secrets: tuple[str, ...] = ()
     """Values that must not be recorded or sent to a client."""
     workspace: str = "."

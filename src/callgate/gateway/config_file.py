@@ -28,7 +28,7 @@ from callgate.gateway.principals import Principal
 from callgate.mcp import ConfiguredServer, configured_servers
 from callgate.mcp.config_files import accepted_file
 
-__all__ = ["SHORTEST_TOKEN", "principal_header", "read_gateway_config", "refuse_open", "token_digest"]
+__all__ = ["SHORTEST_TOKEN", "principal_header", "read_gateway_config", "read_gateway_servers", "refuse_open", "token_digest"]
 
 SHORTEST_TOKEN: Final = 20
 _SHORTEST_SEAL: Final = 32
@@ -54,9 +54,7 @@ def read_gateway_config(path: str | os.PathLike[str], environment: Mapping[str, 
     """
     root = read_toml(path, _USE, _MISSING, environment)
     root.refuse_unknown(_KEYS)
-    file = root.file
-    accepted = file.path(root.text("accepted")) if "accepted" in root else accepted_file(file.folder / os.path.basename(path))
-    known = accepted if "accepted" in root or accepted.exists() else None
+    file, accepted = root.file, _accepted(root, path)
     config = GatewayConfig(
         name=root.text("name", "callgate") or "callgate",
         instructions=root.text("instructions"),
@@ -66,8 +64,7 @@ def read_gateway_config(path: str | os.PathLike[str], environment: Mapping[str, 
         tools=tuple(_tool_source(root, one) for one in root.texts("tools")),
         folder=str(file.folder),
         plugins=tuple(read_plugins(root)),
-        servers=_servers(root, known),
-        accepted=accepted,
+        servers=_servers(root, _known(root, accepted)),
         secrets=tuple(_secrets(root)),
         workspace=_workspace(root),
         http=_http(root),
@@ -77,6 +74,27 @@ def read_gateway_config(path: str | os.PathLike[str], environment: Mapping[str, 
     )
     refuse_open(config, root.file.name)
     return config
+
+
+def read_gateway_servers(path: str | os.PathLike[str]) -> tuple[tuple[ConfiguredServer, ...], Path]:
+    """Return the servers that are in the file itself, and the file of their accepted tools. The rest of the file is not read.
+
+    Raises:
+        UsageError: The file cannot be read, or a server in it is wrong.
+    """
+    root = read_toml(path, _USE, _MISSING)
+    root.refuse_unknown(_KEYS)
+    accepted = _accepted(root, path)
+    return tuple(read_servers(root, _known(root, accepted))), accepted
+
+
+def _accepted(root: TomlTable, path: str | os.PathLike[str]) -> Path:
+    """Return the file of accepted tools, which need not exist."""
+    return root.file.path(root.text("accepted")) if "accepted" in root else root.file.folder / accepted_file(path).name
+
+
+def _known(root: TomlTable, accepted: Path) -> Path | None:
+    return accepted if "accepted" in root or accepted.exists() else None
 
 
 def token_digest(token: str) -> str:
