@@ -3,7 +3,7 @@
 `server_config.py` has the configuration of a server, from which each engine makes its own supervised server. A server has one connection at
 a time, and on it one session. `_connection.py` is the protocol of connections; `_stdio_connection.py` and `_http_connection.py` implement
 it. `server_content.py` gives the host the resources and prompts of a server. `accepted_tools.py` has the tools that the operator
-accepted, and `config_files.py` reads the configuration files of other clients.
+accepted, `config_files.py` reads the configuration files of other clients, and `oauth.py` gets access tokens for servers on the network.
 
 No SDK of MCP is used: messages are dicts as they were parsed, so that nothing is lost on the way.
 """
@@ -14,6 +14,7 @@ from callgate.mcp._connection import ConnectionLost, McpError, NotSent, Protocol
 from callgate.mcp._tool_changes import AcceptedTool, Definition, FieldChange, ToolChange, ToolComparison
 from callgate.mcp.accepted_tools import AcceptedTools
 from callgate.mcp.config_files import ConfiguredServer, configured_servers, read_mcp_servers
+from callgate.mcp.oauth import OAuth
 from callgate.mcp.server_config import ChecksDefinitions, McpServer, mcp
 from callgate.mcp.server_content import RequestRejected, ServerContent
 
@@ -28,6 +29,7 @@ __all__ = [
     "McpError",
     "McpServer",
     "NotSent",
+    "OAuth",
     "ProtocolError",
     "RequestRejected",
     "ServerContent",

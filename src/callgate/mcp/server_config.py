@@ -18,6 +18,7 @@ from callgate._server_processes.shown_command import shown_command, shown_word
 from callgate.calls import Effect
 from callgate.errors import UsageError
 from callgate.mcp._http_headers import check_headers
+from callgate.mcp.oauth import OAuth
 
 __all__ = ["Answers", "ChecksDefinitions", "McpServer", "ServerOptions", "mcp"]
 
@@ -95,6 +96,8 @@ class McpServer(NamedStruct, frozen=True, kw_only=True, eq=False):
     """The address of a server on the network."""
     headers: Mapping[str, str] = {}
     """Headers of every request to `url`, such as `Authorization`."""
+    auth: OAuth | None = None
+    """Gets access tokens from the user's authorization when the server at `url` wants them; None: only `headers` authorize."""
     tools: tuple[str, ...] | None = None
     """The names of the tools to register, as the server calls them; None: all."""
     effects: Mapping[str, Effect] = {}
@@ -141,6 +144,7 @@ class ServerOptions(TypedDict, total=False):
     env: Mapping[str, str]
     cwd: str
     headers: Mapping[str, str]
+    auth: OAuth | None
     tools: tuple[str, ...] | None
     effects: Mapping[str, Effect]
     options: Mapping[str, Mapping[str, Any]]
@@ -271,8 +275,8 @@ def _check_texts(server: McpServer, option: str) -> None:
 
 def _check_address(server: McpServer) -> None:
     if not server.url:
-        if server.headers:
-            raise UsageError(f"McpServer(name={server.name!r}) has headers, but a command has none. Use env.")
+        if server.headers or server.auth is not None:
+            raise UsageError(f"McpServer(name={server.name!r}) has headers or auth, but a command has none. Use env.")
         return
     if server.env or server.cwd:
         raise UsageError(f"McpServer(name={server.name!r}) has env or cwd, but a server on the network has none. Use headers.")
@@ -284,6 +288,14 @@ def _check_address(server: McpServer) -> None:
     if not usable:
         raise _wrong(server, "url", "an address such as https://host/mcp")
     check_headers(server.name, server.headers)
+    _check_auth(server)
+
+
+def _check_auth(server: McpServer) -> None:
+    if not isinstance(server.auth, OAuth | None):
+        raise _wrong(server, "auth", "OAuth(...)")
+    if server.auth is not None and any(name.lower() == "authorization" for name in server.headers):
+        raise UsageError(f"McpServer(name={server.name!r}) has auth and the header Authorization. Remove one of them.")
 
 
 def _check_tool_settings(server: McpServer) -> None:

@@ -1,0 +1,118 @@
+"""An MCP server over stdio that asks its client during calls: `python asking_server.py ERA LOG`. It needs only the standard library.
+
+Its tools: `ask` asks the user for a name, and returns the answer; `ask_twice` asks for two names, one after the other; `model` asks for a
+message of a language model; `folders` asks for the roots; `work` reports progress and a log message, then answers; `wait` waits until it is
+cancelled. `LOG` is a file: one line for each start of the process, each call and each cancellation.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+ERA, LOG = sys.argv[1], sys.argv[2]
+TOOLS = ("ask", "ask_twice", "model", "folders", "work", "wait")
+FORM = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+CACHED: dict[str, Any] = {"ttlMs": 0, "cacheScope": "private"} if ERA == "stateless" else {}
+waiting: dict[object, Any] = {}
+"""What continues when the client answers a request of this server, by the request's id."""
+
+
+def log(text: str) -> None:
+    with open(LOG, "a", encoding="utf-8") as file:
+        file.write(text + "\n")
+
+
+def send(message: dict[str, Any]) -> None:
+    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+
+
+def reply(number: object, **result: Any) -> None:
+    send({"id": number, "result": {"resultType": "complete", **result} if ERA == "stateless" else result})
+
+
+def text(number: object, value: object) -> None:
+    reply(number, content=[{"type": "text", "text": value if isinstance(value, str) else json.dumps(value)}])
+
+
+def question(tool: str, round_: int) -> tuple[str, dict[str, Any]]:
+    if tool == "model":
+        return "sampling/createMessage", {"messages": [{"role": "user", "content": {"type": "text", "text": "hi"}}], "maxTokens": 5}
+    if tool == "folders":
+        return "roots/list", {}
+    return "elicitation/create", {"mode": "form", "message": f"Your name? ({round_})", "requestedSchema": FORM}
+
+
+def call(number: object, tool: str, params: dict[str, Any]) -> None:
+    meta = params.get("_meta", {})
+    if tool == "work":
+        notes = [{"progress": 1, "total": 2, "message": "half", "vendor": 1}, {"progress": 2, "total": 2}]
+        if "progressToken" in meta:
+            for note in notes:
+                send({"method": "notifications/progress", "params": {**note, "progressToken": meta["progressToken"]}})
+        send({"method": "notifications/message", "params": {"level": "warning", "logger": "x", "data": {"b": 1, "a": 2}}})
+        text(number, "done")
+    elif tool != "wait":
+        (ask_stateless if ERA == "stateless" else ask_handshake)(number, tool, params)
+
+
+def ask_stateless(number: object, tool: str, params: dict[str, Any]) -> None:
+    answers = json.loads(params["requestState"]) if "requestState" in params else []
+    answers += list(params.get("inputResponses", {}).values())
+    if len(answers) < (2 if tool == "ask_twice" else 1):
+        method, asked = question(tool, len(answers) + 1)
+        requests = {"who": {"method": method, "params": asked}}
+        reply(number, resultType="input_required", inputRequests=requests, requestState=json.dumps(answers))
+    else:
+        text(number, answers)
+
+
+def ask_handshake(number: object, tool: str, params: dict[str, Any]) -> None:
+    answers: list[Any] = []
+
+    def answered(message: dict[str, Any]) -> None:
+        answers.append(message.get("result", message.get("error")))
+        if len(answers) < (2 if tool == "ask_twice" else 1):
+            ask()
+        else:
+            text(number, answers)
+
+    def ask() -> None:
+        method, asked = question(tool, len(answers) + 1)
+        own = f"server-{number}-{len(answers)}"
+        waiting[own] = answered
+        send({"id": own, "method": method, "params": asked})
+
+    ask()
+
+
+def take(message: dict[str, Any]) -> None:
+    method, number, params = message.get("method"), message.get("id"), message.get("params", {})
+    match method:
+        case None:
+            waiting.pop(number)(message)
+        case "initialize" if ERA == "handshake":
+            log(f"initialize {json.dumps(params['capabilities'], sort_keys=True)}")
+            about = {"name": "asking", "version": "1"}
+            reply(number, protocolVersion="2025-11-25", capabilities={"tools": {}, "logging": {}}, serverInfo=about)
+        case "server/discover" if ERA == "stateless":
+            reply(number, supportedVersions=["2026-07-28"], capabilities={"tools": {}}, ttlMs=0, cacheScope="private")
+        case "tools/list":
+            tools = [{"name": name, "inputSchema": {"type": "object"}} for name in TOOLS]
+            reply(number, tools=tools, **CACHED)
+        case "tools/call":
+            capabilities = params.get("_meta", {}).get("io.modelcontextprotocol/clientCapabilities", {})
+            log(f"call {params['name']} {json.dumps(capabilities, sort_keys=True)}")
+            call(number, params["name"], params)
+        case "notifications/cancelled":
+            log("cancelled")
+        case "ping":
+            reply(number)
+        case _ if number is not None:
+            send({"id": number, "error": {"code": -32601, "message": "Method not found"}})
+
+
+log("start")
+for line in sys.stdin:
+    take(json.loads(line))

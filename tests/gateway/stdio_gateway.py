@@ -1,0 +1,39 @@
+"""A gateway as a program: `python -m tests.gateway.stdio_gateway '{"servers": [["python", "server.py"]]}'`.
+
+`servers` are commands, `effects` what the operator accepts. It has two tools of its own: `price`, which prints while it runs, and `pay`,
+which a human has to approve.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+
+from callgate import Engine, SqliteJournal, tool
+from callgate.gateway import Gateway, serve_stdio
+from callgate.mcp import mcp
+
+
+@tool(effect="none")
+def price(item: str) -> dict[str, object]:
+    """Return the price of an item."""
+    print("a print of a tool")
+    return {"item": item, "price": 5}
+
+
+@tool(requires_approval=True)
+def pay(amount: int) -> str:
+    """Pay an amount."""
+    return f"paid {amount}"
+
+
+async def main() -> None:
+    given = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
+    servers = [mcp(command, name=f"server{n}", effects=given.get("effects", {})) for n, command in enumerate(given.get("servers", []))]
+    journal = SqliteJournal(given["journal"]) if "journal" in given else None
+    async with Gateway(Engine([price, pay], servers=servers, journal=journal), name="test gateway", instructions="Be careful.") as gateway:
+        await serve_stdio(gateway)
+
+
+asyncio.run(main())

@@ -1,0 +1,124 @@
+"""Old and new clients and servers meet: what a server asks, reports and cancels passes the gateway, for each pair of eras."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from tests.gateway.raw_client import Era, RawClient, raw_client, served
+from tests.waiting import until
+
+pytestmark = [pytest.mark.process]
+
+ERAS = get_args(Era)
+PAIRS = [(front, upstream) for front in ERAS for upstream in ERAS]
+_ASKING = str(Path(__file__).with_name("asking_server.py"))
+_ALL: Mapping[str, Any] = {"elicitation": {"form": {}}, "sampling": {}, "roots": {}}
+pairs = pytest.mark.parametrize(("front", "upstream"), PAIRS, ids="-".join)
+
+
+@asynccontextmanager
+async def gateway(front: Era, upstream: Era, tmp_path: Path, capabilities: Mapping[str, Any] = _ALL) -> AsyncIterator[RawClient]:
+    command = served(servers=[[sys.executable, _ASKING, upstream, str(tmp_path / "log")]])
+    async with raw_client(command, front, capabilities) as client:
+        yield client
+
+
+async def answered(client: RawClient, tool: str, *answers: Mapping[str, Any]) -> tuple[list[Any], Any]:
+    """Call a tool and answer what the client is asked; return the questions and what the tool has returned."""
+    asked: list[Any] = []
+    params: dict[str, Any] = {"name": tool, "arguments": {}}
+    _, response = client.begin("tools/call", params)
+    for answer in answers:
+        if client.era == "handshake":
+            message = await client.next_message()
+            asked.append((message["method"], message["params"]))
+            client.send({"jsonrpc": "2.0", "id": message["id"], "result": answer})
+        else:
+            result = (await response)["result"]
+            assert result["resultType"] == "input_required"
+            ((key, question),) = result["inputRequests"].items()
+            asked.append((question["method"], question.get("params", {})))
+            state = {"inputResponses": {key: answer}, "requestState": result["requestState"]}
+            _, response = client.begin("tools/call", {**params, **state})
+    content = (await response)["result"]["content"]
+    return asked, json.loads(content[0]["text"])
+
+
+@pairs
+async def test_a_server_asks_the_user_of_the_client(front: Era, upstream: Era, tmp_path: Path) -> None:
+    answer = {"action": "accept", "content": {"name": "Ada"}, "vendor": {"b": 1, "a": 2}}
+    async with gateway(front, upstream, tmp_path) as client:
+        asked, returned = await answered(client, "ask", answer)
+    assert [method for method, _ in asked] == ["elicitation/create"]
+    assert asked[0][1]["message"] == "Your name? (1)"
+    assert returned == [answer]
+
+
+@pairs
+async def test_a_server_asks_twice_during_one_call(front: Era, upstream: Era, tmp_path: Path) -> None:
+    first, second = ({"action": "accept", "content": {"name": name}} for name in ("Ada", "Grace"))
+    async with gateway(front, upstream, tmp_path) as client:
+        asked, returned = await answered(client, "ask_twice", first, second)
+    assert [params["message"] for _, params in asked] == ["Your name? (1)", "Your name? (2)"]
+    assert returned == [first, second]
+    assert (tmp_path / "log").read_text().count("call ask_twice") == (2 + 1 if upstream == "stateless" else 1)
+
+
+@pairs
+async def test_a_server_asks_for_the_model_and_the_folders_of_the_client(front: Era, upstream: Era, tmp_path: Path) -> None:
+    message = {"role": "assistant", "content": {"type": "text", "text": "hello"}, "model": "m"}
+    roots = {"roots": [{"uri": "file:///work", "name": "work"}]}
+    async with gateway(front, upstream, tmp_path) as client:
+        assert await answered(client, "model", message) == ([("sampling/createMessage", _sampling())], [message])
+        asked, returned = await answered(client, "folders", roots)
+    assert ([method for method, _ in asked], returned) == (["roots/list"], [roots])
+
+
+@pairs
+async def test_a_server_is_offered_only_what_the_client_of_the_call_can_do(front: Era, upstream: Era, tmp_path: Path) -> None:
+    async with gateway(front, upstream, tmp_path, {"roots": {"listChanged": True}}) as client:
+        assert (await client.call("work", {}))["result"]["content"][0]["text"] == "done"
+    lines = (tmp_path / "log").read_text().splitlines()
+    offered = [line for line in lines if line.startswith("call" if upstream == "stateless" else "initialize")]
+    assert json.loads(offered[-1].split(" ", 2 if upstream == "stateless" else 1)[-1]) == {"roots": {"listChanged": True}}
+
+
+@pairs
+async def test_progress_and_logs_reach_the_client_before_the_result(front: Era, upstream: Era, tmp_path: Path) -> None:
+    meta = {"progressToken": "mine", "io.modelcontextprotocol/logLevel": "info"}
+    async with gateway(front, upstream, tmp_path) as client:
+        response = await client.call("work", {}, _meta=meta if front == "stateless" else {"progressToken": "mine"})
+        told = [client.messages.get_nowait() for _ in range(client.messages.qsize())]
+    assert response["result"]["content"][0]["text"] == "done"
+    by_method = [(message["method"], message["params"]) for message in told]
+    assert by_method == [
+        ("notifications/progress", {"progress": 1, "total": 2, "message": "half", "vendor": 1, "progressToken": "mine"}),
+        ("notifications/progress", {"progress": 2, "total": 2, "progressToken": "mine"}),
+        ("notifications/message", {"level": "warning", "logger": "x", "data": {"b": 1, "a": 2}}),
+    ]
+
+
+@pairs
+async def test_a_cancelled_call_is_cancelled_at_the_server_and_gets_no_response(front: Era, upstream: Era, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    async with gateway(front, upstream, tmp_path) as client:
+        number, response = client.begin("tools/call", {"name": "wait", "arguments": {}})
+        await until(lambda: "call wait" in log.read_text())
+        client.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}})
+        await until(lambda: "cancelled" in log.read_text())
+        assert (await client.call("work", {}))["result"]["content"][0]["text"] == "done"
+        assert not response.done()
+        response.cancel()
+        await asyncio.gather(response, return_exceptions=True)
+
+
+def _sampling() -> Mapping[str, Any]:
+    return {"messages": [{"role": "user", "content": {"type": "text", "text": "hi"}}], "maxTokens": 5}

@@ -1,0 +1,63 @@
+"""What an upstream server offers and answers reaches the client unchanged, for each pair of eras."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+import pytest_asyncio
+
+from tests.gateway.odd_server import ERRORS, RESULTS, TOOLS
+from tests.gateway.raw_client import Era, RawClient, raw_client, served
+
+pytestmark = [pytest.mark.process, pytest.mark.asyncio(loop_scope="module")]
+
+ERAS = get_args(Era)
+_ODD = str(Path(__file__).with_name("odd_server.py"))
+_OF_THE_ERA = frozenset({"resultType", "ttlMs", "cacheScope"})
+
+
+@pytest_asyncio.fixture(
+    loop_scope="module", scope="module", params=[(front, upstream) for front in ERAS for upstream in ERAS], ids="-".join
+)
+async def client(request: pytest.FixtureRequest) -> AsyncIterator[RawClient]:
+    """A client of one era, through the gateway, in front of a server of the same or the other era."""
+    front, upstream = request.param
+    async with raw_client(served(servers=[[sys.executable, _ODD, upstream]]), front) as client:
+        yield client
+
+
+async def test_definitions_are_unchanged_with_their_unknown_fields_and_the_order_of_their_keys(client: RawClient) -> None:
+    listed = {tool["name"]: tool for tool in (await client.request("tools/list", {}))["result"]["tools"]}
+    for tool in TOOLS:
+        assert json.dumps(listed[tool["name"]]) == json.dumps(tool)
+
+
+@pytest.mark.parametrize("name", RESULTS)
+async def test_results_are_unchanged(client: RawClient, name: str) -> None:
+    result = (await client.call("odd", {"a": name}))["result"]
+    assert json.dumps(_without_hop(result)) == json.dumps(RESULTS[name])
+
+
+@pytest.mark.parametrize("name", ERRORS)
+async def test_errors_keep_their_code_and_data(client: RawClient, name: str) -> None:
+    assert (await client.call("odd", {"a": name}))["error"] == ERRORS[name]
+
+
+async def test_arguments_and_fields_of_meta_reach_the_server_unchanged(client: RawClient) -> None:
+    arguments = {"z": 1.0, "a": [None, {"b": 12345678901234567890123, "a": ""}], "ü": "\u2028", "deep": {"k": {"k": {}}}}
+    result = (await client.call("echo", arguments, _meta={"example/trace": {"b": 1, "a": 2}}))["result"]
+    got = json.loads(result["content"][0]["text"])
+    assert json.dumps(got["arguments"]) == json.dumps(arguments)
+    assert got["meta"] == {"example/trace": {"b": 1, "a": 2}}
+
+
+def _without_hop(result: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a result without what its era adds for one hop."""
+    meta = {key: value for key, value in result.get("_meta", {}).items() if not key.startswith("io.modelcontextprotocol/")}
+    kept = {key: value for key, value in result.items() if key not in _OF_THE_ERA and (key != "_meta" or meta)}
+    return {**kept, "_meta": meta} if meta else kept
