@@ -12,7 +12,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
+from mcp.client.streamable_http import streamable_http_client
 
 from mcp import Client, StdioServerParameters
 from tests.cli.mcp_server_programs import SHOP, write_servers
@@ -261,3 +263,45 @@ def test_the_tools_of_its_servers_are_accepted_like_those_of_other_files(place: 
     assert done.code == 0, done.err
     assert "1 none, 1 once" in done.out
     assert shell(place, "mcp", "diff", "--config", "gate.toml").code == 0
+
+
+# HTTP
+
+
+@asynccontextmanager
+async def served_over_http(folder: Path, *words: str) -> AsyncIterator[tuple[str, str]]:
+    """Start the command; yield its address and the token that it has printed. End it with SIGTERM."""
+    process = await started(folder, *words)
+    assert process.stderr is not None
+    url = token = ""
+    try:
+        while not (url and token):
+            line = (await asyncio.wait_for(process.stderr.readline(), COMMAND_S)).decode()
+            assert line, "the command has ended"
+            url = url or next((word.rstrip(".") for word in line.split() if word.startswith("http://")), "")
+            token = token or next((word for word in line.split() if word.startswith("cg_")), "")
+        yield url, token
+    finally:
+        process.terminate()
+        await asyncio.wait_for(process.communicate(), COMMAND_S)
+    assert process.returncode == 0
+
+
+@ERAS
+async def test_without_principals_one_token_is_made_and_printed(place: Path, mode: str) -> None:
+    async with served_over_http(place, "--tools", "own.py:loud", "--http", "127.0.0.1:0") as (url, token):
+        async with httpx2.AsyncClient() as without:
+            assert (await without.post(url, json={})).status_code == 401
+        async with (
+            httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}) as http,
+            Client(streamable_http_client(url, http_client=http), mode=mode) as client,
+        ):
+            assert text_of(await client.call_tool("loud", {"name": "Ann"})) == "hello Ann"
+
+
+async def test_an_address_that_is_taken_is_one_sentence(place: Path) -> None:
+    async with served_over_http(place, "--tools", "own.py:loud", "--http", "127.0.0.1:0") as (url, _):
+        address = url.split("/")[2]
+        done = await asyncio.to_thread(shell, place, "serve", "--tools", "own.py:loud", "--http", address, "--journal", ":memory:")
+        assert done.code == 2
+        assert f"The gateway cannot listen on {address}" in done.err

@@ -25,13 +25,18 @@ from callgate.cli._gateway_setup import OpenedGateway, config_of, open_gateway
 from callgate.cli._interrupt_signals import Interrupts, interruptible
 from callgate.errors import UsageError
 from callgate.gateway import serve_stdio
-from callgate.gateway.config import GatewayConfig
+from callgate.gateway.config import GatewayConfig, HttpConfig
 
 __all__ = ["serve_clients"]
 
 
 def serve_clients(options: ServeOptions) -> int:
     """Serve clients until the end; return the exit code."""
+    if options.http is not None:
+        with _shown_warnings():
+            config = config_of(options)
+            asyncio.run(_over_http(config, config.http or HttpConfig()))
+        return _exits.OK
     _refuse_files()
     with protocol_streams() as streams, redirect_stdout(sys.stderr), _shown_warnings():
         config = config_of(options)
@@ -48,6 +53,22 @@ async def _over_stdio(config: GatewayConfig, streams: tuple[BinaryIO, BinaryIO])
         if streams[0].isatty():
             say("An MCP client starts this command itself and speaks to it here. To serve clients on the network, add --http.", "yellow")
         await serve_stdio(opened.gateway, streams=streams)
+
+    await _until_ended(opened, served())
+
+
+async def _over_http(config: GatewayConfig, http: HttpConfig) -> None:
+    from callgate.cli._serve_http import authenticated, listening, say_how_to_connect
+
+    authenticator, token = authenticated(config)
+    opened = open_gateway(config)
+
+    async def served() -> None:
+        await opened.gateway.start()
+        async with listening(opened.gateway, http, authenticator) as url:
+            _announce(config, opened, url)
+            say_how_to_connect(config.name, url, token)
+            await asyncio.Event().wait()
 
     await _until_ended(opened, served())
 
