@@ -25,7 +25,8 @@ def log(text: str) -> None:
 
 
 def send(message: dict[str, Any]) -> None:
-    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+    sys.stdout.flush()
 
 
 def reply(number: object, **result: Any) -> None:
@@ -47,7 +48,7 @@ def question(tool: str, round_: int) -> tuple[str, dict[str, Any]]:
 def call(number: object, tool: str, params: dict[str, Any]) -> None:
     meta = params.get("_meta", {})
     if tool == "work":
-        notes = [{"progress": 1, "total": 2, "message": "half", "vendor": 1}, {"progress": 2, "total": 2}]
+        notes: list[dict[str, Any]] = [{"progress": 1, "total": 2, "message": "half", "vendor": 1}, {"progress": 2, "total": 2}]
         if "progressToken" in meta:
             for note in notes:
                 send({"method": "notifications/progress", "params": {**note, "progressToken": meta["progressToken"]}})

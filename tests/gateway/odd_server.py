@@ -102,4 +102,5 @@ if __name__ == "__main__":
         message = json.loads(line)
         if "id" in message:
             sent = {"jsonrpc": "2.0", "id": message["id"], **answer(sys.argv[1], message["method"], message.get("params", {}))}
-            print(json.dumps(sent), flush=True)
+            sys.stdout.write(json.dumps(sent) + "\n")
+            sys.stdout.flush()

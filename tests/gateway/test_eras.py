@@ -21,7 +21,7 @@ ERAS = get_args(Era)
 PAIRS = [(front, upstream) for front in ERAS for upstream in ERAS]
 _ASKING = str(Path(__file__).with_name("asking_server.py"))
 _ALL: Mapping[str, Any] = {"elicitation": {"form": {}}, "sampling": {}, "roots": {}}
-pairs = pytest.mark.parametrize(("front", "upstream"), PAIRS, ids="-".join)
+pairs = pytest.mark.parametrize(("front", "upstream"), PAIRS)
 
 
 @asynccontextmanager

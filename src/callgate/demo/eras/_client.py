@@ -11,14 +11,14 @@ from typing import Any
 
 from callgate.demo.eras._server import REVISIONS, Era
 
-__all__ = ["Client", "client"]
+__all__ = ["EraClient", "client"]
 
 _LIMIT_S = 60.0
 _ANSWER = {"action": "accept", "content": {"count": 3}}
 _PREFIX = "io.modelcontextprotocol/"
 
 
-class Client:
+class EraClient:
     """A client of one era. `asked` has the texts of the questions to the user."""
 
     def __init__(self, process: Process, era: Era) -> None:
@@ -78,11 +78,11 @@ class Client:
 
 
 @asynccontextmanager
-async def client(command: Sequence[str], era: Era) -> AsyncIterator[Client]:
+async def client(command: Sequence[str], era: Era) -> AsyncIterator[EraClient]:
     """Start a server and begin to talk to it; end it afterwards."""
     process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL)
     try:
-        found = Client(process, era)
+        found = EraClient(process, era)
         await found.begin()
         yield found
     finally:

@@ -30,7 +30,7 @@ _QUESTION = {
 }
 
 
-class _Server:
+class _ShopServer:
     def __init__(self, era: Era, ledger: str) -> None:
         self._era = era
         self._ledger = ledger
@@ -82,6 +82,6 @@ class _Server:
 _CACHED = {"ttlMs": 0, "cacheScope": "private"}
 
 if __name__ == "__main__":
-    server = _Server(sys.argv[1], sys.argv[2])
+    server = _ShopServer(sys.argv[1], sys.argv[2])
     for line in sys.stdin:
         server.take(json.loads(line))

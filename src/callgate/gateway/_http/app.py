@@ -81,6 +81,8 @@ class HttpApp:
         if scope["type"] != "http":
             return
         try:
+            if scope["http_version"] not in ("1.0", "1.1"):
+                raise Refused(505, "The version of HTTP is not served. Use HTTP/1.1.", headers=_CLOSE)
             headers = read_headers(scope["headers"])
             self._checks.check_host_and_origin(headers, scope["server"][1])
             await self._route(scope["method"], scope["path"], headers, receive, send)

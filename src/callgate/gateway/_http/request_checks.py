@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from callgate.gateway.principals import Principal
 from callgate.gateway.tokens import Authenticator
 
-__all__ = ["Headers", "Refused", "RequestChecks", "check_post_headers", "read_headers"]
+__all__ = ["MAX_HEADERS", "Headers", "Refused", "RequestChecks", "check_post_headers", "read_headers"]
 
 Headers = Mapping[bytes, bytes]
 
@@ -24,6 +24,8 @@ _SINGLE = frozenset(
         b"mcp-name",
     }
 )
+MAX_HEADERS = 100
+"""How many headers a request may have."""
 _LOCAL = ("127.0.0.1", "localhost", "[::1]")
 
 
@@ -52,7 +54,11 @@ def read_headers(raw: Iterable[tuple[bytes, bytes]]) -> Headers:
         Refused: A header that decides something is there twice.
     """
     pairs = list(raw)
+    if len(pairs) > MAX_HEADERS:
+        raise Refused(431, f"The request has more than {MAX_HEADERS} headers. Send fewer.")
     headers = dict(pairs)
+    if b"content-length" in headers and b"transfer-encoding" in headers:
+        raise Refused(400, "Content-Length and Transfer-Encoding exclude each other. Send one.", headers=((b"connection", b"close"),))
     if len(headers) != len(pairs):
         seen: set[bytes] = set()
         for name, _ in pairs:
@@ -111,6 +117,11 @@ class RequestChecks:
 
 def check_post_headers(headers: Headers, body_bytes: int) -> None:
     """Raise `Refused` if the body is not plain JSON of a permitted size, or the client does not accept what is answered."""
+    length = headers.get(b"content-length", b"0")
+    if not length.isdigit():
+        raise Refused(400, "Content-Length is not a number. Send the size of the body in bytes.")
+    if len(length) > 18 or int(length) > body_bytes:
+        raise Refused(413, f"The body is larger than {body_bytes} bytes. Send less at once.", headers=((b"connection", b"close"),))
     if headers.get(b"content-type", b"").partition(b";")[0].strip().lower() != b"application/json":
         raise Refused(415, "The body must be JSON. Send Content-Type: application/json.")
     if headers.get(b"content-encoding", b"identity").strip().lower() != b"identity":
@@ -118,8 +129,3 @@ def check_post_headers(headers: Headers, body_bytes: int) -> None:
     accept = headers.get(b"accept", b"").lower()
     if b"*/*" not in accept and not (b"application/json" in accept and b"text/event-stream" in accept):
         raise Refused(406, "The answer is JSON or an event stream. Send Accept: application/json, text/event-stream.")
-    length = headers.get(b"content-length", b"0")
-    if not length.isdigit():
-        raise Refused(400, "Content-Length is not a number. Send the size of the body in bytes.")
-    if len(length) > 18 or int(length) > body_bytes:
-        raise Refused(413, f"The body is larger than {body_bytes} bytes. Send less at once.")
