@@ -21,7 +21,7 @@ from callgate.plugins import Plugin, plugin
 
 __all__ = ["read_plugins", "read_servers"]
 
-_NOT_IN_A_FILE: Final = frozenset({"name", "accepted", "elicitation", "sampling", "problem"})
+_NOT_IN_A_FILE: Final = frozenset({"name", "accepted", "auth", "elicitation", "sampling", "problem"})
 _SERVER_KEYS: Final = (*(one.name for one in fields(McpServer) if one.name not in _NOT_IN_A_FILE), "args", "enabled")
 _READ: Final = frozenset({"command", "args", "env", "cwd", "url", "headers", "tools", "enabled", "roots"})
 """Keys with a reading of their own. The values of all others are checked by `McpServer`."""

@@ -139,9 +139,7 @@ class ServerContent:
         Args:
             method: For example `resources/list`; the capability that it needs is checked.
         """
-        return await self._answered(
-            method, _CAPABILITY_OF[method], lambda session, caller: session.ask(method, params, caller), timeout_s
-        )
+        return await self._answered(method, _CAPABILITY_OF[method], lambda session, caller: session.ask(method, params, caller), timeout_s)
 
     async def _list(self, method: str, key: str, capability: str, timeout_s: float | None) -> list[Message]:
         return await self._answered(method, capability, lambda session, caller: session.list_all(method, key, caller), timeout_s)
