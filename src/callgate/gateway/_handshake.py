@@ -123,7 +123,7 @@ class HandshakeSession:
         key = self._parts.session_key(self.client.principal)
         call: ClientCall
 
-        async def ask(method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        async def ask(method: str, params: Mapping[str, Any], name: str) -> Mapping[str, Any]:
             return await self._ask(method, params, call.exchange)
 
         call = ClientCall(self.client, key, params, exchange, ask)

@@ -32,6 +32,7 @@ _SERVER_INFO = f"{PROTOCOL_PREFIX}serverInfo"
 _SUBSCRIPTION = f"{PROTOCOL_PREFIX}subscriptionId"
 
 _OWN = frozenset({"server/discover", "subscriptions/listen"})
+_REMOVED = frozenset({"resources/subscribe", "resources/unsubscribe"})
 _MAY_ASK = frozenset({"tools/call", "prompts/get", "resources/read"})
 """The requests whose answer may need input of the client."""
 _CACHEABLE = frozenset({"server/discover", "tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"})
@@ -66,7 +67,7 @@ class StatelessFront:
 
     async def _result(self, message: Mapping[str, Any], exchange: Exchange) -> Message:
         method = message["method"]
-        if method not in _OWN and not self._parts.methods.has(method):
+        if method not in _OWN and (method in _REMOVED or not self._parts.methods.has(method)):
             raise RpcError(METHOD_NOT_FOUND, f"Method not found: {method[:100]}")
         params = params_of(message)
         client = self._client(params)
@@ -120,6 +121,7 @@ class StatelessFront:
         else:
             request = RunningRequest(self._principal.name, digest)
             request.call = ClientCall(client, self._parts.session_key(self._principal), params, exchange, request.ask)
+            request.take_answers(params.get("inputResponses"))
             request.start(self._parts.methods.answer(method, request.call, params))
         result = await request.result_or_questions()
         if result is not None:
@@ -181,5 +183,5 @@ def _wanted(params: Mapping[str, Any]) -> tuple[frozenset[str], frozenset[str]]:
     return frozenset(method for key, method in _LISTS.items() if asked.get(key) is True), frozenset(uris)
 
 
-async def _cannot_ask(method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+async def _cannot_ask(method: str, params: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     raise RpcError(METHOD_NOT_FOUND, "The client cannot be asked during this request.")

@@ -5,6 +5,7 @@ Assembles the parts that all fronts share. Transports get their fronts here, and
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -24,7 +25,6 @@ from callgate.gateway._tool_calls import ToolCalls
 from callgate.gateway._tool_list import ToolLists
 from callgate.gateway._tool_results import ToolResults
 from callgate.gateway.principals import Principal
-from callgate.mcp._http_headers import ArgumentHeaders
 
 __all__ = ["Gateway", "GatewayLimits"]
 
@@ -93,10 +93,9 @@ class Gateway:
         """Return the front for requests of the stateless era."""
         return StatelessFront(self._parts, principal)
 
-    @property
-    def argument_headers(self) -> ArgumentHeaders:
-        """The arguments of the tools that clients repeat as HTTP headers."""
-        return self._lists.argument_headers()
+    def header_params(self, tool: str) -> Mapping[str, Sequence[str]]:
+        """Return which arguments of a tool are repeated as headers over HTTP: their paths, by the part of the header after `Mcp-Param-`."""
+        return self._lists.argument_headers().paths(tool)
 
     async def start(self) -> None:
         """Start the engine's servers, and wait until each has listed its tools or has failed. Idempotent.
