@@ -95,11 +95,7 @@ class ArgumentHeaders:
         return accepted, refused
 
     def paths(self, tool: str) -> dict[str, _Path]:
-<<<<<<< HEAD
-        """Return where the arguments are that a tool wants repeated, by the last part of the header's name."""
-=======
         """Return where in its arguments each header of a tool is, by the last part of the header's name."""
->>>>>>> w-int
         return {token: path for path, token in self._tools.get(tool, {}).items()}
 
     def of(self, params: Mapping[str, Any]) -> dict[str, str]:

@@ -141,8 +141,6 @@ class ServerContent:
             method: For example `resources/list`; the capability that it needs is checked.
         """
         return await self._answered(method, _CAPABILITY_OF[method], lambda session, caller: session.ask(method, params, caller), timeout_s)
-<<<<<<< HEAD
-=======
 
     def on_change(self, listener: Callable[[str, Mapping[str, Any]], None]) -> Callable[[], None]:
         """Call `listener` with each notice of the server that something has changed, from now on. Return a function that ends that.
@@ -164,7 +162,6 @@ class ServerContent:
         """End one `subscribe` of a resource."""
         _check_text("unsubscribe", "uri", uri)
         await self._within("resources/unsubscribe", lambda: self._server.subscribe(uri, ends=True), timeout_s)
->>>>>>> w-int
 
     async def _list(self, method: str, key: str, capability: str, timeout_s: float | None) -> list[Message]:
         return await self._answered(method, capability, lambda session, caller: session.list_all(method, key, caller), timeout_s)
