@@ -59,7 +59,7 @@ async def _bound(gateway: Gateway, http: HttpConfig, authenticator: Authenticato
         path=http.path,
         hosts=http.hosts,
         origins=http.origins,
-        header_params=lambda tool: gateway.argument_headers.paths(tool),
+        header_params=gateway.header_params,
     )
     async with AsyncExitStack() as stack:
         try:
