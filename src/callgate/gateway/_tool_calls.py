@@ -41,10 +41,15 @@ class _Call(Struct, frozen=True):
 
 
 class ToolCalls:
-    """Makes the calls of one gateway."""
+    """Makes the calls of one gateway.
 
-    def __init__(self, engine: Engine, results: ToolResults) -> None:
+    Args:
+        workspace: The workspace of all calls; empty: none.
+    """
+
+    def __init__(self, engine: Engine, results: ToolResults, workspace: str = "") -> None:
         self._engine = engine
+        self._workspace = workspace
         self._results = results
         self._limits = PrincipalLimits()
         self._pending: OrderedDict[bytes, _Call] = OrderedDict()
@@ -74,7 +79,9 @@ class ToolCalls:
             if not free:
                 return error_result(free.text, {"status": "error", "failure": "not_started", "code": "too_many_calls"})
             with on_behalf_of(client_call):
-                return await self._submit(client_call, self._pending.get(identity) or _new_call(client_call, name, arguments), identity)
+                return await self._submit(
+                    client_call, self._pending.get(identity) or self._new_call(client_call, name, arguments), identity
+                )
 
     async def _submit(self, client_call: ClientCall, call: _Call, identity: bytes) -> Message:
         outcome = await self._engine.call(call.raw, call.scope)
@@ -111,17 +118,16 @@ class ToolCalls:
             return True
         return answer.verdict != "no answer"
 
+    def _new_call(self, client_call: ClientCall, name: str, arguments: dict[str, Any]) -> _Call:
+        client, call_id = client_call.client, secrets.token_hex(8)
+        scope = Scope(run=client.run, conversation=call_id, principal=client.principal.name, workspace=self._workspace)
+        return _Call(RawCall(name=name, arguments=arguments, id=call_id, origin=_ORIGIN), scope)
+
     def _keep(self, identity: bytes, call: _Call) -> None:
         self._pending[identity] = call
         self._pending.move_to_end(identity)
         if len(self._pending) > _MOST_PENDING:
             self._pending.popitem(last=False)
-
-
-def _new_call(client_call: ClientCall, name: str, arguments: dict[str, Any]) -> _Call:
-    client, call_id = client_call.client, secrets.token_hex(8)
-    scope = Scope(run=client.run, conversation=call_id, principal=client.principal.name)
-    return _Call(RawCall(name=name, arguments=arguments, id=call_id, origin=_ORIGIN), scope)
 
 
 def _identity(principal: str, tool: str, arguments: Mapping[str, Any]) -> bytes:

@@ -57,6 +57,7 @@ class Gateway:
         secret: A secret of at least 32 bytes, the same for all gateways that share a journal. None: a random one.
         replica: The name of this gateway among those that share a journal.
         tracer_provider: Where spans of OpenTelemetry go, if opentelemetry-api is installed. None: the provider of the process.
+        workspace: The folder in which tools of this process may work with files.
     """
 
     @by_name
@@ -70,6 +71,7 @@ class Gateway:
         secret: bytes | None = None,
         replica: str = "",
         tracer_provider: TracerProvider | None = None,
+        workspace: str = "",
     ) -> None:
         self.engine = engine
         self.limits = limits
@@ -77,7 +79,7 @@ class Gateway:
         self._parked = ParkedRequests(secret, most=limits.parked_requests, wait_s=limits.answer_s)
         self._lists = ToolLists(engine.tools)
         results = ToolResults(engine.blobs, engine.redactor, changed_by_hooks=engine.changes_results)
-        calls = ToolCalls(engine, results)
+        calls = ToolCalls(engine, results, workspace)
         self.observed = GatewayMetrics(engine, Readings(waiting=lambda: calls.waiting, parked=lambda: len(self._parked)))
         """Where transports count what they refuse, and say how many clients they have."""
         self._closing = False
