@@ -10,6 +10,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from callgate._engine_limits import Limits
 from callgate._tool_loading import load_tools
 from callgate._unusable_paths import displayed
 from callgate.cli._call_arguments import refuse_odd_text
@@ -31,6 +32,8 @@ __all__ = ["CONFIG", "OpenedGateway", "config_of", "open_gateway", "policies_of_
 
 CONFIG: Final = "gate.toml"
 """The configuration file that is used if none is named."""
+_REMEMBERED_CALLS: Final = 200
+"""Few, because MCP has no identity of a call by which a client could ask for the result of an earlier one."""
 
 
 class OpenedGateway(Struct, frozen=True, kw_only=True):
@@ -83,6 +86,7 @@ def open_gateway(config: GatewayConfig) -> OpenedGateway:
         policies=policies,
         journal=record.journal,
         blobs=record.blobs,
+        limits=Limits(remembered_calls=_REMEMBERED_CALLS),
         timeout_s=config.timeout_s,
         redactor=SecretValues(config.secrets) if config.secrets else None,
         undo=UndoStore() if tools else None,

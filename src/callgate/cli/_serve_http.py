@@ -13,7 +13,7 @@ from callgate.cli._serve_token import new_token
 from callgate.errors import UsageError
 from callgate.gateway import LOCAL, Gateway
 from callgate.gateway.config import GatewayConfig, HttpConfig
-from callgate.gateway.tokens import Authenticator, StaticTokens
+from callgate.gateway.tokens import Anonymous, Authenticator, StaticTokens
 
 if TYPE_CHECKING:
     from callgate.gateway._http import HttpServer
@@ -25,6 +25,8 @@ _NEEDED = ("h11", "starlette", "uvicorn")
 
 def authenticated(config: GatewayConfig) -> tuple[Authenticator, str]:
     """Return who may use the gateway, and the token that was made because nobody is configured; empty if somebody is."""
+    if config.http is not None and config.http.anonymous:
+        return Anonymous(LOCAL), ""
     digests = {digest: one.principal for one in config.principals for digest in one.token_sha256}
     if digests:
         return StaticTokens({}, digests=digests), ""
@@ -54,8 +56,8 @@ async def _bound(gateway: Gateway, http: HttpConfig, authenticator: Authenticato
     app = HttpApp(
         gateway,
         authenticator,
-        health=lambda: {"status": "ok"},
-        metrics=str,
+        health=gateway.health,
+        metrics=lambda: gateway.metrics().decode(),
         path=http.path,
         hosts=http.hosts,
         origins=http.origins,

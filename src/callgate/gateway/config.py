@@ -21,6 +21,8 @@ class HttpConfig(NamedStruct, frozen=True, kw_only=True):
     """The names that clients may use in the `Host` header, in addition to those of this machine's loopback."""
     origins: tuple[str, ...] = ()
     """The origins of web pages that may use the gateway."""
+    anonymous: bool = False
+    """Whether everybody who reaches the gateway may use it without a token; only on the loopback interface."""
 
 
 class KnownPrincipal(NamedStruct, frozen=True, kw_only=True):

@@ -162,7 +162,7 @@ def _http(root: TomlTable) -> HttpConfig | None:
     table = root.table("http")
     if table is None:
         return None
-    table.refuse_unknown(("listen", "path", "hosts", "origins"))
+    table.refuse_unknown(("listen", "path", "hosts", "origins", "anonymous"))
     listen = table.text("listen", f"{DEFAULT_HOST}:{DEFAULT_PORT}", variables=True)
     host, port = read_listen_address(listen, f"{root.file.name}: {table.place('listen')}")
     path = table.text("path", "/mcp")
@@ -176,7 +176,7 @@ def _http(root: TomlTable) -> HttpConfig | None:
     for name in hosts:
         if not name or "/" in name or name != name.strip():
             raise table.wrong("hosts", f"has {one_line(name, 80)!r}, which is no host", 'Write such as "gate.example.com".')
-    return HttpConfig(host=host, port=port, path=path, hosts=hosts, origins=origins)
+    return HttpConfig(host=host, port=port, path=path, hosts=hosts, origins=origins, anonymous=table.flag("anonymous", False))
 
 
 def refuse_open(config: GatewayConfig, owner: str) -> None:
@@ -192,6 +192,8 @@ def refuse_open(config: GatewayConfig, owner: str) -> None:
     if http is None or is_loopback(http.host):
         return
     where = f"{owner}: the gateway is to listen on {http.host}:{http.port}, which other machines can reach"
+    if http.anonymous:
+        raise UsageError(f"{where}, but anonymous = true in [http] is only for {DEFAULT_HOST}. Remove it, and give each principal a token.")
     if not config.principals:
         raise UsageError(
             f"{where}, but nobody has a token. Write a principal ([principals.NAME], from `callgate serve token NAME`) to the"
