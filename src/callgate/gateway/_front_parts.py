@@ -11,6 +11,7 @@ from callgate.gateway._changes import Changes
 from callgate.gateway._client_runs import ClientRuns
 from callgate.gateway._methods import Methods
 from callgate.gateway._parked_requests import ParkedRequests
+from callgate.gateway._request_states import RequestStates
 from callgate.gateway.principals import LOCAL, Principal
 from callgate.mcp._messages import INVALID_PARAMS, RpcError
 
@@ -24,6 +25,7 @@ class FrontParts(Struct, frozen=True, kw_only=True):
     changes: Changes
     runs: ClientRuns
     parked: ParkedRequests
+    states: RequestStates
     info: Mapping[str, Any]
     """The gateway's `name` and `version`."""
     instructions: str

@@ -19,6 +19,7 @@ from callgate.gateway._front_parts import FrontParts
 from callgate.gateway._handshake import HandshakeSession
 from callgate.gateway._methods import Methods
 from callgate.gateway._parked_requests import ParkedRequests
+from callgate.gateway._request_states import RequestStates
 from callgate.gateway._stateless import StatelessFront
 from callgate.gateway._tool_calls import ToolCalls
 from callgate.gateway._tool_list import ToolLists
@@ -65,13 +66,15 @@ class Gateway:
         self.engine = engine
         self.limits = limits
         self._changes = Changes()
-        self._parked = ParkedRequests(secret, most=limits.parked_requests, wait_s=limits.answer_s)
+        states = RequestStates(secret)
+        self._parked = ParkedRequests(states, most=limits.parked_requests, wait_s=limits.answer_s)
         results = ToolResults(engine.blobs, engine.redactor, changed_by_hooks=engine.changes_results)
         self._parts = FrontParts(
             methods=Methods(ToolLists(engine.tools), ToolCalls(engine, results), Content(engine)),
             changes=self._changes,
             runs=ClientRuns(replica),
             parked=self._parked,
+            states=states,
             info={"name": name, "version": __version__},
             instructions=instructions,
             answer_s=limits.answer_s,
