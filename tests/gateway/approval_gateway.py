@@ -43,8 +43,8 @@ class RoundUp:
     """Rounds amounts up to a multiple of ten."""
 
     async def decide(self, call: ValidatedCall) -> Verdict:
-        if call.tool.name == "pay" and call.arguments["amount"] % 10:
-            rounded = -(-call.arguments["amount"] // 10) * 10
+        if call.tool.name == "pay" and (amount := int(str(call.arguments["amount"]))) % 10:
+            rounded = -(-amount // 10) * 10
             return Modify(arguments={**call.arguments, "amount": rounded}, rule="tens", reason="only tens")
         return Allow(rule="tens")
 

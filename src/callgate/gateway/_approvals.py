@@ -17,7 +17,7 @@ from callgate._json import decode, json_text
 from callgate._terminal_text import one_line, printable_json
 from callgate.calls import Suspended
 
-__all__ = ["UserAnswer", "approval_form", "pending_text", "read_answer", "shown_call"]
+__all__ = ["UserAnswer", "approval_form", "argument_lines", "pending_text", "read_answer"]
 
 _REASON_CHARS = 500
 _QUESTION_CHARS = 1_000
@@ -38,7 +38,7 @@ def approval_form(asked: Suspended) -> dict[str, Any]:
     """Return the params of `elicitation/create` that ask the user about one call."""
     return {
         "mode": "form",
-        "message": shown_call(asked),
+        "message": _shown_call(asked),
         "requestedSchema": {
             "type": "object",
             "properties": {
@@ -50,16 +50,25 @@ def approval_form(asked: Suspended) -> dict[str, Any]:
     }
 
 
-def shown_call(asked: Suspended) -> str:
+def _shown_call(asked: Suspended) -> str:
     """Return the question as a human reads it: with the tool, its final arguments, and the rule that asks."""
-    lines, whole = _argument_lines(asked.arguments)
-    if not whole:
-        lines.append(f"(Not all of the arguments are shown; `callgate log show {one_line(asked.approval_id)}` shows more.)")
+    lines = argument_lines(asked.arguments, asked.approval_id)
     rule = [f"Asked by: {one_line(asked.rule)}"] if asked.rule else []
     return "\n".join([one_line(asked.question, _QUESTION_CHARS), "", f"Tool: {one_line(asked.tool)}", *lines, *rule])
 
 
-def _argument_lines(arguments: str) -> tuple[list[str], bool]:
+def argument_lines(arguments: str, approval_id: str) -> list[str]:
+    """Return the final arguments of a call, one in each line, and how to see the rest if they are too long.
+
+    Args:
+        arguments: As JSON.
+    """
+    lines, whole = _lines(arguments)
+    rest = f"(Not all of the arguments are shown; `callgate log show {one_line(approval_id)}` shows more.)"
+    return lines if whole else [*lines, rest]
+
+
+def _lines(arguments: str) -> tuple[list[str], bool]:
     """Return one line for each argument, and whether they show everything."""
     try:
         values = decode(arguments)

@@ -1,8 +1,8 @@
 """Requests of stateless clients that wait for input of the client.
 
-Such a request ends with a result that says what is wanted; the client then sends the request again, with the answers and a sealed state, which
-names it (see `_request_states.py`). Between the two, the call goes on here and waits for the answers. A state is valid once, and for a limited
-time.
+Such a request ends with a result that says what is wanted; the client then sends the request again, with the answers and a sealed state,
+which names it (see `_request_states.py`). Between the two, the call goes on here and waits for the answers. A state is valid once, and for
+a limited time.
 
 Source: MCP 2026-07-28, Multi Round-Trip Requests.
 """

@@ -1,8 +1,8 @@
 """The calls of clients that are suspended until a human has approved them, so that the same call made again is found.
 
-MCP gives a call no identity that survives its request. A suspended call is found by its principal, its tool and its arguments as the client
-sent them. Calls that another process submitted, or this gateway before it was restarted, are read from the journal. The engine knows whether a
-question is still open. Knows no client and no result.
+MCP gives a call no identity that survives its request. A suspended call is found by its principal, its tool and its arguments as the
+client sent them. Calls that another process submitted, or this gateway before it was restarted, are read from the journal. The engine
+knows whether a question is still open. Knows no client and no result.
 """
 
 from __future__ import annotations

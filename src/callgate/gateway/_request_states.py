@@ -1,8 +1,8 @@
 """The sealed states by which clients of the stateless era continue their requests.
 
-A state is encrypted and authenticated, and is valid for one principal and for the same method and params. It names what continues: a request
-that waits in this process, or a call whose approval the client's user was asked for. The latter is on record, so it continues after a restart,
-and at any gateway with the same secret and journal. Knows neither requests nor calls.
+A state is encrypted and authenticated, and is valid for one principal and for the same method and params. It names what continues: a
+request that waits in this process, or a call whose approval the client's user was asked for. The latter is on record, so it continues
+after a restart, and at any gateway with the same secret and journal. Knows neither requests nor calls.
 
 Source: MCP 2026-07-28, Multi Round-Trip Requests.
 """

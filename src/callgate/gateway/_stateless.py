@@ -1,8 +1,8 @@
 """The front for clients of the stateless era, revision 2026-07-28.
 
 Each request says in `_meta` which revision it uses and what its client can do. What a server asks during a request is returned as its
-result, and the client continues the request with the answers; `_parked_requests.py` keeps it in between. The question whether a call may run
-ends the request without keeping anything: the call is suspended and on record, and the sealed state names it.
+result, and the client continues the request with the answers; `_parked_requests.py` keeps it in between. The question whether a call may
+run ends the request without keeping anything: the call is suspended and on record, and the sealed state names it.
 
 Sources: MCP 2026-07-28, Versioning; Multi Round-Trip Requests; Subscriptions; `server/discover`.
 """

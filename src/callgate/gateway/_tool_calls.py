@@ -2,8 +2,8 @@
 
 A request of MCP has no message and no identity that survives it, so each request is a call of its own, and calls of one client run side by
 side. An exception is a call that waits for approval: when the same principal makes a call of the same tool with the same arguments, it is
-the same call, and runs if it was approved meanwhile; see `_pending_calls.py`. While a human thinks, the call is suspended, and takes none of its
-principal's places. Knows no era of the protocol and no transport.
+the same call, and runs if it was approved meanwhile; see `_pending_calls.py`. While a human thinks, the call is suspended, and takes none
+of its principal's places. Knows no era of the protocol and no transport.
 """
 
 from __future__ import annotations

@@ -5,12 +5,14 @@ Assembles the parts that all fronts share. Transports get their fronts here, and
 
 from __future__ import annotations
 
+import logging
 from types import TracebackType
 from typing import Self
 
 from callgate._option_checks import Count, Options, Seconds, by_name
 from callgate._version import __version__
 from callgate.engine import Engine
+from callgate.errors import UsageError
 from callgate.gateway._changes import Changes
 from callgate.gateway._client_runs import ClientRuns
 from callgate.gateway._content import Content
@@ -18,6 +20,7 @@ from callgate.gateway._exchange import Exchange
 from callgate.gateway._front_parts import FrontParts
 from callgate.gateway._handshake import HandshakeSession
 from callgate.gateway._methods import Methods
+from callgate.gateway._operator_tools import OPERATOR_TOOLS, OperatorTools
 from callgate.gateway._parked_requests import ParkedRequests
 from callgate.gateway._request_states import RequestStates
 from callgate.gateway._stateless import StatelessFront
@@ -25,6 +28,8 @@ from callgate.gateway._tool_calls import ToolCalls
 from callgate.gateway._tool_list import ToolLists
 from callgate.gateway._tool_results import ToolResults
 from callgate.gateway.principals import Principal
+
+log = logging.getLogger("callgate")
 
 __all__ = ["Gateway", "GatewayLimits"]
 
@@ -70,7 +75,7 @@ class Gateway:
         self._parked = ParkedRequests(states, most=limits.parked_requests, wait_s=limits.answer_s)
         results = ToolResults(engine.blobs, engine.redactor, changed_by_hooks=engine.changes_results)
         self._parts = FrontParts(
-            methods=Methods(ToolLists(engine.tools), ToolCalls(engine, results), Content(engine)),
+            methods=Methods(ToolLists(engine.tools), ToolCalls(engine, results), OperatorTools(engine), Content(engine)),
             changes=self._changes,
             runs=ClientRuns(replica),
             parked=self._parked,
@@ -96,10 +101,22 @@ class Gateway:
         """Start the engine's servers, and wait until each has listed its tools or has failed. Idempotent.
 
         Raises:
-            UsageError: A server with `required=True` cannot be started, or a rule is about something that no tool has.
+            UsageError: A server with `required=True` cannot be started, a rule is about something that no tool has, or a tool has the
+                name of one of the gateway's own.
         """
         await self.engine.start()
-        self.engine.tools.on_change = lambda: self._changes.list_changed("tools")
+        taken = self._taken_names()
+        if taken:
+            raise UsageError(f"{taken[0]} is the name of a tool of the gateway for operators. Give the tool or its server a prefix.")
+        self.engine.tools.on_change = self._tools_changed
+
+    def _taken_names(self) -> list[str]:
+        return sorted(tool.name for tool in self.engine.tools if tool.name in OPERATOR_TOOLS)
+
+    def _tools_changed(self) -> None:
+        for name in self._taken_names():
+            log.error("The tool %s is not offered: the gateway has a tool with this name for operators. Give its server a prefix", name)
+        self._changes.list_changed("tools")
 
     async def close(self) -> None:
         """End all requests and the engine, in bounded time. Idempotent."""
