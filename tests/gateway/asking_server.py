@@ -14,6 +14,7 @@ from typing import Any
 ERA, LOG = sys.argv[1], sys.argv[2]
 TOOLS = ("ask", "ask_twice", "model", "folders", "work", "wait")
 FORM = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+CACHED: dict[str, Any] = {"ttlMs": 0, "cacheScope": "private"} if ERA == "stateless" else {}
 waiting: dict[object, Any] = {}
 """What continues when the client answers a request of this server, by the request's id."""
 
@@ -24,7 +25,8 @@ def log(text: str) -> None:
 
 
 def send(message: dict[str, Any]) -> None:
-    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+    sys.stdout.flush()
 
 
 def reply(number: object, **result: Any) -> None:
@@ -46,7 +48,7 @@ def question(tool: str, round_: int) -> tuple[str, dict[str, Any]]:
 def call(number: object, tool: str, params: dict[str, Any]) -> None:
     meta = params.get("_meta", {})
     if tool == "work":
-        notes = [{"progress": 1, "total": 2, "message": "half", "vendor": 1}, {"progress": 2, "total": 2}]
+        notes: list[dict[str, Any]] = [{"progress": 1, "total": 2, "message": "half", "vendor": 1}, {"progress": 2, "total": 2}]
         if "progressToken" in meta:
             for note in notes:
                 send({"method": "notifications/progress", "params": {**note, "progressToken": meta["progressToken"]}})
@@ -99,7 +101,7 @@ def take(message: dict[str, Any]) -> None:
             reply(number, supportedVersions=["2026-07-28"], capabilities={"tools": {}}, ttlMs=0, cacheScope="private")
         case "tools/list":
             tools = [{"name": name, "inputSchema": {"type": "object"}} for name in TOOLS]
-            reply(number, tools=tools, **({"ttlMs": 0, "cacheScope": "private"} if ERA == "stateless" else {}))
+            reply(number, tools=tools, **CACHED)
         case "tools/call":
             capabilities = params.get("_meta", {}).get("io.modelcontextprotocol/clientCapabilities", {})
             log(f"call {params['name']} {json.dumps(capabilities, sort_keys=True)}")

@@ -37,7 +37,9 @@ TOOLS: list[dict[str, Any]] = [
 TEXT = {"type": "text", "text": "hello"}
 RESULTS: dict[str, Any] = {
     "fields": {"vendorField": {"b": 1, "a": 2}, "content": [TEXT], "_meta": {"example/x": 1}, "isError": False},
-    "annotations": {"content": [{"text": "first the text", "type": "text", "annotations": {"priority": 0.5, "audience": ["user"], "z": 1}}]},
+    "annotations": {
+        "content": [{"text": "first the text", "type": "text", "annotations": {"priority": 0.5, "audience": ["user"], "z": 1}}]
+    },
     "structured object": {"content": [TEXT], "structuredContent": {"z": 1, "a": [1, 2, {"k": None}]}},
     "structured list": {"content": [TEXT], "structuredContent": [3, 1, 2]},
     "structured text": {"content": [TEXT], "structuredContent": "text"},
@@ -49,7 +51,9 @@ RESULTS: dict[str, Any] = {
     "audio": {"content": [{"type": "audio", "data": "AAEC", "mimeType": "audio/wav", "vendor": True}]},
     "bad base64": {"content": [{"type": "image", "mimeType": "image/png", "data": "*no base64*"}]},
     "link": {"content": [{"type": "resource_link", "uri": "file:///x", "name": "x", "title": "X", "size": 3, "icons": [], "vendor": {}}]},
-    "resource": {"content": [{"type": "resource", "resource": {"uri": "file:///x", "blob": "AA==", "_meta": {"example/r": 1}}, "vendor": 2}]},
+    "resource": {
+        "content": [{"type": "resource", "resource": {"uri": "file:///x", "blob": "AA==", "_meta": {"example/r": 1}}, "vendor": 2}]
+    },
     "unknown type": {"content": [{"type": "hologram", "depth": 3, "data": {"b": 1, "a": 2}}, TEXT]},
     "error": {"content": [TEXT, {"type": "image", "mimeType": "image/png", "data": "AAEC"}], "isError": True, "vendor": 1},
     "structured error": {"content": [TEXT], "structuredContent": {"code": 7}, "isError": True},
@@ -69,10 +73,12 @@ def answer(era: str, method: str, params: dict[str, Any]) -> dict[str, Any]:
     """Return the `result` or `error` of a request."""
     complete = {"resultType": "complete"} if era == "stateless" else {}
     cache = {"ttlMs": 0, "cacheScope": "private"} if era == "stateless" else {}
-    capabilities = {"tools": {}}
+    capabilities: dict[str, Any] = {"tools": {}}
     match method:
         case "initialize" if era == "handshake":
-            return {"result": {"protocolVersion": REVISION[era], "capabilities": capabilities, "serverInfo": {"name": "odd", "version": "1"}}}
+            return {
+                "result": {"protocolVersion": REVISION[era], "capabilities": capabilities, "serverInfo": {"name": "odd", "version": "1"}}
+            }
         case "server/discover" if era == "stateless":
             return {"result": {"supportedVersions": [REVISION[era]], "capabilities": capabilities, **complete, **cache}}
         case "tools/list":
@@ -81,7 +87,10 @@ def answer(era: str, method: str, params: dict[str, Any]) -> dict[str, Any]:
             wanted = params["arguments"]["a"]
             return {"error": ERRORS[wanted]} if wanted in ERRORS else {"result": {**RESULTS[wanted], **complete}}
         case "tools/call":
-            sent = {"arguments": params.get("arguments"), "meta": {k: v for k, v in params.get("_meta", {}).items() if k.startswith("example/")}}
+            sent = {
+                "arguments": params.get("arguments"),
+                "meta": {k: v for k, v in params.get("_meta", {}).items() if k.startswith("example/")},
+            }
             return {"result": {"content": [{"type": "text", "text": json.dumps(sent)}], **complete}}
         case "ping":
             return {"result": {}}
@@ -93,4 +102,5 @@ if __name__ == "__main__":
         message = json.loads(line)
         if "id" in message:
             sent = {"jsonrpc": "2.0", "id": message["id"], **answer(sys.argv[1], message["method"], message.get("params", {}))}
-            print(json.dumps(sent), flush=True)
+            sys.stdout.write(json.dumps(sent) + "\n")
+            sys.stdout.flush()

@@ -40,7 +40,8 @@ class RawClient:
     async def start(self) -> Message:
         """Begin the session; return the result that says what the server can do."""
         if self.era == "stateless":
-            return (await self.request("server/discover", {}))["result"]
+            discovered: Message = (await self.request("server/discover", {}))["result"]
+            return discovered
         about = {"protocolVersion": "2025-11-25", "capabilities": self._capabilities, "clientInfo": {"name": "raw", "version": "1"}}
         result: Message = (await self.request("initialize", about))["result"]
         self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})

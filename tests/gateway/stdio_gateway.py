@@ -18,7 +18,7 @@ from callgate.mcp import mcp
 @tool(effect="none")
 def price(item: str) -> dict[str, object]:
     """Return the price of an item."""
-    print("a print of a tool")
+    sys.stdout.write("a line that a tool prints")
     return {"item": item, "price": 5}
 
 

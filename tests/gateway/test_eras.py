@@ -20,8 +20,8 @@ pytestmark = [pytest.mark.process]
 ERAS = get_args(Era)
 PAIRS = [(front, upstream) for front in ERAS for upstream in ERAS]
 _ASKING = str(Path(__file__).with_name("asking_server.py"))
-_ALL = {"elicitation": {"form": {}}, "sampling": {}, "roots": {}}
-pairs = pytest.mark.parametrize(("front", "upstream"), PAIRS, ids="-".join)
+_ALL: Mapping[str, Any] = {"elicitation": {"form": {}}, "sampling": {}, "roots": {}}
+pairs = pytest.mark.parametrize(("front", "upstream"), PAIRS)
 
 
 @asynccontextmanager

@@ -1,20 +1,29 @@
-"""MCP servers from npm, installed once for all workers of a run. Tests are skipped, with the reason, where npm cannot install them."""
+"""Packages from npm, such as MCP servers, installed once for all workers of a run.
+
+Tests are skipped, with the reason, where npm cannot install them.
+"""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
+import uuid
 from pathlib import Path
 
 import pytest
 
 from tests.waiting import COMMAND_S
 
-__all__ = ["npm_server"]
+__all__ = ["npm_package", "npm_server"]
 
 
 def npm_server(package: str, folder: Path) -> Path:
-    """Return the program of a server, installed in `folder`.
+    """Return the program of a server; see `npm_package`."""
+    return npm_package(package, folder) / "dist" / "index.js"
+
+
+def npm_package(package: str, folder: Path) -> Path:
+    """Return the folder of a package, installed in `folder`.
 
     Args:
         package: The package with its version.
@@ -22,16 +31,15 @@ def npm_server(package: str, folder: Path) -> Path:
     """
     name = package.rpartition("@")[0]
     shared = folder / name.replace("/", "-").lstrip("@")
-    program = shared / "node_modules" / name / "dist" / "index.js"
-    if not program.exists():
-        own = Path(f"{shared}-{id(program)}")
+    if not shared.exists():
+        own = Path(f"{shared}-{uuid.uuid4().hex}")
         own.mkdir(parents=True)
         _install(package, own)
         try:
             own.rename(shared)
         except OSError:  # another worker has installed it meanwhile
             shutil.rmtree(own)
-    return program
+    return shared / "node_modules" / name
 
 
 def _install(package: str, folder: Path) -> None:

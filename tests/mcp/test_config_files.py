@@ -41,6 +41,7 @@ CLIENTS: dict[str, tuple[object, dict[str, Any]]] = {
     "Windsurf": ({"mcpServers": {"git": {"serverUrl": "https://host/mcp"}}}, {"url": "https://host/mcp"}),
     "Cline": ({"mcpServers": {"git": {"type": "streamableHttp", "url": "https://host/mcp"}}}, {"url": "https://host/mcp"}),
     "Gemini CLI": ({"mcpServers": {"git": {"httpUrl": "https://host/mcp", "includeTools": ["a"]}}}, {"tools": ("a",)}),
+    "isolation": ({"mcpServers": {"git": GIT | {"isolation": "shared"}}}, {"isolation": "shared"}),
     "Copilot CLI": ({"mcpServers": {"git": GIT | {"type": "local", "tools": ["*"]}}}, {"tools": None}),
     "Zed": ({"theme": "One", "context_servers": {"git": GIT | {"source": "custom"}}}, {"command": ("uvx", "mcp-server-git")}),
     "Zed, older": (

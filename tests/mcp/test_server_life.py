@@ -85,7 +85,7 @@ def test_no_process_of_a_server_outlives_an_engine_that_is_killed(tmp_path: Path
 
 
 async def test_a_stopped_server_is_replaced_after_its_call_has_timed_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("callgate.mcp._supervisor._SILENT_S", 0.05)
+    monkeypatch.setattr("callgate.mcp._supervised_session._SILENT_S", 0.05)
     fake = Fake(tmp_path, ANSWER)
     async with Engine(servers=[fake.server(timeout_s=0.3)]) as engine:
         os.kill(fake.pids[0], signal.SIGSTOP)
@@ -96,7 +96,7 @@ async def test_a_stopped_server_is_replaced_after_its_call_has_timed_out(tmp_pat
 
 
 async def test_a_server_that_is_slow_to_answer_one_call_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("callgate.mcp._supervisor._SILENT_S", 0.05)
+    monkeypatch.setattr("callgate.mcp._supervised_session._SILENT_S", 0.05)
     fake = Fake(tmp_path, {"until_cancelled": True})
     async with Engine(servers=[fake.server(options={"work": {"timeout_s": 0.2}})]) as engine:
         assert (await said(engine, call("work"))).code == "timeout"
@@ -135,7 +135,7 @@ async def test_an_engine_does_not_start_without_a_server_that_it_requires(tmp_pa
 async def test_a_server_that_fails_again_and_again_is_quarantined(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("callgate.mcp._supervisor._FIRST_WAIT_S", 0.001)
+    monkeypatch.setattr("callgate.mcp._supervised_session._FIRST_WAIT_S", 0.001)
     fake = Fake(tmp_path, exit_at_start=3)
     with caplog.at_level(logging.WARNING, "callgate"):
         async with Engine(servers=[fake.server(tools=("work",))]) as engine:
@@ -146,8 +146,8 @@ async def test_a_server_that_fails_again_and_again_is_quarantined(
 
 
 async def test_a_quarantined_server_is_tried_again_by_a_later_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("callgate.mcp._supervisor._FIRST_WAIT_S", 0.001)
-    monkeypatch.setattr("callgate.mcp._supervisor._QUARANTINE_S", 0.001)
+    monkeypatch.setattr("callgate.mcp._supervised_session._FIRST_WAIT_S", 0.001)
+    monkeypatch.setattr("callgate.mcp._supervised_session._QUARANTINE_S", 0.001)
     fake = Fake(tmp_path, {"exit": 1})
     async with Engine(servers=[fake.server()]) as engine:
         for number in range(5):

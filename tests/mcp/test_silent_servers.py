@@ -21,7 +21,7 @@ NO_END = 20
 
 
 async def test_a_stopped_server_is_replaced_while_calls_overlap_without_a_pause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("callgate.mcp._supervisor._SILENT_S", 0.05)
+    monkeypatch.setattr("callgate.mcp._supervised_session._SILENT_S", 0.05)
     fake = Fake(tmp_path, ANSWER)
     answered: list[str] = []
 

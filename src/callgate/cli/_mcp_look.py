@@ -82,7 +82,7 @@ async def look_at(server: McpServer) -> ServerLook:
 
 def _session(server: McpServer) -> Session:
     log = RedactedLog(None)
-    return Session(server, connection_of, ServerRequests(server, log), log, on_changed=lambda: None, on_late=lambda *_: None)
+    return Session(server, connection_of, ServerRequests(server, log), log, on_notice=lambda *_: None, on_late=lambda *_: None)
 
 
 def _failure(server: McpServer, session: Session, error: McpError) -> str:

@@ -22,6 +22,7 @@ from callgate.demo._stoppable_tools import stop
 from callgate.demo._undo import undo
 from callgate.demo._user_folder import read_folder
 from callgate.demo.crash import crash
+from callgate.demo.eras import eras
 from callgate.demo.repair import repair
 from callgate.errors import UsageError
 
@@ -46,6 +47,7 @@ DEMOS: dict[str, Demo] = {
     "large": Demo("A result of a megabyte costs a small prompt and loses nothing", large),
     "undo": Demo("Every file write can be undone, exactly, or the undo refuses and says why", undo),
     "replay": Demo("Any log is a test: replay it, swap the policy or the model, and see what would have changed", replay),
+    "eras": Demo("Old and new MCP clients and servers meet through the gateway, and nothing is lost on the way", eras),
     "folder": Demo("The read-only part on a folder of your own: callgate demo --dir PATH", None),
 }
 

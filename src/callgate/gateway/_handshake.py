@@ -14,9 +14,10 @@ from itertools import count
 from typing import Any
 
 from callgate.gateway._client_calls import PROTOCOL_PREFIX, Client, ClientCall, result_of
+from callgate.gateway._client_messages import INVALID_REQUEST
 from callgate.gateway._exchange import Exchange
 from callgate.gateway._front_parts import FrontParts, object_of, params_of
-from callgate.gateway._running_requests import INVALID_REQUEST, RunningRequests
+from callgate.gateway._running_requests import RunningRequests
 from callgate.gateway.principals import Principal
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import INTERNAL_ERROR, INVALID_PARAMS, RpcError, notification

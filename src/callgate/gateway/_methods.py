@@ -43,6 +43,9 @@ class Methods:
         self._answers: dict[str, _Answer] = {"tools/list": self._tools, "tools/call": self._call}
         self._answers |= {method: partial(content.answer, method) for method in _CONTENT}
 
+    def has(self, method: str) -> bool:
+        return method in self._answers
+
     async def answer(self, method: str, call: ClientCall, params: Mapping[str, Any]) -> Message:
         """Return the result of a request.
 

@@ -8,14 +8,14 @@ from collections.abc import Awaitable, Coroutine, Mapping
 from typing import Any
 
 from callgate.errors import CallgateError
+from callgate.gateway._client_messages import INVALID_REQUEST
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import INTERNAL_ERROR, RpcError, answer, error_answer
 
-__all__ = ["INVALID_REQUEST", "RunningRequests"]
+__all__ = ["RunningRequests"]
 
 log = logging.getLogger("callgate")
 
-INVALID_REQUEST = -32600
 _CLOSE_S = 1.0
 
 

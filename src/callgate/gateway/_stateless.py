@@ -33,6 +33,7 @@ _LOG_LEVEL = f"{PROTOCOL_PREFIX}logLevel"
 _SERVER_INFO = f"{PROTOCOL_PREFIX}serverInfo"
 _SUBSCRIPTION = f"{PROTOCOL_PREFIX}subscriptionId"
 
+_OWN = frozenset({"server/discover", "subscriptions/listen"})
 _MAY_ASK = frozenset({"tools/call", "prompts/get", "resources/read"})
 """The requests whose answer may need input of the client."""
 _CACHEABLE = frozenset({"server/discover", "tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"})
@@ -68,7 +69,10 @@ class StatelessFront:
     # Requests
 
     async def _result(self, message: Mapping[str, Any], exchange: Exchange) -> Message:
-        method, params = message["method"], params_of(message)
+        method = message["method"]
+        if method not in _OWN and not self._parts.methods.has(method):
+            raise RpcError(METHOD_NOT_FOUND, f"Method not found: {method[:100]}")
+        params = params_of(message)
         client = self._client(params)
         if method == "server/discover":
             result = self._discovered()

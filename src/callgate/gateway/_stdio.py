@@ -13,18 +13,17 @@ from typing import Any, BinaryIO
 
 from callgate._server_processes.line_process import MAX_LINE_BYTES
 from callgate._server_processes.protocol_streams import protocol_streams
+from callgate.gateway._client_messages import INVALID_REQUEST, PARSE_ERROR, kind_of, read_client_message
 from callgate.gateway._exchange import Front
-from callgate.gateway._running_requests import INVALID_REQUEST
 from callgate.gateway.gateway import Gateway
 from callgate.gateway.principals import LOCAL, Principal
 from callgate.mcp._connection import Message
-from callgate.mcp._messages import RpcError, UnreadableMessage, encoded, error_answer, read_message
+from callgate.mcp._messages import RpcError, UnreadableMessage, encoded, error_answer
 
 __all__ = ["serve_stdio"]
 
 log = logging.getLogger("callgate")
 
-_PARSE_ERROR = -32700
 _BUFFER_BYTES = 16_777_216
 """What may wait to be written; a client that reads so slowly gets no more notifications."""
 _LAST_ANSWERS_S = 1.0
@@ -88,22 +87,20 @@ class _StdioServer:
         if not line.strip():
             return
         try:
-            message = read_message(line)
+            message = read_client_message(line)
         except UnreadableMessage as error:
-            self._write(error_answer(None, RpcError(_PARSE_ERROR, f"The line is no message: {error}.")))
+            self._write(error_answer(None, RpcError(PARSE_ERROR, f"The line is no message: {error}.")))
             return
-        method, number = message.get("method"), message.get("id")
-        if message.get("jsonrpc") != "2.0" or not (isinstance(method, str) or "id" in message):
-            self._write(error_answer(None, RpcError(INVALID_REQUEST, "The line is no JSON-RPC 2.0 message.")))
-        elif not isinstance(method, str):
-            self._handshake.response(message)
-        elif "id" not in message:
-            for front in (self._handshake, self._stateless):
-                front.notification(message)
-        elif type(number) not in (int, str):
-            self._write(error_answer(None, RpcError(INVALID_REQUEST, "The id of a request must be an integer or a text.")))
-        else:
-            self._start(message, self._stateless if _is_stateless(message) else self._handshake)
+        match kind_of(message):
+            case "request":
+                self._start(message, self._stateless if _is_stateless(message) else self._handshake)
+            case "response":
+                self._handshake.response(message)
+            case "notification":
+                for front in (self._handshake, self._stateless):
+                    front.notification(message)
+            case _:
+                self._write(error_answer(None, RpcError(INVALID_REQUEST, "The line is no JSON-RPC 2.0 message with a valid id.")))
 
     def _start(self, message: Message, front: Front) -> None:
         task = self._loop.create_task(self._answer(message, front), context=Context())

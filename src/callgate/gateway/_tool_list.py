@@ -11,6 +11,7 @@ from typing import Any
 from callgate.gateway._operator_tools import DEFINITIONS, OPERATOR_TOOLS
 from callgate.gateway.principals import Principal
 from callgate.mcp._connection import Message
+from callgate.mcp._http_headers import ArgumentHeaders
 from callgate.mcp.mcp_tool import McpTool
 from callgate.tools.registry import BoundTool, ToolRegistry
 
@@ -24,20 +25,30 @@ class ToolLists:
         self._tools = tools
         self._visible: object = None
         self._lists: dict[tuple[str, tuple[str, ...]], list[Message]] = {}
+        self._headers = ArgumentHeaders()
 
     def of(self, principal: Principal) -> list[Message]:
         """Return the definitions of the tools that a principal may use, in the order of their registration.
 
         Those of the approval queue come last, for operators. No other tool is listed under one of their names.
         """
-        if self._tools.visible is not self._visible:
-            self._visible, self._lists = self._tools.visible, {}
+        self._renew()
         key = principal.role, principal.tools
         found = self._lists.get(key)
         if found is None:
             offered = [definition(tool) for tool in self._tools if principal.may_use(tool.name) and tool.name not in OPERATOR_TOOLS]
             found = self._lists[key] = [*offered, *DEFINITIONS] if principal.role == "operator" else offered
         return found
+
+    def argument_headers(self) -> ArgumentHeaders:
+        """Return which arguments of the tools are repeated as headers over HTTP."""
+        self._renew()
+        return self._headers
+
+    def _renew(self) -> None:
+        if self._tools.visible is not self._visible:
+            self._visible, self._lists, self._headers = self._tools.visible, {}, ArgumentHeaders()
+            self._headers.read_tools([definition(tool) for tool in self._tools])
 
 
 def definition(bound: BoundTool) -> Message:

@@ -28,6 +28,7 @@ from callgate.gateway._tool_calls import ToolCalls
 from callgate.gateway._tool_list import ToolLists
 from callgate.gateway._tool_results import ToolResults
 from callgate.gateway.principals import Principal
+from callgate.mcp._http_headers import ArgumentHeaders
 
 log = logging.getLogger("callgate")
 
@@ -73,9 +74,10 @@ class Gateway:
         self._changes = Changes()
         states = RequestStates(secret)
         self._parked = ParkedRequests(states, most=limits.parked_requests, wait_s=limits.answer_s)
+        self._lists = ToolLists(engine.tools)
         results = ToolResults(engine.blobs, engine.redactor, changed_by_hooks=engine.changes_results)
         self._parts = FrontParts(
-            methods=Methods(ToolLists(engine.tools), ToolCalls(engine, results), OperatorTools(engine), Content(engine)),
+            methods=Methods(self._lists, ToolCalls(engine, results), OperatorTools(engine), Content(engine)),
             changes=self._changes,
             runs=ClientRuns(replica),
             parked=self._parked,
@@ -96,6 +98,11 @@ class Gateway:
     def stateless(self, principal: Principal) -> StatelessFront:
         """Return the front for requests of the stateless era."""
         return StatelessFront(self._parts, principal)
+
+    @property
+    def argument_headers(self) -> ArgumentHeaders:
+        """The arguments of the tools that clients repeat as HTTP headers."""
+        return self._lists.argument_headers()
 
     async def start(self) -> None:
         """Start the engine's servers, and wait until each has listed its tools or has failed. Idempotent.

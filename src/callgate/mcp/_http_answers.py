@@ -143,6 +143,8 @@ class PendingAnswer:
         return message if "error" in message and not response_fault(message) else {}
 
     def _next_step(self, response: StreamedResponse) -> str:
+        if response.status in (401, 403) and self._exchange.uses_oauth:
+            return "It does not accept the access token. Ask its operator what the user lacks."
         if response.status in (401, 403):
             given = ", ".join(f"'{name}'" for name in self._exchange.given_headers)
             if given:

@@ -35,7 +35,7 @@ class HttpConnection:
         self.last_words = ""
         self.lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._events = events
-        self._exchange = HttpExchange(server.name, server.url, server.headers)
+        self._exchange = HttpExchange(server.name, server.url, server.headers, server.auth)
         self._session = HttpSession(self._exchange, events, server.start_timeout_s, self._lose)
         self._argument_headers = ArgumentHeaders()
         self._cancellations: set[asyncio.Task[None]] = set()

@@ -26,6 +26,8 @@ from callgate.models._http_clients import cause_chain, create_client, describe_c
 if TYPE_CHECKING:
     import httpx2
 
+    from callgate.mcp.oauth import OAuth
+
 __all__ = ["HttpExchange", "StreamedResponse", "status_text"]
 
 _CONNECT_S = 10.0
@@ -35,6 +37,8 @@ connection may have been received, and is never sent again.
 """
 _IDLE_CONNECTIONS = 64
 _REDIRECTS = 3
+_AUTHORIZATIONS = 2
+"""How often the user may be asked during one request: for a token, and for more scopes."""
 _CAUSE_CHARS = 300
 _DRAIN_S = 1.0
 _ENDED = ("disconnected", "peer closed")
@@ -56,15 +60,18 @@ class HttpExchange:
         server: The server's name, for errors.
         url: The server's address, with an optional user part, query and fragment.
         headers: Headers of every request. Their values are shown in no error.
+        auth: Gets access tokens when the server wants them; None: a request without valid credentials fails.
     """
 
-    def __init__(self, server: str, url: str, headers: Mapping[str, str]) -> None:
+    def __init__(self, server: str, url: str, headers: Mapping[str, str], auth: OAuth | None = None) -> None:
         self.label = f"The MCP server '{server}'"
         self.shown_url = redact_url(url)
         """The address without secrets, for errors."""
         self.given_headers = tuple(headers)
         """The names of the headers that the operator configured."""
         self._url = url.partition("#")[0]
+        self._auth = auth
+        self.uses_oauth = auth is not None
         self._headers = {**_standard_headers(url), **{name.lower(): value for name, value in headers.items()}}
         self._redactor = SecretRedactor.from_headers(self._headers, [*headers.values(), *secrets_in_url(url)])
         self._client: httpx2.AsyncClient | None = None
@@ -92,13 +99,26 @@ class HttpExchange:
         self._transport = client._transport_for_url(self._address)
 
     async def send(self, method: str, headers: Mapping[str, str], body: bytes = b"") -> StreamedResponse:
-        """Send a request and return its response, which the caller releases.
+        """Send a request, authorized if the server wants that, and return its response, which the caller releases.
 
         Raises:
-            NotSent: The server certainly did not get the request.
+            NotSent: The server certainly did not get the request, or has refused it for want of authorization.
             ConnectionLost: The connection ended before the response began.
             ProtocolError: The bytes of the response are not HTTP.
         """
+        if self._auth is None:
+            return await self._send(method, headers, body)
+        for _ in range(_AUTHORIZATIONS):
+            token = await self._auth.access_token()
+            response = await self._send(method, _with_token(headers, token), body)
+            challenge = self._auth.refused(response.status, response.header("www-authenticate"), token)
+            if challenge is None:
+                return response
+            await response.release()
+            await self._auth.authorize(self.label, self._url, challenge, token)
+        return await self._send(method, _with_token(headers, await self._auth.access_token()), body)
+
+    async def _send(self, method: str, headers: Mapping[str, str], body: bytes) -> StreamedResponse:
         url = self._url
         for _ in range(_REDIRECTS):
             response = await self._send_to(url, method, headers, body)
@@ -192,7 +212,7 @@ class HttpExchange:
 
     def redacted(self, text: str) -> str:
         """Return the beginning of a text without the values of headers and the secrets of the address."""
-        return self._redactor.redact_and_truncate(text, _CAUSE_CHARS)
+        return self._redactor.redact_and_truncate(text if self._auth is None else self._auth.redact(text), _CAUSE_CHARS)
 
     def __repr__(self) -> str:
         return f"<HTTP connections to {self.shown_url}>"
@@ -287,6 +307,10 @@ def _standard_headers(url: str) -> dict[str, str]:
     if separator:
         headers["authorization"] = f"Basic {base64.b64encode(unquote(user).encode()).decode()}"
     return headers
+
+
+def _with_token(headers: Mapping[str, str], token: str) -> Mapping[str, str]:
+    return {**headers, "authorization": f"Bearer {token}"} if token else headers
 
 
 def _target(url: str, location: str) -> tuple[str, bool]:

@@ -1,7 +1,8 @@
 """What a server may ask of its client: questions to the user, requests to a language model, and the folders to work in.
 
 Only what the host can answer is offered to the server as a capability, and everything else is refused. The same handlers serve both eras:
-in the older one the server sends requests, in the newer one it asks within the result of a call. Knows no connection.
+in the older one the server sends requests, in the newer one it asks within the result of a call. A session that belongs to one client asks
+that client instead. Knows no connection.
 """
 
 from __future__ import annotations
@@ -10,21 +11,95 @@ import asyncio
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from callgate._json import plain_bytes
 from callgate._secret_redaction import RedactedLog
 from callgate.mcp._messages import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
+from callgate.mcp.calling_client import CallingClient
 from callgate.mcp.server_config import Answers, McpServer
 
-__all__ = ["ServerRequests"]
+__all__ = ["AnswersServer", "ClientRequests", "ServerRequests", "client_answer"]
 
 _MOST_AT_ONCE = 16
 """Requests of one server that may wait for an answer at the same time."""
 
 
+_CAPABILITY_OF: Mapping[str, str] = {"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
+
+
+class AnswersServer(Protocol):
+    """Answers the requests of the server of one session."""
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        """The capabilities to offer to the server."""
+        ...
+
+    async def answer(self, method: object, params: object, client: CallingClient | None) -> Mapping[str, Any]:
+        """Return the result of a request of the server.
+
+        Args:
+            client: The client of the call that the request belongs to; None if there is none.
+
+        Raises:
+            RpcError: The request is not offered, is invalid, or cannot be answered.
+        """
+        ...
+
+
+class ClientRequests:
+    """Answers the requests of the server of a session that belongs to one client, as long as one of the client's calls runs.
+
+    Args:
+        capabilities: Those of the client.
+    """
+
+    def __init__(self, server: str, capabilities: Mapping[str, Any], log: RedactedLog) -> None:
+        self.capabilities = capabilities
+        self._server = server
+        self._log = log
+        self._running = 0
+
+    async def answer(self, method: object, params: object, client: CallingClient | None) -> Mapping[str, Any]:
+        if method == "ping":
+            return {}
+        if _CAPABILITY_OF.get(str(method)) not in self.capabilities:
+            raise RpcError(METHOD_NOT_FOUND, f"This client does not answer {str(method)[:100]}.")
+        if client is None:
+            raise RpcError(METHOD_NOT_FOUND, f"This client answers {method} only while it waits for a call.")
+        if self._running >= _MOST_AT_ONCE:
+            raise RpcError(INTERNAL_ERROR, f"{_MOST_AT_ONCE} requests of this server wait already.")
+        self._running += 1
+        try:
+            return await client_answer(client, method, params, self._server, self._log)
+        finally:
+            self._running -= 1
+
+
+async def client_answer(client: CallingClient, method: object, params: object, server: str, log: RedactedLog) -> Mapping[str, Any]:
+    """Return what a client answers to a question of a server.
+
+    Raises:
+        RpcError: The client refuses, the question is invalid, or the answer is no JSON object.
+    """
+    if not isinstance(method, str) or not isinstance(params, Mapping):
+        raise RpcError(INVALID_PARAMS, "The request has no method or no params.")
+    try:
+        result: object = await client.answer(method, params)
+        if not isinstance(result, Mapping):
+            raise TypeError(f"it is {type(result).__name__}, and must be a dict")
+        plain_bytes(result)
+    except (asyncio.CancelledError, RpcError):
+        raise
+    except Exception as error:
+        log.error("MCP server %s: the client's answer to %s cannot be used", server, method, error=error)
+        raise RpcError(INTERNAL_ERROR, "The client could not answer this request.") from error
+    return result
+
+
 class ServerRequests:
-    """Answers the requests of one server."""
+    """Answers the requests of one server as its configuration says, whoever makes the call."""
 
     def __init__(self, server: McpServer, log: RedactedLog) -> None:
         self._server = server
@@ -48,12 +123,7 @@ class ServerRequests:
             found["roots"] = {}
         return found
 
-    async def answer(self, method: object, params: object) -> Mapping[str, Any]:
-        """Return the result of a request of the server.
-
-        Raises:
-            RpcError: The request is not offered, is invalid, or its handler has failed.
-        """
+    async def answer(self, method: object, params: object, client: CallingClient | None = None) -> Mapping[str, Any]:
         if method == "ping":
             return {}
         if method == "roots/list" and self._server.roots:

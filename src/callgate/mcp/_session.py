@@ -1,8 +1,8 @@
 """One negotiated session with a server: what is asked of it, and what it asks and reports in return.
 
-A session finds out which revision the server speaks, and adds to each request what that revision needs. It passes on the progress of calls,
-answers the server's own requests, and follows the pages of a list. It does not know how messages are carried, and never sends a request
-twice.
+A session finds out which revision the server speaks, and adds to each request what that revision needs. It follows the pages of a list, and
+gives what the server asks for within a result. `_server_messages.py` takes what the server sends of its own. It does not know how messages
+are carried, and never sends a request twice.
 
 Sources: MCP 2025-11-25, Lifecycle, Utilities; MCP 2026-07-28, Multi Round-Trip Requests, Subscriptions.
 """
@@ -12,8 +12,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import Context
+from functools import partial
 from itertools import count
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from msgspec import Struct
 
@@ -34,22 +35,23 @@ from callgate.mcp._revisions import (
     request_meta,
     supported_by_error,
 )
-from callgate.mcp._server_requests import ServerRequests
+from callgate.mcp._running_requests import Caller, RunningRequest, RunningRequests
+from callgate.mcp._server_messages import OnNotice, ServerMessages
+from callgate.mcp._server_requests import AnswersServer, client_answer
 from callgate.mcp._tool_subscription import ToolSubscription
+from callgate.mcp.calling_client import CallingClient
 from callgate.mcp.server_config import McpServer
 
-__all__ = ["Connect", "OnProgress", "Session"]
+__all__ = ["Connect", "Session"]
 
 Connect = Callable[[McpServer, ConnectionEvents], ServerConnection]
-OnProgress = Callable[[str], None]
-T = TypeVar("T")
 
 _PROBE_S = 5.0
 """Seconds of silence after which a handshake of the older era is begun as well."""
 _MOST_ROUNDS = 10
 """How often a server may ask for input during one request."""
-_KEPT_IDS = 1_000
-_LOGGED_NOISE = 5
+_TOOLS_CHANGED = "notifications/tools/list_changed"
+_NOBODY = Caller()
 
 
 class _Agreement(Struct, frozen=True, kw_only=True):
@@ -64,7 +66,8 @@ class Session:
     """A session on a connection of its own.
 
     Args:
-        on_changed: Called when the server says that its tools have changed.
+        requests: Answers the server's requests, if the caller of a request has no client that does.
+        on_notice: Called when the server says that something has changed.
         on_late: Called with the uid of a call that has ended, and the answer that came after that.
     """
 
@@ -72,35 +75,43 @@ class Session:
         self,
         server: McpServer,
         connect: Connect,
-        requests: ServerRequests,
+        requests: AnswersServer,
         log: RedactedLog,
         *,
-        on_changed: Callable[[], None],
+        on_notice: OnNotice,
         on_late: Callable[[str, Message], None],
     ) -> None:
         self._server = server
         self._requests = requests
         self._log = log
-        self._on_changed = on_changed
         self._on_late = on_late
         self._ids = count(1)
-        self._progress: dict[int, OnProgress] = {}
-        """What reports the progress of each running call, by its token, which is the id of its request."""
-        self._uids: dict[int, str] = {}
-        """The uids of the latest calls, by the id of the request."""
-        self._answering: dict[object, asyncio.Task[None]] = {}
-        self._subscription = ToolSubscription(self._send, on_changed, log, self._named)
+        self._running = RunningRequests()
+        self._subscription = ToolSubscription(self._send, lambda: on_notice(_TOOLS_CHANGED, {}), log, self._named)
+        self._messages = ServerMessages(
+            self._running,
+            requests,
+            notify=lambda message: self.connection.notify(message),
+            has_requests=lambda: self.era == "handshake",
+            on_notice=on_notice,
+            on_confirmed=self._subscription.confirm,
+            log=log,
+            label=self._named,
+        )
         self._listening: asyncio.Task[None] | None = None
         self.revision = LATEST_STATELESS
         self.era: Era = "stateless"
         self.capabilities: Mapping[str, Any] = {}
-        self.noise = 0
-        """The number of things that the server sent and that were ignored."""
         self.heard = 0
         """The number of messages of the server; a change proves that it is alive."""
         self.connection = connect(
-            server, ConnectionEvents(on_message=self._received, on_noise=self._noted, on_late=self._came_late, log=log)
+            server, ConnectionEvents(on_message=self._received, on_noise=self._messages.noted, on_late=self._came_late, log=log)
         )
+
+    @property
+    def noise(self) -> int:
+        """The number of things that the server sent and that were ignored."""
+        return self._messages.noise
 
     # Start and end
 
@@ -173,8 +184,7 @@ class Session:
         return _Agreement(era="handshake", revision=revision, capabilities=_object(result.get("capabilities")))
 
     async def close(self) -> None:
-        for task in list(self._answering.values()):
-            task.cancel()
+        self._messages.close()
         await self.connection.close()
         if self._listening is not None:
             self._listening.cancel()
@@ -194,18 +204,28 @@ class Session:
                 return []
             raise ProtocolError(f"{self._named} did not list its tools: {error.message[:300]} ({error.code}).") from error
 
-    async def list_all(self, method: str, key: str) -> list[Message]:
+    async def list_all(self, method: str, key: str, caller: Caller = _NOBODY) -> list[Message]:
         """Return the items of all pages of a list; see `all_items`."""
-        return await all_items(self._send, method, key, self._named, self._log)
+        return await all_items(partial(self.ask, caller=caller), method, key, self._named, self._log)
 
-    async def call_tool(self, name: str, arguments: Mapping[str, Any], uid: str, on_progress: OnProgress) -> Message:
-        """Call a tool and return the result as the server sent it; see `ask`."""
-        return await self.ask("tools/call", {"name": name, "arguments": arguments}, uid=uid, on_progress=on_progress)
+    async def call_tool(self, name: str, arguments: Mapping[str, Any], caller: Caller) -> Message:
+        """Call a tool and return the result as the server sent it; see `ask`. The caller's client gets the whole response."""
+        on_response = caller.client.answered if caller.client is not None else None
+        return await self.ask("tools/call", {"name": name, "arguments": arguments}, caller, on_response)
 
-    async def ask(self, method: str, params: Mapping[str, Any], *, uid: str = "", on_progress: OnProgress | None = None) -> Message:
+    async def ask(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        caller: Caller = _NOBODY,
+        on_response: Callable[[Message], None] | None = None,
+    ) -> Message:
         """Send a request and return the result as the server sent it.
 
         If the server asks for input, it is given, and the same request is continued, as the protocol says.
+
+        Args:
+            on_response: Called with the response that ends the request.
 
         Raises:
             McpError: See `ServerConnection.request`.
@@ -214,20 +234,23 @@ class Session:
         given = params
         for _ in range(_MOST_ROUNDS + 1):
             try:
-                result = await self._send(method, given, uid=uid, on_progress=on_progress)
+                response = await self._exchange(method, given, caller)
             except NotSent as error:
                 if given is params:
                     raise
                 raise ConnectionLost(f"{self._named} asked for input, which could not be sent: {error}") from error
-            kind = result.get("resultType", "complete")
-            if kind == "complete":
-                return result
-            if kind != "input_required" or self.era != "stateless":
+            kind = response["result"].get("resultType", "complete") if "result" in response else "complete"
+            if kind == "input_required" and self.era == "stateless":
+                given = {**params, **await self._input(response["result"], caller.client)}
+                continue
+            if on_response is not None:
+                on_response(response)
+            if kind != "complete":
                 raise ProtocolError(f"{self._named} answered with a result of the unknown type {kind!r:.40}.")
-            given = {**params, **await self._input(result)}
+            return _result(response)
         raise ProtocolError(f"{self._named} asked for input more than {_MOST_ROUNDS} times during one request.")
 
-    async def _input(self, result: Message) -> dict[str, Any]:
+    async def _input(self, result: Message, client: CallingClient | None) -> dict[str, Any]:
         """Return what continues a call, after which the server has asked for input."""
         asked, state = result.get("inputRequests"), result.get("requestState")
         if not (asked is None or isinstance(asked, dict)) or not (state is None or isinstance(state, str)) or not (asked or state):
@@ -237,13 +260,18 @@ class Session:
             if not isinstance(request, dict):
                 raise ProtocolError(f"{self._named} asked for input in a form that cannot be read.")
             try:
-                answers[key] = await self._requests.answer(request.get("method"), request.get("params", {}))
+                answers[key] = await self._one_input(request.get("method"), request.get("params", {}), client)
             except RpcError as error:
                 raise ProtocolError(
                     f"{self._named} asked for input that nobody here gives ({str(request.get('method'))[:60]}): {error.message}"
                 ) from error
         more: dict[str, Any] = {"inputResponses": answers} if answers else {}
         return more if state is None else more | {"requestState": state}
+
+    async def _one_input(self, method: object, params: object, client: CallingClient | None) -> Mapping[str, Any]:
+        if client is None:
+            return await self._requests.answer(method, params, None)
+        return await client_answer(client, method, params, self._server.name, self._log)
 
     async def is_alive(self) -> None:
         """Ask for an answer of any kind.
@@ -256,97 +284,46 @@ class Session:
         except (RpcError, ProtocolError):
             return
 
-    async def _send(self, method: str, params: Mapping[str, Any], *, uid: str = "", on_progress: OnProgress | None = None) -> Message:
-        """Send one request and return its result.
+    async def _send(self, method: str, params: Mapping[str, Any]) -> Message:
+        """Send one request of the engine itself and return its result.
 
         Raises:
             McpError: See `ServerConnection.request`.
             RpcError: The server answered with an error.
         """
-        number = next(self._ids)
-        meta = request_meta(self.revision, self._requests.capabilities) if self.era == "stateless" else {}
-        if on_progress is not None:
-            meta["progressToken"] = number
-            self._progress[number] = on_progress
-            self._remember(number, uid)
-        sent = {**params, "_meta": meta} if meta else params
-        try:
-            response = await self.connection.request(messages.request(number, method, sent), self._received)
-        finally:
-            self._progress.pop(number, None)
-        self.heard += 1
-        error = response.get("error")
-        if error is not None:
-            raise RpcError(error["code"], error["message"], error.get("data"))
-        result: Message = response["result"]
-        return result
+        return _result(await self._exchange(method, params, _NOBODY))
 
-    def _remember(self, number: int, uid: str) -> None:
-        self._uids[number] = uid
-        if len(self._uids) > _KEPT_IDS:
-            del self._uids[next(iter(self._uids))]
+    async def _exchange(self, method: str, params: Mapping[str, Any], caller: Caller) -> Message:
+        """Send one request and return its response, which has `result` or `error`."""
+        number = next(self._ids)
+        meta = self._meta(number, caller)
+        sent = {**params, "_meta": meta} if meta else params
+        running = self._running.begin(number, caller)
+        try:
+            response = await self.connection.request(messages.request(number, method, sent), partial(self._received, of=running))
+        finally:
+            self._running.end(running)
+            self._messages.ended(running)
+        self.heard += 1
+        return response
+
+    def _meta(self, number: int, caller: Caller) -> dict[str, Any]:
+        client = caller.client
+        meta: dict[str, Any] = {} if client is None else {**client.meta}
+        if self.era == "stateless":
+            meta |= request_meta(self.revision, self._requests.capabilities if client is None else client.capabilities)
+        if caller.on_progress is not None:
+            meta["progressToken"] = number
+        return meta
 
     # What the server sends of its own
 
-    def _received(self, message: Message) -> None:
-        """Take a notification or a request of the server."""
+    def _received(self, message: Message, of: RunningRequest | None = None) -> None:
         self.heard += 1
-        method, params = message.get("method"), _object(message.get("params"))
-        if "id" in message:
-            self._asked(message["id"], method, message.get("params", {}))
-        elif method == "notifications/progress":
-            self._progressed(params)
-        elif method == "notifications/tools/list_changed":
-            self._on_changed()
-        elif method == "notifications/subscriptions/acknowledged":
-            self._subscription.confirm()
-        elif method == "notifications/message":
-            self._log.debug("%s logs: %s", self._named, str(params.get("data"))[:2_000])
-        elif method == "notifications/cancelled":
-            task = self._answering.get(_hashable(params.get("requestId")))
-            if task is not None:
-                task.cancel()
-
-    def _progressed(self, params: Mapping[str, Any]) -> None:
-        token = params.get("progressToken")
-        report = self._progress.get(token) if type(token) is int else None
-        if report is None:
-            return
-        done, total, text = (params.get(key) for key in ("progress", "total", "message"))
-        amount = f"{done:.15g}" + (f"/{total:.15g}" if _is_number(total) else "") if _is_number(done) else ""
-        report(": ".join(part for part in (amount, text) if isinstance(part, str) and part))
-
-    def _asked(self, number: object, method: object, params: object) -> None:
-        if type(number) not in (int, str):
-            self._noted("a request without a valid id")
-            return
-        if self.era == "stateless" and method != "ping":
-            refusal = RpcError(messages.METHOD_NOT_FOUND, "Servers send no requests in this revision.")
-            self._reply(messages.error_answer(number, refusal))
-            return
-        task = asyncio.get_running_loop().create_task(self._answer(number, method, params), context=Context())
-        self._answering[number] = task
-        task.add_done_callback(lambda _: self._answering.pop(number, None))
-
-    async def _answer(self, number: object, method: object, params: object) -> None:
-        try:
-            reply = messages.answer(number, await self._requests.answer(method, params))
-        except RpcError as error:
-            reply = messages.error_answer(number, error)
-        await self.connection.notify(reply)
-
-    def _reply(self, message: Message) -> None:
-        task = asyncio.get_running_loop().create_task(self.connection.notify(message), context=Context())
-        self._answering[task] = task
-        task.add_done_callback(lambda _: self._answering.pop(task, None))
-
-    def _noted(self, text: str) -> None:
-        self.noise += 1
-        if self.noise <= _LOGGED_NOISE:
-            self._log.warning("%s sent %s; it is ignored", self._named, text)
+        self._messages.take(message, of)
 
     def _came_late(self, number: int, message: Message) -> None:
-        uid = self._uids.get(number)
+        uid = self._running.uid_of(number)
         if uid:
             self._on_late(uid, message)
 
@@ -375,13 +352,18 @@ async def _first_agreement(asked: Sequence[asyncio.Task[Any]]) -> _Agreement:
     return cast("_Agreement", asked[-1].result())
 
 
+def _result(response: Message) -> Message:
+    """Return the result of a response.
+
+    Raises:
+        RpcError: It is an error.
+    """
+    error = response.get("error")
+    if error is not None:
+        raise RpcError(error["code"], error["message"], error.get("data"))
+    result: Message = response["result"]
+    return result
+
+
 def _object(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
-
-
-def _hashable(value: object) -> object:
-    return value if isinstance(value, (int, str)) else None
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)

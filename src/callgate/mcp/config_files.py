@@ -47,8 +47,8 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,63}")
 _STDIO: Final = frozenset({"stdio", "local"})
 _HTTP: Final = frozenset({"http", "https", "remote", "streamablehttp"})
 _KNOWN: Final = frozenset(
-    {"args", "command", "cwd", "description", "disabled", "enabled", "env", "envFile", "environment", "headers", "includeTools", "name"}
-    | {"source", "tools", "transport", "type", *_URL_KEYS}
+    {"args", "command", "cwd", "description", "disabled", "enabled", "env", "envFile", "environment", "headers", "includeTools"}
+    | {"isolation", "name", "source", "tools", "transport", "type", *_URL_KEYS}
 )
 _APPROVALS: Final = frozenset({"alwaysAllow", "autoApprove", "trust"})
 _LEFT_OUT: Final = frozenset({"disabledTools", "excludeTools"})
@@ -249,7 +249,7 @@ class _EntryReader:
         if not url_key and "command" not in self._entry:
             raise self._wrong("command", "is missing, and so is url", "Give a program to start, or the address of a server.")
         options = self._network(url_key, kind) if url_key else self._process(kind)
-        options |= {"tools": self._chosen_tools(), "accepted": accepted, "problem": self._problem()}
+        options |= {"tools": self._chosen_tools(), "accepted": accepted, "isolation": self._isolation(), "problem": self._problem()}
         try:
             server = McpServer(name=own_name, **options)
         except UsageError as error:
@@ -323,6 +323,12 @@ class _EntryReader:
                 names = self._texts(key)
                 return None if "*" in names else names
         return None
+
+    def _isolation(self) -> str | None:
+        given = self._text("isolation")
+        if given not in ("", "principal", "shared"):
+            raise self._wrong("isolation", f"is {one_line(given, 40)}", "Write principal or shared, or leave it out.")
+        return given or None
 
     def _text(self, key: str) -> str:
         value = self._entry.get(key)

@@ -14,8 +14,9 @@ from callgate.calls import Effect
 from callgate.mcp._call_results import executed, refused
 from callgate.mcp._connection import McpError, Message
 from callgate.mcp._messages import RpcError
-from callgate.mcp._session import OnProgress
+from callgate.mcp._running_requests import Caller
 from callgate.mcp._tool_changes import Definition
+from callgate.mcp.calling_client import calling_client
 from callgate.mcp.server_config import McpServer
 from callgate.protocols import Execution
 from callgate.tools import ToolContext
@@ -31,11 +32,12 @@ _CHOSEN = {"key": "effect_key"}
 class CallsTools(Protocol):
     """Carries calls to a server that is kept running."""
 
-    async def call_tool(self, definition: Definition, arguments: Mapping[str, Any], uid: str, on_progress: OnProgress) -> Message:
+    async def call_tool(self, definition: Definition, arguments: Mapping[str, Any], caller: Caller) -> Message:
         """Send one call once the server runs; see `Session.call_tool`.
 
         Args:
             definition: The tool as it was described when the call was judged.
+            caller: Who calls, which also decides on the session.
 
         Raises:
             NotSent: The server cannot be started, does not take the call in time, or no longer offers this tool with this definition.
@@ -80,7 +82,8 @@ class McpTool(Tool):
 
     async def _call(self, context: ToolContext, arguments: dict[str, Any]) -> Execution:
         try:
-            result = await self._caller.call_tool(self.definition, arguments, context.uid, context.progress)
+            caller = Caller(uid=context.uid, on_progress=context.progress, client=calling_client())
+            result = await self._caller.call_tool(self.definition, arguments, caller)
             return executed(self.server, result)
         except RpcError as error:
             return refused(self.server, error)

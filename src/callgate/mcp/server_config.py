@@ -10,14 +10,17 @@ import re
 import shlex
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import PurePath
-from typing import Any, Protocol, TypedDict, Unpack, cast, get_args, runtime_checkable
+from typing import Annotated, Any, Literal, Protocol, TypedDict, Unpack, cast, get_args, runtime_checkable
 from urllib.parse import urlsplit
+
+from msgspec import Meta
 
 from callgate._option_checks import Count, NamedStruct, Seconds, by_name_with, check, refuse_unknown, shown
 from callgate._server_processes.shown_command import shown_command, shown_word
 from callgate.calls import Effect
 from callgate.errors import UsageError
 from callgate.mcp._http_headers import check_headers
+from callgate.mcp.oauth import OAuth
 
 __all__ = ["Answers", "ChecksDefinitions", "McpServer", "ServerOptions", "mcp"]
 
@@ -95,6 +98,8 @@ class McpServer(NamedStruct, frozen=True, kw_only=True, eq=False):
     """The address of a server on the network."""
     headers: Mapping[str, str] = {}
     """Headers of every request to `url`, such as `Authorization`."""
+    auth: OAuth | None = None
+    """Gets access tokens from the user's authorization when the server at `url` wants them; None: only `headers` authorize."""
     tools: tuple[str, ...] | None = None
     """The names of the tools to register, as the server calls them; None: all."""
     effects: Mapping[str, Effect] = {}
@@ -123,6 +128,14 @@ class McpServer(NamedStruct, frozen=True, kw_only=True, eq=False):
     """Runs a language model for the server, given the `params` of `sampling/createMessage`. None: the server is told that there is none."""
     roots: tuple[str | os.PathLike[str], ...] = ()
     """The folders, as paths or `file:` URIs, that the server is told to work in. They do not confine it."""
+    isolation: Literal["principal", "shared"] | None = None
+    """Which clients of a gateway share a session with this server. None: those that may share one and have the same capabilities, if the
+    server has sessions; a server of the stateless era is shared by all. `principal`: only those that may share one, in both eras. `shared`:
+    all, so that a server with sessions is offered nothing that only one client could answer. Without a gateway there is one session."""
+    max_sessions: int = 32
+    """The most sessions of single clients that are open at a time, 1 to 1,000."""
+    session_idle_s: float = 600.0
+    """Seconds after which a session of a single client is closed that was not used."""
     problem: str = ""
     """Why this server cannot be started, as a sentence; a start fails with it. `read_mcp_servers` sets it, for example if a variable that
     the file uses is not set."""
@@ -141,6 +154,7 @@ class ServerOptions(TypedDict, total=False):
     env: Mapping[str, str]
     cwd: str
     headers: Mapping[str, str]
+    auth: OAuth | None
     tools: tuple[str, ...] | None
     effects: Mapping[str, Effect]
     options: Mapping[str, Mapping[str, Any]]
@@ -153,6 +167,9 @@ class ServerOptions(TypedDict, total=False):
     elicitation: Answers | None
     sampling: Answers | None
     roots: tuple[str | os.PathLike[str], ...]
+    isolation: Literal["principal", "shared"] | None
+    max_sessions: int
+    session_idle_s: float
 
 
 @by_name_with(ServerOptions)
@@ -232,6 +249,9 @@ _KINDS: Mapping[str, Any] = {
     "start_timeout_s": Seconds,
     "parallel": Count | None,
     "required": bool,
+    "isolation": Literal["principal", "shared"] | None,
+    "max_sessions": Annotated[int, Meta(ge=1, le=1_000)],
+    "session_idle_s": Seconds,
     "problem": str,
 }
 
@@ -271,8 +291,8 @@ def _check_texts(server: McpServer, option: str) -> None:
 
 def _check_address(server: McpServer) -> None:
     if not server.url:
-        if server.headers:
-            raise UsageError(f"McpServer(name={server.name!r}) has headers, but a command has none. Use env.")
+        if server.headers or server.auth is not None:
+            raise UsageError(f"McpServer(name={server.name!r}) has headers or auth, but a command has none. Use env.")
         return
     if server.env or server.cwd:
         raise UsageError(f"McpServer(name={server.name!r}) has env or cwd, but a server on the network has none. Use headers.")
@@ -284,6 +304,14 @@ def _check_address(server: McpServer) -> None:
     if not usable:
         raise _wrong(server, "url", "an address such as https://host/mcp")
     check_headers(server.name, server.headers)
+    _check_auth(server)
+
+
+def _check_auth(server: McpServer) -> None:
+    if not isinstance(server.auth, OAuth | None):
+        raise _wrong(server, "auth", "OAuth(...)")
+    if server.auth is not None and any(name.lower() == "authorization" for name in server.headers):
+        raise UsageError(f"McpServer(name={server.name!r}) has auth and the header Authorization. Remove one of them.")
 
 
 def _check_tool_settings(server: McpServer) -> None:

@@ -18,6 +18,7 @@ from callgate.mcp._connection import McpError, Message, ProtocolError
 from callgate.mcp._messages import RpcError
 
 if TYPE_CHECKING:
+    from callgate.mcp._running_requests import Caller
     from callgate.mcp._session import Session
     from callgate.mcp._supervisor import SupervisedServer
 
@@ -138,21 +139,23 @@ class ServerContent:
         Args:
             method: For example `resources/list`; the capability that it needs is checked.
         """
-        return await self._answered(method, _CAPABILITY_OF[method], lambda session: session.ask(method, params), timeout_s)
+        return await self._answered(
+            method, _CAPABILITY_OF[method], lambda session, caller: session.ask(method, params, caller), timeout_s
+        )
 
     async def _list(self, method: str, key: str, capability: str, timeout_s: float | None) -> list[Message]:
-        return await self._answered(method, capability, lambda session: session.list_all(method, key), timeout_s)
+        return await self._answered(method, capability, lambda session, caller: session.list_all(method, key, caller), timeout_s)
 
     async def _get(
         self, method: str, params: Mapping[str, Any], capability: str, wanted: tuple[str, type], timeout_s: float | None
     ) -> Message:
-        result = await self._answered(method, capability, lambda session: session.ask(method, params), timeout_s)
+        result = await self._answered(method, capability, lambda session, caller: session.ask(method, params, caller), timeout_s)
         key, kind = wanted
         if not isinstance(result.get(key), kind):
             raise ProtocolError(f"The MCP server '{self.name}' answered {method} without valid {key}.")
         return result
 
-    async def _answered(self, method: str, capability: str, work: Callable[[Session], Awaitable[T]], timeout_s: float | None) -> T:
+    async def _answered(self, method: str, capability: str, work: Callable[[Session, Caller], Awaitable[T]], timeout_s: float | None) -> T:
         """Run requests on the server's session, within a deadline."""
         check("ServerContent", "timeout_s", timeout_s, Seconds | None)
         limit_s = self._timeout_s if timeout_s is None else timeout_s
@@ -160,7 +163,7 @@ class ServerContent:
         try:
             async with waiting:
                 await self._start()
-                return await self._server.on_session(lambda session: self._allowed(session, capability, work))
+                return await self._server.on_session(lambda session, caller: self._allowed(session, caller, capability, work))
         except RpcError as error:
             said = error.message[:1_000] or "without a text"
             text = f"The MCP server '{self.name}' answered {method} with an error: {said} ({error.code})"
@@ -171,9 +174,9 @@ class ServerContent:
             text = f"The MCP server '{self.name}' did not answer {method} within {limit_s:g} s. Try again, or give a longer timeout_s."
             raise McpError(text, code="timeout") from error
 
-    def _allowed(self, session: Session, capability: str, work: Callable[[Session], Awaitable[T]]) -> Awaitable[T]:
+    def _allowed(self, session: Session, caller: Caller, capability: str, work: Callable[[Session, Caller], Awaitable[T]]) -> Awaitable[T]:
         if isinstance(session.capabilities.get(capability), dict):
-            return work(session)
+            return work(session, caller)
         has = ", ".join(session.capabilities) or "nothing"
         raise UsageError(f"The MCP server '{self.name}' has no {capability}. Its capabilities are: {has}.")
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import threading
 from typing import Annotated, Any
 
-import uvicorn
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
 from pydantic import BaseModel, Field
 
-from tests.waiting import HANGS_S, PATIENCE_S
+from tests.app_thread import AppThread
+from tests.waiting import HANGS_S
 
-__all__ = ["SdkServer"]
+__all__ = ["SdkServer", "StoredEvents"]
 
 
 class Colour(BaseModel):
@@ -39,31 +38,18 @@ class SdkServer:
         self.calls: list[str] = []
         self.era = era
         app = _mcp_server(self).streamable_http_app(
-            event_store=_StoredEvents() if events else None, retry_interval=20, json_response=json_answers
+            event_store=StoredEvents() if events else None, retry_interval=20, json_response=json_answers
         )
-        config = uvicorn.Config(
-            _Sessions(app) if era == "handshake" else app, log_level="critical", lifespan="on", ws="none", timeout_graceful_shutdown=0
-        )
-        self._server = uvicorn.Server(config)
-        self._socket = socket.socket(proto=socket.IPPROTO_TCP)  # asyncio sends small answers at once only if the protocol is named
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._socket.bind(("127.0.0.1", port))
-        self.port = int(self._socket.getsockname()[1])
+        self._thread = AppThread(_Sessions(app) if era == "handshake" else app, port=port)
+        self.port = self._thread.port
         self.url = f"http://127.0.0.1:{self.port}/mcp"
-        self._thread = threading.Thread(target=self._serve, name="the SDK's server", daemon=True)
 
     def __enter__(self) -> SdkServer:
-        self._socket.listen(128)
-        self._thread.start()
+        self._thread.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._server.should_exit = True
-        self._thread.join(PATIENCE_S)
-        self._socket.close()
-
-    def _serve(self) -> None:
-        asyncio.run(self._server.serve(sockets=[self._socket]))
+        self._thread.__exit__()
 
 
 class _Sessions:
@@ -84,7 +70,7 @@ class _Sessions:
         await send({"type": "http.response.body", "body": b"Bad Request: Unsupported protocol version"})
 
 
-class _StoredEvents(EventStore):
+class StoredEvents(EventStore):
     """All events of all streams, in memory."""
 
     def __init__(self) -> None:

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from callgate import Engine, UsageError
+from callgate import Engine, Scope, UsageError
 from callgate.events import Progress
-from callgate.mcp import RequestRejected, mcp
+from callgate.mcp import RequestRejected, mcp, on_behalf_of
 from callgate.tools.retry_policy import NO_RETRY
 from tests.engine_calls import call, said
+from tests.mcp.calling_clients import ELICITS, Client
 from tests.mcp.http.fake_server import FakeServer, Reply, Sent, result_of
 from tests.mcp.http.sdk_server import SdkServer
 from tests.mcp.http.session_server import TEXT, SessionServer
@@ -76,6 +77,32 @@ async def test_a_question_of_the_server_is_answered_by_the_handler() -> None:
     with SdkServer(era="handshake") as server:
         async with Engine(servers=[mcp(server.url, elicitation=answered)]) as engine:
             assert (await said(engine, call("ask"))).text == "red"
+
+
+async def test_each_client_is_asked_the_questions_of_its_own_calls() -> None:
+    """Both calls run at the same time in one session, so only the stream tells the two questions apart."""
+    both = asyncio.Barrier(2)
+
+    async def asked(client: str) -> str:
+        async def reply(method: str, params: Any) -> Any:
+            await both.wait()
+            return {"action": "accept", "content": {"colour": client}}
+
+        with on_behalf_of(Client("the same", ELICITS, replies=reply)):
+            return (await said(engine, call("ask", client=client), Scope(conversation=client))).text
+
+    with SdkServer(era="handshake") as server:
+        async with Engine(servers=[mcp(server.url, effects={"ask": "none"})]) as engine:
+            assert list(await asyncio.gather(asked("red"), asked("blue"))) == ["red", "blue"]
+
+
+async def test_progress_and_the_response_reach_the_client(server: SdkServer) -> None:
+    client = Client("alice", ELICITS)
+    async with Engine(servers=[mcp(server.url)]) as engine:
+        with on_behalf_of(client):
+            assert (await said(engine, call("count", steps=2))).text == "counted"
+    assert [one["progress"] for one in client.progress] == [1, 2]
+    assert client.responses[0]["result"]["content"] == [{"type": "text", "text": "counted"}]
 
 
 async def test_a_tool_that_the_server_adds_can_be_called(server: SdkServer) -> None:

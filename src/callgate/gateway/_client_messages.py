@@ -1,0 +1,64 @@
+"""Read the messages of clients, which are untrusted: strict JSON within bounds, without duplicate keys.
+
+Of two equal keys, a proxy may judge one and a server may obey the other, so such a message is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from callgate.mcp._connection import Message
+from callgate.mcp._messages import UnreadableMessage, read_message
+
+__all__ = ["INVALID_REQUEST", "PARSE_ERROR", "kind_of", "read_client_message"]
+
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+
+
+def read_client_message(data: bytes) -> Message:
+    """Return the message in `data`, of which the caller has checked the size.
+
+    Raises:
+        UnreadableMessage: It is no JSON object, is nested too deeply, or has a duplicate key.
+    """
+    message = read_message(data)
+    if data.count(b":") != _members(message):
+        _check_keys(data)
+    return message
+
+
+def kind_of(message: Mapping[str, Any]) -> str:
+    """Return `request`, `notification` or `response`; empty if the message is none of them."""
+    method = message.get("method")
+    if message.get("jsonrpc") != "2.0" or not (isinstance(method, str) or (method is None and "id" in message)):
+        return ""
+    if method is None:
+        return "response" if ("result" in message) != ("error" in message) else ""
+    if "id" not in message:
+        return "notification"
+    return "request" if type(message["id"]) in (int, str) else ""
+
+
+def _members(root: object) -> int:
+    count, level = 0, [root]
+    while level:
+        node = level.pop()
+        if isinstance(node, dict):
+            count += len(node)
+            level += [item for item in node.values() if isinstance(item, (dict, list))]
+        elif isinstance(node, list):
+            level += [item for item in node if isinstance(item, (dict, list))]
+    return count
+
+
+def _check_keys(data: bytes) -> None:
+    def unique(pairs: list[tuple[str, object]]) -> None:
+        keys = [key for key, _ in pairs]
+        if len(set(keys)) != len(keys):
+            twice = next(key for key in keys if keys.count(key) > 1)
+            raise UnreadableMessage(f"it has the key {twice[:100]!r} twice")
+
+    json.loads(data, object_pairs_hook=unique)

@@ -1,0 +1,233 @@
+"""The ASGI application: routes, checks, and which era a message belongs to.
+
+Looks into a message only for its kind and version, and for `initialize`, which makes a session. What methods mean, the fronts know.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from typing import Any, Protocol
+
+from callgate.gateway._exchange import Exchange, Front
+from callgate.gateway._http.limits import HttpLimits
+from callgate.gateway._http.request_checks import Headers, Refused, RequestChecks, check_post_headers, read_headers
+from callgate.gateway._http.routing_headers import STATELESS_VERSIONS, HeaderParams, check_routing_headers, check_version, meta_version
+from callgate.gateway._http.sessions import HttpSession, HttpSessions
+from callgate.gateway._http.streams import EventBuffer, Receive, Send, answer_request, send_body, send_events, wait_for_disconnect
+from callgate.gateway.principals import Principal
+from callgate.gateway.tokens import Authenticator
+from callgate.mcp._connection import Message
+from callgate.mcp._messages import RpcError, UnreadableMessage, encoded, error_answer, read_message
+
+__all__ = ["Fronts", "HttpApp"]
+
+Scope = MutableMapping[str, Any]
+_LOG = logging.getLogger("callgate.gateway")
+_CLOSE = ((b"connection", b"close"),)
+_TEXT = (
+    (b"content-type", b"text/plain; version=0.0.4; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    (b"x-content-type-options", b"nosniff"),
+)
+_CORS_HEADERS = b"authorization, content-type, accept, mcp-session-id, mcp-protocol-version, mcp-method, mcp-name"
+
+
+class Fronts(Protocol):
+    """Makes the fronts of both eras."""
+
+    def handshake(self, principal: Principal, events: Exchange | None = None) -> Front: ...
+
+    def stateless(self, principal: Principal) -> Front: ...
+
+
+class HttpApp:
+    """Serves the fronts over streamable HTTP.
+
+    Args:
+        fronts: Answer the messages.
+        authenticator: Knows the tokens.
+        health: Returns what `GET /health` answers.
+        metrics: Returns the text that `GET /metrics` answers.
+        path: Where MCP is served.
+        hosts: Values of `Host` to allow besides the loopback names.
+        origins: Values of `Origin` to allow besides those of the allowed hosts.
+        header_params: Returns the `x-mcp-header` annotations of a tool; None if there are none.
+        limits: Bounds of clients.
+    """
+
+    def __init__(
+        self,
+        fronts: Fronts,
+        authenticator: Authenticator,
+        *,
+        health: Callable[[], Mapping[str, Any]],
+        metrics: Callable[[], str],
+        path: str = "/mcp",
+        hosts: Iterable[str] = (),
+        origins: Iterable[str] = (),
+        header_params: HeaderParams | None = None,
+        limits: HttpLimits | None = None,
+    ) -> None:
+        self.limits = limits or HttpLimits()
+        self._fronts, self._health, self._metrics, self._path = fronts, health, metrics, path
+        self._header_params = header_params
+        self._checks = RequestChecks(authenticator, hosts, origins)
+        self._sessions = HttpSessions(self.limits)
+        self._requests: set[asyncio.Task[Any]] = set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        try:
+            if scope["http_version"] not in ("1.0", "1.1"):
+                raise Refused(505, "The version of HTTP is not served. Use HTTP/1.1.", headers=_CLOSE)
+            headers = read_headers(scope["headers"])
+            self._checks.check_host_and_origin(headers, scope["server"][1])
+            await self._route(scope["method"], scope["path"], headers, receive, send)
+        except Refused as refused:
+            told = error_answer(None, RpcError(refused.code, refused.message, refused.data))
+            _LOG.info("refused %s: %s", refused.status, refused.message)
+            await send_body(send, refused.status, encoded(told), refused.headers)
+
+    async def close(self) -> None:
+        """End all sessions and cancel what runs."""
+        for task in list(self._requests):
+            task.cancel()
+        await self._sessions.close()
+
+    async def _route(self, method: str, path: str, headers: Headers, receive: Receive, send: Send) -> None:
+        if method == "OPTIONS" and b"origin" in headers:
+            await self._preflight(headers[b"origin"], send)
+        elif path == self._path:
+            principal = await self._checks.principal(headers)
+            await self._mcp(method, headers, principal, receive, send)
+        elif path not in ("/health", "/metrics"):
+            raise Refused(404, f"There is nothing at this path. MCP is served at {self._path}.")
+        elif method != "GET":
+            raise Refused(405, "Only GET is served here.", headers=((b"allow", b"GET"),))
+        elif path == "/health":
+            await send_body(send, 200, encoded(self._health()))
+        else:
+            await self._checks.principal(headers)
+            await send_body(send, 200, self._metrics().encode(), kind=_TEXT)
+
+    async def _preflight(self, origin: bytes, send: Send) -> None:
+        allowed = (
+            (b"access-control-allow-origin", origin),
+            (b"access-control-allow-methods", b"GET, POST, DELETE"),
+            (b"access-control-allow-headers", _CORS_HEADERS),
+            (b"vary", b"origin"),
+        )
+        await send_body(send, 200, b"", allowed)
+
+    async def _mcp(self, method: str, headers: Headers, principal: Principal, receive: Receive, send: Send) -> None:
+        if method == "POST":
+            check_post_headers(headers, self.limits.body_bytes)
+            message = _readable(await self._body(receive))
+            await self._post(message, headers, principal, receive, send)
+        elif method not in ("GET", "DELETE") or b"mcp-session-id" not in headers:
+            raise Refused(405, f"{method} is not served without a session. Send messages with POST.", headers=((b"allow", b"POST"),))
+        elif method == "GET":
+            await self._standing_stream(self._sessions.find(headers[b"mcp-session-id"], principal), headers, receive, send)
+        else:
+            await self._sessions.end(self._sessions.find(headers[b"mcp-session-id"], principal))
+            await send_body(send, 200, b"")
+
+    async def _body(self, receive: Receive) -> bytes:
+        parts: list[bytes] = []
+        size_bytes = 0
+        try:
+            async with asyncio.timeout(self.limits.body_timeout_s):
+                while True:
+                    part = await receive()
+                    if part["type"] == "http.disconnect":
+                        raise Refused(400, "The body is incomplete.")
+                    parts.append(part.get("body", b""))
+                    size_bytes += len(parts[-1])
+                    if size_bytes > self.limits.body_bytes:
+                        raise Refused(413, f"The body is larger than {self.limits.body_bytes} bytes. Send less at once.", headers=_CLOSE)
+                    if not part.get("more_body", False):
+                        return b"".join(parts)
+        except TimeoutError:
+            raise Refused(408, f"The body took more than {self.limits.body_timeout_s:g} s. Send it faster.", headers=_CLOSE) from None
+
+    async def _post(self, message: Message, headers: Headers, principal: Principal, receive: Receive, send: Send) -> None:
+        header, version = headers.get(b"mcp-protocol-version"), meta_version(message)
+        if header is not None:
+            check_version(header.decode("latin-1"))
+        if version is not None or (header is not None and header.decode("latin-1") in STATELESS_VERSIONS):
+            await self._post_stateless(message, version, headers, principal, receive, send)
+        elif message.get("method") == "initialize" and "id" in message and b"mcp-session-id" not in headers:
+            await self._initialize(message, principal, send)
+        else:
+            await self._post_to_session(message, self._sessions.find(headers.get(b"mcp-session-id"), principal), receive, send)
+
+    async def _post_stateless(
+        self, message: Message, version: object, headers: Headers, principal: Principal, receive: Receive, send: Send
+    ) -> None:
+        if "method" not in message:
+            raise Refused(400, "The body must be a request or a notification.")
+        if "id" not in message:
+            await send_body(send, 202, b"")
+            return
+        check_routing_headers(headers, message, self._header_params)
+        if version is not None:
+            check_version(version)
+        front = self._fronts.stateless(principal)
+        await answer_request(front, message, receive, send, self.limits, stateless=True, keep=self._requests)
+
+    async def _initialize(self, message: Message, principal: Principal, send: Send) -> None:
+        self._sessions.check_room(principal)
+        session = HttpSession(principal)
+        session.front = self._fronts.handshake(principal, session)
+        response = await session.front.request(message, session)
+        if response is None or "error" in response:
+            await session.front.close()
+            await send_body(send, 200, b"" if response is None else encoded(response))
+            return
+        self._sessions.add(session)
+        await send_body(send, 200, encoded(response), ((b"mcp-session-id", session.id.encode()),))
+
+    async def _post_to_session(self, message: Message, session: HttpSession, receive: Receive, send: Send) -> None:
+        assert session.front is not None
+        if "method" in message and "id" in message:
+            await answer_request(session.front, message, receive, send, self.limits, stateless=False, keep=session.tasks)
+            return
+        if "method" in message:
+            session.front.notification(message)
+        else:
+            session.front.response(message)
+        await send_body(send, 202, b"")
+
+    async def _standing_stream(self, session: HttpSession, headers: Headers, receive: Receive, send: Send) -> None:
+        accept = headers.get(b"accept", b"").lower()
+        if b"text/event-stream" not in accept and b"*/*" not in accept:
+            raise Refused(406, "The answer is an event stream. Send Accept: text/event-stream.")
+        if session.stream is not None:
+            raise Refused(409, "The session has a stream already. Close it first.")
+        session.stream = stream = EventBuffer(self.limits)
+        gone = asyncio.create_task(wait_for_disconnect(receive))
+        gone.add_done_callback(stream.wake)
+        try:
+            await send_events(send, stream, self.limits, until=(gone,))
+            await send({"type": "http.response.body", "body": b""})
+        finally:
+            gone.cancel()
+            stream.closed = True
+            session.stream = None
+
+
+def _readable(body: bytes) -> Message:
+    try:
+        message = read_message(body)
+    except UnreadableMessage as error:
+        raise Refused(400, f"The body is no message: {error}.", -32700 if "no JSON:" in str(error) else -32600) from None
+    method = message.get("method")
+    known = isinstance(method, str) if "method" in message else "id" in message and ("result" in message or "error" in message)
+    if message.get("jsonrpc") != "2.0" or not known:
+        raise Refused(400, "The body is no JSON-RPC 2.0 message.")
+    if "method" in message and "id" in message and type(message["id"]) not in (int, str):
+        raise Refused(400, "The id of a request must be an integer or a string.")
+    return message

@@ -1,0 +1,131 @@
+"""Decide from the head of a request whether it is let in. Pure except for the authenticator; knows no JSON-RPC method."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from callgate.gateway.principals import Principal
+from callgate.gateway.tokens import Authenticator
+
+__all__ = ["MAX_HEADERS", "Headers", "Refused", "RequestChecks", "check_post_headers", "read_headers"]
+
+Headers = Mapping[bytes, bytes]
+
+_SINGLE = frozenset(
+    {
+        b"host",
+        b"origin",
+        b"authorization",
+        b"content-type",
+        b"content-length",
+        b"mcp-session-id",
+        b"mcp-protocol-version",
+        b"mcp-method",
+        b"mcp-name",
+    }
+)
+MAX_HEADERS = 100
+"""How many headers a request may have."""
+_LOCAL = ("127.0.0.1", "localhost", "[::1]")
+
+
+class Refused(Exception):
+    """A request that is not served.
+
+    Args:
+        status: The HTTP status.
+        message: What was refused, and what to do.
+        code: The JSON-RPC code of the error body.
+        data: The `data` of the error body; None if there is none.
+        headers: Headers of the response.
+    """
+
+    def __init__(
+        self, status: int, message: str, code: int = -32600, data: object = None, headers: tuple[tuple[bytes, bytes], ...] = ()
+    ) -> None:
+        super().__init__(message)
+        self.status, self.message, self.code, self.data, self.headers = status, message, code, data, headers
+
+
+def read_headers(raw: Iterable[tuple[bytes, bytes]]) -> Headers:
+    """Return the headers by lower-case name.
+
+    Raises:
+        Refused: A header that decides something is there twice.
+    """
+    pairs = list(raw)
+    if len(pairs) > MAX_HEADERS:
+        raise Refused(431, f"The request has more than {MAX_HEADERS} headers. Send fewer.")
+    headers = dict(pairs)
+    if b"content-length" in headers and b"transfer-encoding" in headers:
+        raise Refused(400, "Content-Length and Transfer-Encoding exclude each other. Send one.", headers=((b"connection", b"close"),))
+    if len(headers) != len(pairs):
+        seen: set[bytes] = set()
+        for name, _ in pairs:
+            if name in seen and (name in _SINGLE or name.startswith(b"mcp-param-")):
+                raise Refused(400, f"The header {name.decode('latin-1')} is there more than once. Send it once.")
+            seen.add(name)
+    return headers
+
+
+class RequestChecks:
+    """Host, Origin and token, in this order.
+
+    Args:
+        authenticator: Knows the tokens.
+        hosts: Values of `Host` to allow besides the loopback names with the server's port.
+        origins: Values of `Origin` to allow besides those of the allowed hosts.
+    """
+
+    def __init__(self, authenticator: Authenticator, hosts: Iterable[str] = (), origins: Iterable[str] = ()) -> None:
+        self._authenticator = authenticator
+        self._more_hosts = frozenset(host.lower().encode() for host in hosts)
+        self._more_origins = frozenset(origin.lower().encode() for origin in origins)
+        self._local: dict[int | None, tuple[frozenset[bytes], frozenset[bytes]]] = {}
+
+    def check_host_and_origin(self, headers: Headers, port: int | None) -> None:
+        """Raise `Refused` if the request is for another host, or made by a page of another origin."""
+        hosts, origins = self._local.get(port) or self._allow(port)
+        if headers.get(b"host", b"").lower() not in hosts:
+            raise Refused(421, "The Host header names no host of this server. Use its address, or add the name to its allowed hosts.")
+        origin = headers.get(b"origin")
+        if origin is not None and origin.lower() not in origins:
+            raise Refused(403, "The Origin header is not allowed. Add the origin to the server's allowed origins.")
+
+    async def principal(self, headers: Headers) -> Principal:
+        """Return the principal of the request's bearer token, or raise `Refused`."""
+        given = headers.get(b"authorization", b"")
+        scheme, _, token = given.partition(b" ")
+        principal = None
+        if not given or (scheme.lower() == b"bearer" and token and token.isascii()):
+            principal = await self._authenticator.principal_of(token.decode("ascii"))
+        if principal is None:
+            raise Refused(
+                401, "The request has no valid token. Send Authorization: Bearer TOKEN.", headers=((b"www-authenticate", b"Bearer"),)
+            )
+        return principal
+
+    def _allow(self, port: int | None) -> tuple[frozenset[bytes], frozenset[bytes]]:
+        end = "" if port is None else f":{port}"
+        hosts = self._more_hosts | {f"{name}{end}".encode() for name in _LOCAL}
+        if port == 80:
+            hosts |= {name.encode() for name in _LOCAL}
+        origins = self._more_origins | {scheme + host for host in hosts for scheme in (b"http://", b"https://")}
+        self._local[port] = (hosts, origins)
+        return hosts, origins
+
+
+def check_post_headers(headers: Headers, body_bytes: int) -> None:
+    """Raise `Refused` if the body is not plain JSON of a permitted size, or the client does not accept what is answered."""
+    length = headers.get(b"content-length", b"0")
+    if not length.isdigit():
+        raise Refused(400, "Content-Length is not a number. Send the size of the body in bytes.")
+    if len(length) > 18 or int(length) > body_bytes:
+        raise Refused(413, f"The body is larger than {body_bytes} bytes. Send less at once.", headers=((b"connection", b"close"),))
+    if headers.get(b"content-type", b"").partition(b";")[0].strip().lower() != b"application/json":
+        raise Refused(415, "The body must be JSON. Send Content-Type: application/json.")
+    if headers.get(b"content-encoding", b"identity").strip().lower() != b"identity":
+        raise Refused(415, "Compressed bodies are not read. Send the body without Content-Encoding.")
+    accept = headers.get(b"accept", b"").lower()
+    if b"*/*" not in accept and not (b"application/json" in accept and b"text/event-stream" in accept):
+        raise Refused(406, "The answer is JSON or an event stream. Send Accept: application/json, text/event-stream.")

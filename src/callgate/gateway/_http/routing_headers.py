@@ -1,0 +1,86 @@
+"""Compare the routing headers of the stateless era with the body. Pure.
+
+Source: MCP 2026-07-28, Streamable HTTP: a proxy routes by headers, so headers that differ from the body are refused with -32020.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from callgate.gateway._http.request_checks import Headers, Refused
+
+__all__ = ["HANDSHAKE_VERSIONS", "STATELESS_VERSIONS", "HeaderParams", "check_routing_headers", "check_version", "meta_version"]
+
+HANDSHAKE_VERSIONS = frozenset({"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"})
+STATELESS_VERSIONS = frozenset({"2026-07-28"})
+HeaderParams = Callable[[str], Mapping[str, Sequence[str]]]
+"""Returns for a tool the path in its arguments of each header (the part after `Mcp-Param-`)."""
+
+_VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
+_NAME_KEYS = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+_HEADER_MISMATCH = -32020
+_UNSUPPORTED_VERSION = -32022
+
+
+def meta_version(message: Mapping[str, Any]) -> object:
+    """Return the protocol version in a message's `_meta`; None if there is none."""
+    params = message.get("params")
+    meta = params.get("_meta") if isinstance(params, dict) else None
+    return meta.get(_VERSION_KEY) if isinstance(meta, dict) else None
+
+
+def check_version(version: object) -> None:
+    """Raise `Refused` if a version is of neither era."""
+    if version not in STATELESS_VERSIONS and version not in HANDSHAKE_VERSIONS:
+        supported = sorted(STATELESS_VERSIONS | HANDSHAKE_VERSIONS, reverse=True)
+        data = {"supported": supported, "requested": version}
+        raise Refused(400, "Unsupported protocol version. Use one of data.supported.", _UNSUPPORTED_VERSION, data)
+
+
+def check_routing_headers(headers: Headers, message: Mapping[str, Any], header_params: HeaderParams | None) -> None:
+    """Raise `Refused` if a routing header is missing or differs from the body of a stateless request."""
+    method, params = message["method"], message.get("params")
+    params = params if isinstance(params, dict) else {}
+    version = meta_version(message)
+    if version is not None:
+        _same("MCP-Protocol-Version", headers.get(b"mcp-protocol-version"), version)
+    _same("Mcp-Method", headers.get(b"mcp-method"), method)
+    name = params.get(_NAME_KEYS.get(method, ""))
+    if name is not None:
+        _same("Mcp-Name", headers.get(b"mcp-name"), name)
+    if header_params is not None and method == "tools/call" and isinstance(name, str):
+        for header, path in header_params(name).items():
+            _check_param(headers, f"Mcp-Param-{header}", _value_at(params.get("arguments"), path))
+
+
+def _check_param(headers: Headers, header: str, value: object) -> None:
+    given = headers.get(header.lower().encode())
+    if given is None and value is None:
+        return
+    _same(header, given, str(value).lower() if isinstance(value, bool) else None if value is None else str(value))
+
+
+def _value_at(value: object, path: Sequence[str]) -> object:
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def _same(header: str, given: bytes | None, wanted: object) -> None:
+    if given is None or _decoded(given) != wanted:
+        what = "is missing" if given is None else "differs from the body"
+        raise Refused(400, f"The header {header} {what}. Send the same value in both.", _HEADER_MISMATCH)
+
+
+def _decoded(given: bytes) -> str | None:
+    if not (given.startswith(b"=?base64?") and given.endswith(b"?=")):
+        return given.decode("latin-1")
+    payload = given[9:-2]
+    try:
+        value = base64.b64decode(payload, validate=True)
+        return value.decode() if base64.b64encode(value) == payload else None
+    except (binascii.Error, UnicodeDecodeError):
+        return None

@@ -1,0 +1,52 @@
+"""Authenticators: which principal a bearer token stands for. Knows nothing of HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import sha256
+from hmac import compare_digest
+from typing import Protocol
+
+from callgate.gateway.principals import Principal
+
+__all__ = ["Anonymous", "Authenticator", "StaticTokens"]
+
+
+class Authenticator(Protocol):
+    """Decides on whose behalf a request is made."""
+
+    async def principal_of(self, token: str) -> Principal | None:
+        """Return the principal of a bearer token; None if the token is not valid.
+
+        Args:
+            token: Empty if the request has none.
+        """
+        ...
+
+
+class Anonymous:
+    """Every request is made by one principal, whether it has a token or not. Only for a server that nobody else can reach."""
+
+    def __init__(self, principal: Principal) -> None:
+        self._principal = principal
+
+    async def principal_of(self, token: str) -> Principal | None:
+        return self._principal
+
+
+class StaticTokens:
+    """Tokens that are known from the start. Only their SHA-256 digests are kept.
+
+    Args:
+        tokens: The principal of each token.
+    """
+
+    def __init__(self, tokens: Mapping[str, Principal]) -> None:
+        self._principals = tuple((sha256(token.encode()).digest(), principal) for token, principal in tokens.items())
+
+    async def principal_of(self, token: str) -> Principal | None:
+        given, found = sha256(token.encode()).digest(), None
+        for digest, principal in self._principals:
+            if compare_digest(digest, given):
+                found = principal
+        return found

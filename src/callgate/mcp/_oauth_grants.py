@@ -1,0 +1,161 @@
+"""The steps of OAuth 2.1 for a client of an MCP server: registration, the user's authorization with PKCE, and tokens.
+
+Every step is checked against the metadata of one authorization server. What one of them has issued is never shown to another.
+
+Sources: OAuth 2.1 (draft), RFC 7591, 7636, 8707, 9207; MCP 2026-07-28, Authorization.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+from urllib.parse import parse_qs, quote, urlencode, urlsplit
+
+from msgspec import Struct
+
+from callgate.mcp._oauth_http import OAuthHttp
+from callgate.mcp._oauth_metadata import AuthorizationServer, Untrusted
+
+__all__ = ["AccessToken", "Grant", "OAuthClient", "ask_user", "register", "registered_client", "request_token"]
+
+_AUTH_METHODS = ("none", "client_secret_basic", "client_secret_post")
+_EXPIRES_EARLY_S = 30.0
+_TOKEN = re.compile(r"[!-~]+")
+
+
+class OAuthClient(Struct, frozen=True, kw_only=True):
+    """This client, as one authorization server knows it."""
+
+    client_id: str
+    secret: str = ""
+    auth_method: str = "none"
+
+    def __repr__(self) -> str:
+        return f"OAuthClient({self.client_id!r})"
+
+
+class AccessToken(Struct, frozen=True, kw_only=True):
+    """An access token, and what renews it."""
+
+    access: str
+    refresh: str
+    expires: float
+    """Time of `time.monotonic` from which the token is renewed before it is used."""
+
+    def __repr__(self) -> str:
+        return "<token>"
+
+
+class Grant(Struct, frozen=True, kw_only=True):
+    """What a token is asked for: by whom, of which authorization server, and for which MCP server."""
+
+    server: AuthorizationServer
+    client: OAuthClient
+    resource: str
+
+
+def registered_client(server: AuthorizationServer, client_id: str, secret: str) -> OAuthClient:
+    """Return a client that was registered by hand."""
+    method = "none"
+    if secret:
+        method = "client_secret_basic" if "client_secret_basic" in server.token_auth_methods else "client_secret_post"
+    return OAuthClient(client_id=client_id, secret=secret, auth_method=method)
+
+
+async def register(http: OAuthHttp, server: AuthorizationServer, name: str, redirect_uri: str, scopes: Sequence[str]) -> OAuthClient:
+    """Register this client (RFC 7591).
+
+    Raises:
+        Untrusted: The authorization server registers no clients, or refuses this one.
+    """
+    method = next((one for one in _AUTH_METHODS if one in server.token_auth_methods), "")
+    if not server.registration_endpoint or not method:
+        raise Untrusted(f"the authorization server {server.issuer!r} registers no clients. Register one there and give its client_id")
+    body: dict[str, Any] = {
+        "client_name": name,
+        "redirect_uris": [redirect_uri],
+        "grant_types": ["authorization_code", "refresh_token"],
+        "response_types": ["code"],
+        "token_endpoint_auth_method": method,
+        "application_type": "web" if urlsplit(redirect_uri).scheme == "https" else "native",
+    }
+    if scopes:
+        body["scope"] = " ".join(scopes)
+    found = await http.post_json(server.registration_endpoint, body)
+    secret, used = found.get("client_secret", ""), found.get("token_endpoint_auth_method", method)
+    if not isinstance(found.get("client_id"), str) or not isinstance(secret, str) or used not in _AUTH_METHODS:
+        raise Untrusted(f"the authorization server {server.issuer!r} answered the registration with what is no client")
+    return OAuthClient(client_id=found["client_id"], secret=secret, auth_method=used)
+
+
+async def ask_user(
+    http: OAuthHttp, grant: Grant, redirect_uri: str, scopes: Sequence[str], open_page: Callable[[str], Awaitable[str]]
+) -> AccessToken:
+    """Have the user authorize this client, and return the token.
+
+    Raises:
+        Untrusted: The user has refused, or the answer is not that of the authorization server.
+    """
+    verifier, state = secrets.token_urlsafe(48), secrets.token_urlsafe(24)
+    challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).decode().rstrip("=")
+    query = {
+        "response_type": "code",
+        "client_id": grant.client.client_id,
+        "redirect_uri": redirect_uri,
+        "code_challenge": challenge,
+        "code_challenge_method": "S256",
+        "state": state,
+        "resource": grant.resource,
+    }
+    if scopes:
+        query["scope"] = " ".join(scopes)
+    endpoint = grant.server.authorization_endpoint
+    address = f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(query)}"
+    try:
+        arrived = await open_page(address)
+        values = parse_qs(urlsplit(arrived).query)
+    except Exception as error:
+        raise Untrusted(f"the user could not be asked ({type(error).__name__}: {str(error)[:200]})") from error
+    code = _code({name: given[0] for name, given in values.items()}, grant.server, state)
+    return await request_token(
+        http, grant, {"grant_type": "authorization_code", "code": code, "redirect_uri": redirect_uri, "code_verifier": verifier}
+    )
+
+
+async def request_token(http: OAuthHttp, grant: Grant, form: Mapping[str, str]) -> AccessToken:
+    """Return the token that the authorization server issues.
+
+    Raises:
+        Untrusted: It issues none.
+    """
+    client, headers = grant.client, {}
+    sent = {**form, "resource": grant.resource, "client_id": client.client_id}
+    if client.auth_method == "client_secret_basic":
+        pair = f"{quote(client.client_id, safe='')}:{quote(client.secret, safe='')}"
+        headers["authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
+    elif client.auth_method == "client_secret_post":
+        sent["client_secret"] = client.secret
+    found = await http.post_form(grant.server.token_endpoint, sent, headers)
+    access, refresh, lasts = found.get("access_token"), found.get("refresh_token", form.get("refresh_token", "")), found.get("expires_in")
+    if not isinstance(access, str) or not _TOKEN.fullmatch(access) or str(found.get("token_type")).lower() != "bearer":
+        raise Untrusted(f"the authorization server {grant.server.issuer!r} answered with what is no bearer token")
+    seconds = float(lasts) - _EXPIRES_EARLY_S if isinstance(lasts, (int, float)) else float("inf")
+    return AccessToken(access=access, refresh=refresh if isinstance(refresh, str) else "", expires=time.monotonic() + seconds)
+
+
+def _code(found: Mapping[str, str], server: AuthorizationServer, state: str) -> str:
+    """Return the code among the parameters with which the user was sent back."""
+    if not secrets.compare_digest(found.get("state", "").encode(), state.encode()):
+        raise Untrusted("the answer belongs to another authorization request (its state differs)")
+    issuer = found.get("iss")
+    if issuer != server.issuer and (issuer is not None or server.names_itself):
+        raise Untrusted(f"the answer is of the authorization server {issuer!r}, and {server.issuer!r} was asked")
+    if "code" not in found:
+        said = ": ".join(found[name] for name in ("error", "error_description") if name in found)[:300]
+        raise Untrusted(f"the authorization server {server.issuer!r} refused it: {said or 'without a reason'}")
+    return found["code"]

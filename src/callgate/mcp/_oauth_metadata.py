@@ -1,0 +1,179 @@
+"""Read what a server and its authorization server publish about authorization, and refuse what cannot be trusted.
+
+A protected server answers 401 with a challenge, which leads to its metadata (RFC 9728). These name the authorization server, whose own
+metadata (RFC 8414 or OpenID Connect Discovery) name its endpoints. All of it comes from others: it must belong to the address it was asked
+for, and tokens travel over TLS or not at all, except on this machine. Sends nothing.
+
+Sources: MCP 2026-07-28, Authorization; RFC 6750, 8414, 8707, 9728.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+__all__ = [
+    "AuthorizationServer",
+    "Challenge",
+    "ProtectedResource",
+    "Untrusted",
+    "authorization_server",
+    "authorization_server_addresses",
+    "challenge_of",
+    "checked_address",
+    "is_on_this_machine",
+    "protected_resource",
+    "protected_resource_addresses",
+]
+
+_PARAMETER = re.compile(r'([A-Za-z_]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
+_BEARER = re.compile(r"(?:^|,|\s)bearer(?:\s|$)", re.IGNORECASE)
+_SCOPE = re.compile(r"[!#-\[\]-~]+")
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+class Untrusted(Exception):
+    """Metadata are not valid, or not those of the address they were asked for."""
+
+
+class Challenge(Struct, frozen=True, kw_only=True):
+    """What a server says when it refuses a request for want of authorization."""
+
+    metadata_url: str = ""
+    scopes: tuple[str, ...] = ()
+
+
+class ProtectedResource(Struct, frozen=True, kw_only=True):
+    """The metadata of a protected server."""
+
+    resource: str
+    """The server's identifier, which tokens are asked for exactly as it is published."""
+    issuers: tuple[str, ...]
+    scopes: tuple[str, ...]
+
+
+class AuthorizationServer(Struct, frozen=True, kw_only=True):
+    """The metadata of an authorization server."""
+
+    issuer: str
+    authorization_endpoint: str
+    token_endpoint: str
+    registration_endpoint: str
+    token_auth_methods: tuple[str, ...]
+    scopes: tuple[str, ...]
+    takes_metadata_urls: bool
+    """Whether a client may use the address of its metadata as its id."""
+    names_itself: bool
+    """Whether every answer of the authorization endpoint has `iss` (RFC 9207)."""
+
+
+def challenge_of(status: int, header: str) -> Challenge | None:
+    """Return the challenge of a response; None if it is about something other than authorization."""
+    after = _BEARER.split(header, maxsplit=1)
+    found = {name.lower(): quoted or bare for name, quoted, bare in _PARAMETER.findall(after[1])} if len(after) == 2 else {}
+    if status != 401 and not (status == 403 and found.get("error") == "insufficient_scope"):
+        return None
+    return Challenge(metadata_url=found.get("resource_metadata", ""), scopes=tuple(_SCOPE.findall(found.get("scope", ""))))
+
+
+def protected_resource_addresses(url: str, challenge: Challenge) -> list[str]:
+    """Return the places where a server's metadata may be: where the challenge says, or the well-known ones."""
+    if challenge.metadata_url:
+        return [challenge.metadata_url]
+    parts = urlsplit(url)
+    known = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}/.well-known/oauth-protected-resource"
+    path = parts.path.rstrip("/")
+    return [known + path, known] if path else [known]
+
+
+def protected_resource(found: Mapping[str, Any], url: str) -> ProtectedResource:
+    """Return the metadata of the server at `url`.
+
+    Raises:
+        Untrusted: They are those of another server, or name no authorization server.
+    """
+    resource, issuers = found.get("resource"), _texts(found.get("authorization_servers"))
+    if not isinstance(resource, str) or not _covers(resource, url):
+        raise Untrusted(f"its metadata are those of {str(resource)[:200]!r}, which is another server")
+    if not issuers:
+        raise Untrusted("its metadata name no authorization server")
+    return ProtectedResource(resource=resource, issuers=issuers, scopes=_texts(found.get("scopes_supported")))
+
+
+def authorization_server_addresses(issuer: str) -> list[str]:
+    """Return the places where the metadata of an authorization server may be.
+
+    Raises:
+        Untrusted: The issuer is no address that may be asked.
+    """
+    parts = urlsplit(checked_address(issuer, "issuer"))
+    origin, path = f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")
+    well_known = [f"{origin}/.well-known/oauth-authorization-server{path}", f"{origin}/.well-known/openid-configuration{path}"]
+    return [*well_known, f"{origin}{path}/.well-known/openid-configuration"] if path else well_known
+
+
+def authorization_server(found: Mapping[str, Any], issuer: str) -> AuthorizationServer:
+    """Return the metadata of an authorization server.
+
+    Raises:
+        Untrusted: They are those of another one, an endpoint has no TLS, or PKCE with S256 is not supported.
+    """
+    if found.get("issuer") != issuer:
+        raise Untrusted(f"the metadata of {issuer!r} are those of the authorization server {str(found.get('issuer'))[:200]!r}")
+    if "S256" not in _texts(found.get("code_challenge_methods_supported")):
+        raise Untrusted(f"the authorization server {issuer!r} does not support PKCE with S256, which MCP requires")
+    registration = found.get("registration_endpoint")
+    return AuthorizationServer(
+        issuer=issuer,
+        authorization_endpoint=checked_address(found.get("authorization_endpoint"), "authorization_endpoint"),
+        token_endpoint=checked_address(found.get("token_endpoint"), "token_endpoint"),
+        registration_endpoint="" if registration is None else checked_address(registration, "registration_endpoint"),
+        token_auth_methods=_texts(found.get("token_endpoint_auth_methods_supported")) or ("client_secret_basic",),
+        scopes=_texts(found.get("scopes_supported")),
+        takes_metadata_urls=found.get("client_id_metadata_document_supported") is True,
+        names_itself=found.get("authorization_response_iss_parameter_supported") is True,
+    )
+
+
+def is_on_this_machine(url: str) -> bool:
+    """Whether an address, which may be invalid, names this machine."""
+    try:
+        return urlsplit(url).hostname in _LOOPBACK
+    except ValueError:
+        return False
+
+
+def checked_address(value: object, name: str) -> str:
+    """Return an address that may be asked.
+
+    Raises:
+        Untrusted: It is no address, or others could read what is sent there.
+    """
+    try:
+        parts = urlsplit(value) if isinstance(value, str) else None
+        host = parts.hostname if parts else None
+    except ValueError:
+        parts = host = None
+    schemes = ("http", "https") if host in _LOOPBACK else ("https",)
+    if not isinstance(value, str) or parts is None or not host or parts.scheme not in schemes:
+        raise Untrusted(f"the {name} {str(value)[:200]!r} is no https address")
+    return value
+
+
+def _covers(resource: str, url: str) -> bool:
+    """Whether an identifier is that of the server at `url`: the same origin, and the same path or one above."""
+    try:
+        named, asked = urlsplit(resource), urlsplit(url)
+        same = (named.scheme, named.hostname, named.port) == (asked.scheme, asked.hostname, asked.port)
+    except ValueError:
+        return False
+    path = named.path.rstrip("/")
+    return same and not named.fragment and (asked.path.rstrip("/") + "/").startswith(path + "/")
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(one for one in value if isinstance(one, str)) if isinstance(value, list) else ()

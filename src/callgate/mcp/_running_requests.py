@@ -1,0 +1,88 @@
+"""The requests of one session that wait for an answer, and to which of them belongs what the server sends meanwhile.
+
+A message on the stream of a request belongs to that request. Standard input and output have one stream for all, on which a message names no
+request unless it reports progress: it then counts as sent for the call that was started last. Knows no connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from callgate.mcp.calling_client import CallingClient
+
+__all__ = ["Caller", "OnProgress", "RunningRequest", "RunningRequests"]
+
+OnProgress = Callable[[str], None]
+_KEPT_IDS = 1_000
+
+
+class Caller(Struct, frozen=True, kw_only=True, eq=False):
+    """Who makes a request and is told of it. The default is this engine itself, for lists and the like."""
+
+    uid: str = ""
+    """The uid of the call; empty if the request is no call of a tool."""
+    on_progress: OnProgress | None = None
+    """Called with the progress that the server reports, as text."""
+    client: CallingClient | None = None
+    """The client on whose behalf the request is made."""
+
+
+class RunningRequest(Struct, frozen=True, eq=False):
+    """A request that waits for its answer."""
+
+    number: int
+    caller: Caller
+
+
+class RunningRequests:
+    """The running requests of one session, in the order of their starts."""
+
+    def __init__(self) -> None:
+        self._running: dict[int, RunningRequest] = {}
+        self._uids: dict[int, str] = {}
+        """The uids of the latest calls, by the id of the request."""
+
+    def begin(self, number: int, caller: Caller) -> RunningRequest:
+        running = self._running[number] = RunningRequest(number, caller)
+        if caller.uid:
+            self._uids[number] = caller.uid
+            if len(self._uids) > _KEPT_IDS:
+                del self._uids[next(iter(self._uids))]
+        return running
+
+    def end(self, running: RunningRequest) -> None:
+        self._running.pop(running.number, None)
+
+    def uid_of(self, number: int) -> str:
+        """Return the uid of a call by the id of its request, also after its end; empty if it is no call or long ago."""
+        return self._uids.get(number, "")
+
+    def latest(self) -> RunningRequest | None:
+        """Return the request of a client that was started last, or if there is none, the last call of the host."""
+        started = list(reversed(self._running.values()))
+        for_clients = (one for one in started if one.caller.client is not None)
+        return next(for_clients, None) or next((one for one in started if one.caller.uid), None)
+
+    def progressed(self, params: Mapping[str, Any]) -> None:
+        """Pass on the params of a progress notification to the request that it names."""
+        token = params.get("progressToken")
+        running = self._running.get(token) if type(token) is int else None
+        if running is None:
+            return
+        if running.caller.on_progress is not None:
+            running.caller.on_progress(_progress_text(params))
+        if running.caller.client is not None:
+            running.caller.client.progressed({key: value for key, value in params.items() if key != "progressToken"})
+
+
+def _progress_text(params: Mapping[str, Any]) -> str:
+    done, total, text = (params.get(key) for key in ("progress", "total", "message"))
+    amount = f"{done:.15g}" + (f"/{total:.15g}" if _is_number(total) else "") if _is_number(done) else ""
+    return ": ".join(part for part in (amount, text) if isinstance(part, str) and part)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

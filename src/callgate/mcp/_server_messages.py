@@ -1,0 +1,168 @@
+"""What a server sends of its own in one session: progress, logs, notices of changes, and requests.
+
+Requests are answered in tasks, and belong to a running call, see `_running_requests.py`. A question to a client ends with the call that it
+belongs to. Knows no connection, and sends no request.
+
+Sources: MCP 2025-11-25, Utilities, Client features; MCP 2026-07-28, Subscriptions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from contextvars import Context
+from typing import Any
+
+from msgspec import Struct
+
+from callgate._secret_redaction import RedactedLog
+from callgate.mcp import _messages as messages
+from callgate.mcp._connection import Message
+from callgate.mcp._messages import RpcError
+from callgate.mcp._running_requests import RunningRequest, RunningRequests
+from callgate.mcp._server_requests import AnswersServer
+
+__all__ = ["NOTICES", "OnNotice", "ServerMessages"]
+
+NOTICES = frozenset(
+    {f"notifications/{kind}/list_changed" for kind in ("tools", "resources", "prompts")} | {"notifications/resources/updated"}
+)
+"""The methods of the notices of changes."""
+OnNotice = Callable[[str, Mapping[str, Any]], None]
+"""Called with the method of a notice and its params. Returns at once."""
+
+_LOGGED_NOISE = 5
+
+
+class _Question(Struct, frozen=True, kw_only=True, eq=False):
+    """A request of the server that is being answered."""
+
+    task: asyncio.Task[None]
+    running: RunningRequest | None
+    """The request that it belongs to."""
+    own_stream: bool
+    """Whether that is certain, because it came on the stream of that request."""
+
+
+class ServerMessages:
+    """Takes the messages of the server of one session.
+
+    Args:
+        running: The running requests of the session.
+        requests: Answers the requests of the server.
+        notify: Sends an answer.
+        has_requests: Whether servers send requests in the session's revision.
+        on_notice: Called with notices of changes.
+        on_confirmed: Called when the server confirms a subscription.
+        label: The server, for logs.
+    """
+
+    def __init__(
+        self,
+        running: RunningRequests,
+        requests: AnswersServer,
+        *,
+        notify: Callable[[Message], Coroutine[Any, Any, None]],
+        has_requests: Callable[[], bool],
+        on_notice: OnNotice,
+        on_confirmed: Callable[[], None],
+        log: RedactedLog,
+        label: str,
+    ) -> None:
+        self.noise = 0
+        """The number of things that the server sent and that were ignored."""
+        self._running = running
+        self._requests = requests
+        self._notify = notify
+        self._has_requests = has_requests
+        self._on_notice = on_notice
+        self._on_confirmed = on_confirmed
+        self._log = log
+        self._label = label
+        self._questions: dict[object, _Question] = {}
+        self._replies: set[asyncio.Task[None]] = set()
+
+    def take(self, message: Message, of: RunningRequest | None) -> None:
+        """Take a notification or a request.
+
+        Args:
+            of: The request on whose stream it came; None if the stream is that of no request.
+        """
+        method, params = message.get("method"), _object(message.get("params"))
+        if "id" in message:
+            self._asked(message["id"], method, message.get("params", {}), of)
+        elif method == "notifications/progress":
+            self._running.progressed(params)
+        elif method in NOTICES:
+            self._on_notice(str(method), params)
+        elif method == "notifications/subscriptions/acknowledged":
+            self._on_confirmed()
+        elif method == "notifications/message":
+            self._logged(params, of or self._running.latest())
+        elif method == "notifications/cancelled":
+            question = self._questions.get(_hashable(params.get("requestId")))
+            if question is not None:
+                question.task.cancel()
+
+    def ended(self, running: RunningRequest) -> None:
+        """Stop asking a client for the sake of a request that has ended, and tell the server."""
+        for number, question in list(self._questions.items()):
+            asked = question.running
+            if asked is None or asked.caller.client is None:
+                continue
+            if asked is running if question.own_stream else self._running.latest() is None:
+                question.task.cancel()
+                self._reply(messages.error_answer(number, RpcError(messages.INTERNAL_ERROR, "The call that this belongs to has ended.")))
+
+    def noted(self, text: str) -> None:
+        """Count something that is ignored."""
+        self.noise += 1
+        if self.noise <= _LOGGED_NOISE:
+            self._log.warning("%s sent %s; it is ignored", self._label, text)
+
+    def close(self) -> None:
+        for task in (*(question.task for question in self._questions.values()), *self._replies):
+            task.cancel()
+
+    def _logged(self, params: Mapping[str, Any], running: RunningRequest | None) -> None:
+        self._log.debug("%s logs: %s", self._label, str(params.get("data"))[:2_000])
+        if running is not None and running.caller.client is not None:
+            running.caller.client.logged(params)
+
+    def _asked(self, number: object, method: object, params: object, of: RunningRequest | None) -> None:
+        if type(number) not in (int, str):
+            self.noted("a request without a valid id")
+            return
+        if not self._has_requests() and method != "ping":
+            refusal = RpcError(messages.METHOD_NOT_FOUND, "Servers send no requests in this revision.")
+            self._reply(messages.error_answer(number, refusal))
+            return
+        running = of or self._running.latest()
+        task = asyncio.get_running_loop().create_task(self._answer(number, method, params, running), context=Context())
+        question = self._questions[number] = _Question(task=task, running=running, own_stream=of is not None)
+        task.add_done_callback(lambda _: self._forget(number, question))
+
+    def _forget(self, number: object, question: _Question) -> None:
+        if self._questions.get(number) is question:
+            del self._questions[number]
+
+    async def _answer(self, number: object, method: object, params: object, running: RunningRequest | None) -> None:
+        client = running.caller.client if running is not None else None
+        try:
+            reply = messages.answer(number, await self._requests.answer(method, params, client))
+        except RpcError as error:
+            reply = messages.error_answer(number, error)
+        await self._notify(reply)
+
+    def _reply(self, message: Message) -> None:
+        task = asyncio.get_running_loop().create_task(self._notify(message), context=Context())
+        self._replies.add(task)
+        task.add_done_callback(self._replies.discard)
+
+
+def _object(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _hashable(value: object) -> object:
+    return value if isinstance(value, (int, str)) else None

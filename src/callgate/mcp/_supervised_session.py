@@ -1,0 +1,241 @@
+"""One session with an MCP server, kept running.
+
+Starts it, lists the server's tools again when the server says that they have changed, and asks a silent server for a sign of life.
+`_server_processes/server_life.py` has the states and the restarts. Knows nothing of what a call is for, and of no other session of the
+server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import Any, Protocol, TypeVar
+
+from msgspec import Struct
+
+from callgate._backoff import backoff_s
+from callgate._clock import Clock
+from callgate._secret_redaction import RedactedLog
+from callgate._server_processes.server_life import ServerLife, ServerWork
+from callgate.errors import UsageError
+from callgate.mcp._connection import McpError, Message, NotSent
+from callgate.mcp._revisions import Era
+from callgate.mcp._server_messages import OnNotice
+from callgate.mcp._server_requests import AnswersServer
+from callgate.mcp._session import Connect, Session
+from callgate.mcp._tool_changes import Definition
+from callgate.mcp.server_config import McpServer
+
+__all__ = ["SessionParts", "SessionTools", "SupervisedSession"]
+
+T = TypeVar("T")
+
+_FIRST_WAIT_S = 0.1
+_LONGEST_WAIT_S = 10.0
+_MOST_FAILURES = 5
+"""Failures in a row after which a server is quarantined."""
+_QUARANTINE_S = 60.0
+_SILENT_S = 5.0
+_LONGEST_SILENCE_S = 120.0
+"""A silent server is ended after this time, even if calls still wait for its answers."""
+_SETTLE_S = 0.05
+"""How long notices about changed tools are collected before the tools are listed again."""
+_LIST_EVERY_S = 1.0
+"""The least time between two of these lists."""
+_TOOLS_CHANGED = "notifications/tools/list_changed"
+
+
+class _Backoff:
+    """Waits longer after each failure, and tries a quarantined server again after a minute or more. Calls wait for every start."""
+
+    patience_s = math.inf
+    until = ""
+
+    def wait_s(self, failures: int, clock: Clock) -> float | None:
+        if failures >= _MOST_FAILURES:
+            return None
+        return backoff_s(failures, base_s=_FIRST_WAIT_S, max_s=_LONGEST_WAIT_S) * (0.5 + clock.jitter() / 2)
+
+    def quarantine_s(self, failures: int) -> float:
+        return backoff_s(failures - _MOST_FAILURES + 1, base_s=_QUARANTINE_S, max_s=10 * _QUARANTINE_S)
+
+
+class SessionTools(Protocol):
+    """The tools as the server lists them in one session."""
+
+    async def refresh(self, session: Session) -> None:
+        """List the tools again.
+
+        Raises:
+            McpError: The server does not list its tools.
+        """
+        ...
+
+    def check(self, definition: Definition) -> None:
+        """Raise if a tool may no longer be called as it was described when its call was judged.
+
+        Raises:
+            NotSent: The server describes the tool differently, or does not have it.
+        """
+        ...
+
+    def unavailable(self, why: str) -> None:
+        """Note why the session does not run."""
+        ...
+
+
+class SessionParts(Struct, frozen=True, kw_only=True, eq=False):
+    """What all sessions of one server have in common."""
+
+    server: McpServer
+    connect: Connect
+    clock: Clock
+    log: RedactedLog
+    on_notice: OnNotice
+    """Called with notices of changes, except of tools."""
+    on_late: Callable[[str, Message], None]
+    """Called with the uid of a call that has ended, and the answer that came after that."""
+
+
+class SupervisedSession:
+    """A session that is started again after it has ended.
+
+    Args:
+        requests: Answers the requests of the server.
+        tools: Lists the tools at each start, and after each notice that they have changed.
+        era: The era of the server; None if it is to be found out.
+    """
+
+    def __init__(self, parts: SessionParts, requests: AnswersServer, tools: SessionTools, era: Era | None = None) -> None:
+        self.life = ServerLife[Session](f"The MCP server '{parts.server.name}'", _Backoff())
+        self.tools = tools
+        self.era = era
+        """The era of the server; None until it is found out."""
+        self._parts = parts
+        self._requests = requests
+        self._session: Session | None = None
+        self._changed = False
+        self._listed_at = -_LIST_EVERY_S
+        """When changed tools were listed last."""
+        self._doubted = False
+        """Whether a request was left without an answer, so that the server is asked for a sign of life."""
+        self._running = 0
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        """What the server says that it can do; empty while it does not run."""
+        return self._session.capabilities if self._session is not None else {}
+
+    def begin(self) -> None:
+        """Start the session, and keep it running from now on."""
+        work = ServerWork(
+            serve=self._serve,
+            end=self._end_session,
+            problem_of=self._start_problem,
+            last_words=self._last_words,
+            on_problem=self.tools.unavailable,
+        )
+        self.life.begin(work, self._parts.clock, self._parts.log)
+
+    async def close(self) -> None:
+        await self.life.close()
+
+    async def run(self, session: Session, work: Callable[[Session], Awaitable[T]]) -> T:
+        """Run requests on the session that `life.until_ready` has returned, and note how they end."""
+        self._running += 1
+        try:
+            result = await work(session)
+        except (asyncio.CancelledError, NotSent):  # it has timed out or was stopped: perhaps the server answers nothing any more
+            self._doubted = True
+            self.life.wake.set()
+            raise
+        finally:
+            self._running -= 1
+        self.life.failures = 0
+        return result
+
+    async def _serve(self) -> str:
+        """Start a session and follow it to its end; return why it has ended."""
+        self._changed = self._doubted = False
+        parts = self._parts
+        session = Session(parts.server, parts.connect, self._requests, parts.log, on_notice=self._noticed, on_late=parts.on_late)
+        self._session = session
+        session.connection.lost.add_done_callback(lambda _: self.life.stop_sending())
+        async with asyncio.timeout(parts.server.start_timeout_s):
+            await session.start(self.era)
+            await self.tools.refresh(session)
+        self.era = session.era
+        if session.connection.lost.done():
+            return session.connection.lost.result()
+        self.life.started(session)
+        while not session.connection.lost.done():
+            await self.life.wake.wait()
+            self.life.wake.clear()
+            if self._changed:
+                await self._list_again(session)
+            if self._doubted:
+                self._doubted = False
+                if not await self._hears(session):
+                    self.life.stop_sending()
+                    return "it answers nothing any more, so it was ended"
+        self.life.settle()
+        return session.connection.lost.result()
+
+    async def _list_again(self, session: Session) -> None:
+        parts = self._parts
+        await parts.clock.sleep(max(_SETTLE_S, self._listed_at + _LIST_EVERY_S - parts.clock.monotonic()))
+        self._changed, self._listed_at = False, parts.clock.monotonic()
+        try:
+            async with asyncio.timeout(parts.server.start_timeout_s):
+                await self.tools.refresh(session)
+        except (McpError, TimeoutError, UsageError) as error:
+            parts.log.warning("MCP server %s: its changed tools could not be listed: %s", parts.server.name, error)
+
+    async def _hears(self, session: Session) -> bool:
+        """Return whether a server that left a call without an answer still answers anything.
+
+        While it is silent, new calls wait. It is given up when no earlier call waits for it any more, so that none loses its answer, or
+        when it has been silent for too long.
+        """
+        heard, clock = session.heard, self._parts.clock
+        latest = clock.monotonic() + _LONGEST_SILENCE_S
+        while True:
+            with suppress(TimeoutError, McpError):
+                async with asyncio.timeout(_SILENT_S):
+                    await session.is_alive()
+            if session.connection.lost.done():
+                return True
+            if session.heard != heard:
+                self.life.resume(session)
+                return True
+            self.life.hold()
+            if not self._running or clock.monotonic() >= latest:
+                return False
+
+    def _start_problem(self, error: Exception) -> str:
+        if isinstance(error, TimeoutError):
+            return f"it did not start within {self._parts.server.start_timeout_s:g} s"
+        lost = self._session.connection.lost if self._session is not None else None
+        if lost is not None and lost.done():
+            return lost.result()
+        if not isinstance(error, (McpError, UsageError)):
+            self._parts.log.error("MCP server %s: it could not be served", self._parts.server.name, error=error)
+            return f"an error in callgate ({type(error).__name__})"
+        return str(error).removesuffix(".")
+
+    def _last_words(self) -> str:
+        return self._session.connection.last_words if self._session is not None else ""
+
+    async def _end_session(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    def _noticed(self, method: str, params: Mapping[str, Any]) -> None:
+        if method == _TOOLS_CHANGED:
+            self._changed = True
+            self.life.wake.set()
+        else:
+            self._parts.on_notice(method, params)

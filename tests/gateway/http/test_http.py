@@ -1,0 +1,149 @@
+"""Both eras over streamable HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import httpx2
+import pytest
+
+from callgate.gateway._http import HttpServer
+from tests.gateway.http.conftest import OTHER_TOKEN, TOKEN, EchoFronts
+
+VERSION = "2026-07-28"
+
+
+def request(method: str, **params: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+
+
+def stateless(method: str, **params: Any) -> dict[str, Any]:
+    return request(method, _meta={"io.modelcontextprotocol/protocolVersion": VERSION}, **params)
+
+
+def routed(method: str, **more: str) -> dict[str, str]:
+    return {"MCP-Protocol-Version": VERSION, "Mcp-Method": method, **more}
+
+
+async def opened(client: httpx2.AsyncClient) -> dict[str, str]:
+    return {"Mcp-Session-Id": (await client.post("/mcp", json=request("initialize"))).headers["mcp-session-id"]}
+
+
+async def test_a_stateless_request_is_answered_with_json(client: httpx2.AsyncClient) -> None:
+    answer = await client.post("/mcp", json=stateless("echo", n=2**70), headers=routed("echo"))
+    assert (answer.status_code, answer.json()["result"]["params"]["n"]) == (200, 2**70)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"MCP-Protocol-Version": VERSION},
+        routed("other", **{"Mcp-Name": "echo", "Mcp-Param-Region": "eu"}),
+        routed("tools/call", **{"Mcp-Param-Region": "eu"}),
+        routed("tools/call", **{"Mcp-Name": "=?base64?!?=", "Mcp-Param-Region": "eu"}),
+        routed("tools/call", **{"Mcp-Name": "echo", "Mcp-Param-Region": "us"}),
+        routed("tools/call", **{"Mcp-Name": "echo"}),
+    ],
+)
+async def test_routing_headers_that_differ_from_the_body_are_refused(client: httpx2.AsyncClient, headers: dict[str, str]) -> None:
+    answer = await client.post("/mcp", json=stateless("tools/call", name="echo", arguments={"region": "eu"}), headers=headers)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, -32020)
+
+
+async def test_routing_headers_may_be_base64(client: httpx2.AsyncClient) -> None:
+    headers = routed("tools/call", **{"Mcp-Name": "=?base64?ZWNobw==?=", "Mcp-Param-Region": "eu"})
+    body = stateless("tools/call", name="echo", arguments={"region": "eu"})
+    assert (await client.post("/mcp", json=body, headers=headers)).status_code == 200
+
+
+async def test_an_unknown_stateless_method_is_404(client: httpx2.AsyncClient) -> None:
+    answer = await client.post("/mcp", json=stateless("nothing"), headers=routed("nothing"))
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, -32601)
+
+
+async def test_an_unsupported_version_is_refused_with_the_supported_ones(client: httpx2.AsyncClient) -> None:
+    answer = await client.post("/mcp", json=request("echo"), headers={"MCP-Protocol-Version": "1999-01-01"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, -32022)
+    assert VERSION in answer.json()["error"]["data"]["supported"]
+
+
+async def test_a_message_before_the_response_makes_an_event_stream(client: httpx2.AsyncClient) -> None:
+    answer = await client.post("/mcp", json=stateless("talk"), headers=routed("talk"))
+    assert answer.headers["content-type"] == "text/event-stream"
+    assert answer.headers["x-accel-buffering"] == "no"
+    assert answer.text.index("notifications/message") < answer.text.index('"result"')
+
+
+async def test_a_client_that_leaves_cancels_its_stateless_request(client: httpx2.AsyncClient, fronts: EchoFronts) -> None:
+    leaving = asyncio.create_task(client.post("/mcp", json=stateless("wait"), headers=routed("wait")))
+    await fronts.front.started.wait()
+    leaving.cancel()
+    await asyncio.wait_for(fronts.front.cancelled.wait(), 10)
+
+
+async def test_a_handshake_session_answers_and_ends(client: httpx2.AsyncClient, fronts: EchoFronts) -> None:
+    session = await opened(client)
+    assert (await client.post("/mcp", json=request("echo", a=1), headers=session)).json()["result"] == {"params": {"a": 1}}
+    noted = await client.post("/mcp", json={"jsonrpc": "2.0", "method": "notifications/initialized"}, headers=session)
+    assert (noted.status_code, fronts.seen) == (202, ["notifications/initialized"])
+    assert (await client.delete("/mcp", headers=session)).status_code == 200
+    assert (await client.post("/mcp", json=request("echo"), headers=session)).status_code == 404
+
+
+async def test_a_session_belongs_to_its_principal(client: httpx2.AsyncClient) -> None:
+    headers = {**await opened(client), "Authorization": f"Bearer {OTHER_TOKEN}"}
+    assert (await client.post("/mcp", json=request("echo"), headers=headers)).status_code == 404
+
+
+async def test_a_request_without_a_session_is_refused(client: httpx2.AsyncClient) -> None:
+    assert (await client.post("/mcp", json=request("echo"))).status_code == 400
+    assert (await client.get("/mcp")).status_code == 405
+
+
+async def test_a_principal_has_a_bounded_number_of_sessions(client: httpx2.AsyncClient) -> None:
+    await opened(client)
+    await opened(client)
+    assert (await client.post("/mcp", json=request("initialize"))).status_code == 429
+
+
+async def test_a_session_has_one_standing_stream(client: httpx2.AsyncClient) -> None:
+    session = await opened(client)
+    async with client.stream("GET", "/mcp", headers=session) as stream:
+        chunks = stream.aiter_bytes()
+        await anext(chunks)
+        assert (await client.get("/mcp", headers=session)).status_code == 409
+        await client.delete("/mcp", headers=session)
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Host": "evil.example"}, 421),
+        ({"Host": "127.0.0.1"}, 421),
+        ({"Origin": "null"}, 403),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Authorization": "Bearer wrong"}, 401),
+        ({"Content-Type": "text/plain"}, 415),
+        ({"Content-Encoding": "gzip"}, 415),
+        ({"Accept": "text/html"}, 406),
+    ],
+)
+async def test_a_request_that_is_not_let_in(client: httpx2.AsyncClient, headers: dict[str, str], status: int) -> None:
+    answer = await client.post("/mcp", json=request("initialize"), headers=headers)
+    assert (answer.status_code, answer.json()["id"]) == (status, None)
+
+
+async def test_a_body_that_is_too_large_is_refused_before_it_is_read(server: HttpServer) -> None:
+    head = f"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length: 4194305\r\n\r\n"
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(head.encode())
+    assert (await reader.readline()).startswith(b"HTTP/1.1 413")
+    writer.close()
+
+
+async def test_health_needs_no_token_and_metrics_do(client: httpx2.AsyncClient) -> None:
+    assert (await client.get("/health", headers={"Authorization": ""})).json() == {"status": "ok"}
+    assert (await client.get("/metrics", headers={"Authorization": ""})).status_code == 401
+    assert (await client.get("/metrics")).text == "calls 1\n"
+    assert (await client.get("/other")).status_code == 404

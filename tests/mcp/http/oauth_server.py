@@ -1,0 +1,131 @@
+"""A server made with the official SDK that answers only to access tokens, with an authorization server of its own at the same address."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from typing import Any, Self
+
+from mcp.server.auth.provider import (
+    AccessToken,
+    AuthorizationCode,
+    AuthorizationParams,
+    OAuthAuthorizationServerProvider,
+    RefreshToken,
+    construct_redirect_uri,
+)
+from mcp.server.auth.settings import AuthSettings, ClientRegistrationOptions
+from mcp.server.mcpserver import MCPServer
+from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
+from pydantic import AnyHttpUrl
+
+from tests.app_thread import AppThread
+
+__all__ = ["OAuthServer"]
+
+
+class OAuthServer(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken, AccessToken]):
+    """The server, from `with` on.
+
+    Args:
+        lasts_s: How many seconds the server says that its tokens last. It accepts them for ever.
+        refuses: Whether it accepts no token, and repeats the one that it was sent.
+    """
+
+    def __init__(self, *, lasts_s: int = 3_600, refuses: bool = False) -> None:
+        self.authorizations = 0
+        """How often a user was asked."""
+        self.renewals = 0
+        self._lasts_s = lasts_s
+        self._refuses = refuses
+        self._clients: dict[str, OAuthClientInformationFull] = {}
+        self._codes: dict[str, AuthorizationCode] = {}
+        self._tokens: dict[str, AccessToken] = {}
+        self._thread = AppThread(self._answer)
+        origin = f"http://127.0.0.1:{self._thread.port}"
+        self.url = f"{origin}/mcp"
+        settings = AuthSettings(
+            issuer_url=AnyHttpUrl(origin),
+            resource_server_url=AnyHttpUrl(self.url),
+            client_registration_options=ClientRegistrationOptions(enabled=True),
+            validate_token_resource=True,
+        )
+        server = MCPServer("guarded", auth_server_provider=self, auth=settings, log_level="CRITICAL")
+
+        @server.tool()
+        async def look(times: int = 1) -> str:
+            """Look."""
+            return "seen"
+
+        self._app = server.streamable_http_app()
+
+    def __enter__(self) -> Self:
+        self._thread.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.__exit__()
+
+    def forget_tokens(self) -> None:
+        self._tokens.clear()
+
+    async def _answer(self, scope: Any, receive: Any, send: Any) -> None:
+        token = dict(scope.get("headers", ())).get(b"authorization")
+        if token is None or not self._refuses or scope["path"] != "/mcp":
+            await self._app(scope, receive, send)
+            return
+        error = {"jsonrpc": "2.0", "id": None, "error": {"code": -32001, "message": f"not valid: {token.decode()}"}}
+        headers = [(b"content-type", b"application/json"), (b"www-authenticate", b"Bearer")]
+        await send({"type": "http.response.start", "status": 401, "headers": headers})
+        await send({"type": "http.response.body", "body": json.dumps(error).encode()})
+
+    # Of the authorization server
+
+    async def get_client(self, client_id: str) -> OAuthClientInformationFull | None:
+        return self._clients.get(client_id)
+
+    async def register_client(self, client_info: OAuthClientInformationFull) -> None:
+        assert client_info.client_id is not None
+        self._clients[client_info.client_id] = client_info
+
+    async def authorize(self, client: OAuthClientInformationFull, params: AuthorizationParams) -> str:
+        self.authorizations += 1
+        code = AuthorizationCode(
+            code=secrets.token_hex(16),
+            scopes=params.scopes or [],
+            expires_at=time.time() + 60,
+            client_id=str(client.client_id),
+            code_challenge=params.code_challenge,
+            redirect_uri=params.redirect_uri,
+            redirect_uri_provided_explicitly=True,
+            resource=params.resource,
+        )
+        self._codes[code.code] = code
+        return construct_redirect_uri(str(params.redirect_uri), code=code.code, state=params.state)
+
+    async def load_authorization_code(self, client: OAuthClientInformationFull, authorization_code: str) -> AuthorizationCode | None:
+        return self._codes.get(authorization_code)
+
+    async def exchange_authorization_code(self, client: OAuthClientInformationFull, authorization_code: AuthorizationCode) -> OAuthToken:
+        return self._issue(str(client.client_id))
+
+    async def load_refresh_token(self, client: OAuthClientInformationFull, refresh_token: str) -> RefreshToken | None:
+        return RefreshToken(token=refresh_token, client_id=str(client.client_id), scopes=[])
+
+    async def exchange_refresh_token(
+        self, client: OAuthClientInformationFull, refresh_token: RefreshToken, scopes: list[str]
+    ) -> OAuthToken:
+        self.renewals += 1
+        return self._issue(str(client.client_id))
+
+    async def load_access_token(self, token: str) -> AccessToken | None:
+        return self._tokens.get(token)
+
+    async def revoke_token(self, token: AccessToken | RefreshToken) -> None:
+        self._tokens.pop(token.token, None)
+
+    def _issue(self, client_id: str) -> OAuthToken:
+        access = f"access-{secrets.token_hex(16)}"
+        self._tokens[access] = AccessToken(token=access, client_id=client_id, scopes=[], resource=self.url)
+        return OAuthToken(access_token=access, expires_in=self._lasts_s, refresh_token=f"refresh-{secrets.token_hex(16)}")
