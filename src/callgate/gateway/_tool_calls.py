@@ -2,7 +2,7 @@
 
 A request of MCP has no message and no identity that survives it, so each request is a call of its own, and calls of one client run side by
 side. An exception is a call that waits for approval: when the same principal makes a call of the same tool with the same arguments, it is
-the same call, and runs if it was approved meanwhile; see `_pending_calls.py`. While a human thinks, the call is suspended, and takes none
+the same call, and runs if it was approved meanwhile; see `_suspended_calls.py`. While a human thinks, the call is suspended, and takes none
 of its principal's places. Knows no era of the protocol and no transport.
 """
 
@@ -16,9 +16,9 @@ from callgate.engine import Engine
 from callgate.errors import RunHeld, UsageError
 from callgate.gateway._approvals import approval_form, pending_text, read_answer
 from callgate.gateway._client_calls import CallInQuestion, ClientCall, Continued
-from callgate.gateway._pending_calls import PendingCalls, SubmittedCall
 from callgate.gateway._principal_limits import PrincipalLimits
 from callgate.gateway._request_states import state_refused
+from callgate.gateway._suspended_calls import SubmittedCall, SuspendedCalls
 from callgate.gateway._tool_results import OUTCOME_KEY, ToolResults, error_result
 from callgate.gateway._user_approval import UserApproval
 from callgate.gateway.principals import Principal
@@ -39,7 +39,7 @@ class ToolCalls:
         self._engine = engine
         self._results = results
         self._limits = PrincipalLimits()
-        self._pending = PendingCalls(engine)
+        self._pending = SuspendedCalls(engine)
         self._user = UserApproval(engine)
 
     async def call(self, client_call: ClientCall, params: Mapping[str, Any]) -> Message:

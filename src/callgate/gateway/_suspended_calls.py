@@ -28,7 +28,7 @@ from callgate.event_queries import EventQuery
 from callgate.events import Event
 from callgate.gateway._client_calls import CallInQuestion
 
-__all__ = ["PendingCalls", "SubmittedCall"]
+__all__ = ["SubmittedCall", "SuspendedCalls"]
 
 _MOST_PENDING = 10_000
 _MOST_READ = 1_000
@@ -60,7 +60,7 @@ class _Pending(Struct, frozen=True):
     identity: bytes
 
 
-class PendingCalls:
+class SuspendedCalls:
     """The suspended calls of one gateway's clients, and those of its journal."""
 
     def __init__(self, engine: Engine) -> None:
