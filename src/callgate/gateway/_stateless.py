@@ -19,6 +19,7 @@ from callgate.gateway._front_parts import FrontParts, object_of, params_of
 from callgate.gateway._parked_requests import RunningRequest, answers_of
 from callgate.gateway._request_states import ApprovalState, request_digest
 from callgate.gateway._running_requests import RunningRequests
+from callgate.gateway._watched_resources import WatchedResources
 from callgate.gateway.principals import Principal
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import INVALID_PARAMS, METHOD_NOT_FOUND, RpcError, notification
@@ -54,7 +55,8 @@ class StatelessFront:
     # Front
 
     async def request(self, message: Mapping[str, Any], exchange: Exchange) -> Message | None:
-        return await self._running.run(message["id"], self._result(message, exchange))
+        answered = self._parts.metrics.request("stateless", self._result, message, exchange)
+        return await self._running.run(message["id"], answered)
 
     def notification(self, message: Mapping[str, Any]) -> None:
         if message["method"] == "notifications/cancelled":
@@ -131,12 +133,13 @@ class StatelessFront:
         digest = request_digest(method, params)
         if "requestState" not in params:
             return self._started(method, client, params, exchange, digest, None)
-        state, answers = self._parts.states.opened(params["requestState"], self._principal.name, digest), answers_of(params)
+        state = self._parts.states.opened(params["requestState"], self._principal.name, digest)
         if isinstance(state, ApprovalState):
-            return self._started(method, client, params, exchange, digest, Continued(state.question, answers.get(_APPROVAL)))
+            answer = answers_of(params).get(_APPROVAL)
+            return self._started(method, client, params, exchange, digest, Continued(state.question, answer))
         request = self._parts.parked.take(state)
         request.call.exchange = exchange
-        request.take_answers(answers)
+        request.take_answers(params.get("inputResponses"))
         return request
 
     def _started(
@@ -149,6 +152,8 @@ class StatelessFront:
         request = RunningRequest(self._principal.name, digest)
         key = self._parts.session_key(self._principal)
         request.call = ClientCall(client, key, params, exchange, request.ask, ask_later=ask_later, continued=continued)
+        if continued is None:
+            request.take_answers(params.get("inputResponses"))
         request.start(self._parts.methods.answer(method, request.call, params))
         return request
 
@@ -181,10 +186,14 @@ class StatelessFront:
             told["resourceSubscriptions"] = sorted(uris)
         exchange.send(notification("notifications/subscriptions/acknowledged", {"notifications": told, "_meta": meta}))
         stop = self._parts.changes.listen(tell, ended)
+        watched = WatchedResources(self._parts.content)
         try:
+            for uri in sorted(uris):
+                await watched.add(uri)
             await ended
         finally:
             stop()
+            await watched.close()
         return {"_meta": meta}
 
 
@@ -207,5 +216,5 @@ def _input_required(questions: Mapping[str, Message], state: str) -> Message:
     return {"resultType": "input_required", "inputRequests": questions, "requestState": state}
 
 
-async def _cannot_ask(method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+async def _cannot_ask(method: str, params: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     raise RpcError(METHOD_NOT_FOUND, "The client cannot be asked during this request.")

@@ -61,10 +61,15 @@ class _Pending(Struct, frozen=True):
 
 
 class SuspendedCalls:
-    """The suspended calls of one gateway's clients, and those of its journal."""
+    """The suspended calls of one gateway's clients, and those of its journal.
 
-    def __init__(self, engine: Engine) -> None:
+    Args:
+        workspace: The workspace of all calls; empty: none.
+    """
+
+    def __init__(self, engine: Engine, workspace: str = "") -> None:
         self._engine = engine
+        self._workspace = workspace
         self._pending: OrderedDict[str, _Pending] = OrderedDict()
         """By the id of the call."""
         self._by_identity: dict[bytes, list[str]] = {}
@@ -75,12 +80,16 @@ class SuspendedCalls:
         self._read_to = 0
         self._next_read_s = 0.0
 
-    @staticmethod
-    def new(principal: str, run: str, tool: str, arguments: dict[str, Any]) -> SubmittedCall:
+    @property
+    def waiting(self) -> int:
+        """How many calls are suspended."""
+        return len(self._pending)
+
+    def new(self, principal: str, run: str, tool: str, arguments: dict[str, Any]) -> SubmittedCall:
         """Return a new call. Its conversation is its own, so that calls of one client run side by side."""
         call_id = secrets.token_hex(8)
         raw = RawCall(name=tool, arguments=arguments, id=call_id, origin=_ORIGIN)
-        return SubmittedCall(raw, Scope(run=run, conversation=call_id, principal=principal))
+        return SubmittedCall(raw, Scope(run=run, conversation=call_id, principal=principal, workspace=self._workspace))
 
     @contextmanager
     def in_work(self, call: SubmittedCall) -> Iterator[None]:
@@ -114,7 +123,7 @@ class SuspendedCalls:
         return (
             None
             if question.call in self._in_work
-            else SubmittedCall(raw, Scope(run=question.run, conversation=question.call, principal=principal))
+            else SubmittedCall(raw, Scope(run=question.run, conversation=question.call, principal=principal, workspace=self._workspace))
         )
 
     def keep(self, call: SubmittedCall, asked: Suspended, *, told: bool = True) -> None:
@@ -201,27 +210,25 @@ class SuspendedCalls:
         for first in range(0, len(asked), _READ_TOGETHER):
             uids = tuple(event.call for event in asked[first : first + _READ_TOGETHER])
             for event in journal.find(EventQuery(calls=uids, kinds=("call.received",))):
-                calls[event.call] = _recorded_call(event)
+                calls[event.call] = _recorded_call(event, self._workspace)
         return [(event, calls.get(event.call)) for event in reversed(asked)]
 
 
-def _recorded_call(event: Event) -> SubmittedCall | None:
-    """Return the call of `call.received`; None if it is none of a gateway's client, or is not recorded completely."""
+def _recorded_call(event: Event, workspace: str) -> SubmittedCall | None:
+    """Return the call of `call.received`; None if it is none of a client in this workspace, or is not recorded completely."""
     try:
         received = decode_received(event.body)
         arguments = decode(received.arguments)
     except msgspec.DecodeError:
         return None
     scope = received.scope or {}
-    if (
-        received.origin != _ORIGIN
-        or received.arguments_bytes
-        or not isinstance(arguments, dict)
-        or scope.get("conversation") != received.id
-    ):
+    is_of_client = received.origin == _ORIGIN and scope.get("conversation") == received.id and scope.get("workspace", "") == workspace
+    if not is_of_client or received.arguments_bytes or not isinstance(arguments, dict):
         return None
     raw = RawCall(name=received.name, arguments=arguments, id=received.id, origin=_ORIGIN)
-    return SubmittedCall(raw, Scope(run=event.run, conversation=received.id, principal=str(scope.get("principal", ""))))
+    return SubmittedCall(
+        raw, Scope(run=event.run, conversation=received.id, principal=str(scope.get("principal", "")), workspace=workspace)
+    )
 
 
 def _identity(principal: str, tool: str, arguments: Mapping[str, Any]) -> bytes:

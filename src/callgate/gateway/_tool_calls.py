@@ -33,14 +33,23 @@ _MOST_QUESTIONS = 3
 
 
 class ToolCalls:
-    """Makes the calls of one gateway."""
+    """Makes the calls of one gateway.
 
-    def __init__(self, engine: Engine, results: ToolResults) -> None:
+    Args:
+        workspace: The workspace of all calls; empty: none.
+    """
+
+    def __init__(self, engine: Engine, results: ToolResults, workspace: str = "") -> None:
         self._engine = engine
         self._results = results
         self._limits = PrincipalLimits()
-        self._pending = SuspendedCalls(engine)
+        self._pending = SuspendedCalls(engine, workspace)
         self._user = UserApproval(engine)
+
+    @property
+    def waiting(self) -> int:
+        """How many calls wait for approval."""
+        return self._pending.waiting
 
     async def call(self, client_call: ClientCall, params: Mapping[str, Any]) -> Message:
         """Make a call, and return the result of `tools/call`.
@@ -120,6 +129,7 @@ class ToolCalls:
     def _result(self, outcome: Outcome, client_call: ClientCall, call: SubmittedCall) -> Message:
         match outcome:
             case Answered(result=result):
+                client_call.uid = result.uid
                 if result.uid:  # else nothing is on record, and an approval is still unused
                     self._pending.forget(call.id)
                 return self._results.result(result, client_call.response)
