@@ -21,10 +21,10 @@ from callgate.gateway._request_states import ParkedState, RequestStates, state_r
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import INTERNAL_ERROR, INVALID_PARAMS, RpcError
 
-__all__ = ["ParkedRequests", "RunningRequest", "answers_of"]
+__all__ = ["MultiRoundRequest", "ParkedRequests", "answers_of"]
 
 
-class _Question(Struct):
+class _InputRequest(Struct):
     """What the client is asked."""
 
     method: str
@@ -32,7 +32,7 @@ class _Question(Struct):
     answer: asyncio.Future[Mapping[str, Any]]
 
 
-class RunningRequest:
+class MultiRoundRequest:
     """One request that may ask the client, from its first message to its result.
 
     Args:
@@ -44,7 +44,7 @@ class RunningRequest:
         self.digest = digest
         self.call: ClientCall
         """The call; set before the request is started."""
-        self._questions: dict[str, _Question] = {}
+        self._questions: dict[str, _InputRequest] = {}
         self._early: dict[str, Mapping[str, Any]] = {}
         """Answers to questions that have not been asked yet."""
         self._asked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -64,7 +64,7 @@ class RunningRequest:
             return self._early.pop(name)
         if not name or name in self._questions:
             name = f"{method.partition('/')[0]}-{secrets.token_hex(4)}"
-        question = _Question(method, params, asyncio.get_running_loop().create_future())
+        question = _InputRequest(method, params, asyncio.get_running_loop().create_future())
         self._questions[name] = question
         self._wake()
         try:
@@ -122,20 +122,22 @@ class ParkedRequests:
 
     Args:
         states: Seals the states of requests.
+        replica: The address of this gateway for others on its journal; empty if there are none.
         most: How many requests may wait.
         wait_s: Seconds after which a request that nobody continues is cancelled.
     """
 
-    def __init__(self, states: RequestStates, *, most: int, wait_s: float) -> None:
+    def __init__(self, states: RequestStates, replica: str, *, most: int, wait_s: float) -> None:
         self._states = states
+        self._replica = replica
         self._most = most
         self._wait_s = wait_s
-        self._parked: dict[str, tuple[RunningRequest, asyncio.TimerHandle]] = {}
+        self._parked: dict[str, tuple[MultiRoundRequest, asyncio.TimerHandle]] = {}
 
     def __len__(self) -> int:
         return len(self._parked)
 
-    def park(self, request: RunningRequest) -> str:
+    def park(self, request: MultiRoundRequest) -> str:
         """Keep a request until it is continued; return its sealed state.
 
         Raises:
@@ -146,9 +148,9 @@ class ParkedRequests:
             raise RpcError(INTERNAL_ERROR, f"{self._most} requests wait for input of their clients already. Try again later.")
         name = secrets.token_hex(16)
         self._parked[name] = request, asyncio.get_running_loop().call_later(self._wait_s, self._give_up, name)
-        return self._states.sealed(ParkedState(request.principal, request.digest, name))
+        return self._states.sealed(ParkedState(request.principal, request.digest, name, self._replica))
 
-    def take(self, state: ParkedState) -> RunningRequest:
+    def take(self, state: ParkedState) -> MultiRoundRequest:
         """Return the request that a state names, and keep it no longer.
 
         Raises:

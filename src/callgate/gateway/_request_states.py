@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from base64 import urlsafe_b64encode
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -38,6 +38,8 @@ class ParkedState(Struct, frozen=True, tag="parked"):
     principal: str
     digest: str
     request: str
+    replica: str = ""
+    """The address of that process for other gateways on its journal; empty if there are none."""
 
 
 class ApprovalState(Struct, frozen=True, tag="approval"):
@@ -69,7 +71,16 @@ class RequestStates:
         return Fernet(urlsafe_b64encode(hashlib.sha256(b"callgate request state" + self._secret).digest()))
 
     def sealed(self, state: _State) -> str:
-        return self._key.encrypt(plain_bytes(msgspec.to_builtins(state))).decode()
+        return self.sealed_bytes(plain_bytes(msgspec.to_builtins(state)))
+
+    def sealed_bytes(self, data: bytes) -> str:
+        """Return text of letters, digits, `-`, `_` and `=` that nobody without the secret can read or make."""
+        return self._key.encrypt(data).decode()
+
+    def replica_of(self, sealed: object) -> str:
+        """Return the address of the gateway that holds what a state names; empty if none is needed, or the state is not valid."""
+        state = self._opened(sealed)
+        return state.replica if isinstance(state, ParkedState) else ""
 
     def opened(self, sealed: object, principal: str, digest: str) -> _State:
         """Return the state that a client has sent back.
@@ -77,17 +88,29 @@ class RequestStates:
         Raises:
             RpcError: It was changed, or belongs to another gateway, principal or request.
         """
-        from cryptography.fernet import InvalidToken
-
-        if not isinstance(sealed, str):
-            raise state_refused()
-        try:
-            state = _decode(self._key.decrypt(sealed.encode("utf-8", "replace"), ttl=None))
-        except (InvalidToken, msgspec.DecodeError):
-            raise state_refused() from None
-        if (state.principal, state.digest) != (principal, digest):
+        state = self._opened(sealed)
+        if state is None or (state.principal, state.digest) != (principal, digest):
             raise state_refused()
         return state
+
+    def _opened(self, sealed: object) -> _State | None:
+        data = self.unsealed(sealed)
+        try:
+            return None if data is None else _decode(data)
+        except msgspec.DecodeError:
+            return None
+
+    def unsealed(self, sealed: object) -> bytes | None:
+        """Return what `sealed_bytes` was given; None if it is not valid."""
+        from cryptography.fernet import InvalidToken
+
+        try:
+            token = sealed.encode("ascii") if isinstance(sealed, str) else b""
+            if urlsafe_b64encode(urlsafe_b64decode(token)) != token:  # text after the padding would be ignored
+                return None
+            return self._key.decrypt(token, ttl=None)
+        except (InvalidToken, ValueError):
+            return None
 
 
 def state_refused() -> RpcError:

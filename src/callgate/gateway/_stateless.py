@@ -16,9 +16,9 @@ from typing import Any
 from callgate.gateway._client_calls import PROTOCOL_PREFIX, CallInQuestion, Client, ClientCall, Continued
 from callgate.gateway._exchange import Exchange
 from callgate.gateway._front_parts import FrontParts, object_of, params_of
-from callgate.gateway._parked_requests import RunningRequest, answers_of
+from callgate.gateway._parked_requests import MultiRoundRequest, answers_of
 from callgate.gateway._request_states import ApprovalState, request_digest
-from callgate.gateway._running_requests import RunningRequests
+from callgate.gateway._request_tasks import RequestTasks
 from callgate.gateway._watched_resources import WatchedResources
 from callgate.gateway.principals import Principal
 from callgate.mcp._connection import Message
@@ -50,7 +50,7 @@ class StatelessFront:
     def __init__(self, parts: FrontParts, principal: Principal) -> None:
         self._parts = parts
         self._principal = principal
-        self._running = RunningRequests()
+        self._running = RequestTasks()
 
     # Front
 
@@ -124,7 +124,7 @@ class StatelessFront:
             return result
         return _input_required(request.questions(), self._parts.parked.park(request))
 
-    def _continued(self, method: str, client: Client, params: Mapping[str, Any], exchange: Exchange) -> RunningRequest:
+    def _continued(self, method: str, client: Client, params: Mapping[str, Any], exchange: Exchange) -> MultiRoundRequest:
         """Return the request that the params continue, or a new one.
 
         Raises:
@@ -144,12 +144,12 @@ class StatelessFront:
 
     def _started(
         self, method: str, client: Client, params: Mapping[str, Any], exchange: Exchange, digest: str, continued: Continued | None
-    ) -> RunningRequest:
+    ) -> MultiRoundRequest:
         def ask_later(question: CallInQuestion, form: Mapping[str, Any]) -> Message:
             state = self._parts.states.sealed(ApprovalState(self._principal.name, digest, question))
             return _input_required({_APPROVAL: {"method": "elicitation/create", "params": form}}, state)
 
-        request = RunningRequest(self._principal.name, digest)
+        request = MultiRoundRequest(self._principal.name, digest)
         key = self._parts.session_key(self._principal)
         request.call = ClientCall(client, key, params, exchange, request.ask, ask_later=ask_later, continued=continued)
         if continued is None:

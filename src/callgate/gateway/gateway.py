@@ -26,6 +26,7 @@ from callgate.gateway._methods import Answer, Methods
 from callgate.gateway._metrics import GatewayMetrics, Readings
 from callgate.gateway._operator_tools import OPERATOR_TOOLS, OperatorTools
 from callgate.gateway._parked_requests import ParkedRequests
+from callgate.gateway._replicas import Replicas
 from callgate.gateway._request_states import RequestStates
 from callgate.gateway._stateless import StatelessFront
 from callgate.gateway._tool_calls import ToolCalls
@@ -62,6 +63,7 @@ class Gateway:
         instructions: What clients may tell their models about these tools.
         secret: A secret of at least 32 bytes, the same for all gateways that share a journal. None: a random one.
         replica: The name of this gateway among those that share a journal.
+        replica_url: The address at which the others reach this one over HTTP, such as `http://10.0.0.3:8765`; empty: they do not.
         tracer_provider: Where spans of OpenTelemetry go, if opentelemetry-api is installed. None: the provider of the process.
         workspace: The folder in which tools of this process may work with files.
     """
@@ -76,6 +78,7 @@ class Gateway:
         limits: GatewayLimits = _DEFAULTS,
         secret: bytes | None = None,
         replica: str = "",
+        replica_url: str = "",
         tracer_provider: TracerProvider | None = None,
         workspace: str = "",
     ) -> None:
@@ -83,7 +86,9 @@ class Gateway:
         self.limits = limits
         self._changes = Changes()
         states = RequestStates(secret)
-        self._parked = ParkedRequests(states, most=limits.parked_requests, wait_s=limits.answer_s)
+        self.replicas = Replicas(replica_url, states)
+        """Where the sessions and waiting requests of clients are."""
+        self._parked = ParkedRequests(states, self.replicas.url, most=limits.parked_requests, wait_s=limits.answer_s)
         self._lists = ToolLists(engine.tools)
         results = ToolResults(engine.blobs, engine.redactor, changed_by_hooks=engine.changes_results)
         calls = ToolCalls(engine, results, workspace)

@@ -12,14 +12,14 @@ from callgate.gateway._client_messages import INVALID_REQUEST
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import INTERNAL_ERROR, RpcError, answer, error_answer
 
-__all__ = ["RunningRequests"]
+__all__ = ["RequestTasks"]
 
 log = logging.getLogger("callgate")
 
 _CLOSE_S = 1.0
 
 
-class RunningRequests:
+class RequestTasks:
     """The running requests of one front."""
 
     def __init__(self) -> None:
