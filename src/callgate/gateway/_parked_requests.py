@@ -54,12 +54,13 @@ class RunningRequest:
         self.call: ClientCall
         """The call; set before the request is started."""
         self._questions: dict[str, _Question] = {}
-        self._asked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done as soon as there is a question."""
+        self._progress: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done as soon as there is a question, or the result."""
         self._task: asyncio.Task[Message]
 
     def start(self, work: Coroutine[Any, Any, Message]) -> None:
         self._task = asyncio.get_running_loop().create_task(work)
+        self._task.add_done_callback(self._wake)
 
     async def ask(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
         """Wait for the client's answer to a question, which is asked with the next result."""
@@ -79,14 +80,16 @@ class RunningRequest:
             RpcError: The request has failed.
         """
         try:
-            await asyncio.wait((self._task, self._asked), return_when=asyncio.FIRST_COMPLETED)
+            await self._progress
         except asyncio.CancelledError:
             self.cancel()
             raise
         if self._task.done():
             return self._task.result()
         await asyncio.sleep(0)  # the server may ask for more in the same message
-        self._asked = asyncio.get_running_loop().create_future()
+        if self._task.done():
+            return self._task.result()
+        self._progress = asyncio.get_running_loop().create_future()
         return None
 
     def questions(self) -> dict[str, Message]:
@@ -111,9 +114,9 @@ class RunningRequest:
     def cancel(self) -> None:
         self._task.cancel()
 
-    def _wake(self) -> None:
-        if not self._asked.done():
-            self._asked.set_result(None)
+    def _wake(self, _: object = None) -> None:
+        if not self._progress.done():
+            self._progress.set_result(None)
 
 
 class _State(Struct, forbid_unknown_fields=True):

@@ -20,7 +20,7 @@ from callgate.calls import Aborted, Answered, RawCall, Restarted, Scope, Suspend
 from callgate.engine import Engine
 from callgate.errors import UsageError
 from callgate.gateway._approvals import approval_form, pending_text, read_answer
-from callgate.gateway._client_calls import ClientCall
+from callgate.gateway._client_calls import Client, ClientCall
 from callgate.gateway._principal_limits import PrincipalLimits
 from callgate.gateway._tool_results import OUTCOME_KEY, ToolResults, error_result
 from callgate.mcp._connection import Message
@@ -64,23 +64,25 @@ class ToolCalls:
             raise RpcError(INVALID_PARAMS, f"The arguments of {name[:200]} must be an object.")
         if not client.principal.may_use(name):
             raise RpcError(INVALID_PARAMS, f"Unknown tool: {name[:200]}")
-        identity = _identity(client.principal.name, name, arguments)
-        async with self._limits.slot(client.principal) as free:
-            if not free:
-                return error_result(free.text, {"status": "error", "failure": "not_started", "code": "too_many_calls"})
+        refusal = await self._limits.take(client.principal)
+        if refusal:
+            return error_result(refusal, {"status": "error", "failure": "not_started", "code": "too_many_calls"})
+        try:
             with on_behalf_of(client_call):
-                return await self._submit(client_call, self._pending.get(identity) or _new_call(client_call, name, arguments), identity)
+                return await self._submit(client_call, self._waiting(client, name, arguments) or _new_call(client_call, name, arguments))
+        finally:
+            self._limits.give(client.principal)
 
-    async def _submit(self, client_call: ClientCall, call: _Call, identity: bytes) -> Message:
+    async def _submit(self, client_call: ClientCall, call: _Call) -> Message:
         outcome = await self._engine.call(call.raw, call.scope)
         if isinstance(outcome, Suspended) and await self._user_decides(client_call, outcome):
             outcome = await self._engine.call(call.raw, call.scope)
         match outcome:
             case Answered(result=result):
-                self._pending.pop(identity, None)
+                self._forget(client_call.client, call)
                 return self._results.result(result, client_call.response)
             case Suspended(approval_id=uid):
-                self._keep(identity, call)
+                self._keep(client_call.client, call)
                 return error_result(pending_text(outcome), {"status": "waiting", "code": "approval_needed", "uid": uid})
             case Aborted(status=status, reason=reason):
                 return error_result(reason or "The call was stopped.", {"status": "error", "failure": "killed", "code": status})
@@ -105,7 +107,16 @@ class ToolCalls:
             return True
         return answer.verdict != "no answer"
 
-    def _keep(self, identity: bytes, call: _Call) -> None:
+    def _waiting(self, client: Client, name: str, arguments: dict[str, Any]) -> _Call | None:
+        """Return the same call of the same principal, if it waits for approval."""
+        return self._pending.get(_identity(client.principal.name, name, arguments)) if self._pending else None
+
+    def _forget(self, client: Client, call: _Call) -> None:
+        if self._pending:
+            self._pending.pop(_identity(client.principal.name, call.raw.name, call.raw.arguments), None)
+
+    def _keep(self, client: Client, call: _Call) -> None:
+        identity = _identity(client.principal.name, call.raw.name, call.raw.arguments)
         self._pending[identity] = call
         self._pending.move_to_end(identity)
         if len(self._pending) > _MOST_PENDING:
@@ -118,5 +129,5 @@ def _new_call(client_call: ClientCall, name: str, arguments: dict[str, Any]) -> 
     return _Call(RawCall(name=name, arguments=arguments, id=call_id, origin=_ORIGIN), scope)
 
 
-def _identity(principal: str, tool: str, arguments: Mapping[str, Any]) -> bytes:
+def _identity(principal: str, tool: str, arguments: object) -> bytes:
     return hashlib.sha256(canonical([principal, tool, arguments])).digest()
