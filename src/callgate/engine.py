@@ -40,7 +40,19 @@ from callgate.calls import Approval, CurrentToolCall, Outcome, RawCall, Scope, T
 from callgate.emission import Emission, EndedCall
 from callgate.errors import RecordFailed, RunHeld, UsageError
 from callgate.hooks import Hook
-from callgate.protocols import BlobStore, CacheStore, CallJudge, Follower, Journal, Policy, RestartHandler, Runner, ToolServer, WriteLog
+from callgate.protocols import (
+    BlobStore,
+    CacheStore,
+    CallJudge,
+    Follower,
+    Journal,
+    Policy,
+    RestartHandler,
+    Runner,
+    ServerStatus,
+    ToolServer,
+    WriteLog,
+)
 from callgate.recorded_calls import latest_tool_call
 from callgate.tools import Tool
 from callgate.tools.registry import Layer, instance_of
@@ -464,6 +476,10 @@ class Engine:
     def mcp_servers(self) -> list[ServerContent]:
         """Return the resources and prompts of each of the engine's MCP servers, in their order. Starts nothing."""
         return [self.server(server.name) for server in self._parts.servers if server.layer == "mcp"]
+
+    def servers_status(self) -> list[ServerStatus]:
+        """Return the state of each of the engine's tool servers, in their order. Starts nothing."""
+        return self._parts.servers.statuses()
 
     # What an operator does
 
