@@ -94,6 +94,9 @@ class RawClient:
                 self.messages.put_nowait(message)
             elif not waiting.done():
                 waiting.set_result(message)
+        for waiting in self._waiting.values():
+            if not waiting.done():
+                waiting.set_exception(ConnectionError("the server has ended without a response"))
 
 
 @asynccontextmanager

@@ -1,8 +1,8 @@
-"""Requests of stateless clients that wait for input of the client, and the sealed states by which they are continued.
+"""Requests of stateless clients that wait for input of the client.
 
-Such a request ends with a result that says what is wanted; the client then sends the request again, with the answers and the state. Between
-the two, the call goes on here and waits for the answers. The state names it, is encrypted, and is valid for one principal, for the same
-method and params, once, and for a limited time.
+Such a request ends with a result that says what is wanted; the client then sends the request again, with the answers and a sealed state,
+which names it (see `_request_states.py`). Between the two, the call goes on here and waits for the answers. A state is valid once, and for
+a limited time.
 
 Source: MCP 2026-07-28, Multi Round-Trip Requests.
 """
@@ -10,27 +10,18 @@ Source: MCP 2026-07-28, Multi Round-Trip Requests.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import secrets
 from collections.abc import Coroutine, Mapping
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import msgspec
 from msgspec import Struct
 
-from callgate._json import canonical, plain_bytes
 from callgate.gateway._client_calls import ClientCall
+from callgate.gateway._request_states import ParkedState, RequestStates, state_refused
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import INTERNAL_ERROR, INVALID_PARAMS, RpcError
 
-if TYPE_CHECKING:
-    from cryptography.fernet import Fernet
-
-__all__ = ["ParkedRequests", "RunningRequest", "request_digest"]
-
-_CONTINUATION = frozenset({"inputResponses", "requestState", "_meta"})
-"""The params that differ when a request is continued."""
+__all__ = ["ParkedRequests", "RunningRequest", "answers_of"]
 
 
 class _Question(Struct):
@@ -45,7 +36,7 @@ class RunningRequest:
     """One request that may ask the client, from its first message to its result.
 
     Args:
-        digest: Identifies the method and the params; see `request_digest`.
+        digest: Identifies the method and the params; see `_request_states.request_digest`.
     """
 
     def __init__(self, principal: str, digest: str) -> None:
@@ -129,36 +120,20 @@ class RunningRequest:
             self._progress.set_result(None)
 
 
-class _State(Struct, forbid_unknown_fields=True):
-    """What a sealed state says."""
-
-    request: str
-    principal: str
-    digest: str
-
-
 class ParkedRequests:
     """The requests of one gateway that wait for their clients.
 
     Args:
-        secret: 32 bytes from which states are encrypted; None: random ones.
+        states: Seals the states of requests.
         most: How many requests may wait.
         wait_s: Seconds after which a request that nobody continues is cancelled.
     """
 
-    def __init__(self, secret: bytes | None, *, most: int, wait_s: float) -> None:
-        self._secret = secret or secrets.token_bytes(32)
+    def __init__(self, states: RequestStates, *, most: int, wait_s: float) -> None:
+        self._states = states
         self._most = most
         self._wait_s = wait_s
         self._parked: dict[str, tuple[RunningRequest, asyncio.TimerHandle]] = {}
-
-    @cached_property
-    def _seal(self) -> Fernet:
-        from base64 import urlsafe_b64encode
-
-        from cryptography.fernet import Fernet
-
-        return Fernet(urlsafe_b64encode(hashlib.sha256(b"callgate request state" + self._secret).digest()))
 
     def __len__(self) -> int:
         return len(self._parked)
@@ -174,35 +149,19 @@ class ParkedRequests:
             raise RpcError(INTERNAL_ERROR, f"{self._most} requests wait for input of their clients already. Try again later.")
         name = secrets.token_hex(16)
         self._parked[name] = request, asyncio.get_running_loop().call_later(self._wait_s, self._give_up, name)
-        return self._seal.encrypt(plain_bytes(_State(name, request.principal, request.digest))).decode()
+        return self._states.sealed(ParkedState(request.principal, request.digest, name))
 
-    def take(self, state: object, principal: str, digest: str) -> RunningRequest:
+    def take(self, state: ParkedState) -> RunningRequest:
         """Return the request that a state names, and keep it no longer.
 
         Raises:
-            RpcError: The state is not one of this gateway, has been used, has expired, or belongs to another principal or request.
+            RpcError: The state has been used, or has expired.
         """
-        found = self._opened(state)
-        if found is not None and (found.principal, found.digest) == (principal, digest):
-            parked = self._parked.pop(found.request, None)
-            if parked is not None:
-                parked[1].cancel()
-                return parked[0]
-        raise RpcError(
-            INVALID_PARAMS,
-            "The requestState is not valid here: it was changed, was used already, has expired, or belongs to another request. Make the"
-            " request again without it.",
-        )
-
-    def _opened(self, state: object) -> _State | None:
-        from cryptography.fernet import InvalidToken
-
-        if not isinstance(state, str):
-            return None
-        try:
-            return msgspec.json.decode(self._seal.decrypt(state.encode("utf-8", "replace"), ttl=None), type=_State)
-        except (InvalidToken, msgspec.DecodeError):
-            return None
+        parked = self._parked.pop(state.request, None)
+        if parked is None:
+            raise state_refused()
+        parked[1].cancel()
+        return parked[0]
 
     def _give_up(self, name: str) -> None:
         self._parked.pop(name)[0].cancel()
@@ -214,6 +173,15 @@ class ParkedRequests:
         self._parked.clear()
 
 
-def request_digest(method: str, params: Mapping[str, Any]) -> str:
-    """Return a text that identifies a request whose continuations differ only in their answers."""
-    return hashlib.sha256(canonical([method, {key: value for key, value in params.items() if key not in _CONTINUATION}])).hexdigest()
+def answers_of(params: Mapping[str, Any]) -> Mapping[str, Message]:
+    """Return the client's answers to what it was asked, by the name of the question.
+
+    Raises:
+        RpcError: They are no object of objects.
+    """
+    answers = params.get("inputResponses")
+    if answers is None:
+        return {}
+    if not (isinstance(answers, dict) and all(isinstance(one, dict) for one in answers.values())):
+        raise RpcError(INVALID_PARAMS, "inputResponses must be an object with an object for each of the inputRequests.")
+    return answers
