@@ -53,6 +53,11 @@ class Client(Struct, kw_only=True, eq=False):
         return isinstance(self.capabilities.get(_CAPABILITY_OF.get(method, "")), dict)
 
     @property
+    def answers_requests(self) -> bool:
+        """Whether the client has declared that it answers any request."""
+        return not _PASSED_CAPABILITIES.isdisjoint(self.capabilities)
+
+    @property
     def can_approve(self) -> bool:
         """Whether the client can show its user a form, and may answer the questions about its own calls."""
         elicitation = self.capabilities.get("elicitation")

@@ -47,12 +47,13 @@ class MultiRoundRequest:
         self._questions: dict[str, _InputRequest] = {}
         self._early: dict[str, Mapping[str, Any]] = {}
         """Answers to questions that have not been asked yet."""
-        self._asked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done as soon as there is a question."""
+        self._progress: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done as soon as there is a question, or the result."""
         self._task: asyncio.Task[Message]
 
     def start(self, work: Coroutine[Any, Any, Message]) -> None:
         self._task = asyncio.get_running_loop().create_task(work)
+        self._task.add_done_callback(self._wake)
 
     async def ask(self, method: str, params: Mapping[str, Any], name: str) -> Mapping[str, Any]:
         """Wait for the client's answer to a question, which is asked with the next result.
@@ -79,14 +80,16 @@ class MultiRoundRequest:
             RpcError: The request has failed.
         """
         try:
-            await asyncio.wait((self._task, self._asked), return_when=asyncio.FIRST_COMPLETED)
+            await self._progress
         except asyncio.CancelledError:
             self.cancel()
             raise
         if self._task.done():
             return self._task.result()
         await asyncio.sleep(0)  # the server may ask for more in the same message
-        self._asked = asyncio.get_running_loop().create_future()
+        if self._task.done():
+            return self._task.result()
+        self._progress = asyncio.get_running_loop().create_future()
         return None
 
     def questions(self) -> dict[str, Message]:
@@ -112,9 +115,9 @@ class MultiRoundRequest:
     def cancel(self) -> None:
         self._task.cancel()
 
-    def _wake(self) -> None:
-        if not self._asked.done():
-            self._asked.set_result(None)
+    def _wake(self, _: object = None) -> None:
+        if not self._progress.done():
+            self._progress.set_result(None)
 
 
 class ParkedRequests:

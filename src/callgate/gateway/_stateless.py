@@ -36,7 +36,7 @@ _SUBSCRIPTION = f"{PROTOCOL_PREFIX}subscriptionId"
 
 _OWN = frozenset({"server/discover", "subscriptions/listen"})
 _MAY_ASK = frozenset({"tools/call", "prompts/get", "resources/read"})
-"""The requests whose answer may need input of the client."""
+"""The requests whose answer may need input of the client, if it can give any."""
 _CACHEABLE = frozenset({"server/discover", "tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"})
 _LISTS = {f"{kind}ListChanged": f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources")}
 _APPROVAL = "approval"
@@ -80,7 +80,7 @@ class StatelessFront:
             result = self._discovered()
         elif method == "subscriptions/listen":
             result = await self._listen(message["id"], params, exchange)
-        elif method in _MAY_ASK:
+        elif method in _MAY_ASK and (client.answers_requests or "requestState" in params):
             result = await self._asking(method, client, params, exchange)
         else:
             call = ClientCall(client, self._parts.session_key(self._principal), params, exchange, _cannot_ask)

@@ -119,11 +119,15 @@ class ToolCalls:
 
     async def _submitted(self, client_call: ClientCall, call: SubmittedCall) -> Message | Suspended:
         """Submit a call when its principal may make one more, and return its result, or its question to a human."""
-        async with self._limits.slot(client_call.client.principal) as free:
-            if not free:
-                return error_result(free.text, {"status": "error", "failure": "not_started", "code": "too_many_calls"})
+        principal = client_call.client.principal
+        refusal = await self._limits.take(principal)
+        if refusal:
+            return error_result(refusal, {"status": "error", "failure": "not_started", "code": "too_many_calls"})
+        try:
             with on_behalf_of(client_call):
                 outcome = await self._engine.call(call.raw, call.scope)
+        finally:
+            self._limits.give(principal)
         return outcome if isinstance(outcome, Suspended) else self._result(outcome, client_call, call)
 
     def _result(self, outcome: Outcome, client_call: ClientCall, call: SubmittedCall) -> Message:
