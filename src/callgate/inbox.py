@@ -215,6 +215,7 @@ def settle(journal: JournalAddress, call: str, *, happened: bool, by: str, reaso
     """Record whether a call with an unknown outcome took effect.
 
     If it did not, the same call may be submitted again. If it did, the next identical call is told so and does not run.
+    `happened=False` also frees the key of the effect of a call whose tool returned a failure.
 
     Args:
         journal: The journal's file, its `postgresql://` address, or a `MemoryJournal` of this process.
@@ -224,7 +225,7 @@ def settle(journal: JournalAddress, call: str, *, happened: bool, by: str, reaso
         reason: Why. Recorded.
 
     Raises:
-        UsageError: The outcome of the call is not unknown.
+        UsageError: The outcome of the call is not unknown, and it has no failure that keeps the key of its effect.
     """
     check("inbox.settle", "happened", happened, bool)
     check_said("inbox.settle", by, reason)
@@ -234,7 +235,7 @@ def settle(journal: JournalAddress, call: str, *, happened: bool, by: str, reaso
         reading = RunReader(run, remember=0)
         reading.take(reader.find(EventQuery(run=run)))
         own = list(reader.find(EventQuery(call=first)))
-        if is_settled(own) or not reading.state().is_in_doubt(first):
+        if is_settled(own) or not reading.state().can_settle(first, happened=happened):
             raise UsageError(why_not_in_doubt(own, first))
     return _sent(journal, "happened" if happened else "not_happened", run, first, by, reason)
 

@@ -36,7 +36,9 @@ class Client:
         self.logs: list[Mapping[str, Any]] = []
         self.responses: list[Mapping[str, Any]] = []
 
-    async def answer(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+    log_level = ""
+
+    async def answer(self, method: str, params: Mapping[str, Any], name: str = "") -> Mapping[str, Any]:
         self.asked.append((method, params))
         if self._replies is None:
             raise RpcError(-1, "the user is away")

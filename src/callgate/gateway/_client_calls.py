@@ -19,8 +19,8 @@ from callgate.mcp._revisions import Era
 
 __all__ = ["PROTOCOL_PREFIX", "Ask", "Client", "ClientCall"]
 
-Ask = Callable[[str, Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
-"""Asks the client: the method and the `params` of a request. Raises `RpcError`."""
+Ask = Callable[[str, Mapping[str, Any], str], Awaitable[Mapping[str, Any]]]
+"""Asks the client: the method and the `params` of a request, and the server's name of it. Raises `RpcError`."""
 
 PROTOCOL_PREFIX = "io.modelcontextprotocol/"
 """The keys of `_meta` that MCP defines for one hop begin with it, except `progressToken`."""
@@ -84,13 +84,19 @@ class ClientCall:
         self._progress_token = given.get("progressToken")
         self.meta = {name: value for name, value in given.items() if name != "progressToken" and not name.startswith(PROTOCOL_PREFIX)}
         self.capabilities = {name: value for name, value in client.capabilities.items() if name in _PASSED_CAPABILITIES}
+        self.uid = ""
+        """The engine's id of the call, as soon as it has a result."""
         self.response: Mapping[str, Any] | None = None
         """The server's latest response to the call; None if no server has answered it."""
 
-    async def answer(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+    @property
+    def log_level(self) -> str:
+        return self.client.log_level
+
+    async def answer(self, method: str, params: Mapping[str, Any], name: str = "") -> Mapping[str, Any]:
         if not self.client.can_answer(method):
             raise RpcError(METHOD_NOT_FOUND, f"The client of this call does not answer {method[:100]}.")
-        return await self._ask(method, params)
+        return await self._ask(method, params, name)
 
     def progressed(self, params: Mapping[str, Any]) -> None:
         if isinstance(self._progress_token, (int, str)) and not isinstance(self._progress_token, bool):

@@ -11,33 +11,30 @@ from typing import Any
 
 from callgate.gateway._client_calls import ClientCall
 from callgate.gateway._content import Content
-from callgate.gateway._tool_calls import ToolCalls
 from callgate.gateway._tool_list import ToolLists
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import METHOD_NOT_FOUND, RpcError
 
-__all__ = ["Methods"]
+__all__ = ["Answer", "Methods"]
 
 _CONTENT = (
     "resources/list",
     "resources/templates/list",
     "resources/read",
-    "resources/subscribe",
-    "resources/unsubscribe",
     "prompts/list",
     "prompts/get",
     "completion/complete",
 )
-_Answer = Callable[[ClientCall, Mapping[str, Any]], Awaitable[Message]]
+Answer = Callable[[ClientCall, Mapping[str, Any]], Awaitable[Message]]
 
 
 class Methods:
     """Answers requests of one gateway's clients."""
 
-    def __init__(self, lists: ToolLists, calls: ToolCalls, content: Content) -> None:
+    def __init__(self, lists: ToolLists, call: Answer, content: Content) -> None:
         self._lists = lists
         self._content = content
-        self._answers: dict[str, _Answer] = {"tools/list": self._tools, "tools/call": calls.call}
+        self._answers: dict[str, Answer] = {"tools/list": self._tools, "tools/call": call}
         self._answers |= {method: partial(content.answer, method) for method in _CONTENT}
 
     def has(self, method: str) -> bool:

@@ -54,6 +54,8 @@ class RunningRequest:
         self.call: ClientCall
         """The call; set before the request is started."""
         self._questions: dict[str, _Question] = {}
+        self._early: dict[str, Mapping[str, Any]] = {}
+        """Answers to questions that have not been asked yet."""
         self._asked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done as soon as there is a question."""
         self._task: asyncio.Task[Message]
@@ -61,9 +63,16 @@ class RunningRequest:
     def start(self, work: Coroutine[Any, Any, Message]) -> None:
         self._task = asyncio.get_running_loop().create_task(work)
 
-    async def ask(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Wait for the client's answer to a question, which is asked with the next result."""
-        name = f"{method.rpartition('/')[0] or 'input'}-{secrets.token_hex(4)}"
+    async def ask(self, method: str, params: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+        """Wait for the client's answer to a question, which is asked with the next result.
+
+        Args:
+            name: The name for the question; empty or taken: one is made.
+        """
+        if name in self._early:
+            return self._early.pop(name)
+        if not name or name in self._questions:
+            name = f"{method.partition('/')[0]}-{secrets.token_hex(4)}"
         question = _Question(method, params, asyncio.get_running_loop().create_future())
         self._questions[name] = question
         self._wake()
@@ -97,14 +106,15 @@ class RunningRequest:
         """Take the client's answers. A question without an answer is asked again.
 
         Raises:
-            RpcError: They are no object of objects.
+            RpcError: They are no object with objects for the questions.
         """
-        if answers is not None and not (isinstance(answers, dict) and all(isinstance(one, dict) for one in answers.values())):
+        given = {} if answers is None else answers
+        if not isinstance(given, dict) or not all(isinstance(given.get(name, {}), dict) for name in self._questions):
             raise RpcError(INVALID_PARAMS, "inputResponses must be an object with an object for each of the inputRequests.")
-        for name, one in (answers or {}).items():
-            question = self._questions.get(name)
-            if question is not None and not question.answer.done():
-                question.answer.set_result(one)
+        self._early = {name: one for name, one in given.items() if name not in self._questions and isinstance(one, dict)}
+        for name in self._questions.keys() & given.keys():
+            if not self._questions[name].answer.done():
+                self._questions[name].answer.set_result(given[name])
         if any(not one.answer.done() for one in self._questions.values()):
             self._wake()
 

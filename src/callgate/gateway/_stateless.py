@@ -17,6 +17,7 @@ from callgate.gateway._exchange import Exchange
 from callgate.gateway._front_parts import FrontParts, object_of, params_of
 from callgate.gateway._parked_requests import RunningRequest, request_digest
 from callgate.gateway._running_requests import RunningRequests
+from callgate.gateway._watched_resources import WatchedResources
 from callgate.gateway.principals import Principal
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import INVALID_PARAMS, METHOD_NOT_FOUND, RpcError, notification
@@ -50,7 +51,8 @@ class StatelessFront:
     # Front
 
     async def request(self, message: Mapping[str, Any], exchange: Exchange) -> Message | None:
-        return await self._running.run(message["id"], self._result(message, exchange))
+        answered = self._parts.metrics.request("stateless", self._result, message, exchange)
+        return await self._running.run(message["id"], answered)
 
     def notification(self, message: Mapping[str, Any]) -> None:
         if message["method"] == "notifications/cancelled":
@@ -120,6 +122,7 @@ class StatelessFront:
         else:
             request = RunningRequest(self._principal.name, digest)
             request.call = ClientCall(client, self._parts.session_key(self._principal), params, exchange, request.ask)
+            request.take_answers(params.get("inputResponses"))
             request.start(self._parts.methods.answer(method, request.call, params))
         result = await request.result_or_questions()
         if result is not None:
@@ -159,10 +162,14 @@ class StatelessFront:
             told["resourceSubscriptions"] = sorted(uris)
         exchange.send(notification("notifications/subscriptions/acknowledged", {"notifications": told, "_meta": meta}))
         stop = self._parts.changes.listen(tell, ended)
+        watched = WatchedResources(self._parts.content)
         try:
+            for uri in sorted(uris):
+                await watched.add(uri)
             await ended
         finally:
             stop()
+            await watched.close()
         return {"_meta": meta}
 
 
@@ -181,5 +188,5 @@ def _wanted(params: Mapping[str, Any]) -> tuple[frozenset[str], frozenset[str]]:
     return frozenset(method for key, method in _LISTS.items() if asked.get(key) is True), frozenset(uris)
 
 
-async def _cannot_ask(method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+async def _cannot_ask(method: str, params: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     raise RpcError(METHOD_NOT_FOUND, "The client cannot be asked during this request.")

@@ -50,6 +50,11 @@ class ToolCalls:
         self._pending: OrderedDict[bytes, _Call] = OrderedDict()
         """Calls that wait for approval, by principal, tool and arguments."""
 
+    @property
+    def waiting(self) -> int:
+        """How many calls wait for approval."""
+        return len(self._pending)
+
     async def call(self, client_call: ClientCall, params: Mapping[str, Any]) -> Message:
         """Make a call, and return the result of `tools/call`.
 
@@ -77,6 +82,7 @@ class ToolCalls:
             outcome = await self._engine.call(call.raw, call.scope)
         match outcome:
             case Answered(result=result):
+                client_call.uid = result.uid
                 self._pending.pop(identity, None)
                 return self._results.result(result, client_call.response)
             case Suspended(approval_id=uid):

@@ -5,8 +5,10 @@ Assembles the parts that all fronts share. Transports get their fronts here, and
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Any, Self
 
 from callgate._option_checks import Count, Options, Seconds, by_name
 from callgate._version import __version__
@@ -17,14 +19,18 @@ from callgate.gateway._content import Content
 from callgate.gateway._exchange import Exchange
 from callgate.gateway._front_parts import FrontParts
 from callgate.gateway._handshake import HandshakeSession
-from callgate.gateway._methods import Methods
+from callgate.gateway._health import health
+from callgate.gateway._methods import Answer, Methods
+from callgate.gateway._metrics import GatewayMetrics, Readings
 from callgate.gateway._parked_requests import ParkedRequests
 from callgate.gateway._stateless import StatelessFront
 from callgate.gateway._tool_calls import ToolCalls
 from callgate.gateway._tool_list import ToolLists
 from callgate.gateway._tool_results import ToolResults
 from callgate.gateway.principals import Principal
-from callgate.mcp._http_headers import ArgumentHeaders
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import TracerProvider
 
 __all__ = ["Gateway", "GatewayLimits"]
 
@@ -50,6 +56,7 @@ class Gateway:
         instructions: What clients may tell their models about these tools.
         secret: A secret of at least 32 bytes, the same for all gateways that share a journal. None: a random one.
         replica: The name of this gateway among those that share a journal.
+        tracer_provider: Where spans of OpenTelemetry go, if opentelemetry-api is installed. None: the provider of the process.
     """
 
     @by_name
@@ -62,6 +69,7 @@ class Gateway:
         limits: GatewayLimits = _DEFAULTS,
         secret: bytes | None = None,
         replica: str = "",
+        tracer_provider: TracerProvider | None = None,
     ) -> None:
         self.engine = engine
         self.limits = limits
@@ -69,11 +77,18 @@ class Gateway:
         self._parked = ParkedRequests(secret, most=limits.parked_requests, wait_s=limits.answer_s)
         self._lists = ToolLists(engine.tools)
         results = ToolResults(engine.blobs, engine.redactor, changed_by_hooks=engine.changes_results)
+        calls = ToolCalls(engine, results)
+        self.observed = GatewayMetrics(engine, Readings(waiting=lambda: calls.waiting, parked=lambda: len(self._parked)))
+        """Where transports count what they refuse, and say how many clients they have."""
+        self._closing = False
+        content = Content(engine)
         self._parts = FrontParts(
-            methods=Methods(self._lists, ToolCalls(engine, results), Content(engine)),
+            methods=Methods(self._lists, partial(self.observed.call, _traced(calls.call, engine, tracer_provider)), content),
+            content=content,
             changes=self._changes,
             runs=ClientRuns(replica),
             parked=self._parked,
+            metrics=self.observed,
             info={"name": name, "version": __version__},
             instructions=instructions,
             answer_s=limits.answer_s,
@@ -91,10 +106,17 @@ class Gateway:
         """Return the front for requests of the stateless era."""
         return StatelessFront(self._parts, principal)
 
-    @property
-    def argument_headers(self) -> ArgumentHeaders:
-        """The arguments of the tools that clients repeat as HTTP headers."""
-        return self._lists.argument_headers()
+    def header_params(self, tool: str) -> Mapping[str, Sequence[str]]:
+        """Return which arguments of a tool are repeated as headers over HTTP: their paths, by the part of the header after `Mcp-Param-`."""
+        return self._lists.argument_headers().paths(tool)
+
+    def metrics(self) -> bytes:
+        """Return the metrics of the gateway and its servers, in the text format of Prometheus."""
+        return self.observed.text()
+
+    def health(self) -> Mapping[str, Any]:
+        """Return whether the gateway and its servers work, as JSON data: `status` is `ok`, `degraded` or `closing`."""
+        return health(self.engine.servers_status(), closing=self._closing)
 
     async def start(self) -> None:
         """Start the engine's servers, and wait until each has listed its tools or has failed. Idempotent.
@@ -104,9 +126,12 @@ class Gateway:
         """
         await self.engine.start()
         self.engine.tools.on_change = lambda: self._changes.list_changed("tools")
+        for server in self.engine.mcp_servers():
+            server.on_change(self._changes.noticed)
 
     async def close(self) -> None:
         """End all requests and the engine, in bounded time. Idempotent."""
+        self._closing = True
         self._changes.close()
         self._parked.close()
         await self.engine.close()
@@ -121,3 +146,12 @@ class Gateway:
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self.close()
+
+
+def _traced(call: Answer, engine: Engine, provider: TracerProvider | None) -> Answer:
+    """Return `call` with a span around each call, if opentelemetry-api is installed."""
+    try:
+        from callgate.gateway._tracing import CallTracing
+    except ModuleNotFoundError:
+        return call
+    return partial(CallTracing(engine, provider).call, call)

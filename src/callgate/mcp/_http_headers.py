@@ -94,6 +94,10 @@ class ArgumentHeaders:
                 accepted.append(one)
         return accepted, refused
 
+    def paths(self, tool: str) -> dict[str, _Path]:
+        """Return where in its arguments each header of a tool is, by the last part of the header's name."""
+        return {token: path for path, token in self._tools.get(tool, {}).items()}
+
     def of(self, params: Mapping[str, Any]) -> dict[str, str]:
         """Return the headers that repeat the arguments of a call."""
         name = params.get("name")

@@ -18,6 +18,7 @@ __all__ = [
     "HANDSHAKE_REVISIONS",
     "LATEST_HANDSHAKE",
     "LATEST_STATELESS",
+    "LOG_LEVEL",
     "STATELESS_REVISIONS",
     "UNSUPPORTED_REVISION",
     "Era",
@@ -37,6 +38,8 @@ UNSUPPORTED_REVISION = -32022
 
 CLIENT_INFO: Mapping[str, str] = {"name": "callgate", "version": __version__}
 _PREFIX = "io.modelcontextprotocol/"
+LOG_LEVEL = f"{_PREFIX}logLevel"
+"""The key of `_meta` by which a request of the stateless era asks for log messages."""
 
 
 def era_of(revision: str) -> Era | None:

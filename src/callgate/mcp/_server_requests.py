@@ -77,8 +77,13 @@ class ClientRequests:
             self._running -= 1
 
 
-async def client_answer(client: CallingClient, method: object, params: object, server: str, log: RedactedLog) -> Mapping[str, Any]:
+async def client_answer(
+    client: CallingClient, method: object, params: object, server: str, log: RedactedLog, name: str = ""
+) -> Mapping[str, Any]:
     """Return what a client answers to a question of a server.
+
+    Args:
+        name: The server's name of the question; empty if it has none.
 
     Raises:
         RpcError: The client refuses, the question is invalid, or the answer is no JSON object.
@@ -86,7 +91,7 @@ async def client_answer(client: CallingClient, method: object, params: object, s
     if not isinstance(method, str) or not isinstance(params, Mapping):
         raise RpcError(INVALID_PARAMS, "The request has no method or no params.")
     try:
-        result: object = await client.answer(method, params)
+        result: object = await client.answer(method, params, name)
         if not isinstance(result, Mapping):
             raise TypeError(f"it is {type(result).__name__}, and must be a dict")
         plain_bytes(result)

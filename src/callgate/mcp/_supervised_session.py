@@ -112,8 +112,12 @@ class SupervisedSession:
     def __init__(self, parts: SessionParts, requests: AnswersServer, tools: SessionTools, era: Era | None = None) -> None:
         self.life = ServerLife[Session](f"The MCP server '{parts.server.name}'", _Backoff())
         self.tools = tools
+        self.subscribed: dict[str, int] = {}
+        """How often changes of a resource are wanted, by its URI."""
         self.era = era
         """The era of the server; None until it is found out."""
+        self.revision = ""
+        """The revision that the server spoke last."""
         self._parts = parts
         self._requests = requests
         self._session: Session | None = None
@@ -161,13 +165,21 @@ class SupervisedSession:
         """Start a session and follow it to its end; return why it has ended."""
         self._changed = self._doubted = False
         parts = self._parts
-        session = Session(parts.server, parts.connect, self._requests, parts.log, on_notice=self._noticed, on_late=parts.on_late)
+        session = Session(
+            parts.server,
+            parts.connect,
+            self._requests,
+            parts.log,
+            subscribed=self.subscribed,
+            on_notice=self._noticed,
+            on_late=parts.on_late,
+        )
         self._session = session
         session.connection.lost.add_done_callback(lambda _: self.life.stop_sending())
         async with asyncio.timeout(parts.server.start_timeout_s):
             await session.start(self.era)
             await self.tools.refresh(session)
-        self.era = session.era
+        self.era, self.revision = session.era, session.revision
         if session.connection.lost.done():
             return session.connection.lost.result()
         self.life.started(session)

@@ -33,8 +33,16 @@ class CallingClient(Protocol):
         """Fields for the `_meta` of the request, such as `traceparent`. Those that the protocol itself defines for a hop are not in it."""
         ...
 
-    async def answer(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+    @property
+    def log_level(self) -> str:
+        """The least level of log messages that the client wants; empty: none."""
+        ...
+
+    async def answer(self, method: str, params: Mapping[str, Any], name: str = "") -> Mapping[str, Any]:
         """Return the result of a request of the server: `elicitation/create`, `sampling/createMessage` or `roots/list`.
+
+        Args:
+            name: The server's name of the request, if it asks within the result of a call; empty if it has none.
 
         Raises:
             RpcError: The client refuses it or cannot be asked.

@@ -10,16 +10,17 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from typing import Any, Protocol
 
+from callgate.gateway._client_messages import INVALID_REQUEST, PARSE_ERROR, kind_of, read_client_message
 from callgate.gateway._exchange import Exchange, Front
 from callgate.gateway._http.limits import HttpLimits
 from callgate.gateway._http.request_checks import Headers, Refused, RequestChecks, check_post_headers, read_headers
-from callgate.gateway._http.routing_headers import STATELESS_VERSIONS, HeaderParams, check_routing_headers, check_version, meta_version
+from callgate.gateway._http.routing_headers import HANDSHAKE_VERSIONS, HeaderParams, check_routing_headers, meta_version
 from callgate.gateway._http.sessions import HttpSession, HttpSessions
 from callgate.gateway._http.streams import EventBuffer, Receive, Send, answer_request, send_body, send_events, wait_for_disconnect
 from callgate.gateway.principals import Principal
 from callgate.gateway.tokens import Authenticator
 from callgate.mcp._connection import Message
-from callgate.mcp._messages import RpcError, UnreadableMessage, encoded, error_answer, read_message
+from callgate.mcp._messages import RpcError, UnreadableMessage, encoded, error_answer
 
 __all__ = ["Fronts", "HttpApp"]
 
@@ -87,7 +88,7 @@ class HttpApp:
             self._checks.check_host_and_origin(headers, scope["server"][1])
             await self._route(scope["method"], scope["path"], headers, receive, send)
         except Refused as refused:
-            told = error_answer(None, RpcError(refused.code, refused.message, refused.data))
+            told = error_answer(refused.number, RpcError(refused.code, refused.message, refused.data))
             _LOG.info("refused %s: %s", refused.status, refused.message)
             await send_body(send, refused.status, encoded(told), refused.headers)
 
@@ -154,27 +155,25 @@ class HttpApp:
             raise Refused(408, f"The body took more than {self.limits.body_timeout_s:g} s. Send it faster.", headers=_CLOSE) from None
 
     async def _post(self, message: Message, headers: Headers, principal: Principal, receive: Receive, send: Send) -> None:
-        header, version = headers.get(b"mcp-protocol-version"), meta_version(message)
-        if header is not None:
-            check_version(header.decode("latin-1"))
-        if version is not None or (header is not None and header.decode("latin-1") in STATELESS_VERSIONS):
-            await self._post_stateless(message, version, headers, principal, receive, send)
+        header, version = headers.get(b"mcp-protocol-version", b"").decode("latin-1"), meta_version(message)
+        if version is not None or (header and header not in HANDSHAKE_VERSIONS):
+            try:
+                await self._post_stateless(message, headers, principal, receive, send)
+            except Refused as refused:
+                refused.number = message.get("id")
+                raise
         elif message.get("method") == "initialize" and "id" in message and b"mcp-session-id" not in headers:
             await self._initialize(message, principal, send)
         else:
             await self._post_to_session(message, self._sessions.find(headers.get(b"mcp-session-id"), principal), receive, send)
 
-    async def _post_stateless(
-        self, message: Message, version: object, headers: Headers, principal: Principal, receive: Receive, send: Send
-    ) -> None:
+    async def _post_stateless(self, message: Message, headers: Headers, principal: Principal, receive: Receive, send: Send) -> None:
         if "method" not in message:
             raise Refused(400, "The body must be a request or a notification.")
         if "id" not in message:
             await send_body(send, 202, b"")
             return
         check_routing_headers(headers, message, self._header_params)
-        if version is not None:
-            check_version(version)
         front = self._fronts.stateless(principal)
         await answer_request(front, message, receive, send, self.limits, stateless=True, keep=self._requests)
 
@@ -221,13 +220,9 @@ class HttpApp:
 
 def _readable(body: bytes) -> Message:
     try:
-        message = read_message(body)
+        message = read_client_message(body)
     except UnreadableMessage as error:
-        raise Refused(400, f"The body is no message: {error}.", -32700 if "no JSON:" in str(error) else -32600) from None
-    method = message.get("method")
-    known = isinstance(method, str) if "method" in message else "id" in message and ("result" in message or "error" in message)
-    if message.get("jsonrpc") != "2.0" or not known:
-        raise Refused(400, "The body is no JSON-RPC 2.0 message.")
-    if "method" in message and "id" in message and type(message["id"]) not in (int, str):
-        raise Refused(400, "The id of a request must be an integer or a string.")
+        raise Refused(400, f"The body is no message: {error}.", PARSE_ERROR) from None
+    if not kind_of(message):
+        raise Refused(400, "The body is no JSON-RPC 2.0 message with a valid id.", INVALID_REQUEST)
     return message

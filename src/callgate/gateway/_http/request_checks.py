@@ -45,6 +45,8 @@ class Refused(Exception):
     ) -> None:
         super().__init__(message)
         self.status, self.message, self.code, self.data, self.headers = status, message, code, data, headers
+        self.number: object = None
+        """The id of the request, if it is known."""
 
 
 def read_headers(raw: Iterable[tuple[bytes, bytes]]) -> Headers:

@@ -11,18 +11,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from callgate.gateway._http.request_checks import Headers, Refused
+from callgate.mcp._revisions import HANDSHAKE_REVISIONS
 
-__all__ = ["HANDSHAKE_VERSIONS", "STATELESS_VERSIONS", "HeaderParams", "check_routing_headers", "check_version", "meta_version"]
+__all__ = ["HANDSHAKE_VERSIONS", "HeaderParams", "check_routing_headers", "meta_version"]
 
-HANDSHAKE_VERSIONS = frozenset({"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"})
-STATELESS_VERSIONS = frozenset({"2026-07-28"})
+HANDSHAKE_VERSIONS = frozenset(HANDSHAKE_REVISIONS)
 HeaderParams = Callable[[str], Mapping[str, Sequence[str]]]
 """Returns for a tool the path in its arguments of each header (the part after `Mcp-Param-`)."""
 
 _VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 _NAME_KEYS = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 _HEADER_MISMATCH = -32020
-_UNSUPPORTED_VERSION = -32022
 
 
 def meta_version(message: Mapping[str, Any]) -> object:
@@ -30,14 +29,6 @@ def meta_version(message: Mapping[str, Any]) -> object:
     params = message.get("params")
     meta = params.get("_meta") if isinstance(params, dict) else None
     return meta.get(_VERSION_KEY) if isinstance(meta, dict) else None
-
-
-def check_version(version: object) -> None:
-    """Raise `Refused` if a version is of neither era."""
-    if version not in STATELESS_VERSIONS and version not in HANDSHAKE_VERSIONS:
-        supported = sorted(STATELESS_VERSIONS | HANDSHAKE_VERSIONS, reverse=True)
-        data = {"supported": supported, "requested": version}
-        raise Refused(400, "Unsupported protocol version. Use one of data.supported.", _UNSUPPORTED_VERSION, data)
 
 
 def check_routing_headers(headers: Headers, message: Mapping[str, Any], header_params: HeaderParams | None) -> None:
