@@ -124,10 +124,17 @@ def serve_stdio(server: LedgerServer) -> None:
 
 
 def serve_http(server: LedgerServer, listening: socket.socket) -> None:
-    http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(server), bind_and_activate=False)
+    http = _Http(("127.0.0.1", 0), _handler(server), bind_and_activate=False)
     http.socket.close()
     http.socket = listening
     http.serve_forever()
+
+
+class _Http(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Write nothing: clients are killed, too."""
 
 
 def _handler(server: LedgerServer) -> Callable[..., BaseHTTPRequestHandler]:
