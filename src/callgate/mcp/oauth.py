@@ -1,8 +1,8 @@
 """`OAuth`: access tokens for MCP servers on the network, from the user's authorization.
 
 Nothing happens until a server refuses a request for want of authorization. Then the user is asked once, in a browser that the host opens,
-and the request is sent again with the token. Tokens are kept in memory, renewed before they expire or when they are refused, and sent to the server that they were
-issued for and to no other.
+and the request is sent again with the token. Tokens are kept in memory, renewed before they expire or when they are refused, and
+sent to the server that they were issued for and to no other.
 """
 
 from __future__ import annotations
