@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
@@ -38,6 +37,8 @@ _MOST_FAILURES = 5
 """Failures in a row after which a server is quarantined."""
 _QUARANTINE_S = 60.0
 _SILENT_S = 5.0
+_END_S = 0.5
+"""How long the reason is waited for after a connection has failed."""
 _LONGEST_SILENCE_S = 120.0
 """A silent server is ended after this time, even if calls still wait for its answers."""
 _SETTLE_S = 0.05
@@ -218,9 +219,13 @@ class SupervisedSession:
         heard, clock = session.heard, self._parts.clock
         latest = clock.monotonic() + _LONGEST_SILENCE_S
         while True:
-            with suppress(TimeoutError, McpError):
+            try:
                 async with asyncio.timeout(_SILENT_S):
                     await session.is_alive()
+            except TimeoutError:
+                pass
+            except McpError:  # what has ended the connection is known soon
+                await asyncio.wait([session.connection.lost], timeout=_END_S)
             if session.connection.lost.done():
                 return True
             if session.heard != heard:
