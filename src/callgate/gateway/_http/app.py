@@ -23,7 +23,7 @@ from callgate.gateway._http.streams import EventBuffer, RawHeaders, Receive, Sen
 from callgate.gateway.principals import Principal
 from callgate.gateway.tokens import Authenticator
 from callgate.mcp._connection import Message
-from callgate.mcp._messages import RpcError, UnreadableMessage, encoded, error_answer
+from callgate.mcp._messages import INTERNAL_ERROR, RpcError, UnreadableMessage, encoded, error_answer
 
 __all__ = ["Fronts", "HttpApp"]
 
@@ -211,6 +211,9 @@ class HttpApp:
             response = await session.front.request(message, session)
             if response is not None and "result" in response:
                 session.revision = response["result"]["protocolVersion"]
+        except Exception:
+            _LOG.exception("a session could not be started")
+            raise Refused(500, "The gateway failed to start a session. Its log says why.", INTERNAL_ERROR) from None
         finally:
             if not session.revision:
                 await self._sessions.end(session)
