@@ -49,6 +49,8 @@ bench: $(VENV)/ready
 faults: $(VENV)/ready
 	$(BIN)/python -m tests.recovery.kill_cases
 	$(BIN)/python -m tests.recovery.random_kills
+	$(BIN)/python -m tests.recovery.mcp_kill_cases
+	$(BIN)/python -m tests.gateway.random_kills
 	$(BIN)/python -m tests.recovery.histories
 
 $(VENV)/mutants: $(VENV)/ready

@@ -190,9 +190,10 @@ async def test_a_value_that_is_not_a_raw_call_is_refused_with_the_fix(raw: Any) 
         (Scope(tick=object()), r"Scope\.tick is <object .*; it must be text"),  # type: ignore[arg-type]
         (Scope(principal=None), r"Scope\.principal is None; it must be text"),  # type: ignore[arg-type]
         (Scope(iteration="1"), r"Scope\.iteration is '1'; it must be a whole number"),  # type: ignore[arg-type]
+        (Scope(deliberate="no"), r"Scope\.deliberate is 'no'; it must be True or False"),  # type: ignore[arg-type]
         (Scope(deliberate=True, allowed_tools="seen"), r"allowed_tools is 'seen'; it must be a frozenset of names"),  # type: ignore[arg-type]
     ],
-    ids=["none", "dict", "run", "tick", "principal", "iteration", "allowed tools"],
+    ids=["none", "dict", "run", "tick", "principal", "iteration", "deliberate", "allowed tools"],
 )
 async def test_an_invalid_scope_is_refused_and_other_calls_still_run(scope: Any, said: str) -> None:
     """A value of another type would otherwise fail when the record is read or written, and then no call could run. In a text, every

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from callgate import Engine, RawCall, Scope, SqliteJournal, Suspended, UsageError, inbox
-from callgate.errors import RunHeld
 from callgate.testing import ManualClock
 from tests.effect_ledger import Ledger
 from tests.effect_tools import paying
@@ -103,17 +102,58 @@ async def test_waiting_ends_with_an_error_when_the_engine_is_closed(tmp_path: Pa
         await waiting
 
 
-async def test_a_question_that_is_used_up_or_held_by_another_engine_cannot_be_waited_for(tmp_path: Path, ledger: Ledger) -> None:
+async def test_a_question_that_is_used_up_or_was_never_asked_cannot_be_waited_for(tmp_path: Path, ledger: Ledger) -> None:
+    async with engine_at(tmp_path / "j.db", ledger) as engine:
+        question = await asked(engine)
+        await engine.approve(question)
+        assert await engine.wait_for_answer(question)
+        await engine.call(PAY, SCOPE)
+        for missing in (question, "order-7/0/9"):
+            with pytest.raises(UsageError, match="used up"):
+                await engine.wait_for_answer(missing)
+
+
+# With several engines on one journal
+
+
+async def test_a_run_whose_answer_is_awaited_can_be_served_by_another_engine(tmp_path: Path, ledger: Ledger) -> None:
     path = tmp_path / "j.db"
-    async with engine_at(path, ledger) as engine:
+    async with engine_at(path, ledger) as engine, engine_at(path, ledger) as other:
         question = await asked(engine)
         waiting = asyncio.ensure_future(engine.wait_for_answer(question))
-        assert await soon(lambda: bool(inbox.waiting(path)))
+        other_call = RawCall(id="2", name="look", arguments={})
+        assert (await said(other, other_call, SCOPE)).code != "run_held"
+        await other.approve(question, by="bob")
+        assert (await said(other, PAY, SCOPE)).text == "paid ann"
+        answer = await waiting
+        assert answer is not None
+        assert (answer.allowed, answer.by) == (True, "bob")
+        assert (await said(engine, PAY, SCOPE)).metadata.replayed
+    assert ledger.lines() == ["ann"]
+
+
+async def test_the_answer_is_awaited_while_another_engine_holds_the_run_and_after_that_has_ended(tmp_path: Path, ledger: Ledger) -> None:
+    path = tmp_path / "j.db"
+    async with engine_at(path, ledger) as engine:
         async with engine_at(path, ledger) as other:
-            with pytest.raises(RunHeld):
-                await other.wait_for_answer(question)
-        await engine.approve(question)
-        assert await waiting
-        await engine.call(PAY, SCOPE)
-        with pytest.raises(UsageError, match="used up"):
-            await engine.wait_for_answer(question)
+            question = await asked(other)
+            with other.runs.at_work("order-7"):
+                await other.runs.open(SCOPE)
+                waiting = asyncio.ensure_future(engine.wait_for_answer(question))
+                assert await engine.wait_for_answer(question, timeout_s=0) is None
+        inbox.approve(path, question, by="bob")
+        answer = await waiting
+        assert answer is not None
+        assert (answer.allowed, answer.by) == (True, "bob")
+
+
+async def test_the_question_shows_the_answer_that_another_engine_recorded(tmp_path: Path, ledger: Ledger) -> None:
+    path = tmp_path / "j.db"
+    async with engine_at(path, ledger) as engine, engine_at(path, ledger) as other:
+        question = await asked(engine)
+        await other.approve(question, by="bob")
+        shown = engine.approval(question)
+        assert shown is not None
+        assert (shown.allowed, shown.by) == (True, "bob")
+        assert (await said(other, PAY, SCOPE)).success
+        assert engine.approval(question) is None

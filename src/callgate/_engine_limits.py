@@ -104,3 +104,5 @@ class Limits(Options, frozen=True, kw_only=True):
     """Finished calls per engine whose results are kept in memory for identical later calls."""
     approval_s: Seconds = 86_400.0
     """Seconds until a question to a human expires."""
+    human_answer_s: Seconds = 600.0
+    """Seconds that all questions of one running call to a human may take, such as those of an MCP server. They do not count as its time."""

@@ -31,6 +31,7 @@ from callgate._pipeline.engine_options import (
     runners_of,
     servers_of,
 )
+from callgate._pipeline.recorded_questions import open_question
 from callgate._pipeline.wait_for_answer import answered_question
 from callgate._run_state.approvals import Answer
 from callgate._run_state.recorder import too_late
@@ -40,7 +41,19 @@ from callgate.calls import Approval, CurrentToolCall, Outcome, RawCall, Scope, T
 from callgate.emission import Emission, EndedCall
 from callgate.errors import RecordFailed, RunHeld, UsageError
 from callgate.hooks import Hook
-from callgate.protocols import BlobStore, CacheStore, CallJudge, Follower, Journal, Policy, RestartHandler, Runner, ToolServer, WriteLog
+from callgate.protocols import (
+    BlobStore,
+    CacheStore,
+    CallJudge,
+    Follower,
+    Journal,
+    Policy,
+    RestartHandler,
+    Runner,
+    ServerStatus,
+    ToolServer,
+    WriteLog,
+)
 from callgate.recorded_calls import latest_tool_call
 from callgate.tools import Tool
 from callgate.tools.registry import Layer, instance_of
@@ -182,10 +195,11 @@ class Engine:
         if scope is not parts.latest_scope.opened:
             check_call(raw)
             parts.admission.check_extra(scope)
-            try:
-                await self._open(scope)
-            except (RunHeld, RecordFailed) as error:
-                return parts.outcomes.unrecorded(raw, error)
+            if not parts.admission.open_nowait(scope):
+                try:
+                    await self._open(scope)
+                except (RunHeld, RecordFailed) as error:
+                    return parts.outcomes.unrecorded(raw, error)
         return await parts.route.call(raw, scope, signal or self.control.signal(scope.conversation))
 
     async def _open(self, scope: Scope) -> None:
@@ -464,6 +478,10 @@ class Engine:
         """Return the resources and prompts of each of the engine's MCP servers, in their order. Starts nothing."""
         return [self.server(server.name) for server in self._parts.servers if server.layer == "mcp"]
 
+    def servers_status(self) -> list[ServerStatus]:
+        """Return the state of each of the engine's tool servers, in their order. Starts nothing."""
+        return self._parts.servers.statuses()
+
     # What an operator does
 
     @by_name
@@ -549,17 +567,21 @@ class Engine:
     def approval(self, approval_id: str) -> Approval | None:
         """Return the question with this id and its answer; None if it was never asked, is used up, or has expired.
 
-        Its `allowed` is None while nobody has answered. To wait for the answer, use `wait_for_answer`.
+        Its `allowed` is None while nobody has answered. To wait for the answer, use `wait_for_answer`. If other engines
+        may write to the journal, a question without an answer here is looked up in the journal; if that is on a server,
+        this blocks: call it in a thread, with `await asyncio.to_thread(...)`.
         """
         question = self._parts.context.approvals.find(approval_id)
+        if (question is None or question.allowed is None) and self.journal.shared:
+            question = open_question(self.journal, approval_id, self.clock.wall_ns())
         return None if question is None else as_approval(question)
 
     @by_name
     async def wait_for_answer(self, approval_id: str, *, timeout_s: float | None = None) -> Approval | None:
         """Wait until a human has answered a question, with `approve` or `deny` or from another process.
 
-        Submit the same call again after that, whatever the answer is. Acquires the lease of the question's run, because
-        only the engine that holds it receives answers from other processes.
+        Submit the same call again after that, whatever the answer is. Any engine of the journal may work on the run
+        meanwhile: this engine acquires the lease of the run if no other one holds it, and offers it while it waits.
 
         Args:
             approval_id: The `approval_id` of a `Suspended` outcome, of this engine or of an earlier one.
@@ -569,16 +591,13 @@ class Engine:
             The question with its answer; None if nobody answered it in time.
 
         Raises:
-            UsageError: No such question is open, or the engine is closed. The subclass `RunHeld` means that another
-                engine works on the run.
+            UsageError: No such question is open, or the engine is closed.
         """
         check("engine.wait_for_answer", "timeout_s", timeout_s, Pause | None)
         check_answer("engine.wait_for_answer", approval_id, "", "")
         self._parts.lifecycle.check_open()
         context, parts = self._parts.context, self._parts
-        question = await answered_question(
-            approval_id, timeout_s, parts.open_runs, parts.runs, context.approvals, context.recorder, self.clock
-        )
+        question = await answered_question(approval_id, timeout_s, parts.runs, context.approvals, self.journal, self.clock)
         return None if question is None else as_approval(question)
 
     @by_name
@@ -592,15 +611,16 @@ class Engine:
         """Record whether a call took effect that ended `unknown`, or whose process ended while it ran.
 
         If it did not happen, the same call may be submitted again in its run. If it happened, the next identical call
-        is told so and does not run. Returns when this is durable, if the journal is. It takes effect before that, and
-        stays in effect if the caller is cancelled.
+        is told so and does not run. `happened=False` also frees the key of the effect (`@tool(key=...)`) of a call whose
+        tool returned a failure: the failure no longer answers later calls with the key. Returns when this is durable, if
+        the journal is. It takes effect before that, and stays in effect if the caller is cancelled.
 
         Args:
-            uid: The uid of the call, or of a call that was refused because of it.
+            uid: The uid of the call, or of a call that was refused because of it or got its result.
 
         Raises:
-            UsageError: The outcome of the call is not unknown. The subclass `RunHeld` means that another engine works
-                on the run; use `callgate.inbox` to send this to that engine.
+            UsageError: The outcome of the call is not unknown, and it has no such failure. The subclass `RunHeld` means
+                that another engine works on the run; use `callgate.inbox` to send this to that engine.
             RecordFailed: This could not be recorded, so it has no effect.
         """
         check("engine.settle", "happened", happened, bool)

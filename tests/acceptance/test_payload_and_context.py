@@ -267,7 +267,20 @@ async def test_a_kill_closes_the_request_of_the_built_in_fetch_tool() -> None:
 
 
 CONTEXT = {
-    *("actor", "attempt", "call", "call_id", "call_sync", "conversation", "deadline", "extra", "idempotency_key", "locale", "principal"),
+    *(
+        "actor",
+        "asking_human",
+        "attempt",
+        "call",
+        "call_id",
+        "call_sync",
+        "conversation",
+        "deadline",
+        "extra",
+        "idempotency_key",
+        "locale",
+        "principal",
+    ),
     *(
         "may_visit",
         "own_files",
@@ -284,7 +297,7 @@ CONTEXT = {
     ),
     "workspace",
 }
-PLUMBING = {"for_thread", "loop", "nested", "policies", "report"}
+PLUMBING = {"for_thread", "human_time", "loop", "nested", "policies", "report"}
 
 
 @pytest.mark.process

@@ -31,6 +31,8 @@ class RawClient:
     def __init__(self, process: Process, era: Era, capabilities: Mapping[str, Any]) -> None:
         self.process = process
         self.era = era
+        self.closed = False
+        """Whether the server has closed its output."""
         self.messages: asyncio.Queue[Message] = asyncio.Queue()
         self._capabilities = capabilities
         self._waiting: dict[object, asyncio.Future[Message]] = {}
@@ -57,6 +59,8 @@ class RawClient:
     def begin(self, method: str, params: Mapping[str, Any]) -> tuple[int, asyncio.Future[Message]]:
         """Send a request; return its id, and what will have the response."""
         self._number += 1
+        if self.closed:
+            raise ConnectionResetError("the server has closed its output")
         waiting = self._waiting[self._number] = asyncio.get_running_loop().create_future()
         self.send({"jsonrpc": "2.0", "id": self._number, "method": method, "params": self._with_meta(params)})
         return self._number, asyncio.ensure_future(asyncio.wait_for(waiting, HANGS_S))
@@ -94,6 +98,10 @@ class RawClient:
                 self.messages.put_nowait(message)
             elif not waiting.done():
                 waiting.set_result(message)
+        self.closed = True
+        for waiting in self._waiting.values():
+            if not waiting.done():
+                waiting.set_exception(ConnectionResetError("the server has closed its output"))
 
 
 @asynccontextmanager

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from examples.remote_runner.near import RemoteRunner
 from langchain_core.tools import tool as langchain_tool
+from langgraph.prebuilt import ToolNode
 from pydantic_ai.tools import Tool as PydanticTool
 
 from callgate import Engine, RawCall, ToolContext, UsageError, tool
@@ -16,6 +17,12 @@ from callgate.integrations import ExternalTool, import_tools
 from callgate.integrations.external_tool import in_own_thread
 
 _SCHEMA: dict[str, Any] = {"type": "object", "properties": {"order": {"type": "string"}}, "required": ["order"]}
+
+
+@langchain_tool
+def lookup(item: str) -> str:
+    """Look an item up."""
+    return item
 
 
 def price(item: str) -> int:
@@ -61,10 +68,14 @@ async def test_every_option_of_a_tool_can_be_given() -> None:
         (([price], {"price": "non"}), "must be one of"),
         (([3],), "is not a tool"),
         (("price",), "takes a list"),
-        ((price,), "takes a list"),
+        ((price,), "'price' \\(a function\\); it takes a list of tools. Give a list also for one tool"),
         (([int],), "is not a tool"),
+        ((lookup,), "'lookup' .*; it takes a list of tools. Give a list also for one tool"),
+        (([[price]],), "Give one list without lists in it"),
+        ((ToolNode([lookup]),), "ToolNode\\); it takes a list of tools. Give the tools of the node"),
+        (([ToolNode([lookup])],), "not a tool. Give the tools of the node"),
     ],
-    ids=["name", "effect", "number", "text", "no list", "class"],
+    ids=["name", "effect", "number", "text", "no list", "class", "one tool", "nested", "node", "node in a list"],
 )
 def test_a_mistake_is_a_usage_error_that_says_what_to_change(arguments: Any, said: str) -> None:
     with pytest.raises(UsageError, match=said):

@@ -226,3 +226,17 @@ async def test_an_answer_of_another_form_than_a_tool_asked_for_ends_the_run_and_
         result = await graph.ainvoke(_resume({"cents": 5}), _THREAD)
     assert _texts(result) == ["A7: 5"]
     assert _ran == ["A7: 5"]
+
+
+@pytest.mark.parametrize(("saver", "warnings"), [(None, 1), (InMemorySaver(), 0)], ids=["without", "with"])
+async def test_a_question_in_a_graph_without_a_checkpointer_is_logged_because_nothing_can_resume_it(
+    saver: Any, warnings: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    builder = StateGraph(MessagesState)
+    async with _engine("cancel") as engine:
+        builder.add_node("tools", CallgateToolNode([cancel], engine))
+        builder.add_edge(START, "tools")
+        state: Any = {"messages": [says(call("cancel", order="A7"))]}
+        await builder.compile(checkpointer=saver).ainvoke(state, _THREAD)
+    told = [record.getMessage() for record in caplog.records if "has no checkpointer" in record.getMessage()]
+    assert (len(told), _ran) == (warnings, [])

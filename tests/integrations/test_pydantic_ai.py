@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from dataclasses import dataclass, replace
 from datetime import date
@@ -19,6 +20,7 @@ from pydantic_ai import (
     ModelRetry,
     RunContext,
     ToolApproved,
+    ToolDenied,
     ToolReturn,
 )
 from pydantic_ai.exceptions import UnexpectedModelBehavior
@@ -26,7 +28,7 @@ from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ToolRet
 from pydantic_ai.tools import Tool, ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, WrapperToolset
 
-from callgate import Ask, Engine, MemoryJournal, RawCall, Scope, SqliteJournal, UsageError
+from callgate import Ask, Engine, MemoryJournal, RawCall, Scope, SqliteJournal, UsageError, inbox
 from callgate.integrations import ExternalTool, import_tools
 from callgate.integrations.external_tool import in_own_thread
 from callgate.integrations.pydantic_ai import CallgateCapability, CallgateToolset
@@ -339,6 +341,29 @@ async def test_a_denial_that_the_engine_got_reaches_the_model_with_its_reason() 
     assert "ann said no: it is too old" in told.text
     assert not ran
     assert "approval.answered" in [event.kind for event in journal.read()]
+
+
+async def test_a_call_that_the_framework_denied_is_answered_with_the_denial(tmp_path: Path) -> None:
+    """Pydantic AI tells the model itself, and never makes the call again. Another process goes on with the run."""
+
+    def pay(order: str) -> str:
+        """Pay an order."""
+        return order
+
+    path = tmp_path / "calls.db"
+    model = scripted([Call("pay", {"order": "A7"}, id="c1"), Call("pay", {"order": "B8"}, id="c2")], "done")
+    policies = [WrittenPolicy({"pay": Ask(question="Pay it?", rule="ask")})]
+    async with Engine(policies=policies, journal=SqliteJournal(path)) as engine:
+        agent = Agent(model, tools=[pay], capabilities=[CallgateCapability(engine)], output_type=[str, DeferredToolRequests])
+        first = await agent.run("go")
+    denied = DeferredToolResults(approvals={"c1": ToolDenied("too dear"), "c2": True})
+    async with Engine(policies=policies, journal=SqliteJournal(path)) as engine:
+        agent = Agent(model, tools=[pay], capabilities=[CallgateCapability(engine)], output_type=[str, DeferredToolRequests])
+        second = await agent.run(message_history=first.all_messages(), deferred_tool_results=denied)
+        answers = [json.loads(event.body) for event in engine.journal.read() if event.kind == "approval.answered"]
+    assert _contents(second.all_messages()) == ["too dear", "B8"]
+    assert [(one["status"], one["details"].get("reason", "")) for one in answers] == [("allowed", ""), ("refused", "too dear")]
+    assert inbox.waiting(path) == []
 
 
 async def test_two_messages_with_the_same_call_id_are_two_calls() -> None:

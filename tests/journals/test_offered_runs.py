@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from callgate import Engine, MemoryJournal, PostgresJournal, RawCall, Scope, SqliteJournal, Suspended, Tool, inbox, tool
+from callgate import Engine, MemoryJournal, PostgresJournal, RawCall, Scope, SqliteJournal, Suspended, Tool, Verified, inbox, tool
 from callgate._journal import JournalAddress
 from callgate._pipeline.open_runs import NO_SCOPE
 from callgate.errors import RunHeld, UsageError
@@ -73,6 +73,25 @@ async def test_an_engine_that_gets_a_run_back_knows_what_the_other_one_did(journ
         await said(one, call("pay", id="a", to="ann"), CHAT)
         await said(other, call("pay", id="b", to="bob"), CHAT)
         again = await said(one, call("pay", id="b", to="bob"), CHAT)
+    assert (again.metadata.replayed, ledger.lines()) == (True, ["ann", "bob"])
+
+
+async def test_engines_take_turns_also_if_each_call_has_a_scope_of_its_own(journals: Journals, ledger: Ledger) -> None:
+    one, other = engines(journals, paying(ledger))
+    async with one, other:
+        for number, engine in enumerate((one, one, other, other, one)):
+            await said(engine, call("pay", id=f"c{number}", to=str(number)), Scope(run="chat-1", conversation=f"request-{number}"))
+        again = await said(one, call("pay", id="c3", to="3"), Scope(run="chat-1", conversation="request-3"))
+    assert (again.metadata.replayed, ledger.lines()) == (True, ["0", "1", "2", "3", "4"])
+
+
+async def test_an_engine_that_released_a_run_after_its_work_knows_what_another_one_did_since(journals: Journals, ledger: Ledger) -> None:
+    one, other = engines(journals, paying(ledger))
+    async with one, other:
+        with one.runs.at_work("chat-1"):
+            await said(one, call("pay", id="a", to="ann"), Scope(run="chat-1"))
+        await said(other, call("pay", id="b", to="bob"), Scope(run="chat-1"))
+        again = await said(one, call("pay", id="b", to="bob"), Scope(run="chat-1"))
     assert (again.metadata.replayed, ledger.lines()) == (True, ["ann", "bob"])
 
 
@@ -171,6 +190,32 @@ async def test_a_loop_is_told_that_another_engine_works_on_the_run_instead_of_as
     assert (reply.ended, reply.done, reply.messages, reply.results) == ("held", True, [], [])
     assert "is being worked on by" in reply.reason
     assert (again.ended, ledger.lines()) == (None, ["ann 1", "bob 1"])
+
+
+@pytest.mark.parametrize("hangs", [False, True], ids=["raised", "timed out"])
+async def test_verify_counts_for_an_engines_own_call_after_another_engine_had_the_run(
+    journals: Journals, ledger: Ledger, hangs: bool
+) -> None:
+    known: list[bool | None] = [None]
+
+    @tool(verify=lambda arguments, key: Verified(happened=known[0]), timeout_s=0.2 if hangs else None)
+    async def pay(to: str) -> str:
+        """Pay somebody."""
+        ledger.write(to)
+        if len(ledger.lines()) > 1:
+            return f"paid {to}"
+        if hangs:
+            await asyncio.Event().wait()
+        raise ConnectionError(to)
+
+    one, other = engines(journals, pay)
+    async with one, other:
+        assert (await said(one, call("pay", id="a", to="ann"), CHAT)).status == "unknown"
+        assert (await said(other, call("pay", id="b", to="ann"), CHAT)).status == "unknown"
+        known[0] = False
+        refused = await said(other, call("pay", id="c", to="ann"), CHAT)
+        again = await said(one, call("pay", id="d", to="ann"), CHAT)
+    assert (refused.status, again.status, ledger.lines()) == ("unknown", "ok", ["ann", "ann"])
 
 
 async def test_a_run_with_an_unknown_outcome_is_handed_over_if_its_code_has_ended(journals: Journals) -> None:

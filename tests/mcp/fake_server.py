@@ -111,6 +111,8 @@ class FakeServer:
             given = self.script["answers"][method]
             page = int(message.get("params", {}).get("cursor", 0))
             self.send({"jsonrpc": "2.0", "id": number, **(given[page] if isinstance(given, list) else given)})
+        elif method == "subscriptions/listen" and self.script.get("confirms"):
+            self.send({"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged", "params": message["params"]})
         elif method != "subscriptions/listen":
             self.refuse(number, -32601, "Method not found")
 

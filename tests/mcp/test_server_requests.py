@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from callgate import Engine
+from callgate import Engine, Limits
 from tests.engine_calls import call, said
 from tests.mcp.fakes import Fake
 
 pytestmark = [pytest.mark.process, pytest.mark.parametrize("era", ["stateless", "handshake"])]
 
+TIMEOUT_S = 0.5
 QUESTION = {"method": "elicitation/create", "params": {"message": "Which branch?", "requestedSchema": {"type": "object"}}}
 SAMPLING = {"method": "sampling/createMessage", "params": {"messages": [], "maxTokens": 5}}
 
@@ -68,6 +70,33 @@ async def test_a_handler_that_fails_does_not_end_the_server(tmp_path: Path, era:
         assert "a secret of the host" not in fake.log.read_text(encoding="utf-8")
         assert "a secret of the host" not in result.text
         assert (await said(engine, call("echo", text="alive"))).text == "alive"
+
+
+async def test_the_time_of_a_human_does_not_count_as_the_calls(tmp_path: Path, era: str) -> None:
+    """The handler returns only after the timeout of the call would have expired twice."""
+    loop = asyncio.get_running_loop()
+
+    async def answer(params: Mapping[str, Any]) -> Mapping[str, Any]:
+        late = asyncio.Event()
+        loop.call_later(2 * TIMEOUT_S, late.set)
+        await late.wait()
+        return {"action": "decline"}
+
+    fake = Fake(tmp_path, {"ask": QUESTION}, era=era)
+    async with Engine(servers=[fake.server(elicitation=answer, timeout_s=TIMEOUT_S)]) as engine:
+        result = await said(engine, call("work"))
+    assert json.loads(result.text) == {"action": "decline"}
+
+
+async def test_the_time_of_a_human_is_bounded(tmp_path: Path, era: str) -> None:
+    async def answer(params: Mapping[str, Any]) -> Mapping[str, Any]:
+        await asyncio.Event().wait()
+        return {}
+
+    fake = Fake(tmp_path, {"ask": QUESTION}, era=era)
+    async with Engine(servers=[fake.server(elicitation=answer, timeout_s=60)], limits=Limits(human_answer_s=0.2)) as engine:
+        result = await said(engine, call("work"))
+    assert (result.status, result.code) == ("unknown", "timeout")
 
 
 async def test_a_server_that_asks_again_and_again_is_given_up(tmp_path: Path, era: str) -> None:

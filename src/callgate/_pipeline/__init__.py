@@ -8,10 +8,10 @@ The stages
     `parse` makes one JSON object from the arguments. `resolve` finds the tool. `validate` checks the arguments against
         its schema. `gate` decides whether the call may run; it asks policies, the tool (`required_approval`) and
         `ask_judges`. `engine_policies` has the policies. `approval_answers` applies a human's answer, and
-        `wait_for_answer` waits for it. `result_cache` answers from a stored result that is still valid. `execute`
-        runs the tool, with its attempts and timeouts. `result_check` checks the result. `call_hooks` runs the
-        host's code before and after. `normalise` gives every result the same format. `outcomes` turns errors and
-        results into outcomes, and records them.
+        `wait_for_answer` waits for it. `recorded_questions` reads questions and answers from the record. `result_cache`
+        answers from a stored result that is still valid. `execute` runs the tool, with its attempts and timeouts.
+        `result_check` checks the result. `call_hooks` runs the host's code before and after. `normalise` gives every
+        result the same format. `outcomes` turns errors and results into outcomes, and records them.
 
 The state of runs
     `open_runs` acquires the leases of runs, and offers those of idle runs to other engines. `known_runs` has the state

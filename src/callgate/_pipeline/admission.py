@@ -34,8 +34,9 @@ __all__ = ["Admission", "EngineRuns", "check_call", "check_scope"]
 
 _NAMES = ("run", "conversation", "tick", "message_id", "phase", "principal", "actor", "workspace", "locale", "provider")
 _WORDS = attrgetter(*_NAMES)
-_KINDS = ({str}, int, int)
-"""The types of a scope's text values, and of its two numbers."""
+_KINDS = ({str}, int, int, bool, bool)
+"""The types of a scope's text values, and of its numbers and switches."""
+_EXPECTED = {str: "text", int: "a whole number", bool: "True or False"}
 
 
 class Admission:
@@ -96,6 +97,20 @@ class Admission:
             ) from error
         self._take(scope, placed)
         self._latest.opened = scope
+
+    def open_nowait(self, scope: Scope) -> bool:
+        """Use a scope whose run is open, without waiting. Return False if `open` is needed.
+
+        Raises:
+            UsageError: The scope is invalid, or the engine is closed or belongs to another event loop.
+        """
+        self._lifecycle.check_open()
+        placed = self._place(scope)
+        if not self._known.is_open(placed.run, new=self._is_new and placed.run == self._run):
+            return False
+        self._take(scope, placed)
+        self._latest.opened = scope
+        return True
 
     def admit(
         self,
@@ -219,14 +234,22 @@ def check_scope(scope: object) -> None:
     """Raise `UsageError` if a value of the scope can be neither recorded nor compared."""
     if not isinstance(scope, Scope):
         raise UsageError(f"A {type(scope).__name__} was handed in as a scope. Give callgate.Scope(...), or leave it out.")
-    if (set(map(type, _WORDS(scope))), type(scope.turn), type(scope.iteration)) == _KINDS and scope.allowed_tools is None:
+    kinds = set(map(type, _WORDS(scope))), type(scope.turn), type(scope.iteration), type(scope.deliberate), type(scope.surface_errors)
+    if kinds == _KINDS and scope.allowed_tools is None:
         return
-    for name, kind, value in (*_text_of(scope), ("turn", int, scope.turn), ("iteration", int, scope.iteration)):
+    for name, kind, value in (*_text_of(scope), *_others_of(scope)):
         if not isinstance(value, kind):
-            raise UsageError(f"Scope.{name} is {value!r:.80}; it must be {'text' if kind is str else 'a whole number'}.")
+            raise UsageError(f"Scope.{name} is {value!r:.80}; it must be {_EXPECTED[kind]}.")
     allowed: object = scope.allowed_tools
     if allowed is not None and not isinstance(allowed, (frozenset, set, tuple, list)):
         raise UsageError(f"Scope.allowed_tools is {allowed!r:.80}; it must be a frozenset of names, or None for all tools.")
+
+
+def _others_of(scope: Scope) -> Iterator[tuple[str, type, object]]:
+    yield "turn", int, scope.turn
+    yield "iteration", int, scope.iteration
+    yield "deliberate", bool, scope.deliberate
+    yield "surface_errors", bool, scope.surface_errors
 
 
 def _text_of(scope: Scope) -> Iterator[tuple[str, type, object]]:

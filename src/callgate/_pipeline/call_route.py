@@ -42,7 +42,7 @@ from callgate._pipeline.validate import quoted_error, quoted_notes, validate
 from callgate._pipeline.wait_graph import WaitGraph
 from callgate._run_state.approvals import HUMAN_DENIED
 from callgate._run_state.event_bodies import Reason, arguments_hash
-from callgate._run_state.idempotency import Known, call_key, earlier_result
+from callgate._run_state.idempotency import Known, call_key, earlier_result, keeps_effect_key
 from callgate._run_state.run_recovery import Unfinished
 from callgate._runners.offload_to_threads import LARGE_BYTES
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Restarted, Scope, Suspended, ToolResult
@@ -288,6 +288,7 @@ class CallRoute:
                 result = self._outcomes.result_of(state, error, tool.name, approved)
             if state.known is not None:
                 state.known.result = result
+                state.known.keeps_effect_key = state.claim is not None and state.started and keeps_effect_key(result, tool.effect)
             over = partial(self._locks.release, lock) if lock is not None and self._survives else None
             return await self._outcomes.answered(state, result, over)
         except (Exception, SystemExit) as error:

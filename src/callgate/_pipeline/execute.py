@@ -40,6 +40,7 @@ from callgate.errors import RecordFailed
 from callgate.protocols import Execution, RunRequest, WriteLog
 from callgate.stage_types import ApprovedCall, Checked
 from callgate.tools import BoundTool, ToolContext, is_retryable_error, validate_tool_result
+from callgate.tools.human_time import HumanTime
 from callgate.tools.result_format import declared_failure, has_standard_shape
 
 __all__ = ["Executor"]
@@ -82,6 +83,7 @@ class Executor:
         self._recorder = context.recorder
         self._survives = context.journal.strength != "memory"
         self._grace_s = context.limits.grace_s
+        self._human_answer_s = context.limits.human_answer_s
         self._soft_warn_iteration = context.limits.soft_warn_iteration
         self._reader = context.reader
         self._redactor = context.redactor
@@ -157,7 +159,7 @@ class Executor:
         deadline = state.deadline = min(state.deadline, now + self._timeout_s)  # never later than the parent's
         context = self._context(state, approved)
         start, claims = plan.start or self._runners.start(tool.runner), plan.claims
-        attempt, lost, ends = 1, False, inf
+        attempt, lost, ends, human_s = 1, False, inf, 0.0
         while True:
             timeout_s = min(deadline, ends) - now
             if kill.reason is not None or timeout_s <= 0:
@@ -185,6 +187,10 @@ class Executor:
             )
             begun = start(request)
             execution = begun if isinstance(begun, Execution) else await begun
+            if context.human_time is not None and context.human_time.asked and (asked_s := context.human_time.passed_s - human_s):
+                human_s += asked_s
+                deadline, ends, context.deadline = deadline + asked_s, ends + asked_s, context.deadline + asked_s
+                state.deadline = deadline
             if not execution.read and (execution.status == "returned" or execution.value is not None):
                 small = small_jsonable(execution.value, self._reader.max_bytes) if execution.status == "returned" else None
                 if small is None:
@@ -230,6 +236,7 @@ class Executor:
             report=state.report,
             nested=state.nested,
             own_files=self._own_files,
+            human_time=HumanTime(self._human_answer_s, self._clock.monotonic) if approved.call.tool.runner == "inline" else None,
             policies=PolicyRecheck(approved.call, policies) if judged else None,
             show_kill_hint=soft_warn is not None and scope.iteration >= soft_warn,
         )

@@ -121,10 +121,11 @@ class InboxDelivery:
 
     def _settle(self, message: InboxMessage) -> None:
         state = self._known.by_run.get(message.run)
-        if state is None or not state.is_in_doubt(message.target):
+        happened = SETTLEMENTS[message.kind]
+        if state is None or not state.can_settle(message.target, happened=happened):
             raise UsageError(f"The call '{message.target[:80]}' is not in doubt, so nothing was changed.")
         cause = self._record("inbox.taken", message, self._said(message, message.reason))
-        said = Settlement(happened=SETTLEMENTS[message.kind], by=message.actor, reason=message.reason)
+        said = Settlement(happened=happened, by=message.actor, reason=message.reason)
         self._known.settle_by_hand(message.target, said, cause=cause)
 
     def _said(self, message: InboxMessage, reason: str) -> str:

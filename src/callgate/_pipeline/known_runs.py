@@ -15,7 +15,7 @@ from msgspec import Struct, field
 
 from callgate._pipeline.engine_options import EngineContext
 from callgate._run_state.event_bodies import Reason
-from callgate._run_state.idempotency import RunState
+from callgate._run_state.idempotency import RunState, Uncertain
 from callgate._run_state.recorder import off_loop
 from callgate._run_state.run_recovery import RunReader
 from callgate._run_state.settlements import Settlement
@@ -59,10 +59,16 @@ class KnownRuns:
         self._opening = asyncio.Lock()
         self._outdated: set[str] = set()
         """Runs whose lease is being acquired, or was when the caller gave up: another engine may have written to their records."""
+        self._kept: set[str] = set()
+        """Runs whose lease was acquired here, and neither lost nor released nor offered since. Their states are known."""
         self._own = own
         self._work = work
         self._counts: dict[str, dict[str, int]] = {}
         """The numbers of dangerous calls started by tick (`Scope.tick`), for runs whose state has to be read again."""
+        self._own_doubts: dict[str, dict[str, Uncertain]] = {}
+        """The calls of this engine with an unknown outcome, by uid, for runs whose state has to be read again: the record does not say
+        whether the code of a call of a living engine has ended, which this engine knows of its own calls.
+        """
 
     def is_busy(self, run: str) -> bool:
         """Return whether the run is being worked on."""
@@ -90,7 +96,8 @@ class KnownRuns:
             RunHeld: Another engine works on the run.
         """
         if new:
-            self.by_run.setdefault(run, RunState(run, remember=self._remember))
+            if run not in self.by_run:
+                self.by_run[run] = RunState(run, remember=self._remember)
             return
         async with self._opening:
             outdated = run in self._outdated
@@ -100,6 +107,15 @@ class KnownRuns:
                 self._set_aside(run)
             self._outdated.discard(run)
             await self._load(run)
+            self._kept.add(run)
+
+    def is_open(self, run: str, *, new: bool = False) -> bool:
+        """Return whether `open` has nothing to do."""
+        return run in self._kept or (new and run in self.by_run)
+
+    def let_go(self, run: str) -> None:
+        """Note that the run's lease is released or offered, so that the run has to be opened again."""
+        self._kept.discard(run)
 
     async def _acquire(self, run: str) -> bool:
         """Acquire the run's lease, and return whether this engine did not hold it before."""
@@ -123,10 +139,15 @@ class KnownRuns:
             await asyncio.sleep(0)
 
     def _set_aside(self, run: str) -> None:
-        """Drop the run's state except for this engine's own counts, because other engines may have written to its record since."""
+        """Drop the run's state except for this engine's own counts and calls, because other engines may have written to its record
+        since.
+        """
         state = self.by_run.pop(run, None)
+        self._kept.discard(run)
         if state is not None and state.dangerous:
             self._counts[run] = state.dangerous
+        if state is not None and (own := {doubt.uid: doubt for doubt in state.uncertain.values() if doubt.origin is None}):
+            self._own_doubts[run] = own
 
     def knows(self, run: str) -> bool:
         """Return whether the run's state is known, as of the lease that this engine has now."""
@@ -140,9 +161,18 @@ class KnownRuns:
     def _keep(self, run: str, reading: RunReader) -> RunState:
         state = self.by_run[run] = reading.state()
         state.dangerous.update(self._counts.pop(run, {}))
+        if own := self._own_doubts.pop(run, None):
+            self._restore_own(state, {uid: doubt for uid, doubt in own.items() if uid not in reading.resumed})
         self._approvals.restore(reading.questions.values())
         self._forget_idle_runs()
         return state
+
+    def _restore_own(self, state: RunState, own: Mapping[str, Uncertain]) -> None:
+        """Replace the calls in doubt that this engine started last with what it knows of them."""
+        writer = self._recorder.identity
+        for fact, doubt in state.uncertain.items():
+            if doubt.uid in own and doubt.origin is not None and doubt.origin.writer == writer:
+                state.uncertain[fact] = own[doubt.uid]
 
     def _forget_idle_runs(self) -> None:
         """Drop the oldest idle runs above a limit; they can be read from the journal again.
@@ -155,6 +185,7 @@ class KnownRuns:
                 self.by_run.move_to_end(run)
                 continue
             del self.by_run[run]
+            self._kept.discard(run)
             self._recorder.journal.release_lease(run)
             if len(self.by_run) <= _MOST_RUNS:
                 return
@@ -180,10 +211,10 @@ class KnownRuns:
     def settle_by_hand(self, uid: str, said: Settlement, *, cause: int = 0) -> int | None:
         """Record an operator's statement about a call.
 
-        Return the event's position; None if no unknown outcome of the call is known.
+        Return the event's position; None if the call cannot be settled so, see `RunState.can_settle`.
         """
         state = self.by_run.get(uid.rsplit("/", 2)[0])
-        if state is None or not state.is_in_doubt(uid):
+        if state is None or not state.can_settle(uid, happened=said.happened):
             return None
         by, reason = self._recorder.cut(said.by) or "the operator", self._recorder.cut(said.reason)
         body = Reason(reason=reason or "the operator said so", status="happened" if said.happened else "not_happened", details={"by": by})

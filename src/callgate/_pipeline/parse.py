@@ -35,7 +35,9 @@ def check_name(raw: RawCall) -> None:
         CallAborted: The call has no name, so it does not count as a call.
     """
     if not isinstance(raw.name, str) or not raw.name.strip():
-        raise CallAborted("error", "The model's call has no name. Nothing was run.")
+        raise CallAborted(
+            "error", "The model's call has no name. Nothing was run. Ask the model again, or name a tool if your program made the call."
+        )
 
 
 def has_large_arguments(raw: RawCall) -> bool:

@@ -21,7 +21,7 @@ from callgate._pipeline.unknown_outcomes import verified_by_tool
 from callgate._run_state.earlier_effect import EarlierEffect, effect_run
 from callgate._run_state.event_bodies import Reason, decode_reason, decode_result
 from callgate._run_state.recorder import off_loop
-from callgate._run_state.settlements import in_doubt
+from callgate._run_state.settlements import how_to_free, in_doubt
 from callgate._runners.exception_results import describe
 from callgate._runners.offload_to_threads import WorkAbandoned
 from callgate._runners.return_values import ReadingTimeout
@@ -204,7 +204,8 @@ def _note(result: ToolResult, key: str, earlier: EarlierEffect, *, others: bool)
     """Return what a model is told that may take the result of an earlier call for that of a second effect."""
     did = "did it before" if result.status == "ok" else "tried it before"
     had = f"with the same key of its effect ({key}){' and other arguments' if others else ''}"
-    return f"Nothing was run for this call: {earlier.uid} {did}, {had}; it ended at {earlier.ended_at}. This is its result."
+    then = "" if result.status == "ok" else f" {how_to_free(earlier.uid)}"
+    return f"Nothing was run for this call: {earlier.uid} {did}, {had}; it ended at {earlier.ended_at}. This is its result.{then}"
 
 
 def _never(writer: str) -> bool:

@@ -19,7 +19,7 @@ from callgate._pipeline.tool_plan import ToolPlans
 from callgate._run_state.recorder import Recorder
 from callgate._secret_redaction import RedactedLog
 from callgate.errors import UsageError
-from callgate.protocols import CallJudge, Policy, ToolServer
+from callgate.protocols import CallJudge, Policy, ReportsStatus, ServerStatus, ToolServer
 from callgate.tools import BoundTool, Tool, ToolRegistry
 from callgate.tools.prefixed_names import prefixed_name
 from callgate.tools.registry import prepared_tool
@@ -99,6 +99,10 @@ class Catalogue:
         self._register()
         self._prepared.pop(server, None)
 
+    def count(self, server: str) -> int:
+        """Return how many tools a server offers."""
+        return len(self._offered.get(server, ()))
+
     def withdraw(self, server: str, reasons: Mapping[str, str]) -> None:
         self._withdrawn[server] = dict(reasons)
         gone = {tool.name for tool in self._offered.get(server, ())} & reasons.keys()
@@ -175,6 +179,15 @@ class ToolServers:
 
     def __iter__(self) -> Iterator[ToolServer]:
         return iter(self._servers)
+
+    def statuses(self) -> list[ServerStatus]:
+        """Return the state of each server."""
+        return [self._status(server, self._catalogue.count(server.name)) for server in self._servers]
+
+    def _status(self, server: ToolServer, tools: int) -> ServerStatus:
+        if isinstance(server, ReportsStatus):
+            return server.status(tools)
+        return ServerStatus(name=server.name, state="unknown", tools=tools)
 
     def named(self, name: str) -> ToolServer:
         """Return the server with this name.

@@ -1,68 +1,88 @@
-"""Wait until a human has answered a question, in this process or through the inbox.
+"""Wait until a human has answered a question, in this process or in another one, whichever engine holds the question's run.
 
-The run's lease is acquired first, because only the engine that holds it receives the answers of other processes. Answers
-nothing, and submits no call.
+The engine that holds the run receives the answers of other processes. This engine acquires the lease if it can; while it only waits, the
+lease is offered as that of any idle run, and another engine may take it. Its answer is then read from the record. If that engine ends, the
+lease is acquired again. Answers nothing, and submits no call.
 """
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import AbstractContextManager
-from typing import Protocol
+from contextlib import suppress
+from functools import partial
+from typing import Final, Protocol
 
 from callgate._clock import Clock
-from callgate._pipeline.approval_answers import load_question
+from callgate._pipeline.recorded_questions import question_with_answer
 from callgate._run_state.approvals import Approvals, Question
-from callgate._run_state.recorder import Recorder
-from callgate._run_state.settlements import OpensRuns
+from callgate._run_state.recorder import off_loop
 from callgate.calls import Scope
+from callgate.errors import RunHeld
+from callgate.protocols import Journal
 
 __all__ = ["answered_question"]
 
+_LOOK_S: Final = 0.5
+"""Seconds between two looks at the record of a run that another engine may hold."""
+_LOOKS: Final = 10
+"""How many looks at the record to take before the lease is acquired again."""
 
-class WorksOnRuns(Protocol):
-    """Keeps the leases of runs, and delivers the messages that wait for them."""
+
+class AcquiresRuns(Protocol):
+    """Acquires the leases of runs, and delivers the messages that wait for them."""
 
     async def open(self, scope: Scope) -> None: ...
 
-    def at_work(self, run: str) -> AbstractContextManager[object]: ...
-
 
 async def answered_question(
-    approval_id: str, timeout_s: float | None, loads: OpensRuns, runs: WorksOnRuns, approvals: Approvals, recorder: Recorder, clock: Clock
+    approval_id: str, timeout_s: float | None, runs: AcquiresRuns, approvals: Approvals, journal: Journal, clock: Clock
 ) -> Question | None:
     """Return the question once it is answered; None if it expires, or `timeout_s` passes, before that.
 
-    Args:
-        loads: Loads the question, if another process asked it.
-
     Raises:
-        UsageError: No such question is open, or the engine is closed; or, as `RunHeld`, another engine works on its run.
+        UsageError: No such question is open, or the engine is closed.
     """
-    approval_id = await load_question(approval_id, loads, approvals, recorder)
-    question = approvals.known(approval_id)
-    if question.allowed is not None:
-        return question
     until = None if timeout_s is None else clock.monotonic() + timeout_s
-    with runs.at_work(question.run):  # an idle run could be taken by another engine, which would get its messages
-        while True:
-            await runs.open(Scope(run=question.run))
-            with approvals.watched(question.run) as changed:
-                question = approvals.find(approval_id) or question
-                if question.allowed is not None:
-                    return question
-                left_s = (question.expires_at - clock.wall_ns()) / 1e9
-                if until is not None:
-                    left_s = min(left_s, until - clock.monotonic())
-                if left_s <= 0 or not await _happens(changed, left_s, clock):
-                    return None
+    waited = await _loaded(approval_id, runs, approvals, journal)
+    looks = 0
+    while waited.allowed is None:
+        with approvals.watched(waited.run) as changed:
+            waited = approvals.find(waited.approval_id) or waited
+            if waited.allowed is None and journal.shared:
+                stored = await off_loop(journal, partial(question_with_answer, journal, waited.approval_id))
+                waited = stored or waited
+            left_s = (waited.expires_at - clock.wall_ns()) / 1e9
+            if until is not None:
+                left_s = min(left_s, until - clock.monotonic())
+            if waited.allowed is not None or left_s <= 0:
+                break
+            looks = 0 if await _happens(changed, left_s, clock, _LOOK_S if journal.shared else None) else looks + 1
+        if looks % _LOOKS == 0:
+            await _acquired(waited.run, runs)
+    return None if waited.allowed is None else waited
 
 
-async def _happens(event: asyncio.Event, within_s: float, clock: Clock) -> bool:
-    """Wait for the event. Return whether it was set in time."""
+async def _loaded(approval_id: str, runs: AcquiresRuns, approvals: Approvals, journal: Journal) -> Question:
+    """Return a question that is not used up, with the lease of its run if no other engine holds that."""
+    known = approvals.find(approval_id) or await off_loop(journal, partial(question_with_answer, journal, approval_id))
+    if known is None:
+        return approvals.known(approval_id)
+    return approvals.known(known.approval_id) if await _acquired(known.run, runs) else known
+
+
+async def _acquired(run: str, runs: AcquiresRuns) -> bool:
+    """Acquire the lease of a run, and return whether no other engine holds it."""
+    with suppress(RunHeld):
+        await runs.open(Scope(run=run))
+        return True
+    return False
+
+
+async def _happens(event: asyncio.Event, within_s: float, clock: Clock, look_s: float | None) -> bool:
+    """Wait for the event, for at most `within_s` by the engine's clock and `look_s`. Return whether it was set."""
     both = asyncio.ensure_future(event.wait()), asyncio.ensure_future(clock.sleep(within_s))
     try:
-        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(both, timeout=look_s, return_when=asyncio.FIRST_COMPLETED)
     finally:
         for one in both:
             one.cancel()

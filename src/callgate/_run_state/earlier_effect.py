@@ -14,14 +14,12 @@ from typing import Literal, Protocol
 from msgspec import Struct
 
 from callgate._run_state.event_bodies import Received, arguments_hash, decode_reason, decode_received, decode_result, has_made_id, utc_text
-from callgate._run_state.idempotency import Uncertain
+from callgate._run_state.idempotency import Uncertain, keeps_effect_key
 from callgate._run_state.run_recovery import Unfinished, unfinished_calls
 from callgate.calls import RawCall, Scope, ToolResult
 from callgate.events import TERMINAL, Event
 
 __all__ = ["EarlierEffect", "EffectClaim", "effect_run"]
-
-_NOTHING_HAPPENED = frozenset({"not_done", "not_started"})
 
 
 class EffectClaim(Struct, kw_only=True, eq=False):
@@ -163,6 +161,4 @@ def _state(
         return "nothing"
     if result is None or result.status == "unknown" or call is None or call.started is None:
         return "unknown"
-    idempotent = call.started.effect == "idempotent"  # started again with the same key, it has no second effect
-    no_effect = idempotent or result.code in _NOTHING_HAPPENED or result.failure_class == "record_failed"
-    return "nothing" if no_effect else "answered"
+    return "answered" if keeps_effect_key(result, call.started.effect) else "nothing"

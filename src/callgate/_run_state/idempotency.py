@@ -23,13 +23,26 @@ from callgate._abort_signals import AbortSignal, settled
 from callgate._json import canonical
 from callgate._run_state.event_bodies import arguments_hash, decode_result
 from callgate._run_state.recorder import off_loop
-from callgate._run_state.settlements import EARLIER, Settlement, happened_result, until_settled
+from callgate._run_state.settlements import EARLIER, Settlement, happened_result, how_to_free, until_settled
 from callgate.calls import Note, RawCall, Scope, ToolResult
 from callgate.errors import CallNotStarted, IdempotencyConflict, OutcomeUnknown
 from callgate.protocols import Journal
 from callgate.stage_types import ApprovedCall, ValidatedCall
 
-__all__ = ["Doubt", "Happened", "IdenticalCalls", "Known", "Origin", "RunState", "Uncertain", "call_key", "earlier_result"]
+__all__ = [
+    "Doubt",
+    "Happened",
+    "IdenticalCalls",
+    "Known",
+    "Origin",
+    "RunState",
+    "Uncertain",
+    "call_key",
+    "earlier_result",
+    "keeps_effect_key",
+]
+
+_NOTHING_HAPPENED: Final = frozenset({"not_done", "not_started"})
 
 
 def call_key(call: ValidatedCall, asked_hash: str, occurrence: int = 0) -> str:
@@ -97,6 +110,18 @@ class Known(Struct, kw_only=True):
     """Whether the result is only in the journal, and no longer in memory."""
     denied: bool = False
     """Whether a human has denied the call, so that the result says that and the tool was not started."""
+    keeps_effect_key: bool = False
+    """Whether it ended with a failure that is the result of all calls with the same key of their effect; see `keeps_effect_key`."""
+
+
+def keeps_effect_key(result: ToolResult, effect: str) -> bool:
+    """Return whether the failure of a started call keeps the key of its effect, so that it answers later calls with the key.
+
+    The effect may have happened before the tool returned the failure. An idempotent tool has no second effect if it is started again
+    with the same key.
+    """
+    no_effect = effect == "idempotent" or result.code in _NOTHING_HAPPENED or result.failure_class == "record_failed"
+    return result.status == "error" and not no_effect
 
 
 class Origin(Struct, frozen=True, kw_only=True):
@@ -259,8 +284,18 @@ class RunState:
     def is_in_doubt(self, uid: str) -> bool:
         return any(doubt.uid == uid for doubt in self.uncertain.values())
 
+    def can_settle(self, uid: str, *, happened: bool) -> bool:
+        """Return whether an operator can settle a call: its outcome is unknown, or it ended with a failure that keeps the key of its
+        effect and did not happen.
+        """
+        return self.is_in_doubt(uid) or (not happened and self._key_of_failure(uid) is not None)
+
+    def _key_of_failure(self, uid: str) -> str | None:
+        """Return the key in `known` of a call that ended with a failure that keeps the key of its effect."""
+        return next((key for key, known in self.known.items() if known.keeps_effect_key and known.uid == uid), None)
+
     def settle(self, uid: str, *, happened: bool, by: str = "") -> None:
-        """Forget that a call's outcome was unknown. A call that did not take effect may be submitted again.
+        """Forget that a call's outcome was unknown, or that it failed. A call that did not take effect may be submitted again.
 
         Args:
             by: The operator who settled it. If the call happened, it and the next identical call are told so.
@@ -276,6 +311,8 @@ class RunState:
                     self.happened[fact] = Happened(uid=uid, by=by)
                     self.known[doubt.key] = self._known_to_have_happened(doubt, fact[0], by)
                 return
+        if not happened and (failed := self._key_of_failure(uid)) is not None:
+            del self.known[failed]
 
     def _known_to_have_happened(self, doubt: Uncertain, tool: str, by: str) -> Known:
         asked = self.known[doubt.key].arguments if doubt.key in self.known else ""
@@ -334,6 +371,8 @@ async def earlier_result(known: Known, call: RepeatedCall, journal: Journal, tim
             details={EARLIER: known.uid},
         )
     notes = (*result.metadata.notes, *_notes(known, call))
+    if known.keeps_effect_key:
+        notes = (*notes, Note(kind="replayed", text=how_to_free(known.uid)))
     metadata = replace(result.metadata, replayed=not joined, joined=joined, notes=notes)
     own = decode_result(canonical(result))  # a copy, because callers may change it
     return replace(own, id=call.raw.id, uid=call.uid, metadata=metadata), "joined" if joined else "replayed"

@@ -15,7 +15,7 @@ from msgspec import Struct
 from callgate._json import canonical, decode
 from callgate._run_state.approvals import Answer, Question
 from callgate._run_state.event_bodies import Reason, Started, Verdict, arguments_hash, decode_reason, decode_result, utc_text, verdict_of
-from callgate._run_state.idempotency import Known, Origin, RunState, Uncertain
+from callgate._run_state.idempotency import Known, Origin, RunState, Uncertain, keeps_effect_key
 from callgate._run_state.settlements import until_settled, used_result
 from callgate.calls import ToolResult
 from callgate.errors import OutcomeUnknown
@@ -147,6 +147,8 @@ class RunReader:
         """Calls that a human has denied and whose denial has not been returned yet, by uid."""
         self.questions: dict[str, Question] = {}
         """The questions of this run whose answers no call has used up, by approval."""
+        self.resumed: set[str] = set()
+        """The calls that an engine took up again, which may be another one than the engine that started them."""
 
     def take(self, events: Iterable[Event]) -> None:
         state = self._state
@@ -161,6 +163,8 @@ class RunReader:
             match event.kind:
                 case "call.received":
                     state.counter = max(state.counter, int(event.call.rpartition("/")[2]) + 1)
+                case "call.resumed":
+                    self.resumed.add(event.call)
                 case "call.started":
                     self._intended(event)
                 case "call.claimed" if event.call in self._unclaimed:
@@ -248,7 +252,9 @@ class RunReader:
         if result.code == "not_done":
             self._state.known.pop(started.key, None)
             return
-        self._state.known[started.key].result = result
+        known = self._state.known[started.key]
+        known.result = result
+        known.keeps_effect_key = bool(started.effect_key) and keeps_effect_key(result, started.effect)
         if result.status == "unknown":
             self._leave_doubt(result.uid, started)
 

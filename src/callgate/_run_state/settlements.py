@@ -27,6 +27,7 @@ __all__ = [
     "call_in_doubt",
     "did_happen",
     "happened_result",
+    "how_to_free",
     "in_doubt",
     "is_settled",
     "settle_call",
@@ -80,6 +81,13 @@ def in_doubt(tool: str, uid: str, common: str, still: str = "") -> OutcomeUnknow
     return OutcomeUnknown(
         f"{tool} was not run: {uid} {common} and its outcome is not known: it may have happened{still}. {until_settled(uid)}",
         details={EARLIER: uid},
+    )
+
+
+def how_to_free(uid: str) -> str:
+    """Return the advice for a call that gets the failure of `uid`, which keeps the key of its effect."""
+    return (
+        f"If nothing happened, the operator can free the key with `callgate settle {uid} --not-happened`, and the call can be sent again."
     )
 
 
@@ -143,6 +151,8 @@ def why_not_in_doubt(events: list[Event], uid: str) -> str:
         why = f"it was settled already, as {call.settled.replace('_', ' ')}, by {call.settled_by or 'its tool'}"
     else:
         why = f"its status is '{call.status}'"
+        if call.status == "error" and call.effect_key:
+            why += " (a returned failure that keeps the key of its effect is settled only as not happened)"
     return f"The call '{uid[:80]}' is not in doubt: {why}. Nothing was changed."
 
 
@@ -153,7 +163,7 @@ async def settle_call(uid: str, said: Settlement, runs: OpensRuns, known: Settle
         uid: The uid of the call, or of a call that was refused because of it.
 
     Raises:
-        UsageError: The outcome of the call is not unknown; or, as `RunHeld`, another engine works on its run.
+        UsageError: The call cannot be settled, see `RunState.can_settle`; or, as `RunHeld`, another engine works on its run.
     """
     if not isinstance(uid, str):
         raise UsageError(f"The call {uid!s:.80} is {type(uid).__name__}; give the id of a call that is in doubt.")

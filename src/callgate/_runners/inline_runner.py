@@ -143,6 +143,7 @@ class Drive:
         "_context",
         "_coro",
         "_deadlines",
+        "_ends",
         "_given_up",
         "_handle",
         "_loop",
@@ -182,6 +183,10 @@ class Drive:
 
     def __await__(self) -> Generator[Any, None, Execution]:
         self._alarm = self._deadlines.set(self._request.timeout_s, self._overdue)
+        self._ends = self._loop.time() + self._request.timeout_s
+        human_time = self._request.context.human_time
+        if human_time is not None:
+            human_time.watch(self._human_time_changed)
         silence = self._request.kill.on_abort(self._killed)
         try:
             execution = yield from self._steps()
@@ -191,6 +196,8 @@ class Drive:
             raise
         finally:
             silence()
+            if human_time is not None:
+                human_time.watch(None)
             self._deadlines.cancel(self._alarm)
             self._settle()
         return self._ended(execution)
@@ -282,6 +289,20 @@ class Drive:
 
     def _overdue(self) -> None:
         self._stop("timed_out")
+
+    def _human_time_changed(self) -> None:
+        """Stop the deadline while a human is asked, and let it go on after that with the time that was left."""
+        human_time = self._request.context.human_time
+        if self._why is not None or human_time is None:
+            return
+        self._deadlines.cancel(self._alarm)
+        now = self._loop.time()
+        if human_time.is_asking:
+            self._ends -= now  # the seconds that are left
+            self._alarm = self._deadlines.set(human_time.left_s, self._overdue)
+        else:
+            self._alarm = self._deadlines.set(max(0.0, self._ends), self._overdue)
+            self._ends += now
 
     def _killed(self) -> None:
         self._stop("killed")

@@ -15,7 +15,7 @@ from typing import Any
 
 from callgate.protocols import RunRequest
 
-__all__ = ["INSIDE", "StartedTask", "TaskWatch"]
+__all__ = ["INSIDE", "StartedTask", "TaskWatch", "not_left_running"]
 
 INSIDE: ContextVar[tuple[RunRequest, ...]] = ContextVar("callgate_running", default=())
 """The requests of the tools that the current code belongs to, the outermost call first. A nested tool runs in its
@@ -40,6 +40,13 @@ class StartedTask:
     def left(self) -> list[Task]:
         """Return the tasks that nothing has cancelled."""
         return [task for task in self.tasks if not (task.done() or getattr(task, "cancelling", int)())]
+
+
+def not_left_running(task: asyncio.Future[Any]) -> None:
+    """Do not count a task as left running by its tool, because the tool's code ends only when the task does, and counts itself."""
+    factory = task.get_loop().get_task_factory()
+    if isinstance(factory, TaskWatch):
+        factory.forget(task)
 
 
 class TaskWatch:
@@ -85,6 +92,12 @@ class TaskWatch:
         task.add_done_callback(partial(self._ended, key))
         if started.keep is not None:
             started.keep(task)
+
+    def forget(self, task: Task) -> None:
+        """Do not count a task that the running tool has started."""
+        inside = INSIDE.get()
+        if inside:
+            self._ended(id(inside[-1]), task)
 
     def _ended(self, key: int, task: Task) -> None:
         started = self.started.get(key)

@@ -18,10 +18,11 @@ from msgspec import Struct
 from callgate._clock import Clock
 from callgate._secret_redaction import RedactedLog
 from callgate._server_processes.server_errors import NotSent
+from callgate.protocols import ServerState, ServerStatus
 
 __all__ = ["TRANSITIONS", "Event", "RestartPolicy", "ServerLife", "ServerWork", "State", "with_last_words"]
 
-State = Literal["idle", "starting", "ready", "degraded", "backoff", "quarantined", "closed"]
+State = ServerState
 Event = Literal["start", "started", "silent", "heard", "lost", "failed_too_often", "due", "close"]
 
 TRANSITIONS: Mapping[tuple[State, Event], State] = {
@@ -103,6 +104,8 @@ class ServerLife(Generic[S]):
         """What calls are sent on, while they can be; None means that `_attempt` is not done, or that the server is in quarantine or
         closed."""
         self.failures = 0
+        self.starts = 0
+        """How often it was started with success."""
         self.problem = ""
         """Why the server does not run, as a sentence; empty if it runs. A model may be told."""
         self.full_problem = ""
@@ -156,6 +159,7 @@ class ServerLife(Generic[S]):
         """Let calls be sent."""
         self.enter("started")
         self.ready, self.problem = ready, ""
+        self.starts += 1
         self._began = self._clock.monotonic()
         if self._attempt is not None and not self._attempt.done():
             self._attempt.set_result(None)
@@ -193,6 +197,11 @@ class ServerLife(Generic[S]):
 
     def enter(self, event: Event) -> None:
         self.state = TRANSITIONS.get((self.state, event), self.state)
+
+    def status(self, name: str, tools: int, revision: str = "") -> ServerStatus:
+        """Return what the engine tells of the server."""
+        restarts = max(0, self.starts - 1)
+        return ServerStatus(name=name, state=self.state, problem=self.problem, revision=revision, tools=tools, restarts=restarts)
 
     def unavailable(self, why: str) -> NotSent:
         text = why.removesuffix(".")

@@ -6,8 +6,8 @@ Changes of a list that come close together are told once. Knows no era of the pr
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Literal
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
 
 __all__ = ["Change", "Changes", "ListKind"]
 
@@ -46,9 +46,15 @@ class Changes:
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_COLLECT_S, self._tell_lists)
 
-    def resource_updated(self, uri: str) -> None:
-        """Tell that a resource has changed."""
-        self._tell("notifications/resources/updated", uri)
+    def noticed(self, method: str, params: Mapping[str, Any]) -> None:
+        """Take a notice of a server. Those about tools come from the engine, which knows which of them it offers."""
+        uri = params.get("uri")
+        if method == "notifications/resources/updated" and isinstance(uri, str):
+            self._tell(method, uri)
+        elif method == "notifications/prompts/list_changed":
+            self.list_changed("prompts")
+        elif method == "notifications/resources/list_changed":
+            self.list_changed("resources")
 
     def close(self) -> None:
         if self._timer is not None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from callgate.engine import Engine
 from callgate.gateway._client_calls import ClientCall
@@ -23,6 +23,7 @@ from callgate.tools.prefixed_names import prefixed_name
 __all__ = ["Content"]
 
 log = logging.getLogger("callgate")
+T = TypeVar("T")
 
 _RESOURCE_NOT_FOUND = -32002
 _MOST_KNOWN = 100_000
@@ -106,6 +107,25 @@ class Content:
             for item in items[:_MOST_KNOWN]:
                 self._server_of_uri.setdefault(str(item.get("uri")), server.name)
 
+    # Subscriptions
+
+    async def subscribe(self, uri: str) -> ServerContent:
+        """Ask the server of a resource to tell its changes; return that server, from which each subscription has to be ended.
+
+        Raises:
+            RpcError: No server takes the subscription.
+        """
+        refusal: RpcError | None = None
+        for server in self._servers_of(uri):
+            try:
+                await _answered(server.subscribe(uri))
+            except RpcError as error:
+                refusal = refusal or error
+            else:
+                return server
+        assert refusal is not None
+        raise refusal
+
     # Single resources and prompts
 
     async def _resource(self, method: str, params: Mapping[str, Any]) -> Message:
@@ -113,10 +133,8 @@ class Content:
         uri = params.get("uri")
         if not isinstance(uri, str):
             raise RpcError(INVALID_PARAMS, f"{method} needs a uri.")
-        servers = self._having("resources")
-        known = self._server_of_uri.get(uri)
         refusal: RpcError | None = None
-        for server in sorted(servers, key=lambda one: one.name != known):
+        for server in self._servers_of(uri):
             try:
                 return await _forwarded(server, method, params)
             except RpcError as error:
@@ -125,6 +143,11 @@ class Content:
                     raise
         assert refusal is not None
         raise refusal
+
+    def _servers_of(self, uri: str) -> list[ServerContent]:
+        """Return the servers that have resources, the one that has listed this one first."""
+        known = self._server_of_uri.get(uri)
+        return sorted(self._having("resources"), key=lambda server: server.name != known)
 
     async def _prompt(self, name: object) -> tuple[ServerContent, str]:
         """Return the server that has a prompt, and its name there."""
@@ -169,8 +192,12 @@ class Content:
 
 
 async def _forwarded(server: ServerContent, method: str, params: Mapping[str, Any]) -> Message:
+    return await _answered(server.request(method, params))
+
+
+async def _answered(request: Awaitable[T]) -> T:
     try:
-        return await server.request(method, params)
+        return await request
     except RequestRejected as error:
         raise RpcError(error.rpc_code, error.server_message, error.data) from error
     except McpError as error:

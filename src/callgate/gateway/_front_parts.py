@@ -9,8 +9,11 @@ from msgspec import Struct
 
 from callgate.gateway._changes import Changes
 from callgate.gateway._client_runs import ClientRuns
+from callgate.gateway._content import Content
 from callgate.gateway._methods import Methods
+from callgate.gateway._metrics import GatewayMetrics
 from callgate.gateway._parked_requests import ParkedRequests
+from callgate.gateway._request_states import RequestStates
 from callgate.gateway.principals import LOCAL, Principal
 from callgate.mcp._messages import INVALID_PARAMS, RpcError
 
@@ -21,9 +24,12 @@ class FrontParts(Struct, frozen=True, kw_only=True):
     """The parts of a gateway that its fronts use."""
 
     methods: Methods
+    content: Content
     changes: Changes
     runs: ClientRuns
     parked: ParkedRequests
+    states: RequestStates
+    metrics: GatewayMetrics
     info: Mapping[str, Any]
     """The gateway's `name` and `version`."""
     instructions: str

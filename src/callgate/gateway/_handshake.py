@@ -17,7 +17,8 @@ from callgate.gateway._client_calls import PROTOCOL_PREFIX, Client, ClientCall, 
 from callgate.gateway._client_messages import INVALID_REQUEST
 from callgate.gateway._exchange import Exchange
 from callgate.gateway._front_parts import FrontParts, object_of, params_of
-from callgate.gateway._running_requests import RunningRequests
+from callgate.gateway._request_tasks import RequestTasks
+from callgate.gateway._watched_resources import WatchedResources
 from callgate.gateway.principals import Principal
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import INTERNAL_ERROR, INVALID_PARAMS, RpcError, notification
@@ -43,17 +44,17 @@ class HandshakeSession:
         self.client = Client(
             principal=principal, era="handshake", revision=LATEST_HANDSHAKE, capabilities={}, info={}, run="", log_level="debug"
         )
-        self._running = RunningRequests()
+        self._running = RequestTasks()
         self._asked: dict[object, asyncio.Future[Mapping[str, Any]]] = {}
         self._ids = count(1)
-        self._watched: set[str] = set()
-        """The URIs of the resources of which the client wants to know the changes."""
+        self._watched = WatchedResources(parts.content)
         self._stop_listening = parts.changes.listen(self._changed)
 
     # Front
 
     async def request(self, message: Mapping[str, Any], exchange: Exchange) -> Message | None:
-        return await self._running.run(message["id"], self._result(message, exchange))
+        answered = self._parts.metrics.request("handshake", self._result, message, exchange)
+        return await self._running.run(message["id"], answered)
 
     def notification(self, message: Mapping[str, Any]) -> None:
         if message["method"] == "notifications/cancelled":
@@ -68,6 +69,7 @@ class HandshakeSession:
     async def close(self) -> None:
         self._stop_listening()
         await self._running.close()
+        await self._watched.close()
 
     # Requests
 
@@ -81,7 +83,7 @@ class HandshakeSession:
             case "logging/setLevel":
                 return self._set_level(params)
             case "resources/subscribe" | "resources/unsubscribe":
-                return await self._watch(method, params, exchange)
+                return await self._watch(method, params)
         if not self.client.run:
             raise RpcError(INVALID_REQUEST, "The session has not been initialized. Send initialize first.")
         call = self._call(params, exchange)
@@ -111,13 +113,12 @@ class HandshakeSession:
         self.client.log_level = level
         return {}
 
-    async def _watch(self, method: str, params: Mapping[str, Any], exchange: Exchange) -> Message:
+    async def _watch(self, method: str, params: Mapping[str, Any]) -> Message:
         uri = params.get("uri")
         if not isinstance(uri, str):
             raise RpcError(INVALID_PARAMS, f"{method} needs a uri.")
-        result = await self._parts.methods.answer(method, self._call(params, exchange), params)
-        (self._watched.add if method == "resources/subscribe" else self._watched.discard)(uri)
-        return _adapted(result)
+        await (self._watched.add if method == "resources/subscribe" else self._watched.remove)(uri)
+        return {}
 
     def _call(self, params: Mapping[str, Any], exchange: Exchange) -> ClientCall:
         key = self._parts.session_key(self.client.principal)

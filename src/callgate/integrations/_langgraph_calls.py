@@ -6,6 +6,7 @@ run and the conversation; the message that made the call, or else the graph's ta
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, TypeVar
@@ -50,6 +51,7 @@ __all__ = [
     "without_loop",
 ]
 
+log = logging.getLogger("callgate")
 T = TypeVar("T")
 ScopeOf = Scope | Callable[[ToolCallRequest], Scope]
 """The scope of an agent's calls, or a function of the request that returns it. The run, the conversation and the message are added."""
@@ -59,6 +61,12 @@ _is_invalid_resume: Callable[[BaseException], bool] = getattr(graph_errors, "is_
 """Whether a human's answer to an interrupt had another form than it asked for; LangGraph 1.2 has this since one of its later versions."""
 _SCRATCHPAD = "__pregel_scratchpad"
 """The key of what LangGraph keeps for a task, such as the answers to its interrupts. LangGraph has no public name for it."""
+_CHECKPOINTER = "__pregel_checkpointer"
+"""The key of the checkpointer of a running graph, and of the graph that it is a part of. LangGraph has no public name for it."""
+_NOT_RESUMABLE = (
+    "A human has to decide about a tool call, but the graph has no checkpointer: it ends with an interrupt that cannot be resumed. Compile"
+    " the graph with checkpointer=..., as create_agent(..., checkpointer=InMemorySaver()), and give a thread_id."
+)
 
 
 class BlockingEngine:
@@ -98,8 +106,10 @@ class TaskAnswers:
         self._asked = False
 
     def ask(self, value: dict[str, Any]) -> Any:
-        """Return the next answer, or interrupt the graph."""
+        """Return the next answer, or interrupt the graph. A graph that cannot be resumed is logged."""
         self._asked = True
+        if get_config()["configurable"].get(_CHECKPOINTER) is None:
+            log.warning(_NOT_RESUMABLE)
         return interrupt(value)
 
     def holds_another(self) -> bool:

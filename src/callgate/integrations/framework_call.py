@@ -17,6 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callgate._json import decode, to_jsonable
+from callgate._runners.started_tasks import not_left_running
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Restarted, Scope, Suspended, ToolResult
 from callgate.errors import NotDone, ResultNotSerializable, RunHeld, UsageError
 from callgate.integrations.outdated_answers import why_outdated
@@ -229,20 +230,21 @@ def whole_value(engine: CallsEngine, result: ToolResult) -> Any:
 async def until_ended(work: Awaitable[T]) -> T:
     """Await work that a cancellation cannot stop, such as code in a thread, until it has ended.
 
-    If cancelled, go on waiting, and raise the cancellation at the end. So the engine, which gives up waiting after its
-    grace period, knows that the code still runs.
+    If cancelled, go on waiting, and return the result all the same. So the engine, which gives up waiting after its
+    grace period, knows that the code still runs, and records its late answer. It passes the cancellation on itself. A
+    second cancellation, when the engine or the event loop is closed, ends the wait.
     """
-    task, cancelled = asyncio.ensure_future(work), None
+    task, cancelled = asyncio.ensure_future(work), False
+    not_left_running(task)
     while not task.done():
         try:
             await asyncio.shield(task)
-        except asyncio.CancelledError as error:
-            cancelled = error
+        except asyncio.CancelledError:
+            if cancelled:
+                task.cancel()
+            cancelled = True
         except BaseException:
             break
-    if cancelled is not None and not task.cancelled():
-        task.exception()  # retrieved, because nobody waits for it any more
-        raise cancelled
     return task.result()
 
 

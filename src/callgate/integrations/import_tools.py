@@ -94,8 +94,8 @@ def import_tools(
     Raises:
         UsageError: An item is not a tool, or a name is not that of one of the tools.
     """
-    if isinstance(items, (str, bytes, Mapping)) or not isinstance(items, Iterable):
-        raise UsageError(f"import_tools was given {items!r:.80}; it takes a list of tools.")
+    if isinstance(items, (str, bytes, Mapping)) or not isinstance(items, Iterable) or _describes(items):
+        raise UsageError(f"import_tools was given {_shown(items)}; it takes a list of tools.{_list_of(items)}")
     found = [one for item in items for one in _found(item)]
     given = GivenOptions("import_tools", effects, options, [one.name for one in found if one.is_function])
     names = {one.name: one for one in found}
@@ -120,13 +120,36 @@ def _found(item: object) -> Iterator[_Found]:
             return
     if not callable(item) or isinstance(item, type):
         raise UsageError(
-            f"import_tools was given {item!r:.80} ({type(item).__module__}.{type(item).__qualname__}), which is not a tool."
-            " It takes tools of LangChain, Pydantic AI, the OpenAI Agents SDK and Microsoft Agent Framework, plain functions, and tools of"
-            " callgate."
+            f"import_tools was given {_shown(item)} in its list, which is not a tool.{_list_of(item)} It takes tools of LangChain,"
+            " Pydantic AI, the OpenAI Agents SDK and Microsoft Agent Framework, plain functions, and tools of callgate."
         )
     function = as_function(item)
     label: dict[str, Any] = {} if inspect.getdoc(function) else {"description": function.__name__}
     yield _Found(function.__name__, lambda given: tool(function, **{**label, **given}), is_function=True)
+
+
+def _describes(item: object) -> bool:
+    """Return whether an object is a framework's tool or set of tools; a tool of LangChain can also be iterated over."""
+    return any(module.describe(item) is not None for module in _modules(type(item)))
+
+
+def _shown(item: object) -> str:
+    """Return what was given instead of a tool or a list of tools, for a message."""
+    name = getattr(item, "name", None) or getattr(item, "__name__", None)
+    kind = f"a {type(item).__module__}.{type(item).__qualname__}".replace("builtins.", "")
+    if isinstance(name, str):
+        return f"'{name:.80}' ({kind})"
+    return f"{item!r:.80} ({kind})" if isinstance(item, (str, bytes, int, float)) else kind
+
+
+def _list_of(item: object) -> str:
+    """Return how to write the tools that an object stands for as a list; empty if that is not known."""
+    if isinstance(getattr(item, "tools_by_name", None), Mapping):  # LangGraph's ToolNode
+        return " Give the tools of the node: import_tools(list(node.tools_by_name.values()))."
+    if isinstance(item, (list, tuple, set, frozenset)):
+        return " Give one list without lists in it: [*tools, *more_tools]."
+    one = isinstance(item, Tool) or (isinstance(item, type) and issubclass(item, Tool)) or inspect.isroutine(item) or _describes(item)
+    return " Give a list also for one tool: import_tools([...])." if one else ""
 
 
 def _modules(kind: type) -> Iterator[DescribesTools]:

@@ -7,6 +7,7 @@ before; the engine gets them as JSON data.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +20,7 @@ from callgate.errors import UsageError
 try:
     from pydantic_ai import ApprovalRequired, CallDeferred, DeferredToolRequests, DeferredToolResults, ModelRetry, RunContext, ToolFailed
     from pydantic_ai.capabilities import AbstractCapability
-    from pydantic_ai.messages import ModelResponse, ToolCallPart
+    from pydantic_ai.messages import ModelRequest, ModelResponse, ToolCallPart, ToolReturnPart
     from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, ToolsetTool, WrapperToolset
 except ModuleNotFoundError as error:
     raise UsageError("callgate.integrations.pydantic_ai needs Pydantic AI 2.68 or later: pip install 'pydantic-ai-slim>=2.68'.") from error
@@ -40,7 +41,7 @@ from callgate.integrations._pydantic_ai_tools import (
 )
 from callgate.integrations.framework_call import FrameworkCall, HumanDecision, check_scope, run_call, scope_of, until_ended, whole_value
 from callgate.integrations.import_tools import ToolDescription
-from callgate.integrations.open_questions import was_asked
+from callgate.integrations.open_questions import OpenQuestions, was_asked
 from callgate.integrations.wrapped_tools import WrappedTools
 from callgate.tools import ToolOptions
 
@@ -97,6 +98,7 @@ class CallgateToolset(WrapperToolset[Any]):
 
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
         await self.engine.start()  # refuses another event loop before two threads register the same tool
+        await self._record_denials(ctx)
         tools = await super().get_tools(ctx)
         for name, one in tools.items():
             self._tools.add_once(name, declared(one) or one, partial(self._description, one))
@@ -147,6 +149,14 @@ class CallgateToolset(WrapperToolset[Any]):
         if not isinstance(result, Suspended):
             return self._output(call, result)
         raise ApprovalRequired(metadata={"question": result.question, "approval_id": result.approval_id})
+
+    async def _record_denials(self, ctx: RunContext[Any]) -> None:
+        """Answer the engine's questions about the calls that a human has denied: Pydantic AI tells the model, and does not make them."""
+        latest = ctx.messages[-1] if ctx.messages else None
+        parts = latest.parts if isinstance(latest, ModelRequest) else ()
+        for denied in [part for part in parts if isinstance(part, ToolReturnPart) and part.outcome == "denied"]:
+            run = self._placed(dataclasses.replace(ctx, tool_name=denied.tool_name, tool_call_id=denied.tool_call_id)).run
+            await OpenQuestions(self.engine).record_denials(run, partial(_denial, denied))
 
     async def _asked(self, given: dict[str, Any], scope: Scope, ctx: RunContext[Any], tool: ToolsetTool[Any]) -> dict[str, Any]:
         """Return the arguments of the call: those that the engine has asked about, if a human has approved it with others."""
@@ -242,6 +252,11 @@ def _approved(arguments: dict[str, Any] | None, suspended: Suspended, problem: s
     if problem:
         raise ToolFailed(problem)
     return HumanDecision(allow=True, arguments=arguments)
+
+
+def _denial(denied: ToolReturnPart, name: str, call_id: str) -> str | None:
+    """Return the reason why a call was denied; None if it is another one than `denied`."""
+    return str(denied.content) if (name, call_id) == (denied.tool_name, denied.tool_call_id) else None
 
 
 def _response(ctx: RunContext[Any]) -> tuple[str, ToolCallPart | None]:

@@ -30,6 +30,7 @@ __all__ = [
     "read_message",
     "request",
     "response_fault",
+    "result_of",
 ]
 
 MAX_MESSAGE_BYTES = MAX_LINE_BYTES
@@ -108,6 +109,19 @@ def response_fault(message: Mapping[str, Any]) -> str:
     if not isinstance(error, dict) or type(error.get("code")) is not int or not isinstance(error.get("message"), str):
         return "its error has no code and message"
     return ""
+
+
+def result_of(response: Message) -> Message:
+    """Return the result of a response without a fault.
+
+    Raises:
+        RpcError: It is an error.
+    """
+    error = response.get("error")
+    if error is not None:
+        raise RpcError(error["code"], error["message"], error.get("data"))
+    result: Message = response["result"]
+    return result
 
 
 def request(number: int | str, method: str, params: Mapping[str, Any] | None) -> Message:

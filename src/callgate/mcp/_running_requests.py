@@ -7,6 +7,7 @@ request unless it reports progress: it then counts as sent for the call that was
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from msgspec import Struct
@@ -26,8 +27,14 @@ class Caller(Struct, frozen=True, kw_only=True, eq=False):
     """The uid of the call; empty if the request is no call of a tool."""
     on_progress: OnProgress | None = None
     """Called with the progress that the server reports, as text."""
+    asking_human: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Returns a block in which the time of the call does not run."""
     client: CallingClient | None = None
     """The client on whose behalf the request is made."""
+
+    def answering(self, method: object) -> AbstractContextManager[None]:
+        """Return the block in which a question is answered: by a human, unless it is one for the host's own model or folders."""
+        return self.asking_human() if self.client is not None or method == "elicitation/create" else nullcontext()
 
 
 class RunningRequest(Struct, frozen=True, eq=False):

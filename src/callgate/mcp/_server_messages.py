@@ -19,7 +19,7 @@ from callgate._secret_redaction import RedactedLog
 from callgate.mcp import _messages as messages
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import RpcError
-from callgate.mcp._running_requests import RunningRequest, RunningRequests
+from callgate.mcp._running_requests import Caller, RunningRequest, RunningRequests
 from callgate.mcp._server_requests import AnswersServer
 
 __all__ = ["NOTICES", "OnNotice", "ServerMessages"]
@@ -147,9 +147,10 @@ class ServerMessages:
             del self._questions[number]
 
     async def _answer(self, number: object, method: object, params: object, running: RunningRequest | None) -> None:
-        client = running.caller.client if running is not None else None
+        caller = running.caller if running is not None else Caller()
         try:
-            reply = messages.answer(number, await self._requests.answer(method, params, client))
+            with caller.answering(method):
+                reply = messages.answer(number, await self._requests.answer(method, params, caller.client))
         except RpcError as error:
             reply = messages.error_answer(number, error)
         await self._notify(reply)

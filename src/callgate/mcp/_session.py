@@ -10,8 +10,7 @@ Sources: MCP 2025-11-25, Lifecycle, Utilities; MCP 2026-07-28, Multi Round-Trip 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from contextvars import Context
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from itertools import count
 from typing import Any, cast
@@ -20,6 +19,7 @@ from msgspec import Struct
 
 from callgate._secret_redaction import RedactedLog
 from callgate.mcp import _messages as messages
+from callgate.mcp._change_subscription import ChangeSubscription
 from callgate.mcp._connection import ConnectionEvents, ConnectionLost, Message, NotSent, ProtocolError, ServerConnection
 from callgate.mcp._messages import RpcError
 from callgate.mcp._pages import all_items
@@ -39,8 +39,6 @@ from callgate.mcp._revisions import (
 from callgate.mcp._running_requests import Caller, RunningRequest, RunningRequests
 from callgate.mcp._server_messages import OnNotice, ServerMessages
 from callgate.mcp._server_requests import AnswersServer, client_answer
-from callgate.mcp._tool_subscription import ToolSubscription
-from callgate.mcp.calling_client import CallingClient
 from callgate.mcp.server_config import McpServer
 
 __all__ = ["Connect", "Session"]
@@ -51,7 +49,7 @@ _PROBE_S = 5.0
 """Seconds of silence after which a handshake of the older era is begun as well."""
 _MOST_ROUNDS = 10
 """How often a server may ask for input during one request."""
-_TOOLS_CHANGED = "notifications/tools/list_changed"
+_LISTS = ("tools", "prompts", "resources")
 _NOBODY = Caller()
 
 
@@ -68,6 +66,7 @@ class Session:
 
     Args:
         requests: Answers the server's requests, if the caller of a request has no client that does.
+        subscribed: The URIs of the resources whose changes are wanted; read at each start and each subscription.
         on_notice: Called when the server says that something has changed.
         on_late: Called with the uid of a call that has ended, and the answer that came after that.
     """
@@ -79,16 +78,19 @@ class Session:
         requests: AnswersServer,
         log: RedactedLog,
         *,
+        subscribed: Collection[str] = (),
         on_notice: OnNotice,
         on_late: Callable[[str, Message], None],
     ) -> None:
         self._server = server
         self._requests = requests
         self._log = log
+        self._subscribed = subscribed
+        self._on_notice = on_notice
         self._on_late = on_late
         self._ids = count(1)
         self._running = RunningRequests()
-        self._subscription = ToolSubscription(self._send, lambda: on_notice(_TOOLS_CHANGED, {}), log, self._named)
+        self._subscription = ChangeSubscription(self._send, self._wanted_notices, self._missed_notices, log, self._named)
         self._messages = ServerMessages(
             self._running,
             requests,
@@ -99,7 +101,6 @@ class Session:
             log=log,
             label=self._named,
         )
-        self._listening: asyncio.Task[None] | None = None
         self.revision = LATEST_STATELESS
         self.era: Era = "stateless"
         self.capabilities: Mapping[str, Any] = {}
@@ -131,8 +132,10 @@ class Session:
         agreement = await self._negotiate(known)
         self.era, self.revision, self.capabilities = agreement.era, agreement.revision, agreement.capabilities
         self.connection.use(self.revision)
-        if self.era == "stateless" and self._announces_changes():
-            self._listening = asyncio.get_running_loop().create_task(self._subscription.keep_open(self.connection.lost), context=Context())
+        if self.era == "stateless":
+            self._subscription.open()
+        else:
+            await self._subscribe_again()
 
     async def _negotiate(self, known: Era | None) -> _Agreement:
         """Ask whether the server is of the stateless era, and begin a handshake if it is not or says nothing for a while.
@@ -186,9 +189,8 @@ class Session:
 
     async def close(self) -> None:
         self._messages.close()
+        self._subscription.close()
         await self.connection.close()
-        if self._listening is not None:
-            self._listening.cancel()
 
     # Requests
 
@@ -242,16 +244,16 @@ class Session:
                 raise ConnectionLost(f"{self._named} asked for input, which could not be sent: {error}") from error
             kind = response["result"].get("resultType", "complete") if "result" in response else "complete"
             if kind == "input_required" and self.era == "stateless":
-                given = {**params, **await self._input(response["result"], caller.client)}
+                given = {**params, **await self._input(response["result"], caller)}
                 continue
             if on_response is not None:
                 on_response(response)
             if kind != "complete":
                 raise ProtocolError(f"{self._named} answered with a result of the unknown type {kind!r:.40}.")
-            return _result(response)
+            return messages.result_of(response)
         raise ProtocolError(f"{self._named} asked for input more than {_MOST_ROUNDS} times during one request.")
 
-    async def _input(self, result: Message, client: CallingClient | None) -> dict[str, Any]:
+    async def _input(self, result: Message, caller: Caller) -> dict[str, Any]:
         """Return what continues a call, after which the server has asked for input."""
         asked, state = result.get("inputRequests"), result.get("requestState")
         if not (asked is None or isinstance(asked, dict)) or not (state is None or isinstance(state, str)) or not (asked or state):
@@ -259,7 +261,7 @@ class Session:
         requests: Message = asked or {}
         if not all(isinstance(request, dict) for request in requests.values()):
             raise ProtocolError(f"{self._named} asked for input in a form that cannot be read.")
-        answering = [asyncio.ensure_future(self._one_input(name, request, client)) for name, request in requests.items()]
+        answering = [asyncio.ensure_future(self._one_input(name, request, caller)) for name, request in requests.items()]
         try:
             answers = dict(zip(requests, await asyncio.gather(*answering), strict=True))
         finally:
@@ -268,7 +270,7 @@ class Session:
         more: dict[str, Any] = {"inputResponses": answers} if answers else {}
         return more if state is None else more | {"requestState": state}
 
-    async def _one_input(self, name: str, request: Message, client: CallingClient | None) -> Mapping[str, Any]:
+    async def _one_input(self, name: str, request: Message, caller: Caller) -> Mapping[str, Any]:
         """Return the answer to one of the requests for input.
 
         Raises:
@@ -276,11 +278,33 @@ class Session:
         """
         method, params = request.get("method"), request.get("params", {})
         try:
-            if client is None:
-                return await self._requests.answer(method, params, None)
-            return await client_answer(client, method, params, self._server.name, self._log, name)
+            with caller.answering(method):
+                if caller.client is None:
+                    return await self._requests.answer(method, params, None)
+                return await client_answer(caller.client, method, params, self._server.name, self._log, name)
         except RpcError as error:
             raise ProtocolError(f"{self._named} asked for input that nobody here gives ({str(method)[:60]}): {error.message}") from error
+
+    async def subscribe(self, uri: str, *, ends: bool = False) -> None:
+        """Ask to be told of changes of a resource, or no longer to be told. `subscribed` has been changed before.
+
+        Raises:
+            McpError: The server does not answer.
+            RpcError: The server refuses.
+        """
+        if not self._announces("resources", "subscribe"):
+            raise RpcError(messages.METHOD_NOT_FOUND, "The server does not say that it has subscriptions.")
+        if self.era == "stateless":
+            await self._subscription.renew()
+        else:
+            await self._send("resources/unsubscribe" if ends else "resources/subscribe", {"uri": uri})
+
+    async def _subscribe_again(self) -> None:
+        for uri in list(self._subscribed):
+            try:
+                await self._send("resources/subscribe", {"uri": uri})
+            except RpcError as error:
+                self._log.warning("%s refused the subscription to %s: %s", self._named, uri, error)
 
     async def is_alive(self) -> None:
         """Ask for an answer of any kind.
@@ -300,7 +324,7 @@ class Session:
             McpError: See `ServerConnection.request`.
             RpcError: The server answered with an error.
         """
-        return _result(await self._exchange(method, params, _NOBODY))
+        return messages.result_of(await self._exchange(method, params, _NOBODY))
 
     async def _exchange(self, method: str, params: Mapping[str, Any], caller: Caller) -> Message:
         """Send one request and return its response, which has `result` or `error`."""
@@ -338,8 +362,20 @@ class Session:
         if uid:
             self._on_late(uid, message)
 
-    def _announces_changes(self) -> bool:
-        return _object(self.capabilities.get("tools")).get("listChanged") is True
+    def _wanted_notices(self) -> dict[str, Any]:
+        """Return the notices to subscribe to: of all lists that the server announces changes of, and of the subscribed resources."""
+        wanted: dict[str, Any] = {f"{kind}ListChanged": True for kind in _LISTS if self._announces(kind, "listChanged")}
+        if self._subscribed and self._announces("resources", "subscribe"):
+            wanted["resourceSubscriptions"] = list(self._subscribed)
+        return wanted
+
+    def _missed_notices(self) -> None:
+        for kind in _LISTS:
+            if self._announces(kind, "listChanged"):
+                self._on_notice(f"notifications/{kind}/list_changed", {})
+
+    def _announces(self, kind: str, what: str) -> bool:
+        return _object(self.capabilities.get(kind)).get(what) is True
 
     @property
     def _named(self) -> str:
@@ -361,19 +397,6 @@ async def _first_agreement(asked: Sequence[asyncio.Task[Any]]) -> _Agreement:
         if agreed:
             return cast("_Agreement", agreed[0])
     return cast("_Agreement", asked[-1].result())
-
-
-def _result(response: Message) -> Message:
-    """Return the result of a response.
-
-    Raises:
-        RpcError: It is an error.
-    """
-    error = response.get("error")
-    if error is not None:
-        raise RpcError(error["code"], error["message"], error.get("data"))
-    result: Message = response["result"]
-    return result
 
 
 def _object(value: object) -> Mapping[str, Any]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
@@ -38,6 +37,8 @@ _MOST_FAILURES = 5
 """Failures in a row after which a server is quarantined."""
 _QUARANTINE_S = 60.0
 _SILENT_S = 5.0
+_END_S = 0.5
+"""How long the reason is waited for after a connection has failed."""
 _LONGEST_SILENCE_S = 120.0
 """A silent server is ended after this time, even if calls still wait for its answers."""
 _SETTLE_S = 0.05
@@ -111,8 +112,12 @@ class SupervisedSession:
     def __init__(self, parts: SessionParts, requests: AnswersServer, tools: SessionTools, era: Era | None = None) -> None:
         self.life = ServerLife[Session](f"The MCP server '{parts.server.name}'", _Backoff())
         self.tools = tools
+        self.subscribed: dict[str, int] = {}
+        """How often changes of a resource are wanted, by its URI."""
         self.era = era
         """The era of the server; None until it is found out."""
+        self.revision = ""
+        """The revision that the server spoke last."""
         self._parts = parts
         self._requests = requests
         self._session: Session | None = None
@@ -160,13 +165,21 @@ class SupervisedSession:
         """Start a session and follow it to its end; return why it has ended."""
         self._changed = self._doubted = False
         parts = self._parts
-        session = Session(parts.server, parts.connect, self._requests, parts.log, on_notice=self._noticed, on_late=parts.on_late)
+        session = Session(
+            parts.server,
+            parts.connect,
+            self._requests,
+            parts.log,
+            subscribed=self.subscribed,
+            on_notice=self._noticed,
+            on_late=parts.on_late,
+        )
         self._session = session
         session.connection.lost.add_done_callback(lambda _: self.life.stop_sending())
         async with asyncio.timeout(parts.server.start_timeout_s):
             await session.start(self.era)
             await self.tools.refresh(session)
-        self.era = session.era
+        self.era, self.revision = session.era, session.revision
         if session.connection.lost.done():
             return session.connection.lost.result()
         self.life.started(session)
@@ -202,9 +215,13 @@ class SupervisedSession:
         heard, clock = session.heard, self._parts.clock
         latest = clock.monotonic() + _LONGEST_SILENCE_S
         while True:
-            with suppress(TimeoutError, McpError):
+            try:
                 async with asyncio.timeout(_SILENT_S):
                     await session.is_alive()
+            except TimeoutError:
+                pass
+            except McpError:  # what has ended the connection is known soon
+                await asyncio.wait([session.connection.lost], timeout=_END_S)
             if session.connection.lost.done():
                 return True
             if session.heard != heard:

@@ -19,6 +19,7 @@ from callgate.mcp._connection import ConnectionEvents, McpError, Message, NotSen
 from callgate.mcp._http_connection import HttpConnection
 from callgate.mcp._messages import RpcError
 from callgate.mcp._running_requests import Caller
+from callgate.mcp._server_messages import OnNotice
 from callgate.mcp._server_requests import ServerRequests
 from callgate.mcp._session import Connect, Session
 from callgate.mcp._stdio_connection import StdioConnection
@@ -27,7 +28,7 @@ from callgate.mcp._tool_changes import Definition
 from callgate.mcp._tool_list import ToolList
 from callgate.mcp.calling_client import CallingClient, calling_client
 from callgate.mcp.server_config import McpServer
-from callgate.protocols import Execution, ToolCatalogue
+from callgate.protocols import Execution, ServerStatus, ToolCatalogue
 
 __all__ = ["SupervisedServer", "connection_of"]
 
@@ -54,6 +55,7 @@ class SupervisedServer:
         self._server = server
         self._connect = connect
         self._started = False
+        self._listeners: dict[object, OnNotice] = {}
         self._places: asyncio.Semaphore | None = None if server.parallel is None else asyncio.Semaphore(server.parallel)
 
     @property
@@ -66,6 +68,11 @@ class SupervisedServer:
         """What the server says that it can do; empty while it does not run."""
         return self._first.capabilities if self._started else {}
 
+    def status(self, tools: int) -> ServerStatus:
+        if not self._started:
+            return ServerStatus(name=self.name, state="idle", tools=tools)
+        return self._first.life.status(self.name, tools, self._first.revision)
+
     # Of the engine
 
     async def start(self, catalogue: ToolCatalogue) -> None:
@@ -75,7 +82,7 @@ class SupervisedServer:
             connect=self._connect,
             clock=catalogue.clock,
             log=catalogue.log,
-            on_notice=lambda *_: None,
+            on_notice=self._noticed,
             on_late=self._came_late,
         )
         self._tools = ToolList(self._server, self, catalogue)
@@ -128,6 +135,44 @@ class SupervisedServer:
         caller = Caller(client=calling_client())
         with await self._session_for(caller.client) as supervised:
             return await supervised.run(await supervised.life.until_ready(), lambda on: work(on, caller))
+
+    async def subscribe(self, uri: str, *, ends: bool = False) -> None:
+        """Ask the server to tell of changes of a resource, or no longer. It is asked once for all that want to be told.
+
+        Raises:
+            McpError: The server cannot be started or does not answer.
+            RpcError: The server refuses.
+        """
+        subscribed = self._first.subscribed
+        before = subscribed.pop(uri, 0)
+        now = max(0, before - 1 if ends else before + 1)
+        if now:
+            subscribed[uri] = now
+        if bool(before) == bool(now):
+            return
+        try:
+            await self._first.run(await self._first.life.until_ready(), lambda on: on.subscribe(uri, ends=ends))
+        except BaseException:
+            if not ends:
+                subscribed.pop(uri, None)
+            raise
+
+    def on_change(self, listener: OnNotice) -> Callable[[], None]:
+        """Call `listener` with the notices of changes from now on; return what ends that."""
+        key = object()
+        self._listeners[key] = listener
+
+        def stop() -> None:
+            self._listeners.pop(key, None)
+
+        return stop
+
+    def _noticed(self, method: str, params: Mapping[str, Any]) -> None:
+        for listener in list(self._listeners.values()):
+            try:
+                listener(method, params)
+            except Exception as error:  # a broken listener must not end the session
+                self._catalogue.log.error("MCP server %s: a listener of its changes has failed", self.name, error=error)
 
     async def _session_for(self, client: CallingClient | None) -> AbstractContextManager[SupervisedSession]:
         """Return the session for the requests of a client, to be kept open until they end.

@@ -82,7 +82,7 @@ class McpTool(Tool):
 
     async def _call(self, context: ToolContext, arguments: dict[str, Any]) -> Execution:
         try:
-            caller = Caller(uid=context.uid, on_progress=context.progress, client=calling_client())
+            caller = Caller(uid=context.uid, on_progress=context.progress, asking_human=context.asking_human, client=calling_client())
             result = await self._caller.call_tool(self.definition, arguments, caller)
             return executed(self.server, result)
         except RpcError as error:

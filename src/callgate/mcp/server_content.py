@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from callgate._option_checks import Seconds, by_name, check, shown
@@ -141,6 +142,27 @@ class ServerContent:
         """
         return await self._answered(method, _CAPABILITY_OF[method], lambda session, caller: session.ask(method, params, caller), timeout_s)
 
+    def on_change(self, listener: Callable[[str, Mapping[str, Any]], None]) -> Callable[[], None]:
+        """Call `listener` with each notice of the server that something has changed, from now on. Return a function that ends that.
+
+        Args:
+            listener: Called in the engine's event loop with the method of the notification, such as `notifications/prompts/list_changed` or
+                `notifications/resources/updated`, and its params. Must return at once. Changes that may have been missed are told, too.
+        """
+        return self._server.on_change(listener)
+
+    @by_name
+    async def subscribe(self, uri: str, *, timeout_s: float | None = None) -> None:
+        """Ask the server to tell of changes of a resource, as notices to `on_change`. Each needs an `unsubscribe`."""
+        _check_text("subscribe", "uri", uri)
+        await self._within("resources/subscribe", lambda: self._server.subscribe(uri), timeout_s)
+
+    @by_name
+    async def unsubscribe(self, uri: str, *, timeout_s: float | None = None) -> None:
+        """End one `subscribe` of a resource."""
+        _check_text("unsubscribe", "uri", uri)
+        await self._within("resources/unsubscribe", lambda: self._server.subscribe(uri, ends=True), timeout_s)
+
     async def _list(self, method: str, key: str, capability: str, timeout_s: float | None) -> list[Message]:
         return await self._answered(method, capability, lambda session, caller: session.list_all(method, key, caller), timeout_s)
 
@@ -155,13 +177,18 @@ class ServerContent:
 
     async def _answered(self, method: str, capability: str, work: Callable[[Session, Caller], Awaitable[T]], timeout_s: float | None) -> T:
         """Run requests on the server's session, within a deadline."""
+        run = partial(self._server.on_session, lambda session, caller: self._allowed(session, caller, capability, work))
+        return await self._within(method, run, timeout_s)
+
+    async def _within(self, method: str, run: Callable[[], Awaitable[T]], timeout_s: float | None) -> T:
+        """Run requests within a deadline, once the engine's servers are started; turn a refusal into `RequestRejected`."""
         check("ServerContent", "timeout_s", timeout_s, Seconds | None)
         limit_s = self._timeout_s if timeout_s is None else timeout_s
         waiting = asyncio.timeout(limit_s)
         try:
             async with waiting:
                 await self._start()
-                return await self._server.on_session(lambda session, caller: self._allowed(session, caller, capability, work))
+                return await run()
         except RpcError as error:
             said = error.message[:1_000] or "without a text"
             text = f"The MCP server '{self.name}' answered {method} with an error: {said} ({error.code})"

@@ -30,7 +30,7 @@ from callgate.plugins._tool_cache import cached_tools, keep_tools
 from callgate.plugins.manifest import PluginManifest, ToolSettings, read_manifest
 from callgate.plugins.plugin_config import Plugin
 from callgate.plugins.plugin_tool import PluginTool
-from callgate.protocols import Execution, ToolCatalogue
+from callgate.protocols import Execution, ServerStatus, ToolCatalogue
 from callgate.tools.prefixed_names import prefixed_name
 
 __all__ = ["SupervisedPlugin", "command_of"]
@@ -87,6 +87,9 @@ class SupervisedPlugin:
     @property
     def state(self) -> State:
         return self._life.state
+
+    def status(self, tools: int) -> ServerStatus:
+        return self._life.status(self.name, tools)
 
     # Of the engine
 

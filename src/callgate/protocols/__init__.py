@@ -27,7 +27,7 @@ from callgate.protocols.policies import (
     WithTools,
 )
 from callgate.protocols.runners import Claim, DistantRunner, Execution, InstantRunner, Runner, RunRequest, Start
-from callgate.protocols.tool_servers import ToolCatalogue, ToolServer
+from callgate.protocols.tool_servers import ReportsStatus, ServerState, ServerStatus, ToolCatalogue, ToolServer
 
 __all__ = [
     "Allow",
@@ -62,11 +62,14 @@ __all__ = [
     "PathPolicy",
     "Policy",
     "QueuedJournal",
+    "ReportsStatus",
     "RequiresJudge",
     "RestartHandler",
     "RunRequest",
     "RunWatcher",
     "Runner",
+    "ServerState",
+    "ServerStatus",
     "Start",
     "ToolCatalogue",
     "ToolServer",

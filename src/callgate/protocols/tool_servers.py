@@ -6,14 +6,36 @@ The engine starts and closes its tool servers, and gives each a catalogue, to wh
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
+
+from msgspec import Struct
 
 from callgate._clock import Clock
 from callgate._secret_redaction import RedactedLog
 from callgate.protocols.runners import Execution
 from callgate.tools.tool_declaration import Tool
 
-__all__ = ["ToolCatalogue", "ToolServer"]
+__all__ = ["ReportsStatus", "ServerState", "ServerStatus", "ToolCatalogue", "ToolServer"]
+
+ServerState = Literal["idle", "starting", "ready", "degraded", "backoff", "quarantined", "closed"]
+"""ready: calls are sent. degraded: the server is silent, and new calls wait. backoff: it starts again soon. quarantined: it has failed too
+often, and calls are refused for a while."""
+
+
+class ServerStatus(Struct, frozen=True, kw_only=True):
+    """What an engine knows of one of its tool servers at one moment."""
+
+    name: str
+    state: ServerState | Literal["unknown"]
+    """`unknown`: the server does not report its state."""
+    problem: str = ""
+    """Why the server does not run, as a sentence; empty if it runs."""
+    revision: str = ""
+    """The revision of MCP that the server spoke last; empty for other servers, and before the first start."""
+    tools: int = 0
+    """How many tools the server offers."""
+    restarts: int = 0
+    """How often the server was started again with success."""
 
 
 class ToolCatalogue(Protocol):
@@ -71,4 +93,17 @@ class ToolServer(Protocol):
 
     async def close(self) -> None:
         """Stop, with all processes, in bounded time. Idempotent."""
+        ...
+
+
+@runtime_checkable
+class ReportsStatus(Protocol):
+    """A tool server that reports its state."""
+
+    def status(self, tools: int) -> ServerStatus:
+        """Return the state of the server.
+
+        Args:
+            tools: How many tools it offers, which the engine counts.
+        """
         ...

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 from msgspec import Struct
@@ -15,6 +16,7 @@ from msgspec.structs import replace
 from callgate._abort_signals import AbortSignal
 from callgate._run_in_thread import LoopEnded, wait_for_loop
 from callgate.calls import Scope, ToolResult
+from callgate.tools.human_time import HumanTime
 
 __all__ = ["ToolContext"]
 
@@ -60,6 +62,8 @@ class ToolContext(Struct, kw_only=True, eq=False, weakref=True):
     """The end of the attempt, in seconds of `time.monotonic`."""
     show_kill_hint: bool = False
     """Whether the turn has taken long, so that the tool should tell the user how to end it."""
+    human_time: HumanTime | None = None
+    """The time of the call in which a human is asked; use `asking_human`."""
     loop: asyncio.AbstractEventLoop | None = None
     """The engine's event loop, if the tool runs in a thread; use `call_sync`."""
 
@@ -105,9 +109,16 @@ class ToolContext(Struct, kw_only=True, eq=False, weakref=True):
         """Show a piece of output while the tool runs. It is shown live and is not part of the result."""
         self.report(text, stream)
 
+    def asking_human(self) -> AbstractContextManager[None]:
+        """Return a block in which the deadlines of this call stop, because a human is asked; at most `Limits.human_answer_s` in all.
+
+        For tools that run inline. Elsewhere the time goes on.
+        """
+        return nullcontext() if self.human_time is None else self.human_time.asking()
+
     def for_thread(self, report: Report, loop: asyncio.AbstractEventLoop, nested: CallTool | None) -> ToolContext:
         """Return the context for a tool in another thread: `report` receives its progress, `loop` runs nested calls."""
-        return replace(self, report=report, loop=loop, nested=nested)
+        return replace(self, report=report, loop=loop, nested=nested, human_time=None)
 
     def may_visit(self, path: str, size_bytes: int = 0) -> bool:
         """Return whether the rules allow this call to read or list a file that it finds.

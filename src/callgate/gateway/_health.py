@@ -1,0 +1,30 @@
+"""Whether a gateway and its upstream servers work, for load balancers. Pure.
+
+Anybody may read it, so it has neither texts of problems nor names of principals; `Engine.servers_status` has the problems.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal
+
+from callgate._version import __version__
+from callgate.protocols import ServerStatus
+
+__all__ = ["health"]
+
+_WORKING = frozenset({"ready", "unknown"})
+
+
+def health(servers: Iterable[ServerStatus], *, closing: bool) -> dict[str, Any]:
+    """Return the health of a gateway.
+
+    `degraded`: it answers, but an upstream server does not run. `closing`: it takes no requests any more.
+    """
+    listed = list(servers)
+    status: Literal["ok", "degraded", "closing"] = "ok" if all(one.state in _WORKING for one in listed) else "degraded"
+    return {
+        "status": "closing" if closing else status,
+        "version": __version__,
+        "servers": {one.name: {"state": one.state, "tools": one.tools} for one in listed},
+    }

@@ -1,0 +1,86 @@
+"""The spans of calls, and what names them to upstream servers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind, StatusCode
+
+from callgate import Engine, tool
+from callgate.gateway import Gateway
+from callgate.mcp.calling_client import calling_client
+from tests.gateway.observed_gateway import TIME, client_of, observed
+
+pytestmark = [pytest.mark.process]
+
+_TRACE, _PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+_META = {"traceparent": f"00-{_TRACE}-{_PARENT}-01", "tracestate": "vendor=1", "baggage": "user=ada", "own": "kept"}
+
+
+class Tracing:
+    def __init__(self) -> None:
+        self.provider = TracerProvider(shutdown_on_exit=False)
+        self._exporter = InMemorySpanExporter()
+        self.provider.add_span_processor(SimpleSpanProcessor(self._exporter))
+
+    @property
+    def span(self) -> ReadableSpan:
+        (span,) = self._exporter.get_finished_spans()
+        return span
+
+
+async def test_a_call_has_a_span_below_that_of_its_client() -> None:
+    tracing = Tracing()
+    async with observed(TIME, tracer_provider=tracing.provider) as (_, client):
+        await client.call("get_current_time", {"timezone": "Europe/Vienna"}, _meta=_META)
+    span = tracing.span
+    assert span.parent is not None
+    assert (f"{span.parent.trace_id:032x}", f"{span.parent.span_id:016x}") == (_TRACE, _PARENT)
+    assert (span.name, span.kind) == ("tools/call get_current_time", SpanKind.SERVER)
+    attributes = dict(span.attributes or {})
+    assert attributes.pop("gen_ai.tool.call.id")
+    assert attributes == {
+        "mcp.method.name": "tools/call",
+        "mcp.protocol.version": "2025-11-25",
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": "get_current_time",
+    }
+
+
+@pytest.mark.parametrize(("name", "error_type"), [("get_current_time", "tool_error"), ("made-up", "-32602")])
+async def test_a_failed_call_says_how_but_has_no_arguments(name: str, error_type: str) -> None:
+    tracing = Tracing()
+    async with observed(TIME, tracer_provider=tracing.provider) as (_, client):
+        await client.call(name, {"timezone": "Secret/Place"})
+    span = tracing.span
+    assert span.status.status_code is StatusCode.ERROR
+    assert (span.attributes or {})["error.type"] == error_type
+    assert "Secret" not in span.to_json()
+    assert "made-up" not in span.to_json()
+
+
+async def test_upstream_servers_are_told_of_the_span() -> None:
+    """What `CallingClient.meta` has is what is sent to a server."""
+    seen: list[Mapping[str, Any]] = []
+
+    @tool(effect="none")
+    async def look() -> str:
+        """Look at the calling client."""
+        client = calling_client()
+        assert client is not None
+        seen.append(client.meta)
+        return "seen"
+
+    tracing = Tracing()
+    async with Gateway(Engine([look]), tracer_provider=tracing.provider) as gateway:
+        client = await client_of(gateway)
+        await client.call("look", {}, _meta=_META)
+        await client.front.close()
+    context = tracing.span.get_span_context()
+    assert context is not None
+    assert seen == [{**_META, "traceparent": f"00-{_TRACE}-{context.span_id:016x}-01"}]

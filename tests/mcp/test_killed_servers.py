@@ -1,0 +1,61 @@
+"""A server that is killed while calls run: its calls end at once, those of other servers go on, and it serves again."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from callgate import Engine, Scope
+from callgate.mcp import McpServer, mcp
+from tests.engine_calls import call, said
+from tests.recovery.ledger_server import noted
+from tests.recovery.mcp_kills import http_server, server_command
+from tests.waiting import until
+
+pytestmark = [pytest.mark.process, pytest.mark.skipif(sys.platform != "linux", reason="the server forks")]
+NAMES = ("killed", "other")
+CALLS = 4
+
+
+@pytest.fixture(params=["stdio", "http, stateless", "http, handshake"])
+def servers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[McpServer]]:
+    transport, _, era = str(request.param).partition(", ")
+    with ExitStack() as running:
+        found: list[McpServer] = []
+        for name in NAMES:
+            folder = tmp_path / name
+            folder.mkdir()
+            settings = {"era": era or "stateless"}
+            stdio = transport == "stdio"
+            target = server_command(folder, settings) if stdio else running.enter_context(http_server(folder, settings))
+            found.append(mcp(target, name=name, prefix=True))
+        yield found
+
+
+async def test_the_calls_of_a_killed_server_end_and_those_of_another_server_go_on(tmp_path: Path, servers: list[McpServer]) -> None:
+    release = tmp_path / "release"
+    async with Engine(servers=servers) as engine:
+        calling = {
+            name: [
+                asyncio.ensure_future(said(engine, call(f"{name}.act", what=str(number), until=str(release)), Scope(run=f"{name}{number}")))
+                for number in range(CALLS)
+            ]
+            for name in NAMES
+        }
+        await until(lambda: all(len(noted(tmp_path / name, "ledger.txt")) == CALLS for name in NAMES))
+        os.kill(int(noted(tmp_path / "killed", "server.pids")[-1]), signal.SIGKILL)
+        for lost in await asyncio.gather(*calling["killed"]):
+            assert (lost.status, lost.code) == ("unknown", "tool_crashed")
+        assert not any(one.done() for one in calling["other"])
+        release.touch()
+        assert [one.text for one in await asyncio.gather(*calling["other"])] == [f"did {number}" for number in range(CALLS)]
+        assert (await said(engine, call("killed.act", what="again"))).text == "did again"
+    assert len(noted(tmp_path / "killed", "ledger.txt")) == CALLS + 1
+    assert len(noted(tmp_path / "other", "server.pids")) == 1
