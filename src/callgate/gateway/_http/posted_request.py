@@ -68,8 +68,8 @@ class PostedRequest:
             return await self._front.request(self._message, self)
         except asyncio.CancelledError:
             task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise
+            while task is not None and task.uncancel():
+                pass
             return error_answer(number, RpcError(INTERNAL_ERROR, "The request was cancelled, because its session has ended."))
         except Exception:
             _LOG.exception("a request failed inside of the gateway")
