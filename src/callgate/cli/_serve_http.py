@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from callgate.cli._console import say
 from callgate.cli._serve_token import new_token
@@ -59,7 +60,7 @@ async def _bound(gateway: Gateway, http: HttpConfig, authenticator: Authenticato
         health=gateway.health,
         metrics=lambda: gateway.metrics().decode(),
         path=http.path,
-        hosts=http.hosts,
+        hosts=(*http.hosts, *_own_names(gateway)),
         origins=http.origins,
         header_params=gateway.header_params,
     )
@@ -72,6 +73,11 @@ async def _bound(gateway: Gateway, http: HttpConfig, authenticator: Authenticato
                 " port 0 is any free one."
             ) from error
         yield server
+
+
+def _own_names(gateway: Gateway) -> list[str]:
+    """Return the name by which other gateways on the journal reach this one."""
+    return [urlsplit(gateway.replicas.url).netloc] if gateway.replicas.url else []
 
 
 def say_how_to_connect(name: str, url: str, token: str) -> None:

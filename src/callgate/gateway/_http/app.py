@@ -16,10 +16,12 @@ from callgate.gateway._client_messages import INVALID_REQUEST, PARSE_ERROR, kind
 from callgate.gateway._exchange import Exchange, Front
 from callgate.gateway._http.limits import HttpLimits
 from callgate.gateway._http.posted_request import PostedRequest
+from callgate.gateway._http.replica_forwarding import FORWARDED, ReplicaForwarding
 from callgate.gateway._http.request_checks import Headers, RefusedRequest, RequestChecks, check_post_headers, read_headers
 from callgate.gateway._http.routing_headers import HANDSHAKE_VERSIONS, HeaderParams, check_routing_headers, meta_version
 from callgate.gateway._http.sessions import GatewaySession, GatewaySessions
 from callgate.gateway._http.streams import EventBuffer, RawHeaders, Receive, Send, send_body, send_events, wait_for_disconnect
+from callgate.gateway._replicas import Replicas
 from callgate.gateway.principals import Principal
 from callgate.gateway.tokens import Authenticator
 from callgate.mcp._connection import Message
@@ -47,6 +49,9 @@ class Fronts(Protocol):
     def handshake(self, principal: Principal, events: Exchange | None = None) -> Front: ...
 
     def stateless(self, principal: Principal) -> Front: ...
+
+    @property
+    def replicas(self) -> Replicas: ...
 
     def end_subscriptions(self) -> None:
         """Let the requests that wait for changes have their results."""
@@ -85,7 +90,9 @@ class HttpApp:
         self._fronts, self._health, self._metrics, self._path = fronts, health, metrics, path
         self._header_params = header_params
         self._checks = RequestChecks(authenticator, hosts, origins)
-        self._sessions = GatewaySessions(self.limits)
+        self._replicas = fronts.replicas
+        self._sessions = GatewaySessions(self.limits, self._replicas.new_session_id)
+        self._forwarding = ReplicaForwarding() if self._replicas.url else None
         self._running: set[PostedRequest] = set()
         self._ended = asyncio.Event()
         self._stopping = False
@@ -120,13 +127,16 @@ class HttpApp:
                     await self._ended.wait()
         await asyncio.gather(*(request.cancel() for request in list(self._running)), return_exceptions=True)
         await self._sessions.close()
+        if self._forwarding is not None:
+            await self._forwarding.close()
 
     async def _route(self, method: str, path: str, headers: Headers, receive: Receive, send: Send) -> None:
         if method == "OPTIONS" and b"origin" in headers:
             await _preflight(headers, send)
         elif path == self._path:
             principal = await self._checks.principal(headers)
-            await self._mcp(method, headers, principal, receive, send)
+            if not await self._is_forwarded(method, headers, receive, send):
+                await self._mcp(method, headers, principal, receive, send)
         elif path not in ("/health", "/metrics"):
             raise RefusedRequest(404, f"There is nothing at this path. MCP is served at {self._path}.")
         elif method != "GET":
@@ -140,8 +150,13 @@ class HttpApp:
     async def _mcp(self, method: str, headers: Headers, principal: Principal, receive: Receive, send: Send) -> None:
         if method == "POST":
             check_post_headers(headers, self.limits.body_bytes)
-            message = _readable(await self._body(receive))
-            await self._post(message, headers, principal, receive, send)
+            body = await self._body(receive)
+            message = _readable(body)
+            holder = self._replicas.of_request(message) if self._forwarding is not None and FORWARDED not in headers else ""
+            if holder and self._forwarding is not None:
+                await self._forwarding.forward(holder + self._path, method, headers, body, receive, send)
+            else:
+                await self._post(message, headers, principal, receive, send)
         elif method not in ("GET", "DELETE") or b"mcp-session-id" not in headers:
             raise RefusedRequest(405, f"{method} is not served without a session. Send messages with POST.", headers=((b"allow", b"POST"),))
         elif method == "GET":
@@ -149,6 +164,17 @@ class HttpApp:
         else:
             await self._sessions.end(self._session(headers, principal))
             await send_body(send, 200, b"")
+
+    async def _is_forwarded(self, method: str, headers: Headers, receive: Receive, send: Send) -> bool:
+        """Pass a request of a session on if another gateway has the session, and return whether that was done."""
+        session = headers.get(b"mcp-session-id", b"").decode("latin-1")
+        holder = self._replicas.of_session(session) if session and self._forwarding is not None and FORWARDED not in headers else ""
+        if not holder or self._forwarding is None:
+            return False
+        check_post_headers(headers, self.limits.body_bytes) if method == "POST" else None
+        body = await self._body(receive) if method == "POST" else b""
+        await self._forwarding.forward(holder + self._path, method, headers, body, receive, send)
+        return True
 
     def _session(self, headers: Headers, principal: Principal) -> GatewaySession:
         return self._sessions.find(headers.get(b"mcp-session-id"), headers.get(b"mcp-protocol-version"), principal)

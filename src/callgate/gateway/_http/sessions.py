@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections import Counter
+from collections.abc import Callable
 
 from callgate.gateway._exchange import Front
 from callgate.gateway._http.limits import HttpLimits
@@ -20,8 +20,8 @@ __all__ = ["GatewaySession", "GatewaySessions"]
 class GatewaySession:
     """One handshake session. As an `Exchange`, it sends on the standing stream, if the client has one open."""
 
-    def __init__(self, principal: Principal) -> None:
-        self.id = secrets.token_urlsafe(32)
+    def __init__(self, session_id: str, principal: Principal) -> None:
+        self.id = session_id
         self.principal = principal
         self.front: Front | None = None
         self.revision = ""
@@ -40,10 +40,12 @@ class GatewaySessions:
 
     Args:
         limits: How many there may be, and how long an unused one is kept.
+        new_id: Returns an id that nobody can guess.
     """
 
-    def __init__(self, limits: HttpLimits) -> None:
+    def __init__(self, limits: HttpLimits, new_id: Callable[[], str]) -> None:
         self._limits = limits
+        self._new_id = new_id
         self._open: dict[str, GatewaySession] = {}
         self._of: Counter[str] = Counter()
         self._closing: set[asyncio.Task[None]] = set()
@@ -59,7 +61,7 @@ class GatewaySessions:
             raise RefusedRequest(429, f"{principal.name} has {mine} open sessions, which is the limit. End one with DELETE.")
         if len(self._open) >= self._limits.sessions:
             raise RefusedRequest(503, f"The server has {len(self._open)} open sessions, which is its limit. Try again later.")
-        session = GatewaySession(principal)
+        session = GatewaySession(self._new_id(), principal)
         self._open[session.id] = session
         self._of[principal.name] += 1
         session.used_at = asyncio.get_running_loop().time()
