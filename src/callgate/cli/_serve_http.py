@@ -62,6 +62,7 @@ async def _bound(gateway: Gateway, http: HttpConfig, authenticator: Authenticato
         hosts=http.hosts,
         origins=http.origins,
         header_params=gateway.header_params,
+        started=gateway.start,
     )
     async with AsyncExitStack() as stack:
         try:

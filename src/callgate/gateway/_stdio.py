@@ -57,6 +57,7 @@ class _StdioServer:
     """Serves one client. Implements `Exchange`: all requests share standard output."""
 
     def __init__(self, gateway: Gateway, principal: Principal, writing: BinaryIO) -> None:
+        self._gateway = gateway
         self._handshake = gateway.handshake(principal, self)
         self._stateless = gateway.stateless(principal)
         self._writing = writing
@@ -70,6 +71,8 @@ class _StdioServer:
         try:
             while line := await _next_line(lines):
                 self._take(line)
+            if self._tasks:
+                await self._gateway.start()  # a script may close its end while its requests wait for the servers
             if self._tasks:
                 await asyncio.wait(self._tasks, timeout=_LAST_ANSWERS_S)
         finally:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from typing import Any, Protocol
 
 from callgate.gateway._client_messages import INVALID_REQUEST, PARSE_ERROR, kind_of, read_client_message
@@ -55,6 +55,7 @@ class HttpApp:
         hosts: Values of `Host` to allow besides the loopback names.
         origins: Values of `Origin` to allow besides those of the allowed hosts.
         header_params: Returns the `x-mcp-header` annotations of a tool; None if there are none.
+        started: Waits until the tools are known, which `header_params` is about; None if they are.
         limits: Bounds of clients.
     """
 
@@ -69,11 +70,12 @@ class HttpApp:
         hosts: Iterable[str] = (),
         origins: Iterable[str] = (),
         header_params: HeaderParams | None = None,
+        started: Callable[[], Awaitable[None]] | None = None,
         limits: HttpLimits | None = None,
     ) -> None:
         self.limits = limits or HttpLimits()
         self._fronts, self._health, self._metrics, self._path = fronts, health, metrics, path
-        self._header_params = header_params
+        self._header_params, self._started = header_params, started
         self._checks = RequestChecks(authenticator, hosts, origins)
         self._sessions = HttpSessions(self.limits)
         self._requests: set[asyncio.Task[Any]] = set()
@@ -173,6 +175,8 @@ class HttpApp:
         if "id" not in message:
             await send_body(send, 202, b"")
             return
+        if self._started is not None and message["method"] == "tools/call":
+            await self._started()
         check_routing_headers(headers, message, self._header_params)
         front = self._fronts.stateless(principal)
         await answer_request(front, message, receive, send, self.limits, stateless=True, keep=self._requests)
