@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -92,7 +92,7 @@ async def test_a_required_server_that_cannot_start_ends_the_command_with_a_sente
 
 
 @asynccontextmanager
-async def over_http(config: Path) -> AsyncIterator[Callable[..., Awaitable[Any]]]:
+async def over_http(config: Path) -> AsyncIterator[Callable[..., Coroutine[Any, Any, Any]]]:
     """Start the command, and yield what sends it requests. End it with SIGTERM."""
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(*serve(config, "--http", "127.0.0.1:0"), stdin=pipe, stdout=pipe, stderr=pipe)

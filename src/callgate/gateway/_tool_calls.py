@@ -16,6 +16,7 @@ from callgate.engine import Engine
 from callgate.errors import RunHeld, UsageError
 from callgate.gateway._approvals import approval_form, pending_text, read_answer
 from callgate.gateway._client_calls import CallInQuestion, ClientCall, Continued
+from callgate.gateway._live_output import LiveOutput
 from callgate.gateway._principal_limits import PrincipalLimits
 from callgate.gateway._request_states import state_refused
 from callgate.gateway._suspended_calls import SubmittedCall, SuspendedCalls
@@ -42,6 +43,7 @@ class ToolCalls:
     def __init__(self, engine: Engine, results: ToolResults, workspace: str = "") -> None:
         self._engine = engine
         self._results = results
+        self._output = LiveOutput(engine)
         self._limits = PrincipalLimits()
         self._pending = SuspendedCalls(engine, workspace)
         self._user = UserApproval(engine)
@@ -124,7 +126,7 @@ class ToolCalls:
         if refusal:
             return error_result(refusal, {"status": "error", "failure": "not_started", "code": "too_many_calls"})
         try:
-            with on_behalf_of(client_call):
+            with on_behalf_of(client_call), self._output.sent_to(client_call, call.id, call.raw.name):
                 outcome = await self._engine.call(call.raw, call.scope)
         finally:
             self._limits.give(principal)
