@@ -28,4 +28,5 @@ def result_of(method: str) -> dict[str, Any]:
 for line in sys.stdin:
     message = json.loads(line)
     if "id" in message:
-        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result_of(message["method"])}), flush=True)
+        sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result_of(message["method"])}) + "\n")
+        sys.stdout.flush()
