@@ -35,12 +35,13 @@ def repaired(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 def test_the_repair_demo_repairs_the_repository_and_verifies_its_claims(repaired: dict[str, Any]) -> None:
     assert (repaired["ok"], repaired["problems"]) == (True, [])
-    assert len(repaired["proven"]) == 17
+    assert len(repaired["proven"]) == 18
     ended = [(call["tool"], call["failure_class"] or call["status"]) for call in repaired["calls"]]
     assert ended[4:] == [
         ("run_command", "ok"),
         ("run_command", "denied"),
         ("order_history", "ok"),
+        ("find_invoice", "ok"),
         ("search_result", "ok"),
         ("check_format", "timeout"),
         ("legacy_export", "exception"),
