@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -75,6 +76,18 @@ async def test_a_client_that_closes_its_end_while_the_servers_start_gets_its_ans
         (config.parent / "go").touch()
         assert len((await listed)["result"]["tools"]) == 1
         assert await asyncio.wait_for(client.process.wait(), COMMAND_S) == 0
+
+
+async def test_a_client_that_reads_no_more_ends_the_command(config: Path) -> None:
+    """Even if it keeps its other end open, as a client may whose reader has failed."""
+    (config.parent / "go").touch()
+    reading, writing = os.pipe()
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(*serve(config), stdin=pipe, stdout=writing, stderr=pipe)
+    os.close(writing)
+    os.close(reading)
+    await asyncio.wait_for(process.wait(), COMMAND_S)
+    assert process.returncode == 0
 
 
 async def test_a_required_server_that_cannot_start_ends_the_command_with_a_sentence(config: Path) -> None:

@@ -50,7 +50,6 @@ def serve_clients(options: ServeOptions) -> int:
 
 async def _over_stdio(config: GatewayConfig, streams: tuple[BinaryIO, BinaryIO]) -> None:
     opened = open_gateway(config)
-
     if streams[0].isatty():
         say("An MCP client starts this command itself and speaks to it here. To serve clients on the network, add --http.", "yellow")
     serving = serve_stdio(opened.gateway, streams=streams)

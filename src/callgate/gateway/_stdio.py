@@ -68,6 +68,7 @@ class _StdioServer:
         lines = asyncio.StreamReader(limit=MAX_LINE_BYTES + 1)
         await self._loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), reading)
         self._output, written = await self._loop.connect_write_pipe(_Written, self._writing)
+        written.closed.add_done_callback(lambda _: lines.feed_eof())
         try:
             while line := await _next_line(lines):
                 self._take(line)
