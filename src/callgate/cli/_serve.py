@@ -130,7 +130,8 @@ def _announce(config: GatewayConfig, opened: OpenedGateway, where: str) -> None:
     for one in config.servers:
         for note in one.notes if one.enabled else ():
             say(f"The MCP server '{one_line(one.name)}': {printable(note)}", "dim")
-    say(f"{one_line(config.name)}: {len(tools.names())} tools, {servers} MCP servers, on {where}. Journal: {opened.record.name or 'none'}")
+    count = f"{len(tools.names())} tools, {servers} MCP server{'' if servers == 1 else 's'}"
+    say(f"{one_line(config.name)}: {count}, on {where}. Journal: {opened.record.name or 'none'}")
     if not config.rules:
         say("There are no rules, so every valid call runs. Give some with --rules, or `rules` in the configuration.", "dim")
 
