@@ -317,7 +317,7 @@ def test_demos_are_listed_by_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("nothing",), "The demonstrations are: repair, stop, crash, cut-off, early, side-by-side, large, undo, replay, folder"),
+        (("nothing",), "The demonstrations are: repair, stop, crash, cut-off, early, side-by-side, large, undo, replay, eras, folder"),
         (("folder",), "callgate demo --dir PATH"),
         (("--dir", "nowhere"), "nowhere is not a folder"),
         (("stop", "--dir", "."), "makes its own folder"),

@@ -6,33 +6,40 @@ Looks into a message only for its kind and version, and for `initialize`, which 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from typing import Any, Protocol
 
+from callgate.errors import UsageError
 from callgate.gateway._client_messages import INVALID_REQUEST, PARSE_ERROR, kind_of, read_client_message
 from callgate.gateway._exchange import Exchange, Front
 from callgate.gateway._http.limits import HttpLimits
-from callgate.gateway._http.request_checks import Headers, Refused, RequestChecks, check_post_headers, read_headers
+from callgate.gateway._http.posted_request import PostedRequest
+from callgate.gateway._http.request_checks import Headers, RefusedRequest, RequestChecks, check_post_headers, read_headers
 from callgate.gateway._http.routing_headers import HANDSHAKE_VERSIONS, HeaderParams, check_routing_headers, meta_version
-from callgate.gateway._http.sessions import HttpSession, HttpSessions
-from callgate.gateway._http.streams import EventBuffer, Receive, Send, answer_request, send_body, send_events, wait_for_disconnect
+from callgate.gateway._http.sessions import GatewaySession, GatewaySessions
+from callgate.gateway._http.streams import EventBuffer, RawHeaders, Receive, Send, send_body, send_events, wait_for_disconnect
 from callgate.gateway.principals import Principal
 from callgate.gateway.tokens import Authenticator
 from callgate.mcp._connection import Message
-from callgate.mcp._messages import RpcError, UnreadableMessage, encoded, error_answer
+from callgate.mcp._messages import INTERNAL_ERROR, RpcError, UnreadableMessage, encoded, error_answer
 
 __all__ = ["Fronts", "HttpApp"]
 
 Scope = MutableMapping[str, Any]
 _LOG = logging.getLogger("callgate.gateway")
+_PARAM_HEADER = re.compile("mcp-param-[a-z0-9_-]{1,100}")
 _CLOSE = ((b"connection", b"close"),)
 _TEXT = (
     (b"content-type", b"text/plain; version=0.0.4; charset=utf-8"),
     (b"cache-control", b"no-store"),
     (b"x-content-type-options", b"nosniff"),
 )
-_CORS_HEADERS = b"authorization, content-type, accept, mcp-session-id, mcp-protocol-version, mcp-method, mcp-name"
+_CORS_HEADERS = frozenset(
+    {"authorization", "content-type", "accept", "last-event-id", "mcp-session-id", "mcp-protocol-version", "mcp-method", "mcp-name"}
+)
 
 
 class Fronts(Protocol):
@@ -41,6 +48,10 @@ class Fronts(Protocol):
     def handshake(self, principal: Principal, events: Exchange | None = None) -> Front: ...
 
     def stateless(self, principal: Principal) -> Front: ...
+
+    def end_subscriptions(self) -> None:
+        """Let the requests that wait for changes have their results."""
+        ...
 
 
 class HttpApp:
@@ -77,53 +88,57 @@ class HttpApp:
         self._fronts, self._health, self._metrics, self._path = fronts, health, metrics, path
         self._header_params, self._started = header_params, started
         self._checks = RequestChecks(authenticator, hosts, origins)
-        self._sessions = HttpSessions(self.limits)
-        self._requests: set[asyncio.Task[Any]] = set()
+        self._sessions = GatewaySessions(self.limits)
+        self._running: set[PostedRequest] = set()
+        self._ended = asyncio.Event()
+        self._stopping = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
         try:
+            if self._stopping:
+                raise RefusedRequest(503, "The server stops. Send the request again later.", headers=_CLOSE)
             if scope["http_version"] not in ("1.0", "1.1"):
-                raise Refused(505, "The version of HTTP is not served. Use HTTP/1.1.", headers=_CLOSE)
+                raise RefusedRequest(505, "The version of HTTP is not served. Use HTTP/1.1.", headers=_CLOSE)
             headers = read_headers(scope["headers"])
             self._checks.check_host_and_origin(headers, scope["server"][1])
+            if b"origin" in headers:
+                send = _with_headers(send, _cors(headers[b"origin"]))
             await self._route(scope["method"], scope["path"], headers, receive, send)
-        except Refused as refused:
+        except RefusedRequest as refused:
             told = error_answer(refused.number, RpcError(refused.code, refused.message, refused.data))
             _LOG.info("refused %s: %s", refused.status, refused.message)
             await send_body(send, refused.status, encoded(told), refused.headers)
 
     async def close(self) -> None:
-        """End all sessions and cancel what runs."""
-        for task in list(self._requests):
-            task.cancel()
+        """Refuse new requests, end subscriptions and sessions, and cancel what still runs after `stop_timeout_s`."""
+        self._stopping = True
+        self._fronts.end_subscriptions()
+        self._sessions.close_streams()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self.limits.stop_timeout_s):
+                while self._running:
+                    self._ended.clear()
+                    await self._ended.wait()
+        await asyncio.gather(*(request.cancel() for request in list(self._running)), return_exceptions=True)
         await self._sessions.close()
 
     async def _route(self, method: str, path: str, headers: Headers, receive: Receive, send: Send) -> None:
         if method == "OPTIONS" and b"origin" in headers:
-            await self._preflight(headers[b"origin"], send)
+            await _preflight(headers, send)
         elif path == self._path:
             principal = await self._checks.principal(headers)
             await self._mcp(method, headers, principal, receive, send)
         elif path not in ("/health", "/metrics"):
-            raise Refused(404, f"There is nothing at this path. MCP is served at {self._path}.")
+            raise RefusedRequest(404, f"There is nothing at this path. MCP is served at {self._path}.")
         elif method != "GET":
-            raise Refused(405, "Only GET is served here.", headers=((b"allow", b"GET"),))
+            raise RefusedRequest(405, "Only GET is served here.", headers=((b"allow", b"GET"),))
         elif path == "/health":
             await send_body(send, 200, encoded(self._health()))
         else:
             await self._checks.principal(headers)
             await send_body(send, 200, self._metrics().encode(), kind=_TEXT)
-
-    async def _preflight(self, origin: bytes, send: Send) -> None:
-        allowed = (
-            (b"access-control-allow-origin", origin),
-            (b"access-control-allow-methods", b"GET, POST, DELETE"),
-            (b"access-control-allow-headers", _CORS_HEADERS),
-            (b"vary", b"origin"),
-        )
-        await send_body(send, 200, b"", allowed)
 
     async def _mcp(self, method: str, headers: Headers, principal: Principal, receive: Receive, send: Send) -> None:
         if method == "POST":
@@ -131,12 +146,15 @@ class HttpApp:
             message = _readable(await self._body(receive))
             await self._post(message, headers, principal, receive, send)
         elif method not in ("GET", "DELETE") or b"mcp-session-id" not in headers:
-            raise Refused(405, f"{method} is not served without a session. Send messages with POST.", headers=((b"allow", b"POST"),))
+            raise RefusedRequest(405, f"{method} is not served without a session. Send messages with POST.", headers=((b"allow", b"POST"),))
         elif method == "GET":
-            await self._standing_stream(self._sessions.find(headers[b"mcp-session-id"], principal), headers, receive, send)
+            await self._standing_stream(self._session(headers, principal), headers, receive, send)
         else:
-            await self._sessions.end(self._sessions.find(headers[b"mcp-session-id"], principal))
+            await self._sessions.end(self._session(headers, principal))
             await send_body(send, 200, b"")
+
+    def _session(self, headers: Headers, principal: Principal) -> GatewaySession:
+        return self._sessions.find(headers.get(b"mcp-session-id"), headers.get(b"mcp-protocol-version"), principal)
 
     async def _body(self, receive: Receive) -> bytes:
         parts: list[bytes] = []
@@ -146,57 +164,82 @@ class HttpApp:
                 while True:
                     part = await receive()
                     if part["type"] == "http.disconnect":
-                        raise Refused(400, "The body is incomplete.")
+                        raise RefusedRequest(400, "The body is incomplete.")
                     parts.append(part.get("body", b""))
                     size_bytes += len(parts[-1])
                     if size_bytes > self.limits.body_bytes:
-                        raise Refused(413, f"The body is larger than {self.limits.body_bytes} bytes. Send less at once.", headers=_CLOSE)
+                        raise RefusedRequest(
+                            413, f"The body is larger than {self.limits.body_bytes} bytes. Send less at once.", headers=_CLOSE
+                        )
                     if not part.get("more_body", False):
                         return b"".join(parts)
         except TimeoutError:
-            raise Refused(408, f"The body took more than {self.limits.body_timeout_s:g} s. Send it faster.", headers=_CLOSE) from None
+            raise RefusedRequest(
+                408, f"The body took more than {self.limits.body_timeout_s:g} s. Send it faster.", headers=_CLOSE
+            ) from None
 
     async def _post(self, message: Message, headers: Headers, principal: Principal, receive: Receive, send: Send) -> None:
         header, version = headers.get(b"mcp-protocol-version", b"").decode("latin-1"), meta_version(message)
         if version is not None or (header and header not in HANDSHAKE_VERSIONS):
             try:
                 await self._post_stateless(message, headers, principal, receive, send)
-            except Refused as refused:
+            except RefusedRequest as refused:
                 refused.number = message.get("id")
                 raise
         elif message.get("method") == "initialize" and "id" in message and b"mcp-session-id" not in headers:
             await self._initialize(message, principal, send)
         else:
-            await self._post_to_session(message, self._sessions.find(headers.get(b"mcp-session-id"), principal), receive, send)
+            await self._post_to_session(message, self._session(headers, principal), receive, send)
 
     async def _post_stateless(self, message: Message, headers: Headers, principal: Principal, receive: Receive, send: Send) -> None:
         if "method" not in message:
-            raise Refused(400, "The body must be a request or a notification.")
+            raise RefusedRequest(400, "The body must be a request or a notification.")
         if "id" not in message:
             await send_body(send, 202, b"")
             return
         if self._started is not None and message["method"] == "tools/call":
-            await self._started()
+            await self._wait_for_tools(self._started)
         check_routing_headers(headers, message, self._header_params)
         front = self._fronts.stateless(principal)
-        await answer_request(front, message, receive, send, self.limits, stateless=True, keep=self._requests)
+        await self._answer(PostedRequest(front, message, receive, send, self.limits, stateless=True), self._running)
+
+    async def _wait_for_tools(self, started: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await started()
+        except UsageError:
+            raise RefusedRequest(503, "The gateway cannot start its servers. Its log says why.", INTERNAL_ERROR) from None
+
+    async def _answer(self, request: PostedRequest, *running: set[PostedRequest]) -> None:
+        for requests in running:
+            requests.add(request)
+        try:
+            await request.answer()
+        finally:
+            for requests in running:
+                requests.discard(request)
+            self._ended.set()
 
     async def _initialize(self, message: Message, principal: Principal, send: Send) -> None:
-        self._sessions.check_room(principal)
-        session = HttpSession(principal)
-        session.front = self._fronts.handshake(principal, session)
-        response = await session.front.request(message, session)
-        if response is None or "error" in response:
-            await session.front.close()
-            await send_body(send, 200, b"" if response is None else encoded(response))
-            return
-        self._sessions.add(session)
-        await send_body(send, 200, encoded(response), ((b"mcp-session-id", session.id.encode()),))
+        session = self._sessions.open(principal)
+        try:
+            session.front = self._fronts.handshake(principal, session)
+            response = await session.front.request(message, session)
+            if response is not None and "result" in response:
+                session.revision = response["result"]["protocolVersion"]
+        except Exception:
+            _LOG.exception("a session could not be started")
+            raise RefusedRequest(500, "The gateway failed to start a session. Its log says why.", INTERNAL_ERROR) from None
+        finally:
+            if not session.revision:
+                await self._sessions.end(session)
+        made = ((b"mcp-session-id", session.id.encode()),) if session.revision else ()
+        await send_body(send, 200, b"" if response is None else encoded(response), made)
 
-    async def _post_to_session(self, message: Message, session: HttpSession, receive: Receive, send: Send) -> None:
+    async def _post_to_session(self, message: Message, session: GatewaySession, receive: Receive, send: Send) -> None:
         assert session.front is not None
         if "method" in message and "id" in message:
-            await answer_request(session.front, message, receive, send, self.limits, stateless=False, keep=session.tasks)
+            request = PostedRequest(session.front, message, receive, send, self.limits, stateless=False)
+            await self._answer(request, session.running, self._running)
             return
         if "method" in message:
             session.front.notification(message)
@@ -204,29 +247,53 @@ class HttpApp:
             session.front.response(message)
         await send_body(send, 202, b"")
 
-    async def _standing_stream(self, session: HttpSession, headers: Headers, receive: Receive, send: Send) -> None:
+    async def _standing_stream(self, session: GatewaySession, headers: Headers, receive: Receive, send: Send) -> None:
         accept = headers.get(b"accept", b"").lower()
         if b"text/event-stream" not in accept and b"*/*" not in accept:
-            raise Refused(406, "The answer is an event stream. Send Accept: text/event-stream.")
+            raise RefusedRequest(406, "The answer is an event stream. Send Accept: text/event-stream.")
         if session.stream is not None:
-            raise Refused(409, "The session has a stream already. Close it first.")
+            raise RefusedRequest(409, "The session has a stream already. Close it first.")
         session.stream = stream = EventBuffer(self.limits)
         gone = asyncio.create_task(wait_for_disconnect(receive))
-        gone.add_done_callback(stream.wake)
+        gone.add_done_callback(lambda _: stream.close())
         try:
-            await send_events(send, stream, self.limits, until=(gone,))
-            await send({"type": "http.response.body", "body": b""})
+            await send_events(send, stream, self.limits)
         finally:
             gone.cancel()
-            stream.closed = True
             session.stream = None
+
+
+async def _preflight(headers: Headers, send: Send) -> None:
+    asked = headers.get(b"access-control-request-headers", b"").decode("latin-1").lower().split(",")
+    named = (name.strip() for name in asked)
+    allowed = sorted(name for name in named if name in _CORS_HEADERS or _PARAM_HEADER.fullmatch(name))
+    told = (
+        (b"access-control-allow-methods", b"GET, POST, DELETE"),
+        (b"access-control-allow-headers", ", ".join(allowed).encode()),
+        (b"access-control-max-age", b"600"),
+    )
+    await send_body(send, 204, b"", told)
+
+
+def _cors(origin: bytes) -> RawHeaders:
+    """Return the headers by which a page of an allowed origin may read a response."""
+    return (b"access-control-allow-origin", origin), (b"access-control-expose-headers", b"mcp-session-id"), (b"vary", b"origin")
+
+
+def _with_headers(send: Send, more: RawHeaders) -> Send:
+    async def sending(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = (*message["headers"], *more)
+        await send(message)
+
+    return sending
 
 
 def _readable(body: bytes) -> Message:
     try:
         message = read_client_message(body)
     except UnreadableMessage as error:
-        raise Refused(400, f"The body is no message: {error}.", PARSE_ERROR) from None
+        raise RefusedRequest(400, f"The body is no message: {error}.", PARSE_ERROR) from None
     if not kind_of(message):
-        raise Refused(400, "The body is no JSON-RPC 2.0 message with a valid id.", INVALID_REQUEST)
+        raise RefusedRequest(400, "The body is no JSON-RPC 2.0 message with a valid id.", INVALID_REQUEST)
     return message

@@ -9,7 +9,7 @@ import asyncio
 
 import httpx2
 
-from callgate.gateway._http.request_checks import Headers, Refused
+from callgate.gateway._http.request_checks import Headers, RefusedRequest
 from callgate.gateway._http.streams import Receive, Send, wait_for_disconnect
 from callgate.mcp._messages import INTERNAL_ERROR
 
@@ -33,7 +33,7 @@ class ReplicaForwarding:
         """Send a request to `address`, and its response to the client, until the client goes away.
 
         Raises:
-            Refused: The other gateway cannot be reached.
+            RefusedRequest: The other gateway cannot be reached.
         """
         loop = asyncio.get_running_loop()
         passing = loop.create_task(self._pass(address, method, headers, body, send))
@@ -52,7 +52,7 @@ class ReplicaForwarding:
         try:
             response = await self._client.send(request, stream=True)
         except httpx2.HTTPError as error:
-            raise Refused(
+            raise RefusedRequest(
                 502,
                 "The gateway that holds this session or request cannot be reached. If it ran a call, that may have happened: its outcome is"
                 " in the journal. Begin a new session, or make the request again without its state.",
