@@ -11,7 +11,7 @@ import pytest
 from callgate import Engine
 from callgate.mcp import McpServer, OAuth
 from callgate.mcp._oauth_addresses import AllowedAddresses, Untrusted, checked_address
-from callgate.mcp._oauth_http import OAuthHttp, AuthorizationRefused
+from callgate.mcp._oauth_http import AuthorizationRefused, OAuthHttp
 from callgate.mcp._oauth_metadata import authorization_server, challenge_of
 from tests.app_thread import AppThread
 from tests.engine_calls import call, said
