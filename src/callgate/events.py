@@ -153,6 +153,8 @@ class Progress(Struct, frozen=True, kw_only=True):
     """From 1 per call, without gaps."""
     text: str
     stream: str = "stdout"
+    call_id: str = ""
+    """The model's id of the call."""
 
 
 Listener = Callable[[str, object], None]

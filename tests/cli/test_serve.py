@@ -181,6 +181,16 @@ async def test_rules_judge_the_calls_of_clients(place: Path) -> None:
     assert not (place / "bought.txt").exists()
 
 
+async def test_a_rule_about_a_tool_in_quarantine_does_not_keep_the_gateway_from_starting(place: Path) -> None:
+    """Else a server could end the gateway by describing a tool anew."""
+    (place / "rules.toml").write_text('[[rule]]\nid = "closed"\nverdict = "deny"\ntool = "buy"\nreason = "The shop is closed."\n')
+    write_config(place, 'rules = "rules.toml"')
+    assert shell(place, "mcp", "accept", "shop", "look", "--yes", "--config", "gate.toml").code == 0
+    async with served(place, "--config", str(place / "gate.toml")) as client:
+        assert [tool.name for tool in (await client.list_tools()).tools] == ["look"]
+        assert not (await client.call_tool("look", {})).is_error
+
+
 # The check
 
 

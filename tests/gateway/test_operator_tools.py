@@ -103,6 +103,17 @@ async def test_the_tools_do_not_exist_for_clients(era: Era, tmp_path: Path) -> N
     assert left.sent is None
 
 
+@eras
+async def test_a_principal_with_some_tools_reaches_no_other_one_by_a_similar_name(era: Era, tmp_path: Path) -> None:
+    few = {"name": "eve", "tools": ["look*", "P*", "functions.*"]}
+    async with gateway(tmp_path, era, {}, principal=few) as client:
+        assert text(await client.call("look", {})) == "seen"
+        for name in ("pay", "Pay", "functions.pay", "looking"):
+            refused = (await client.call(name, {"amount": 3}))["error"]
+            assert (refused["code"], refused["message"]) == (-32602, f"Unknown tool: {name}")
+    assert inbox.waiting(tmp_path / "journal.db") == []
+
+
 async def test_an_answer_to_no_open_question_says_so(tmp_path: Path) -> None:
     async with gateway(tmp_path, "handshake", principal=OPERATOR) as operator:
         unknown = await operator.call("callgate_approve", {"approval_id": "mcp-1/0/0"})

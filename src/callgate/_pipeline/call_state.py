@@ -337,7 +337,8 @@ class CallState(Struct, kw_only=True, eq=False):
         self._progressed += 1
         if self.recorder.bus.busy:
             told = self.recorder.redacted
-            self.recorder.bus.publish("call.progress", Progress(call=self.uid, seq=self._progressed, text=told(text), stream=told(stream)))
+            piece = Progress(call=self.uid, seq=self._progressed, text=told(text), stream=told(stream), call_id=self.raw.id)
+            self.recorder.bus.publish("call.progress", piece)
 
     async def nested(self, attempt: int, name: str, arguments: Mapping[str, object]) -> ToolResult:
         """Run a call of another tool that this call's tool makes.

@@ -74,7 +74,7 @@ class Catalogue:
         self._plans.make(tools)
 
     def check_all(self) -> None:
-        """Check the policies against all tools, from now on, if every server has listed its tools.
+        """Check the policies against all tools, from now on, if every server has listed its tools and none of them is withheld.
 
         Raises:
             UsageError: A policy could never have the effect that it describes.
@@ -85,7 +85,14 @@ class Catalogue:
         if silent:
             self.log.warning("The rules about tools of %s are not checked, because their tools are not known yet", ", ".join(silent))
             return
-        check_policies(self._policies, tuple(self._registry))
+        try:
+            check_policies(self._policies, tuple(self._registry))
+        except UsageError as error:
+            withheld = sorted({name for reasons in self._withdrawn.values() for name in reasons if name})
+            if not withheld:
+                raise
+            self.log.warning("%s That may be because of tools that are withheld: %s", error, shown(", ".join(withheld)))
+            return
         self._checks = True
 
     def prepare(self, server: str, tools: Sequence[Tool]) -> None:

@@ -50,16 +50,10 @@ def serve_clients(options: ServeOptions) -> int:
 
 async def _over_stdio(config: GatewayConfig, streams: tuple[BinaryIO, BinaryIO]) -> None:
     opened = open_gateway(config)
-
-    async def served() -> None:
-        await opened.gateway.start()
-        _collect_less()
-        _announce(config, opened, "standard input and output")
-        if streams[0].isatty():
-            say("An MCP client starts this command itself and speaks to it here. To serve clients on the network, add --http.", "yellow")
-        await serve_stdio(opened.gateway, streams=streams)
-
-    await _until_ended(opened, served())
+    if streams[0].isatty():
+        say("An MCP client starts this command itself and speaks to it here. To serve clients on the network, add --http.", "yellow")
+    serving = serve_stdio(opened.gateway, streams=streams)
+    await _until_ended(opened, _while_servers_start(serving, _started(config, opened, "standard input and output")))
 
 
 async def _over_http(config: GatewayConfig, http: HttpConfig) -> None:
@@ -69,14 +63,36 @@ async def _over_http(config: GatewayConfig, http: HttpConfig) -> None:
     opened = open_gateway(config)
 
     async def served() -> None:
-        await opened.gateway.start()
-        _collect_less()
         async with listening(opened.gateway, http, authenticator) as url:
-            _announce(config, opened, url)
+            say(f"Listening on {url} while the servers start.")
             say_how_to_connect(config.name, url, token)
-            await asyncio.Event().wait()
+            await _while_servers_start(asyncio.Event().wait(), _started(config, opened, url))
 
     await _until_ended(opened, served())
+
+
+async def _started(config: GatewayConfig, opened: OpenedGateway, where: str) -> None:
+    await opened.gateway.start()
+    _collect_less()
+    _announce(config, opened, where)
+
+
+async def _while_servers_start(serving: Coroutine[Any, Any, object], starting: Coroutine[Any, Any, None]) -> None:
+    """Serve clients until the end, also while the servers start.
+
+    Raises:
+        UsageError: The servers cannot be started as they must be.
+    """
+    tasks = asyncio.create_task(serving), asyncio.create_task(starting)
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if tasks[1].done():
+            await tasks[1]
+        await tasks[0]
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _until_ended(opened: OpenedGateway, serving: Coroutine[Any, Any, None]) -> None:
@@ -114,7 +130,8 @@ def _announce(config: GatewayConfig, opened: OpenedGateway, where: str) -> None:
     for one in config.servers:
         for note in one.notes if one.enabled else ():
             say(f"The MCP server '{one_line(one.name)}': {printable(note)}", "dim")
-    say(f"{one_line(config.name)}: {len(tools.names())} tools, {servers} MCP servers, on {where}. Journal: {opened.record.name or 'none'}")
+    count = f"{len(tools.names())} tools, {servers} MCP server{'' if servers == 1 else 's'}"
+    say(f"{one_line(config.name)}: {count}, on {where}. Journal: {opened.record.name or 'none'}")
     if not config.rules:
         say("There are no rules, so every valid call runs. Give some with --rules, or `rules` in the configuration.", "dim")
 

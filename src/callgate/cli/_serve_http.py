@@ -80,6 +80,7 @@ async def _bound(gateway: Gateway, http: HttpConfig, authenticator: Authenticato
         hosts=(*http.hosts, *_own_names(gateway)),
         origins=http.origins,
         header_params=gateway.header_params,
+        started=gateway.start,
     )
     async with AsyncExitStack() as stack:
         try:

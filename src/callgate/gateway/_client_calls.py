@@ -120,7 +120,11 @@ class ClientCall:
         self.continued = continued
         meta = params.get("_meta")
         given: Mapping[str, Any] = meta if isinstance(meta, dict) else {}
-        self._progress_token = given.get("progressToken")
+        token = given.get("progressToken")
+        self._progress_token = token if isinstance(token, (int, str)) and not isinstance(token, bool) else None
+        self.counts_progress = False
+        """Whether the notifications of progress are numbered here, because the tool is of no MCP server."""
+        self._reported = 0
         self.meta = {name: value for name, value in given.items() if name != "progressToken" and not name.startswith(PROTOCOL_PREFIX)}
         self.capabilities = {name: value for name, value in client.capabilities.items() if name in _PASSED_CAPABILITIES}
         self.uid = ""
@@ -137,9 +141,22 @@ class ClientCall:
             raise RpcError(METHOD_NOT_FOUND, f"The client of this call does not answer {method[:100]}.")
         return await self._ask(method, params, name)
 
+    @property
+    def wants_progress(self) -> bool:
+        return self._progress_token is not None
+
     def progressed(self, params: Mapping[str, Any]) -> None:
-        if isinstance(self._progress_token, (int, str)) and not isinstance(self._progress_token, bool):
+        if self.counts_progress:
+            self.reported(str(params.get("message", "")))
+        elif self.wants_progress:
             self.exchange.send(notification("notifications/progress", {**params, "progressToken": self._progress_token}))
+
+    def reported(self, text: str) -> None:
+        """Send the client a piece of the tool's output as a notification of progress, if there is something to read in it."""
+        if message := text.strip():
+            self._reported += 1
+            params = {"progressToken": self._progress_token, "progress": self._reported, "message": message}
+            self.exchange.send(notification("notifications/progress", params))
 
     def logged(self, params: Mapping[str, Any]) -> None:
         if self.client.wants_log(params):

@@ -2,7 +2,7 @@
 
 If one server has them, its answers are passed on as they are. With several, lists are joined, in the order of the servers: a prompt whose
 name is taken is named `SERVER.NAME`, and a resource belongs to the first server that lists its URI. A server that does not answer is left
-out of a list. No policy is asked, because a user and not a model decides which of them are used.
+out of a list, and a list that no server has is empty. No policy is asked, because a user and not a model decides which of them are used.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from callgate.engine import Engine
 from callgate.gateway._client_calls import ClientCall
+from callgate.gateway._startup import Startup
 from callgate.mcp import McpError, RequestRejected, ServerContent
 from callgate.mcp._connection import Message
 from callgate.mcp._messages import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
@@ -34,21 +35,30 @@ _LISTS = {
     "prompts/list": ("prompts", "prompts"),
 }
 """The key of the items of each list, and the capability that it needs."""
+_POSSIBLE: Mapping[str, Any] = {
+    "resources": {"subscribe": True, "listChanged": True},
+    "prompts": {"listChanged": True},
+    "completions": {},
+}
 
 
 class Content:
     """The resources, prompts and completions of one gateway."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, startup: Startup) -> None:
         self._engine = engine
+        self._startup = startup
         self._server_of_uri: dict[str, str] = {}
         self._prompts: dict[str, tuple[str, str]] = {}
         """The server of each prompt and its name there, by the name for clients."""
 
     def capabilities(self) -> dict[str, Any]:
-        """Return the capabilities of all servers, joined."""
+        """Return the capabilities of all servers, joined; until they have started, those that servers may have."""
+        servers = self._engine.mcp_servers()
+        if servers and not self._startup.ended:
+            return {name: dict(flags) for name, flags in _POSSIBLE.items()}
         found: dict[str, Any] = {}
-        for server in self._engine.mcp_servers():
+        for server in servers:
             for name in ("resources", "prompts", "completions"):
                 given = server.capabilities.get(name)
                 if isinstance(given, dict):
@@ -77,7 +87,7 @@ class Content:
 
     async def _list(self, method: str, params: Mapping[str, Any]) -> Message:
         key, capability = _LISTS[method]
-        servers = self._having(capability)
+        servers = self._with(capability)
         if len(servers) == 1:
             return await _forwarded(servers[0], method, params)
         lists = await asyncio.gather(*(_all_items(server, key) for server in servers))
@@ -115,6 +125,7 @@ class Content:
         Raises:
             RpcError: No server takes the subscription.
         """
+        await self._startup.wait()
         refusal: RpcError | None = None
         for server in self._servers_of(uri):
             try:
@@ -185,10 +196,13 @@ class Content:
         Raises:
             RpcError: There is none.
         """
-        found = [server for server in self._engine.mcp_servers() if isinstance(server.capabilities.get(capability), dict)]
+        found = self._with(capability)
         if not found:
             raise RpcError(METHOD_NOT_FOUND, f"No server here has {capability}.")
         return found
+
+    def _with(self, capability: str) -> list[ServerContent]:
+        return [server for server in self._engine.mcp_servers() if isinstance(server.capabilities.get(capability), dict)]
 
 
 async def _forwarded(server: ServerContent, method: str, params: Mapping[str, Any]) -> Message:

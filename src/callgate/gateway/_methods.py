@@ -12,6 +12,7 @@ from typing import Any
 from callgate.gateway._client_calls import ClientCall
 from callgate.gateway._content import Content
 from callgate.gateway._operator_tools import OPERATOR_TOOLS, OperatorTools
+from callgate.gateway._startup import Startup
 from callgate.gateway._tool_calls import unknown_tool
 from callgate.gateway._tool_list import ToolLists
 from callgate.mcp._connection import Message
@@ -33,11 +34,12 @@ Answer = Callable[[ClientCall, Mapping[str, Any]], Awaitable[Message]]
 class Methods:
     """Answers requests of one gateway's clients."""
 
-    def __init__(self, lists: ToolLists, call: Answer, operator: OperatorTools, content: Content) -> None:
+    def __init__(self, lists: ToolLists, call: Answer, operator: OperatorTools, content: Content, startup: Startup) -> None:
         self._lists = lists
         self._make_call = call
         self._operator = operator
         self._content = content
+        self._startup = startup
         self._answers: dict[str, Answer] = {"tools/list": self._tools, "tools/call": self._call}
         self._answers |= {method: partial(content.answer, method) for method in _CONTENT}
 
@@ -45,7 +47,7 @@ class Methods:
         return method in self._answers
 
     async def answer(self, method: str, call: ClientCall, params: Mapping[str, Any]) -> Message:
-        """Return the result of a request.
+        """Return the result of a request, as soon as the servers have started.
 
         Raises:
             RpcError: The method is unknown, or the request cannot be answered.
@@ -53,6 +55,7 @@ class Methods:
         answer = self._answers.get(method)
         if answer is None:
             raise RpcError(METHOD_NOT_FOUND, f"Method not found: {method[:100]}")
+        await self._startup.wait()
         return await answer(call, params)
 
     def capabilities(self) -> dict[str, Any]:

@@ -57,6 +57,7 @@ class _StdioServer:
     """Serves one client. Implements `Exchange`: all requests share standard output."""
 
     def __init__(self, gateway: Gateway, principal: Principal, writing: BinaryIO) -> None:
+        self._gateway = gateway
         self._handshake = gateway.handshake(principal, self)
         self._stateless = gateway.stateless(principal)
         self._writing = writing
@@ -67,9 +68,12 @@ class _StdioServer:
         lines = asyncio.StreamReader(limit=MAX_LINE_BYTES + 1)
         await self._loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), reading)
         self._output, written = await self._loop.connect_write_pipe(_Written, self._writing)
+        written.closed.add_done_callback(lambda _: lines.feed_eof())
         try:
             while line := await _next_line(lines):
                 self._take(line)
+            if self._tasks:
+                await self._gateway.start()  # a script may close its end while its requests wait for the servers
             if self._tasks:
                 await asyncio.wait(self._tasks, timeout=_LAST_ANSWERS_S)
         finally:

@@ -16,6 +16,7 @@ from callgate.engine import Engine
 from callgate.errors import RunHeld, UsageError
 from callgate.gateway._approvals import approval_form, pending_text, read_answer
 from callgate.gateway._client_calls import CallInQuestion, ClientCall, Continued
+from callgate.gateway._live_output import LiveOutput
 from callgate.gateway._principal_limits import PrincipalLimits
 from callgate.gateway._request_states import state_refused
 from callgate.gateway._suspended_calls import SubmittedCall, SuspendedCalls
@@ -28,6 +29,7 @@ from callgate.mcp.calling_client import on_behalf_of
 
 __all__ = ["ToolCalls", "unknown_tool"]
 
+_EVERY = "*"
 _MOST_QUESTIONS = 3
 """How often a user is asked about one call, if its final arguments differ each time."""
 
@@ -42,6 +44,7 @@ class ToolCalls:
     def __init__(self, engine: Engine, results: ToolResults, workspace: str = "") -> None:
         self._engine = engine
         self._results = results
+        self._output = LiveOutput(engine)
         self._limits = PrincipalLimits()
         self._pending = SuspendedCalls(engine, workspace)
         self._user = UserApproval(engine)
@@ -57,7 +60,7 @@ class ToolCalls:
         Raises:
             RpcError: There is no such tool for this client, the request is not valid, or the upstream server has answered with an error.
         """
-        name, arguments = _asked_for(params, client_call.client.principal)
+        name, arguments = self._asked_for(params, client_call.client.principal)
         principal, continued = client_call.client.principal.name, client_call.continued
         try:
             if continued is not None:
@@ -124,7 +127,7 @@ class ToolCalls:
         if refusal:
             return error_result(refusal, {"status": "error", "failure": "not_started", "code": "too_many_calls"})
         try:
-            with on_behalf_of(client_call):
+            with on_behalf_of(client_call), self._output.sent_to(client_call, call.id, call.raw.name):
                 outcome = await self._engine.call(call.raw, call.scope)
         finally:
             self._limits.give(principal)
@@ -144,23 +147,30 @@ class ToolCalls:
             case Suspended():
                 raise AssertionError("a suspended call has no result")
 
+    def _asked_for(self, params: Mapping[str, Any], principal: Principal) -> tuple[str, dict[str, Any]]:
+        """Return the tool and the arguments of `tools/call`.
+
+        Raises:
+            RpcError: They are not valid, or the tool is not offered to this principal.
+        """
+        name, arguments = params.get("name"), params.get("arguments", {})
+        if not isinstance(name, str) or not name:
+            raise RpcError(INVALID_PARAMS, "tools/call needs the name of a tool.")
+        if not isinstance(arguments, dict):
+            raise RpcError(INVALID_PARAMS, f"The arguments of {name[:200]} must be an object.")
+        if not self._is_offered(name, principal):
+            raise unknown_tool(name)
+        return name, arguments
+
+    def _is_offered(self, name: str, principal: Principal) -> bool:
+        """Return whether a principal may call a name. The engine also accepts what almost is the name of a tool; who is not offered every
+        tool has to be exact."""
+        if _EVERY in principal.tools:
+            return True
+        bound = self._engine.tools.get(name)
+        return bound is not None and principal.may_use(bound.name)
+
 
 def unknown_tool(name: str) -> RpcError:
     """Return the error for a tool that does not exist for a client."""
     return RpcError(INVALID_PARAMS, f"Unknown tool: {name[:200]}")
-
-
-def _asked_for(params: Mapping[str, Any], principal: Principal) -> tuple[str, dict[str, Any]]:
-    """Return the tool and the arguments of `tools/call`.
-
-    Raises:
-        RpcError: They are not valid, or the tool is not offered to this principal.
-    """
-    name, arguments = params.get("name"), params.get("arguments", {})
-    if not isinstance(name, str) or not name:
-        raise RpcError(INVALID_PARAMS, "tools/call needs the name of a tool.")
-    if not isinstance(arguments, dict):
-        raise RpcError(INVALID_PARAMS, f"The arguments of {name[:200]} must be an object.")
-    if not principal.may_use(name):
-        raise unknown_tool(name)
-    return name, arguments

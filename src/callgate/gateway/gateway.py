@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Self
 from callgate._option_checks import Count, Options, Seconds, by_name
 from callgate._version import __version__
 from callgate.engine import Engine
-from callgate.errors import UsageError
 from callgate.gateway._changes import Changes
 from callgate.gateway._client_runs import ClientRuns
 from callgate.gateway._content import Content
@@ -24,10 +23,11 @@ from callgate.gateway._handshake import HandshakeSession
 from callgate.gateway._health import health
 from callgate.gateway._methods import Answer, Methods
 from callgate.gateway._metrics import GatewayMetrics, Readings
-from callgate.gateway._operator_tools import OPERATOR_TOOLS, OperatorTools
+from callgate.gateway._operator_tools import OperatorTools
 from callgate.gateway._parked_requests import ParkedRequests
 from callgate.gateway._replicas import Replicas
 from callgate.gateway._request_states import RequestStates
+from callgate.gateway._startup import Startup
 from callgate.gateway._stateless import StatelessFront
 from callgate.gateway._tool_calls import ToolCalls
 from callgate.gateway._tool_list import ToolLists
@@ -95,10 +95,15 @@ class Gateway:
         self.observed = GatewayMetrics(engine, Readings(waiting=lambda: calls.waiting, parked=lambda: len(self._parked)))
         """Where transports count what they refuse, and say how many clients they have."""
         self._closing = False
-        content = Content(engine)
+        self._startup = Startup(engine, self._changes)
+        content = Content(engine, self._startup)
         self._parts = FrontParts(
             methods=Methods(
-                self._lists, partial(self.observed.call, _traced(calls.call, engine, tracer_provider)), OperatorTools(engine), content
+                self._lists,
+                partial(self.observed.call, _traced(calls.call, engine, tracer_provider)),
+                OperatorTools(engine),
+                content,
+                self._startup,
             ),
             content=content,
             changes=self._changes,
@@ -142,25 +147,13 @@ class Gateway:
     async def start(self) -> None:
         """Start the engine's servers, and wait until each has listed its tools or has failed. Idempotent.
 
+        Clients may be served meanwhile: their requests that need the servers wait.
+
         Raises:
             UsageError: A server with `required=True` cannot be started, a rule is about something that no tool has, or a tool has the
                 name of one of the gateway's own.
         """
-        await self.engine.start()
-        taken = self._taken_names()
-        if taken:
-            raise UsageError(f"{taken[0]} is the name of a tool of the gateway for operators. Give the tool or its server a prefix.")
-        self.engine.tools.on_change = self._tools_changed
-        for server in self.engine.mcp_servers():
-            server.on_change(self._changes.noticed)
-
-    def _taken_names(self) -> list[str]:
-        return sorted(tool.name for tool in self.engine.tools if tool.name in OPERATOR_TOOLS)
-
-    def _tools_changed(self) -> None:
-        for name in self._taken_names():
-            log.error("The tool %s is not offered: the gateway has a tool with this name for operators. Give its server a prefix", name)
-        self._changes.list_changed("tools")
+        await self._startup.wait()
 
     async def close(self) -> None:
         """End all requests and the engine, in bounded time. Idempotent."""

@@ -119,6 +119,8 @@ class ServerRequests:
     @property
     def capabilities(self) -> dict[str, Any]:
         """The capabilities to offer to the server."""
+        if self._server.client_tools:
+            return {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
         found: dict[str, Any] = {}
         if self._server.elicitation is not None:
             found["elicitation"] = {"form": {}, "url": {}}
@@ -131,7 +133,7 @@ class ServerRequests:
     async def answer(self, method: object, params: object, client: CallingClient | None = None) -> Mapping[str, Any]:
         if method == "ping":
             return {}
-        if method == "roots/list" and self._server.roots:
+        if method == "roots/list" and (self._server.roots or self._server.client_tools):
             return {"roots": [_root(one) for one in self._server.roots]}
         handler = self._handlers.get(method) if isinstance(method, str) else None
         if handler is None:

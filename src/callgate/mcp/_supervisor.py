@@ -192,7 +192,10 @@ class SupervisedServer:
         if first.era is None or first.life.state == "quarantined":
             await first.life.until_ready()
         era = first.era or "stateless"
-        own = bool(client.key or client.capabilities) if era == "handshake" else bool(client.key) and self._server.isolation == "principal"
+        if era == "handshake":
+            own = bool(client.key or client.capabilities) or self._server.client_tools
+        else:
+            own = bool(client.key) and self._server.isolation == "principal"
         return self._clients.used(client, era) if own else nullcontext(first)
 
     def _came_late(self, uid: str, message: Message) -> None:

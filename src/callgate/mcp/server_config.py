@@ -134,6 +134,9 @@ class McpServer(NamedStruct, frozen=True, kw_only=True, eq=False):
     """Which clients of a gateway share a session with this server. None: those that may share one and have the same capabilities, if the
     server has sessions; a server of the stateless era is shared by all. `principal`: only those that may share one, in both eras. `shared`:
     all, so that a server with sessions is offered nothing that only one client could answer. Without a gateway there is one session."""
+    client_tools: bool = False
+    """Whether the tools are listed that the server has only for clients that can be asked (elicitation, sampling, roots). For a server
+    behind a gateway: a call then runs in a session with what its own client can do, and is not sent if that one lacks the tool."""
     max_sessions: int = 32
     """The most sessions of single clients that are open at a time, 1 to 1,000."""
     session_idle_s: float = 600.0
@@ -170,6 +173,7 @@ class ServerOptions(TypedDict, total=False):
     sampling: Answers | None
     roots: tuple[str | os.PathLike[str], ...]
     isolation: Literal["principal", "shared"] | None
+    client_tools: bool
     max_sessions: int
     session_idle_s: float
 
@@ -252,6 +256,7 @@ _KINDS: Mapping[str, Any] = {
     "parallel": Count | None,
     "required": bool,
     "isolation": Literal["principal", "shared"] | None,
+    "client_tools": bool,
     "max_sessions": Annotated[int, Meta(ge=1, le=1_000)],
     "session_idle_s": Seconds,
     "problem": str,

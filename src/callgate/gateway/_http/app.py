@@ -9,9 +9,10 @@ import asyncio
 import contextlib
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from typing import Any, Protocol
 
+from callgate.errors import UsageError
 from callgate.gateway._client_messages import INVALID_REQUEST, PARSE_ERROR, kind_of, read_client_message
 from callgate.gateway._exchange import Exchange, Front
 from callgate.gateway._http.limits import HttpLimits
@@ -70,6 +71,7 @@ class HttpApp:
         hosts: Values of `Host` to allow besides the loopback names.
         origins: Values of `Origin` to allow besides those of the allowed hosts.
         header_params: Returns the `x-mcp-header` annotations of a tool; None if there are none.
+        started: Waits until the tools are known, which `header_params` is about; None if they are.
         limits: Bounds of clients.
     """
 
@@ -84,11 +86,12 @@ class HttpApp:
         hosts: Iterable[str] = (),
         origins: Iterable[str] = (),
         header_params: HeaderParams | None = None,
+        started: Callable[[], Awaitable[None]] | None = None,
         limits: HttpLimits | None = None,
     ) -> None:
         self.limits = limits or HttpLimits()
         self._fronts, self._health, self._metrics, self._path = fronts, health, metrics, path
-        self._header_params = header_params
+        self._header_params, self._started = header_params, started
         self._checks = RequestChecks(authenticator, hosts, origins)
         self._replicas = fronts.replicas
         self._sessions = GatewaySessions(self.limits, self._replicas.new_session_id)
@@ -220,9 +223,17 @@ class HttpApp:
         if "id" not in message:
             await send_body(send, 202, b"")
             return
+        if self._started is not None and message["method"] == "tools/call":
+            await self._wait_for_tools(self._started)
         check_routing_headers(headers, message, self._header_params)
         front = self._fronts.stateless(principal)
         await self._answer(PostedRequest(front, message, receive, send, self.limits, stateless=True), self._running)
+
+    async def _wait_for_tools(self, started: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await started()
+        except UsageError:
+            raise RefusedRequest(503, "The gateway cannot start its servers. Its log says why.", INTERNAL_ERROR) from None
 
     async def _answer(self, request: PostedRequest, *running: set[PostedRequest]) -> None:
         for requests in running:

@@ -1,0 +1,57 @@
+"""Whether the servers of a gateway's engine have started.
+
+Clients are served meanwhile: what does not need the servers is answered at once, and the rest waits here.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from callgate.engine import Engine
+from callgate.errors import UsageError
+from callgate.gateway._changes import Changes
+from callgate.gateway._operator_tools import OPERATOR_TOOLS
+
+__all__ = ["Startup"]
+
+log = logging.getLogger("callgate")
+
+
+class Startup:
+    """Starts the servers of one engine, once.
+
+    Args:
+        changes: Told of what changes from then on.
+    """
+
+    def __init__(self, engine: Engine, changes: Changes) -> None:
+        self._engine = engine
+        self._changes = changes
+        self.ended = False
+        """Whether each server has listed its tools or has failed."""
+
+    async def wait(self) -> None:
+        """Start the servers, or wait until they have started.
+
+        Raises:
+            UsageError: A server with `required=True` cannot be started, a rule is about something that no tool has, or a tool has the
+                name of one of the gateway's own.
+        """
+        await self._engine.start()
+        if self.ended:
+            return
+        taken = self._taken_names()
+        if taken:
+            raise UsageError(f"{taken[0]} is the name of a tool of the gateway for operators. Give the tool or its server a prefix.")
+        self.ended = True
+        self._engine.tools.on_change = self._tools_changed
+        for server in self._engine.mcp_servers():
+            server.on_change(self._changes.noticed)
+
+    def _taken_names(self) -> list[str]:
+        return sorted(tool.name for tool in self._engine.tools if tool.name in OPERATOR_TOOLS)
+
+    def _tools_changed(self) -> None:
+        for name in self._taken_names():
+            log.error("The tool %s is not offered: the gateway has a tool with this name for operators. Give its server a prefix", name)
+        self._changes.list_changed("tools")
